@@ -142,26 +142,26 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
     context.state.pop(_ROWS, None)  # of an earlier model
     if _MODEL not in message.content.array_records:
         raise InputError("the server sent no model: give start(...) the arrays of the trained one")
-    found = scores(message.content.array_records[_MODEL], context)
-    if not isinstance(found, Mapping):
-        found = dict(zip(("logits", "labels"), found, strict=True))
-    if np.asarray(found.get("labels")).dtype.kind not in "iufb":
+    scored = scores(message.content.array_records[_MODEL], context)
+    if not isinstance(scored, Mapping):
+        scored = dict(zip(("logits", "labels"), scored, strict=True))
+    if np.asarray(scored.get("labels")).dtype.kind not in "iufb":
         raise InputError(
             "labels must be the numbers of the columns of scores, so that all clients mean the "
             "same; AfterTraining(class_names=...) names them"
         )
-    shards = deal(from_arrays(**_usable(found)), "iid", 1, 0)
+    shards = deal(from_arrays(**_usable(scored)), "iid", 1, 0)
     arrays = {name: getattr(shards, name) for name in ("logits", "labels", "subjects", "groups")}
-    kept = {name: Array(value) for name, value in arrays.items() if value is not None}
-    context.state[_ROWS] = ArrayRecord(kept)
+    arrays_kept = {name: Array(value) for name, value in arrays.items() if value is not None}
+    context.state[_ROWS] = ArrayRecord(arrays_kept)
     context.state[_INPUT] = ConfigRecord({"input": shards.input, "names": list(shards.group_names)})
     return shards
 
 
-def _usable(found: Mapping[str, Any]) -> dict[str, Any]:
+def _usable(scored: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out the rows that `from_arrays` would refuse; no row decides over another."""
-    kind: Kind = "logits" if "logits" in found else "probs"
-    x, y = numbers(kind, found[kind]).astype(np.float64), numbers("labels", found["labels"])
+    kind: Kind = "logits" if "logits" in scored else "probs"
+    x, y = numbers(kind, scored[kind]).astype(np.float64), numbers("labels", scored["labels"])
     if kind == "probs" and x.size == len(x):  # of class 1
         x = np.stack([1 - x.ravel(), x.ravel()], axis=1)
     middle, reach = (0.0, LARGEST_LOGIT) if kind == "logits" else (0.5, 0.5 + RANGE_TOLERANCE)
@@ -172,8 +172,8 @@ def _usable(found: Mapping[str, Any]) -> dict[str, Any]:
             good &= np.abs(x.sum(axis=1) - 1) <= SUM_TOLERANCE
     if not good.all():
         log.warning("rows without a finite score, or a label among the classes, are left out")
-    rows = {key: as_array(key, found[key])[good] for key in (*IDS, "labels") if key in found}
-    return {**found, **rows, kind: x[good]}
+    rows = {key: as_array(key, scored[key])[good] for key in (*IDS, "labels") if key in scored}
+    return {**scored, **rows, kind: x[good]}
 
 
 def _kept(context: Context, private: bool) -> Shards | None:

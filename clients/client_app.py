@@ -130,7 +130,7 @@ def seeds_for(message: Message, site: int) -> Message:
     dropped: list[int] = asked["dropped"]  # type: ignore[assignment]
     round_number = int(asked["round"])  # type: ignore[arg-type]
     seeds = reveal(site, dropped, cohort, seed, round_number)
-    record = ConfigRecord({str(other): value for other, value in seeds.items()})
+    record = ConfigRecord({str(client): value for client, value in seeds.items()})
     return Message(RecordDict({"seeds": record}), reply_to=message)
 
 

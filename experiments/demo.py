@@ -38,7 +38,7 @@ ONE_RUN = "fednewton-epsilon-1"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run, show, write."""
+    """Run the comparison, show it and write it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("demo-out"))
     out: Path = parser.parse_args(arguments).out
@@ -59,12 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def options() -> dict[str, Any]:
-    """What `compare` is given."""
+    """Return the options of `compare`."""
     return {"data": DATA, "method": [*BASELINES, *METHODS], "epsilon": BUDGETS, "seeds": SEEDS}
 
 
 def calibrate() -> Comparison:
-    """All runs of the table."""
+    """Run all cells of the table."""
     with progress("calibrating") as steps:
         return compare(progress=steps, **options())
 

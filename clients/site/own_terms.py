@@ -64,19 +64,19 @@ def own_terms(
     job, path = job_digest(fields, run), site.folder / PLANS
     made_of = [job, __version__, site.shards.classes, site.shards.input]
     with locked(site.folder / f".{PLANS}.lock", "another process answers", wait=True):
-        kept = _kept(path)
-        if run in kept:
-            was, plan, questions, form, size = kept[run]
+        cached = _kept(path)
+        if run in cached:
+            was, plan, questions, form, size = cached[run]
             if was == made_of:
                 asked = tuple(Question.from_plain(question) for question in questions)
                 return Terms(plan_from(plan), asked, form, size)
             if was[0] != job:
                 raise InputError("the job's public facts are not those that the run began with")
         made = terms_of_job(fields, site.shards.classes, site.shards.input)
-        kept.pop(run, None)
+        cached.pop(run, None)
         questions = [question.to_plain() for question in made.questions]
-        kept[run] = (made_of, plan_fields(made.plan), questions, made.form, made.result_bytes)
-        last = dict(list(kept.items())[-KEPT_PLANS:])
+        cached[run] = (made_of, plan_fields(made.plan), questions, made.form, made.result_bytes)
+        last = dict(list(cached.items())[-KEPT_PLANS:])
         with whole_file(path) as file:
             file.write(json.dumps(last).encode())
     return made
@@ -93,9 +93,9 @@ def _check_site(fields: Mapping[str, Any], site: Prepared) -> None:
     classes = read(fields, "classes", int)
     if classes not in (0, site.shards.classes):
         raise InputError(f"the run is about {classes} classes, this site has {site.shards.classes}")
-    given = read(fields, "input", str) or site.shards.input
-    if given != site.shards.input:
-        raise InputError(f"the run is about {given[:20]!r}, this site has {site.shards.input}")
+    kind = read(fields, "input", str) or site.shards.input
+    if kind != site.shards.input:
+        raise InputError(f"the run is about {kind[:20]!r}, this site has {site.shards.input}")
     source = read(fields, "noise-source", str)
     if source != SYSTEM and not site.simulated and math.isfinite(read(fields, "epsilon", float)):
         # the plan of a seeded run has no room for the errors of the draws that are made here

@@ -171,12 +171,12 @@ class Party:
         """Return for each member the seeds of its pieces, readable by it alone."""
         sealed = {}
         for member, key in keys.items():
-            told = b"".join(seeds[k] for k in self._roster.committee.held_by(member))
-            sealed[member] = seal(key, told, sealed_for(header, member))
+            text = b"".join(seeds[k] for k in self._roster.committee.held_by(member))
+            sealed[member] = seal(key, text, sealed_for(header, member))
         return sealed
 
     def confirm(
-        self, job: str, round_number: int, least: int, given: Sequence[tuple[bytes, bytes]]
+        self, job: str, round_number: int, least: int, contributions: Sequence[tuple[bytes, bytes]]
     ) -> bytes:
         """Return the member's signature under the one sum of the round that it will open.
 
@@ -193,12 +193,12 @@ class Party:
             If anything is not as its contributor signed it, there are too few, or another sum of
             this round was signed before. Nothing is signed then.
         """
-        headers = [text for text, _ in given]
+        headers = [text for text, _ in contributions]
         of = sum_digest(bytes.fromhex(job), round_number, headers)
         secret = self._records.private_key(job)
 
         def make() -> tuple[bytes, bytes]:
-            sums = self._sums(job, secret, round_number, least, given)
+            sums = self._sums(job, secret, round_number, least, contributions)
             return Confirmation.made(self._key, self.site, of).to_bytes(), sums.tobytes()
 
         return self._records.confirm(job, round_number, of.hex(), make)
@@ -209,13 +209,13 @@ class Party:
         secret: bytes,
         round_number: int,
         least: int,
-        given: Sequence[tuple[bytes, bytes]],
+        contributions: Sequence[tuple[bytes, bytes]],
     ) -> Words:
         """Return the checked pieces, summed over the contributors: (pieces held, length) uint64."""
         of = bytes.fromhex(job)
         contributors, questions, lengths = set[int](), set[bytes](), set[int]()
-        told: list[list[bytes]] = []
-        for text, sealed in given:
+        seed_lists: list[list[bytes]] = []
+        for text, sealed in contributions:
             header = Header.read(text)
             site = header.site
             if site >= len(self._roster.sites) or site in contributors:
@@ -228,7 +228,7 @@ class Party:
             questions.add(header.question)
             lengths.add(header.length)
             key = shared_key(secret, header.exchange, of, site, self.site)
-            told.append(self._seeds(header, unseal(key, sealed, sealed_for(text, self.site))))
+            seed_lists.append(self._seeds(header, unseal(key, sealed, sealed_for(text, self.site))))
         if len(contributors) < least:
             raise InputError(
                 f"a sum of {len(contributors)} contributions is asked for; the job says that "
@@ -237,12 +237,12 @@ class Party:
         if len(questions) != 1 or len(lengths) != 1:
             raise InputError("contributions to different questions are in one sum")
         length = lengths.pop()
-        return np.array([stream_sum(seeds, length) for seeds in zip(*told, strict=True)])
+        return np.array([stream_sum(seeds, length) for seeds in zip(*seed_lists, strict=True)])
 
-    def _seeds(self, header: Header, told: bytes) -> list[bytes]:
+    def _seeds(self, header: Header, text: bytes) -> list[bytes]:
         """Return a contributor's seeds for this member, if they match its commitments."""
-        held, given = self.pieces, range(0, len(told), SEED_BYTES)
-        seeds = [told[a : a + SEED_BYTES] for a in given]
+        held, starts = self.pieces, range(0, len(text), SEED_BYTES)
+        seeds = [text[a : a + SEED_BYTES] for a in starts]
         made = [
             commitment(header.job, header.round, header.site, k, seed)
             for k, seed in zip(held, seeds, strict=False)

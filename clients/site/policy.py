@@ -230,14 +230,14 @@ class Policy:
     def _of(cls, table: Mapping[str, Any]) -> Self:
         names = {_dashed(f.name): f for f in fields(cls)}
         check_keys("a site's policy", table, tuple(names))
-        given = {names[key].name: _frozen(value) for key, value in table.items()}
+        values = {names[key].name: _frozen(value) for key, value in table.items()}
         for name in ("methods", "unit", "trust", "adjacency", "rounds", "expires"):
-            if name not in given:
+            if name not in values:
                 raise InputError(f"{name!r} is missing")
-        ranges = given.get("settings", {})
+        ranges = values.get("settings", {})
         if not isinstance(ranges, dict) or not all(isinstance(r, dict) for r in ranges.values()):
             raise InputError("the settings of a method stand in a table, as [settings.fedtemp]")
-        return cls(**given)
+        return cls(**values)
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -329,9 +329,9 @@ class Policy:
         self.check_roster(roster)
         if plan.committee is None or job.get("secure-aggregation") != REQUIRED:
             if self.secure_aggregation == REQUIRED or not plan.private:
-                said = job.get("secure-aggregation", "none")
+                how = job.get("secure-aggregation", "none")
                 allowed = REQUIRED if plan.private else f"{REQUIRED}, for exact sums"
-                raise _refusal("secure aggregation", said, allowed)
+                raise _refusal("secure aggregation", how, allowed)
             return
         if roster is None:
             raise _refusal("secure aggregation", REQUIRED, "none: this site has no federation")
@@ -361,21 +361,21 @@ class Policy:
 
     def _check_settings(self, method: str, text: Any) -> None:
         try:
-            given = json.loads(text)
+            settings = json.loads(text)
         except (TypeError, ValueError, RecursionError):
-            given = None
-        if not isinstance(given, dict):
+            settings = None
+        if not isinstance(settings, dict):
             raise _refusal("settings", text, "a JSON object")
         limited = self.settings.get(method, {})
-        for name in given:
+        for name in settings:
             if name not in limited:
                 named = ", ".join(limited) or "none"
                 raise _refusal(f"settings of {method}", name, named)
         for name, allowed in limited.items():
-            if name not in given:
+            if name not in settings:
                 raise _refusal(f"{name} of {method}", "the default", words_of(allowed))
-            if not within(given[name], allowed):
-                raise _refusal(f"{name} of {method}", given[name], words_of(allowed))
+            if not within(settings[name], allowed):
+                raise _refusal(f"{name} of {method}", settings[name], words_of(allowed))
 
     # --- words --------------------------------------------------------------------------------
 

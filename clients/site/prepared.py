@@ -325,19 +325,21 @@ def prepared(folder: Path) -> Prepared:
             raise InputError(
                 f"{folder} was prepared by another version of fedcal: start fedcal site again"
             )
-        found = {name: _mapped(folder / f"{name}.npy") for name in site["arrays"]}
-        offsets = np.array([0, len(found["labels"])])
+        arrays = {name: _mapped(folder / f"{name}.npy") for name in site["arrays"]}
+        offsets = np.array([0, len(arrays["labels"])])
         kind = one_of("input", site["input"], KINDS)
-        columns: dict[str, Any] = {name: found[name] for name in _OPTIONAL if name in found}
+        columns: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}
         columns |= {
             "group_names": tuple(site["group_names"]),
             "names": tuple(site.get("site_names", ())),
         }
         return Prepared(
             folder=folder,
-            shards=Shards(found["logits"], found["labels"], offsets, kind, **columns),
-            test=(found["test_logits"], found["test_labels"]) if "test_logits" in found else None,
-            test_inputs=found.get("test_inputs"),
+            shards=Shards(arrays["logits"], arrays["labels"], offsets, kind, **columns),
+            test=(arrays["test_logits"], arrays["test_labels"])
+            if "test_logits" in arrays
+            else None,
+            test_inputs=arrays.get("test_inputs"),
             names=tuple(site["names"]),
             number=site["number"],
             simulated=site["simulated"] is True,

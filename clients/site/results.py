@@ -98,21 +98,21 @@ def keep_result(
     most = MOST_BYTES + terms.result_bytes
     if not isinstance(content, bytes) or len(content) > most:
         raise InputError(f"the result has no file {name} of at most {most >> 10} KiB")
-    kept = _made(folder, run) / name
-    if before := list(kept.parent.glob("*.npz")):
-        if before != [kept] or kept.read_bytes() != content:
+    path = _made(folder, run) / name
+    if before := list(path.parent.glob("*.npz")):
+        if before != [path] or path.read_bytes() != content:
             raise InputError("another result of this run came before")
-        return artifact_class.read(kept.parent, form)
+        return artifact_class.read(path.parent, form)
     try:
         read_npz(BytesIO(content), UNPACKED * most)
     except InputError as e:
         raise InputError(f"{name}: {e}") from None
-    with whole_file(kept) as file:
+    with whole_file(path) as file:
         file.write(content)
     try:
-        return artifact_class.read(kept.parent, form)
+        return artifact_class.read(path.parent, form)
     except InputError:
-        kept.unlink()
+        path.unlink()
         raise
 
 
@@ -124,8 +124,8 @@ def judge_result(site: Prepared, run: str, artifact: Artifact) -> Judged:
     test = Holdout(logits, softmax(logits), labels, inputs=inputs)
     judged = Judged(rows, artifact.judge(test) if len(labels) else {})
     with whole_file(site.folder / RESULTS / run / METRICS) as file:
-        told = {"run": run, "rows": rows, "class_names": list(site.names), **judged.judged}
-        file.write(json.dumps(told, indent=2).encode())
+        content = {"run": run, "rows": rows, "class_names": list(site.names), **judged.judged}
+        file.write(json.dumps(content, indent=2).encode())
     return judged
 
 

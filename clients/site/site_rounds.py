@@ -91,8 +91,8 @@ class SecureSite:
         if len(headers) != len(sealed):
             raise InputError("not every contribution comes with its sealed seeds")
         with self._party() as party:
-            given = list(zip(headers, sealed, strict=True))
-            return party.confirm(self.job, number, self.plan.quorum, given)
+            contributions = list(zip(headers, sealed, strict=True))
+            return party.confirm(self.job, number, self.plan.quorum, contributions)
 
     def open(self, number: int, of: str, signed: list[bytes]) -> bytes:
         """Return its pieces of that sum."""

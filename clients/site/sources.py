@@ -53,8 +53,8 @@ def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
     except KeyError as missing:
         raise InputError(f"a site needs the key {missing} to find its rows") from None
     shards = _dealt(*shared, str(run.get("method", "")))
-    if (said := run.get("input") or shards.input) != shards.input:
-        raise InputError(f"{shared[0]} holds {shards.input}, but 'input' of the run is {said!r}")
+    if (kind := run.get("input") or shards.input) != shards.input:
+        raise InputError(f"{shared[0]} holds {shards.input}, but 'input' of the run is {kind!r}")
     if not 0 <= site < shards.clients:
         raise InputError(f"there is no site {site}: the data were dealt to {shards.clients}")
     return shards.block(site, site + 1)
@@ -70,8 +70,8 @@ def dealt_to(run: Mapping[str, Any], node: Mapping[str, Any]) -> int:
 
 def write_dealt(path: Path, shards: Shards) -> None:
     """Write rows that are dealt already, for `site_rows` with the partition "dealt"."""
-    given = {name: getattr(shards, name) for name in (*_DEALT, *_OPTIONAL)}
-    arrays = {name: np.asarray(array) for name, array in given.items() if array is not None}
+    fields = {name: getattr(shards, name) for name in (*_DEALT, *_OPTIONAL)}
+    arrays = {name: np.asarray(array) for name, array in fields.items() if array is not None}
     arrays |= {name: np.array(getattr(shards, name), np.str_) for name in _NAMES}
     np.savez(path, **arrays)  # type: ignore[arg-type]
 
@@ -85,10 +85,10 @@ def _dealt(data: str, partition: str, clients: int, seed: int, method: str) -> S
     try:
         arrays = read_npz(Path(data))
         logits, labels, offsets, kind = (arrays[name] for name in _DEALT)
-        said = one_of("input", str(kind), KINDS)
+        kind_read = one_of("input", str(kind), KINDS)
         known: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}
         known |= {name: tuple(arrays[name].tolist()) for name in _NAMES}
-        shards = Shards(logits, labels, offsets, said, **known)
+        shards = Shards(logits, labels, offsets, kind_read, **known)
     except KeyError as missing:
         raise InputError(f"{data} holds no dealt rows: {missing} is missing") from None
     if shards.clients != clients:

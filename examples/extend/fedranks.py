@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.core.checks import positive, unused
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Curve, Table
@@ -18,6 +17,7 @@ from fedcal.mechanisms import Laplace
 from fedcal.privacy import Federation, make_plan
 from fedcal.privacy.curator import Release
 from fedcal.queries import LabelRanks
+from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.units import UNITS
 

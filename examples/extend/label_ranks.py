@@ -40,5 +40,5 @@ class LabelRanks(Query):
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """Return the bound of all counts: a client's clip, or the single 1 of a row."""
-        norm = clips[0] if self.takes(part, clips, 1) else 1.0
+        norm = clips[0] if self.takes_clips(part, clips, 1) else 1.0
         return Bound(self.lengths(), (norm,), order=order)

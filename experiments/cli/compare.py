@@ -1,5 +1,6 @@
-"""Compare methods over budgets, partitions and seeds: one table. What cannot be (noise that a
-method or a trust model has no use for) is left out and named."""
+"""Compare methods over budgets, partitions and seeds in one table. Impossible combinations are
+skipped and listed.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from fedcal.experiments.cli.parameters import (
     Quiet,
     Settings,
     other,
-    takes,
+    with_options,
 )
 from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import console, progress
@@ -37,27 +38,29 @@ EXAMPLES = (
 )
 
 
-@takes(
+@with_options(
     Config,
     but=("engine", "ray_address"),
     lists=True,
     unset={"method": "those that calibrate, and the baselines", "epsilon": "inf,1"},
 )
-@takes(Grid, "seeds")
+@with_options(Grid, "seeds")
 def command(
     *,
-    jobs: Annotated[int | None, other(RUNNING, "Processes (the usable cores).")] = None,
+    jobs: Annotated[
+        int | None, other(RUNNING, "Number of processes (default: the usable cores).")
+    ] = None,
     engine: Annotated[
-        str | None, other(RUNNING, "inline: processes here | ray: tasks on Ray (inline).")
+        str | None, other(RUNNING, "inline: processes here | ray: tasks on Ray (default: inline).")
     ] = None,
     ray_address: Annotated[
-        str | None, other(RUNNING, "HOST:PORT of a Ray cluster, or local: implies ray.")
+        str | None, other(RUNNING, "HOST:PORT of a Ray cluster, or local; implies --engine ray.")
     ] = None,
     resume: Annotated[
         bool,
         other(
             RUNNING,
-            "Go on with what --out holds, and run again what failed; the grid may grow.",
+            "Continue the comparison in --out, and repeat failed runs; the grid may grow.",
             "--resume",
         ),
     ] = False,
@@ -65,7 +68,7 @@ def command(
     config: ConfigFile = None,
     out: Annotated[
         Path | None,
-        other(FILES, "Folder for rows, tables, report; a finished one's stay until then."),
+        other(FILES, "Folder for rows, tables and report."),
     ] = None,
     overwrite: Overwrite = False,
     no_report: NoReport = False,

@@ -1,5 +1,6 @@
-"""Runs over real sites: run starts one and follows it, resume goes on with one, status shows the
-sites and a run, stop ends a run, register lets sites in by public keys."""
+"""Control runs over real sites: run starts one and follows it, resume continues one, status shows
+sites and run, stop ends a run, register admits sites by their public keys.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from fedcal.experiments.cli.parameters import (
     Quiet,
     Settings,
     other,
-    takes,
+    with_options,
 )
 from fedcal.experiments.cli.simulate import show
 from fedcal.experiments.deploy.control import Control, control
@@ -54,20 +55,20 @@ _UNSET = {
 _FIRST = ("control", "root_certificates", "federation", "method", "clients", "epsilon", "unit")
 
 
-@takes(Config, but=SIMULATED, unset=_UNSET, first=_FIRST)
+@with_options(Config, but=SIMULATED, unset=_UNSET, first=_FIRST)
 def command(
     *,
     action: Annotated[str, typer.Argument(metavar="|".join(ACTIONS), show_default=False)],
     keys: Annotated[list[Path] | None, typer.Argument(metavar="[KEY.pub]...")] = None,
     by: Annotated[
-        str, other(SITES, "none | site: evaluate counts each site of --federation apart.")
+        str, other(SITES, "none | site: evaluate each site of --federation separately.")
     ] = "none",
     set: Settings = None,
     config: ConfigFile = None,
     out: Annotated[Path | None, other(FILES, "Folder of the run.")] = None,
     overwrite: Overwrite = False,
     without_unready: Annotated[
-        bool, other(SITES, "Go on without sites that cannot take part.", "--without-unready")
+        bool, other(SITES, "Continue without sites that cannot take part.", "--without-unready")
     ] = False,
     quiet: Quiet = False,
     json: Json = False,

@@ -1,5 +1,6 @@
-"""Say what is installed, which command lacks what, and what the machine has; the exit code is 0
-whatever is lacking."""
+"""Show what is installed, what each command lacks, and what the machine has. The exit code is
+always 0.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Say how good a model is, and how well calibrated, from one private release; or read an earlier
-run's release again: another threshold, a calibrator, drift."""
+"""Evaluate how good and how well calibrated a model is, from one private release; or read an
+earlier release again: another threshold, a calibrator, drift.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from fedcal.experiments.cli.parameters import (
     Quiet,
     Settings,
     other,
-    takes,
+    with_options,
 )
 from fedcal.experiments.cli.simulate import run_and_show
 from fedcal.experiments.report.headline import headline
@@ -44,41 +45,51 @@ EVALUATION = "What is evaluated"
 AGAIN = "Reading a release again: no run, no charge"
 
 
-@takes(Config, but=("method",))
+@with_options(Config, but=("method",))
 def command(
     *,
     calibrator: Annotated[
-        Path | None, other(EVALUATION, "A calibrator.npz: the model before and after it.")
+        Path | None, other(EVALUATION, "Evaluate the model before and after this calibrator.npz.")
     ] = None,
     only: Annotated[
         str | None,
         other(
             EVALUATION,
-            f"{' | '.join(ONLY)}: this metric for the whole budget, known several times as well.",
+            f"{' | '.join(ONLY)}: spend the complete budget on this metric, for more exact values.",
         ),
     ] = None,
     by: Annotated[
-        str, other(EVALUATION, "none | site | group: count apart by client, or a column.")
+        str, other(EVALUATION, "none | site | group: evaluate by client, or by the column group.")
     ] = "none",
     threshold: Annotated[
-        float | None, other(EVALUATION, "Predicted positive from this score on (0.5).")
+        float | None,
+        other(EVALUATION, "Scores from this one on are predicted positive (default: 0.5)."),
     ] = None,
     score: Annotated[
-        str | None, other(EVALUATION, "positive | confidence | classes (positive for two classes).")
+        str | None,
+        other(
+            EVALUATION,
+            "positive | confidence | classes (default: positive for two classes, else confidence).",
+        ),
     ] = None,
-    bins: Annotated[int | None, other(EVALUATION, "Buckets of the score (240).")] = None,
+    bins: Annotated[
+        int | None, other(EVALUATION, "Number of score buckets (default: 240).")
+    ] = None,
     estimand: Annotated[
-        str | None, other(EVALUATION, "rows | these | clients: what intervals are for (rows).")
+        str | None,
+        other(EVALUATION, "Target of the intervals: rows | these | clients (default: rows)."),
     ] = None,
     rows_per_subject: Annotated[
         int | None,
         other(
             EVALUATION,
-            "Unit subject: 1: each subject counts once | R: each row does, up to R of a subject, "
-            "for R times the noise (1).",
+            "Unit subject: 1: each subject counts once | R: each row counts, up to R rows of a "
+            "subject, at R times the noise (default: 1).",
         ),
     ] = None,
-    release: Annotated[Path | None, other(AGAIN, "A release.npz of an earlier run.")] = None,
+    release: Annotated[
+        Path | None, other(AGAIN, "Read the release.npz of an earlier run again.")
+    ] = None,
     precision: Annotated[
         float | None, other(AGAIN, "Find the threshold with this precision.")
     ] = None,
@@ -87,18 +98,22 @@ def command(
         float | None,
         other(
             AGAIN,
-            "Find the cheapest threshold, where a false positive costs this much "
-            "of a false negative.",
+            "Find the cheapest threshold if a false positive costs this fraction of a "
+            "false negative.",
         ),
     ] = None,
     confident: Annotated[
-        bool, other(AGAIN, "Reach it with 95 % confidence.", "--confident")
+        bool, other(AGAIN, "Reach the goal with 95 % confidence.", "--confident")
     ] = False,
     calibrate: Annotated[
-        str | None, other(AGAIN, "binning | isotonic | spline | platt | beta | bbq: into --out.")
+        str | None,
+        other(
+            AGAIN,
+            "Fit a calibrator, written to --out: binning | isotonic | spline | platt | beta | bbq.",
+        ),
     ] = None,
     since: Annotated[
-        Path | None, other(AGAIN, "An earlier release.npz: test whether anything has changed.")
+        Path | None, other(AGAIN, "Test for changes since this earlier release.npz.")
     ] = None,
     set: Settings = None,
     config: ConfigFile = None,

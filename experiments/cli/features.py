@@ -37,12 +37,19 @@ def command(
     out: Annotated[Path, other(FILES, "The .npz file to write.")],
     overwrite: Overwrite = False,
     size: Annotated[
-        int | None, other(DATA, "Of a random projection, as int8 (none: float16).")
+        int | None,
+        other(DATA, "Size of a random projection, stored as int8 (default: none)."),
     ] = None,
     corruption: Annotated[
-        str | None, other(DATA, "The test rows also after these, with commas, or all (none).")
+        str | None,
+        other(
+            DATA,
+            "Comma-separated corruptions of the test rows, or all (default: none).",
+        ),
     ] = None,
-    severity: Annotated[int | None, other(DATA, "Of the corruptions, 1 to 5 (3).")] = None,
+    severity: Annotated[
+        int | None, other(DATA, "Severity of the corruptions, 1 to 5 (default: 3).")
+    ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

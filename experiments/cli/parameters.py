@@ -16,7 +16,7 @@ from fedcal.experiments.runs.options import DATA, PRIVACY, RUNNING, SITES, Optio
 Command = TypeVar("Command", bound=Callable[..., None])
 
 FILES = "Files and output"
-LISTS = "One value or several, with commas: every combination is run"
+LISTS = "One value or a comma-separated list: every combination is run"
 FIRST = "Most used"
 SECURE = "Secure sums: committees"
 """Groups in `--help`, beside those of the options themselves."""
@@ -40,7 +40,7 @@ Overwrite: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--overwrite",
-        help="Replace results of this command that --out holds; without it they are refused.",
+        help="Replace earlier results of this command in --out.",
         rich_help_panel=FILES,
     ),
 ]
@@ -48,7 +48,7 @@ NoReport: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--no-report",
-        help="Write no report and no figures to --out; fedcal report makes them later.",
+        help="Write no report and figures; fedcal report makes them later.",
         rich_help_panel=FILES,
     ),
 ]
@@ -58,16 +58,16 @@ ConfigFile: TypeAlias = Annotated[
 ]
 Settings: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--set", help="KEY=VALUE, a method's own parameter.", rich_help_panel=DATA),
+    typer.Option("--set", help="KEY=VALUE: a parameter of the method.", rich_help_panel=DATA),
 ]
 
 
 def other(group: str, help: str, *names: str) -> Any:
-    """What an option is that a command has for itself, in an annotation."""
+    """Return the annotation of an option that only one command has."""
     return typer.Option(*names, help=help, rich_help_panel=group)
 
 
-def takes(
+def with_options(
     table: type[Options],
     *names: str,
     but: Collection[str] = (),
@@ -92,7 +92,6 @@ def takes(
     first : collection of str
         Options of the first group in `--help`; those that few need are in the last ones.
     """
-
     known = options_of(table)
 
     def parameter(name: str) -> inspect.Parameter:
@@ -124,7 +123,7 @@ def takes(
 
 
 def _place(parameter: inspect.Parameter) -> int:
-    """Where the group of a command's parameter stands in `--help`."""
+    """Return the place of a parameter's group in `--help`."""
     (shown,) = parameter.annotation.__metadata__
     group = getattr(shown, "rich_help_panel", None)
     if group in (FIRST, LISTS):
@@ -133,7 +132,7 @@ def _place(parameter: inspect.Parameter) -> int:
 
 
 def show_written(path: Path, *, quiet: bool, as_json: bool) -> None:
-    """Where a file was written."""
+    """Show where a file was written."""
     if as_json:
         print(to_json({"out": str(path)}), end="")
     elif not quiet:

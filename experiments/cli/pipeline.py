@@ -1,5 +1,6 @@
 """Train, recalibrate, make prediction sets and evaluate under one budget, from a file: one ledger,
-one report."""
+one report.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def command(
     ],
     out: Annotated[
         Path | None,
-        other(FILES, "Folder for all stages (CONFIG); what is finished there is not run again."),
+        other(FILES, "Folder for all stages (default: CONFIG); finished stages are not run again."),
     ] = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,

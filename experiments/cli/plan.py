@@ -1,4 +1,4 @@
-"""Say from public facts what budget, rounds and clients buy, before anything runs."""
+"""Plan a run from public facts: what budget, rounds and clients will buy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedcal.experiments.cli.parameters import (
     Quiet,
     Settings,
     other,
-    takes,
+    with_options,
 )
 from fedcal.experiments.planner.advice import Advice
 from fedcal.experiments.planner.candidates import SETS
@@ -43,7 +43,7 @@ EXAMPLES = (
 )
 
 
-@takes(
+@with_options(
     Config,
     *("clients", "partition", "rounds", "sampling_rate"),
     *("epsilon", "delta", "unit", "trust", "mechanism", "quorum", "engine", "seed"),
@@ -52,19 +52,24 @@ EXAMPLES = (
 def command(
     *,
     rows_per_client: Annotated[
-        float | None, other(FIRST, "A public nominal number of rows, not a count (needed).")
+        float | None,
+        other(FIRST, "Public nominal number of rows of a client, not a count (required)."),
     ] = None,
     classes: Annotated[
-        int | None, other(FIRST, "Of the model (needed, unless --data is given).")
+        int | None, other(FIRST, "Number of classes (required without --data).")
     ] = None,
     data: Annotated[
         str | None,
-        other(FIRST, "Shipped names to plan on (made-up rows); for conformal rows of any kind."),
+        other(
+            FIRST,
+            "Shipped data sets to plan on (default: made-up rows); for conformal also a file.",
+        ),
     ] = None,
     method: Annotated[
         str | None,
         other(
-            FIRST, "Methods to try, with commas (all but the slowest); or conformal; or fedprior."
+            FIRST,
+            "Comma-separated methods (default: all but the slowest), or conformal, or fedprior.",
         ),
     ] = None,
     set: Settings = None,

@@ -1,4 +1,4 @@
-"""Run the papers' tables and figures again, beside what the papers print."""
+"""Reproduce the papers' tables and figures, beside the papers' own numbers."""
 
 from __future__ import annotations
 
@@ -15,23 +15,27 @@ EXAMPLES = ("fedcal reproduce --list", "fedcal reproduce maddock-table2 --seeds 
 
 def command(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Of the list; none = the list.")
+        str | None, typer.Argument(metavar="[NAME]", help="Name of a study (default: list all).")
     ] = None,
     data: Annotated[
-        str | None, other(DATA, "Files that get lines of their own, with commas.")
+        str | None, other(DATA, "Comma-separated files of your own, each with its lines.")
     ] = None,
-    seeds: Annotated[int | None, other(RUNNING, "How many, from 0 on (the paper's).")] = None,
-    jobs: Annotated[int | None, other(RUNNING, "Processes (the usable cores).")] = None,
-    resume: Annotated[bool, other(RUNNING, "Go on with what --out holds.", "--resume")] = False,
+    seeds: Annotated[
+        int | None, other(RUNNING, "Number of seeds, from 0 on (default: the paper's).")
+    ] = None,
+    jobs: Annotated[
+        int | None, other(RUNNING, "Number of processes (default: the usable cores).")
+    ] = None,
+    resume: Annotated[bool, other(RUNNING, "Continue the study in --out.", "--resume")] = False,
     ray_address: Annotated[
-        str | None, other(RUNNING, "Of a Ray cluster, or local: runs are Ray tasks.")
+        str | None, other(RUNNING, "HOST:PORT of a Ray cluster, or local: runs are Ray tasks.")
     ] = None,
     out: Annotated[
-        Path | None, other(FILES, "Folder for tables, figures, page and all runs.")
+        Path | None, other(FILES, "Folder for tables, figures, report and all runs.")
     ] = None,
     overwrite: Overwrite = False,
     check: Annotated[
-        bool, other(FILES, "Exit code 1 where results are not as expected.", "--check")
+        bool, other(FILES, "Exit with code 1 if results are not as expected.", "--check")
     ] = False,
     listed: Annotated[bool, other(FILES, "List the names.", "--list")] = False,
     quiet: Quiet = False,

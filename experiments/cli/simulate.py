@@ -18,7 +18,7 @@ from fedcal.experiments.cli.parameters import (
     Quiet,
     Settings,
     other,
-    takes,
+    with_options,
 )
 from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.result import (
@@ -47,11 +47,11 @@ _STARTING = {"ray": ": starting Flower and Ray", "grpc": ": starting Flower and 
 _WAITING = ": waiting for the sites"
 
 
-@takes(Config)
+@with_options(Config)
 def command(
     *,
     resume: Annotated[
-        bool, other(RUNNING, "For compare; a single run is simply run again.", "--resume")
+        bool, other(RUNNING, "For compare only: a single run is simply repeated.", "--resume")
     ] = False,
     set: Settings = None,
     config: ConfigFile = None,

@@ -1,5 +1,6 @@
-"""Train a model over clients or in one place, with privacy (DP-SGD, DP-FedAvg) or without; its
-logits are for calibration."""
+"""Train a model over clients or in one place, with privacy (DP-SGD, DP-FedAvg) or without, and
+write its logits for calibration.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from fedcal.experiments.cli.parameters import (
     Quiet,
     Settings,
     other,
-    takes,
+    with_options,
 )
 from fedcal.experiments.report import terminal
 from fedcal.experiments.runs.config import parse_setting, read_toml
@@ -92,11 +93,11 @@ EXAMPLES = (
 )
 
 
-@takes(TrainConfig)
+@with_options(TrainConfig)
 def command(
     *,
     set: Settings = None,
-    resume: Annotated[bool, other(RUNNING, "Go on with what --out holds.", "--resume")] = False,
+    resume: Annotated[bool, other(RUNNING, "Continue the training in --out.", "--resume")] = False,
     config: ConfigFile = None,
     out: Annotated[Path | None, other(FILES, "Folder for model, logits and checkpoint.")] = None,
     overwrite: Overwrite = False,

@@ -136,7 +136,7 @@ class AfterTraining:
 
 
 def _all_rows(test: Any, config: Config) -> Holdout:
-    """The test part of what was given; without one all of it."""
+    """Return the test part of the given data; without one all of it."""
     data = load_any(test, config.class_names)
     if data.test_scores is None:
         data = replace(data, test_scores=data.scores, test_labels=data.labels)

@@ -120,16 +120,16 @@ def recalibrate(
             f"release {str(release)!r} is a folder: name prior.npz or release.npz in it"
         )
     path, name = path_of(release), path_of(release).name.removesuffix(".npz")
-    found: Any = ARTIFACTS.get(form_of(path), ScoreRelease).read(path.parent, name)
-    sites = found.question.group_names if isinstance(found, ScoreRelease) else ()
-    own_name, known = site if site in sites else "", found.class_names
-    prior = priors_of(found, [own_name])[own_name]
-    classes = getattr(found, "question", found).classes
+    source: Any = ARTIFACTS.get(form_of(path), ScoreRelease).read(path.parent, name)
+    sites = source.question.group_names if isinstance(source, ScoreRelease) else ()
+    own_name, known = site if site in sites else "", source.class_names
+    prior = priors_of(source, [own_name])[own_name]
+    classes = getattr(source, "question", source).classes
     rows = read_rows(data, class_names or known).in_order(None, positive)
     if rows.classes != classes or (known and rows.class_names != known):
         of = [", ".join(names or ("not named",))[:200] for names in (known, rows.class_names)]
-        told = f"{path} is of {classes} classes ({of[0]}), {data} of {rows.classes} ({of[1]})"
-        raise InputError(f"{told}: they must be the same, in the same order")
+        message = f"{path} is of {classes} classes ({of[0]}), {data} of {rows.classes} ({of[1]})"
+        raise InputError(f"{message}: they must be the same, in the same order")
     notes = []
     if site is not None and not own_name and sites:  # of unit user none has a name
         alike = get_close_matches(site, sites, 1)
@@ -142,7 +142,7 @@ def recalibrate(
     spread, wide = (np.sqrt(np.diag(one.cov)) for one in (prior, none))
     if (spread > _CLOSE * wide).all() and (np.abs(prior.mean) < _OFF * wide).all():
         notes.append(NO_NEWS)
-    if not own_name and (expected := found.results().get("next_site")):
+    if not own_name and (expected := source.results().get("next_site")):
         notes.append(next_site.sentence(expected))
     shards = shards_of(rows)
     weights = np.ones(len(rows.labels)) if rows.subject is None else shards.weights(1)
@@ -177,17 +177,17 @@ def as_it_is(shards: Shards, name: str, title: str, advice: str) -> AtHome:
     """
     weights = np.ones(len(shards.labels)) if shards.subjects is None else shards.weights(1)
     own = _own(shards, weights)
-    found = dict(own)
+    numbers = dict(own)
     if (error := own["its standard error"]) is not None:
         low, high = (100 * (own["score minus outcome"] + z * error) for z in (-1.96, 1.96))
-        found["its standard error"] = f"{error:.4f}: {low:.1f} to {high:.1f} points (95 %)"
+        numbers["its standard error"] = f"{error:.4f}: {low:.1f} to {high:.1f} points (95 %)"
     verdict = f"Here your model {_bias(own, shards.classes == 2)}"
     if (slope := own["calibration slope"]) is not None:
         verdict += f"; the calibration slope is {slope:.2f} (1 is right, below 1 is too extreme)"
     result = {"schema": 1, "release": name, "title": title, "verdict": f"{verdict}.", "own": own}
     result |= {"statement": [STATEMENT, advice], "versions": versions()}
     views = {"model": softmax(shards.logits)}
-    return AtHome(result, None, _own_parts(found, shards, weights, views))
+    return AtHome(result, None, _own_parts(numbers, shards, weights, views))
 
 
 def _shown(value: float | str | None) -> pages.Entry:
@@ -199,7 +199,7 @@ def _shown(value: float | str | None) -> pages.Entry:
 def _own_parts(
     own: Mapping[str, Any], shards: Shards, weights: Floats, views: Mapping[str, Floats]
 ) -> tuple[Part, ...]:
-    """A table of the exact numbers and, where there is one, the curve of views' probabilities."""
+    """Return a table of the exact numbers and, if there is one, the reliability curve."""
     counted = {view: _counted(shards, probs, weights) for view, probs in views.items()}
     curve = reliability_part("Reliability", counted, check_score("", shards.classes), 0.95)
     facts = tuple((name, _shown(value)) for name, value in own.items())
@@ -210,7 +210,7 @@ def _own_parts(
 
 
 def priors_of(release: Any, only: Sequence[str] | None = None) -> dict[str, SitePrior]:
-    """The prior of each site of a release; "" = of a new one. InputError where it has none.
+    """Return the prior of each site of a release; "" = of a new one. InputError without any.
 
     With `only` those of these names are computed: each is a fit to all other sites.
     """
@@ -224,18 +224,22 @@ def priors_of(release: Any, only: Sequence[str] | None = None) -> dict[str, Site
 
 
 def _verdict(
-    own: Mapping[str, Any], alone: Mapping[str, Any], found: Mapping[str, Any], binary: bool
+    own: Mapping[str, Any], alone: Mapping[str, Any], fitted: Mapping[str, Any], binary: bool
 ) -> str:
     """Say what to do, and why; `alone` is what was found without other sites."""
     rows = f"{own['rows']:,} row{'s' * (own['rows'] > 1)}"
-    risk = found["chance of harm"]
+    risk = fitted["chance of harm"]
     chance = f"{float(f'{100 * risk:.2g}'):g} %" if risk >= 0.001 else "below 0.1 %"
-    if not found["taken"]:
+    if not fitted["taken"]:
         return (
             f"Keep the model as it is: with {rows} and this prior the chance of harm is {chance} "
             f"(at most {100 * at_site.MOST_RISK:.0f} % is accepted)."
         )
-    before, after, fall = f"{own['log loss']:.2f}", f"{found['log loss']:.2f}", found["fall of it"]
+    before, after, fall = (
+        f"{own['log loss']:.2f}",
+        f"{fitted['log loss']:.2f}",
+        fitted["fall of it"],
+    )
     loss = f"{'falls' if fall > 0 else 'rises'} from {before} to {after}"
     loss = f"stays at {after}" if before == after else loss
     loss = f"with this calibrator log loss {loss} (cross-validated on your {rows})"
@@ -302,10 +306,10 @@ def _tried(
     before, after = (_losses(shards, p) for p in (softmax(shards.logits), probs))
     fall, error = _mean(shards, before - after, weights)
     numbers = (_mean(shards, after, weights)[0], fall, error, float(at.risk[0]))
-    told: dict[str, Any] = dict(zip(_NUMBERS, numbers, strict=True))
-    told |= {"taken": bool(at.taken[0]), "parameters": at.parameters[0].tolist()}
-    told |= {"prior mean": prior.mean.tolist(), "prior cov": prior.cov.tolist()}
-    return told, at, probs
+    tried: dict[str, Any] = dict(zip(_NUMBERS, numbers, strict=True))
+    tried |= {"taken": bool(at.taken[0]), "parameters": at.parameters[0].tolist()}
+    tried |= {"prior mean": prior.mean.tolist(), "prior cov": prior.cov.tolist()}
+    return tried, at, probs
 
 
 def _counted(shards: Shards, probs: Floats, weights: Floats) -> Histogram:

@@ -87,11 +87,11 @@ def make_site_key(folder: Path, stem: str, site: str) -> None:
 def is_certified(certificate: Path, name: str, until: date) -> bool:
     """Return whether a certificate is of a name, among others, and valid until the end of a day."""
     try:
-        found = x509.load_pem_x509_certificate(certificate.read_bytes())
-        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        signed = x509.load_pem_x509_certificate(certificate.read_bytes())
+        names = signed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (OSError, ValueError, x509.ExtensionNotFound):
         return False
-    return _general_name(name) in names and found.not_valid_after_utc.date() > until
+    return _general_name(name) in names and signed.not_valid_after_utc.date() > until
 
 
 def _general_name(name: str) -> x509.GeneralName:
@@ -105,10 +105,10 @@ def _general_name(name: str) -> x509.GeneralName:
 
 def _server_files(folder: Path, names: list[x509.GeneralName], days: int) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
-    kept = [(folder / name).exists() for name in ("ca.crt", "ca.key")]
-    if all(kept):
+    present = [(folder / name).exists() for name in ("ca.crt", "ca.key")]
+    if all(present):
         authority, authority_key = _read_authority(folder)
-    elif any(kept):
+    elif any(present):
         raise InputError(f"{folder} holds one of ca.crt and ca.key: both or neither")
     else:
         authority_key = ec.generate_private_key(ec.SECP256R1())
@@ -237,12 +237,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--days", type=int, default=365, help="that the server's certificate is valid"
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        make_certificates(given.out, names=given.name, sites=given.site, days=given.days)
+        make_certificates(options.out, names=options.name, sites=options.site, days=options.days)
     except InputError as e:
         parser.error(str(e))
-    print(f"written to {given.out}; keep the .key files to yourself")
+    print(f"written to {options.out}; keep the .key files to yourself")
     return 0
 
 

@@ -70,45 +70,45 @@ class Control:
             check_public_key(key)
         nodes = []
         for key in keys:
-            said = self.flower.flwr(
+            reply = self.flower.flwr(
                 *("supernode", "register", key.resolve(), CONNECTION, "--name", key.stem),
                 *("--format", "json"),
             )
-            answer = json_in(said)
-            if not answer.get("success") and "already" not in said:
-                raise FedcalError(f"the SuperLink did not take {key}: {complaint(said)}")
-            nodes.append((key, str(answer["node-id"] if "node-id" in answer else complaint(said))))
+            answer = json_in(reply)
+            if not answer.get("success") and "already" not in reply:
+                raise FedcalError(f"the SuperLink did not take {key}: {complaint(reply)}")
+            nodes.append((key, str(answer["node-id"] if "node-id" in answer else complaint(reply))))
         return nodes
 
     def nodes(self) -> list[Node]:
         """All sites that are registered."""
-        said = self.flower.flwr("supernode", "list", CONNECTION, "--format", "json")
-        found = json_in(said)
-        if "nodes" not in found:
+        reply = self.flower.flwr("supernode", "list", CONNECTION, "--format", "json")
+        content = json_in(reply)
+        if "nodes" not in content:
             raise FedcalError(
-                f"the SuperLink does not say which sites there are: {complaint(said)}"
+                f"the SuperLink does not say which sites there are: {complaint(reply)}"
             )
-        return [Node(str(one["node-id"]), str(one["status"])) for one in found["nodes"]]
+        return [Node(str(one["node-id"]), str(one["status"])) for one in content["nodes"]]
 
     def revoke(self, node: str) -> None:
         """Let a site out, by Flower's number; its key can never come back.
 
         Raises FedcalError if the SuperLink refuses.
         """
-        said = self.flower.flwr("supernode", "unregister", node, CONNECTION, "--format", "json")
-        if not json_in(said).get("success"):
-            raise FedcalError(f"site {node} was not unregistered: {complaint(said)}")
+        reply = self.flower.flwr("supernode", "unregister", node, CONNECTION, "--format", "json")
+        if not json_in(reply).get("success"):
+            raise FedcalError(f"site {node} was not unregistered: {complaint(reply)}")
 
     def stop(self, run_id: int) -> None:
         """End a run; FedcalError if the SuperLink does not."""
-        said = self.flower.flwr("stop", str(run_id), CONNECTION, "--format", "json")
-        if not json_in(said).get("success"):
-            raise FedcalError(f"run {run_id} was not stopped: {complaint(said)}")
+        reply = self.flower.flwr("stop", str(run_id), CONNECTION, "--format", "json")
+        if not json_in(reply).get("success"):
+            raise FedcalError(f"run {run_id} was not stopped: {complaint(reply)}")
 
 
 @contextlib.contextmanager
 def control(address: str, root_certificates: str | Path) -> Iterator[Control]:
-    """A connection to the control API at HOST:PORT.
+    """Connect to the control API at HOST:PORT.
 
     Raises
     ------

@@ -25,7 +25,7 @@ _WORDS = (0, 1, 4, 5)
 
 
 def dry_run(shards: Shards) -> list[TextTable]:
-    """For each budget a table with a row for each method, and one of what the statistics are."""
+    """Return a table for each budget with a row for each method, and one of the statistics."""
     shown = [_table(shards, epsilon) for epsilon in (1.0, math.inf)]
     return [*(table for table, _ in shown), _explained([r for _, made in shown for r in made])]
 
@@ -60,7 +60,7 @@ def _table(shards: Shards, epsilon: float) -> tuple[TextTable, list[Request]]:
 
 
 def _unit(shards: Shards) -> str:
-    """What a budget is for unless somebody says: `simulate` and `train` differ."""
+    """Return the default unit of a budget; `simulate` and `train` differ."""
     return User.name if shards.inputs is None else Example.name
 
 
@@ -86,7 +86,7 @@ def _first(
 
 
 def _clip(strategy: FederatedStrategy, request: Request) -> str:
-    """The bound of what is sent; without privacy there may be none."""
+    """Return the bound of the answer; without privacy there may be none."""
     bound = request.bound
     if not bound.norms:
         return "nothing"

@@ -18,7 +18,7 @@ from fedcal.training.network import text_of
 
 
 def site_rows(data: str, names: Sequence[str] | None) -> SiteRows:
-    """The rows of one site: features to train on, or scores of a model.
+    """Return the rows of one site: features to train on, or scores of a model.
 
     Raises InputError as `read_rows` and `read_features`.
 
@@ -32,7 +32,7 @@ def site_rows(data: str, names: Sequence[str] | None) -> SiteRows:
 
 
 def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:
-    """The rows of one site from a file of features, or None if it is no such file.
+    """Return the rows of one site from a file of features, or None for another file.
 
     How many classes there are must be said, by `names` or by the array `class_names`: the server
     hears of it, and the largest label at a site would tell of its rows.

@@ -29,7 +29,7 @@ _EXPIRED, _NOT_YET = 10, 9
 
 
 class Address(NamedTuple):
-    """Where a SuperLink listens."""
+    """Address at which a SuperLink listens."""
 
     host: str
     port: int
@@ -51,7 +51,7 @@ def read_address(option: str, text: str) -> Address:
 
 
 def public_key(key: Path) -> str:
-    """The public half of a site's private key, in one line as OpenSSH writes it.
+    """Return the public half of a site's private key, in one line as OpenSSH writes it.
 
     Raises InputError if the file cannot be read, or holds no key that Flower takes.
     """
@@ -118,13 +118,13 @@ def check_fleet(fleet: Address, context: ssl.SSLContext, wait: float) -> None:
 
 
 def check_control(control: Address, context: ssl.SSLContext) -> None:
-    """As `check_fleet`, for who starts runs: of the control API, and without waiting."""
+    """Return once a control API listens at `control`, without waiting; see `check_fleet`."""
     if _protocol(control, context, 0.0) == "h2":
         raise FedcalError(f"what listens at {control} is no control API: is it the Fleet API?")
 
 
 def _protocol(at: Address, context: ssl.SSLContext, wait: float) -> str | None:
-    """What is spoken at an address inside of TLS, as far as both sides say it."""
+    """Return the protocol inside of TLS at an address, as far as both sides state it."""
     deadline = time.monotonic() + wait
     while True:
         try:

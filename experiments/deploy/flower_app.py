@@ -55,7 +55,7 @@ def run_config(family: str = "calibrate") -> dict[str, Plain]:
 
 
 def app_toml(fields: Mapping[str, Any]) -> str:
-    """The file for a run config; no dependencies, so that Flower installs none."""
+    """Return the file for a run config; without dependencies, so that Flower installs none."""
     flower = {
         "publisher": "fedcal",
         "fab-include": [FILE],
@@ -93,7 +93,7 @@ def write_app(folder: Path, family: str = "calibrate") -> Path:
 
 
 def _is_ours(content: bytes) -> bool:
-    """Whether nothing of somebody else's is lost with it."""
+    """Return whether overwriting the content loses nothing of another owner's."""
     try:
         known = tomllib.loads(content.decode("utf-8"))
     except ValueError:

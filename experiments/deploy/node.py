@@ -114,10 +114,10 @@ def limited(pull_and_store: Callable[..., int | None]) -> Callable[..., int | No
             took(lambda: check_size(fab.content))
             return fab
 
-        given = {"receive": received, "get_fab": bundle, "pull_object": pulled}
+        replacements = {"receive": received, "get_fab": bundle, "pull_object": pulled}
         run = None
         try:
-            run = pull_and_store(state=state, object_store=object_store, **given, **others)
+            run = pull_and_store(state=state, object_store=object_store, **replacements, **others)
         except InputError:
             if not refusals:
                 raise

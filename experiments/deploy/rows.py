@@ -25,7 +25,7 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def read_rows(data: str, names: Sequence[str] | None, *, others: bool = False) -> Dataset:
-    """The rows of one site, from a file or from a function of its own.
+    """Return the rows of one site, from a file or from a function of its own.
 
     Raises InputError if they cannot be had, or belong to several clients.
 
@@ -88,7 +88,7 @@ def shards_of(rows: Dataset) -> Shards:
 
 @dataclass(frozen=True)
 class SiteRows:
-    """What a site is made of.
+    """Rows of a site, ready to answer questions.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class SiteRows:
         return f"{self.name}: {self.counts}, {what}{self.more}"
 
     def doubts(self) -> list[str]:
-        """What is probably wrong with the rows, a line each: for the site's own terminal alone."""
+        """Return probable mistakes in the rows, a line each: for the site's own terminal alone."""
         parts = {"": (self.shards.logits, self.shards.labels), "test rows: ": self.test}
         return [
             f"warning: {part}{finding}"
@@ -133,19 +133,19 @@ class SiteRows:
 
 
 def of_scores(rows: Dataset, names: Sequence[str] | None) -> SiteRows:
-    """A site with scores of a model."""
+    """Return a site with scores of a model."""
     test = None
     if rows.test_logits is not None and rows.test_labels is not None:
         test = (rows.test_logits, rows.test_labels)
     subjects = "" if rows.subject is None else f" of {len(np.unique(rows.subject))} subjects"
     groups = "" if rows.group_names is None else f", {len(rows.group_names)} groups"
-    other = "" if rows.other_scores is None else ", scores of a second model"
+    note = "" if rows.other_scores is None else ", scores of a second model"
     tested = "" if rows.test_labels is None else f", {len(rows.test_labels)} test rows"
     return SiteRows(
         name=rows.name,
         kind=rows.input,
         counts=f"{len(rows.labels)} rows{subjects}",
-        more=f"{groups}{other}{tested}",
+        more=f"{groups}{note}{tested}",
         shards=shards_of(rows),
         names=class_names(rows.class_names if names is None else names, rows.classes),
         test=test,

@@ -124,7 +124,10 @@ def deployed(
 
 
 def _with_federation(config: Config) -> Config:
-    """A federation file says how many clients there are; InputError if --clients says else."""
+    """Return the config with the federation file's number of clients.
+
+    InputError if --clients contradicts it.
+    """
     if config.federation is None:
         return config
     path = path_of(config.federation).resolve()
@@ -138,7 +141,7 @@ def _with_federation(config: Config) -> Config:
 
 
 def _as_it_is(config: Config, data: str) -> Config:
-    """What is kept of the config: its files are found again from elsewhere."""
+    """Return the config to keep; its files can be found from elsewhere."""
     return replace(
         config,
         data=data,
@@ -150,15 +153,15 @@ def _as_it_is(config: Config, data: str) -> Config:
 
 
 def _check_folder(out: Path, work: Path, resume: bool, overwrite: bool) -> None:
-    kept, paid = (work / CHECKPOINT).exists(), (work / OUTCOME).exists()
-    if resume and not kept:
+    checkpoint, paid = (work / CHECKPOINT).exists(), (work / OUTCOME).exists()
+    if resume and not checkpoint:
         raise InputError(f"{out} holds no run that could go on: start one with fedcal deploy run")
     if paid and not (resume or overwrite or (out / "result.json").exists()):
         raise InputError(
             f"--out {out} holds a run that is paid for and has no report yet: fedcal report {out} "
             "makes it, or choose another folder"
         )
-    if not resume and kept and not paid:
+    if not resume and checkpoint and not paid:
         raise InputError(
             f"{out} holds a run that has not ended: fedcal deploy resume --out {out}, or choose "
             "another folder"
@@ -173,7 +176,7 @@ def _check_folder(out: Path, work: Path, resume: bool, overwrite: bool) -> None:
 
 
 def _goes_on(superlink: Control, out: Path) -> bool:
-    """Whether a server is at the run; one whose run Flower has ended is waited for.
+    """Return whether a server is at the run; one whose run Flower has ended is awaited.
 
     Raises FedcalError if that one does not end.
     """
@@ -214,15 +217,15 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
     after the last word of the run, be it from the SuperLink or in the folder.
     """
     work, seen, asked = out / SERVER, 0, time.monotonic()
-    number, told, heard = flower_run(out), 0, asked
+    number, reported, heard = flower_run(out), 0, asked
     try:
         going = True
         while going:
             going = not ended(work)
             notices = read_notices(work)
-            for line in notices[told:]:
+            for line in notices[reported:]:
                 warnings.warn(line.removeprefix("fedcal: "), stacklevel=2)
-            told = len(notices)
+            reported = len(notices)
             done = read_progress(work)
             for pair in done[seen:]:
                 heard = time.monotonic()
@@ -252,8 +255,8 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
 
 
 def _gone(work: Path, out: Path) -> FedcalError:
-    kept = (work / CHECKPOINT).exists()
-    again = f"fedcal deploy resume --out {out} goes on" if kept else "start the run again"
+    checkpoint = (work / CHECKPOINT).exists()
+    again = f"fedcal deploy resume --out {out} goes on" if checkpoint else "start the run again"
     return FedcalError(
         f"the SuperLink has not told of the run for {_GONE_S:g} s (it is gone, hangs, or was "
         f"started anew without its database): once it is up, {again}"
@@ -295,11 +298,11 @@ def flower_run(out: Path) -> int:
         raise InputError(f"{out} holds no run of fedcal deploy") from None
 
 
-def asked_for(out: Path, given: dict[str, Any]) -> Config:
-    """The config of the run in this folder; where the SuperLink is may be said anew."""
+def asked_for(out: Path, options: dict[str, Any]) -> Config:
+    """Return the config of the run in this folder; the SuperLink's address may change."""
     flower_run(out)
     config = load_config(out / CONFIG, {})
-    changed = {key: value for key, value in given.items() if value is not None}
+    changed = {key: value for key, value in options.items() if value is not None}
     allowed = ("control", "root_certificates", "timeout", "grace")
     if unknown := set(changed) - set(allowed):
         raise InputError(
@@ -310,7 +313,7 @@ def asked_for(out: Path, given: dict[str, Any]) -> Config:
 
 
 class Standing(NamedTuple):
-    """Where a run stands.
+    """Progress of a run.
 
     Attributes
     ----------
@@ -335,13 +338,13 @@ class Standing(NamedTuple):
 
 
 def standing(superlink: Control, out: Path) -> Standing:
-    """Where the run in this folder stands."""
+    """Return the progress of the run in this folder."""
     work = out / SERVER
     done, planned = (read_progress(work) or [(0, 0)])[-1]
     status = superlink.flower.status(flower_run(out))
     if not (work / CHECKPOINT).exists():
         return Standing(done, planned, status, False, {}, [])
-    kept = Checkpoint.load(work)
-    names = names_of(str(kept.job.get("roster", "")), int(kept.job["clients"]))
-    met = {str(node): names[site] for node, site in kept.roster.items()}
+    checkpoint = Checkpoint.load(work)
+    names = names_of(str(checkpoint.job.get("roster", "")), int(checkpoint.job["clients"]))
+    met = {str(node): names[site] for node, site in checkpoint.roster.items()}
     return Standing(done, planned, status, True, met, sorted(set(names) - set(met.values())))

@@ -105,11 +105,11 @@ def run_site(
     rules = {"federation": federation, "sign_key": sign_key, "policy": policy}
     count = key_records or count_beside(sign_key or key)
     read = read or partial(site_rows, data, names)
-    given = _Rows(state, read, watched, {**rules, "server": str(fleet), "count": count})
+    reader = _Rows(state, read, watched, {**rules, "server": str(fleet), "count": count})
     rows, screen = read(), sys.stdout.isatty()
     # what goes into a file or a container's log tells of no rows
     console().print("\n".join([rows.described(counts=screen), *(rows.doubts() if screen else ())]))
-    given.prepare(rows)
+    reader.prepare(rows)
     del rows
     check_records(state)
     log_to(state / LOG)
@@ -122,7 +122,7 @@ def run_site(
             check_fleet(fleet, context, wait)
             node = partial(supernode, state, fleet=str(fleet), key=key)
             node = partial(node, root_certificates=root_certificates)
-            _keep_running(node, state, fleet, own, echo, given, waits)
+            _keep_running(node, state, fleet, own, echo, reader, waits)
     except Terminated:
         log.info("stopped")
     except KeyboardInterrupt:
@@ -152,9 +152,9 @@ def check_federation(state: Path, federation: Path | None) -> None:
     old = Roster.read(before).digest
     if federation is not None and Roster.read(federation).digest == old:
         return
-    with records_in(state) as kept:
-        kept.expire(time.time())
-        unfinished = kept.unfinished
+    with records_in(state) as open_records:
+        open_records.expire(time.time())
+        unfinished = open_records.unfinished
     if unfinished:
         raise InputError(
             f"{unfinished} jobs at this site are unfinished in the federation with digest {old}: "
@@ -177,10 +177,10 @@ def _log_rules(state: Path) -> None:
     for line in [NO_POLICY] if site.policy is None else site.policy.described():
         log.info(line)
     with records_in(state) as records:
-        if site.policy is None and (kept := records.limits) is not None:
+        if site.policy is None and (limits := records.limits) is not None:
             log.info(
                 "but the totals of an earlier policy still hold: epsilon %g and delta %g in all",
-                *(kept.epsilon, kept.delta),
+                *(limits.epsilon, limits.delta),
             )
         if why := records.refusal:
             log.warning("the records of this site %s", why)
@@ -192,33 +192,33 @@ def _keep_running(
     fleet: Address,
     own: str,
     echo: _Echo,
-    given: _Rows,
+    site_rows: _Rows,
     waits: bool,
 ) -> None:
-    """A SuperNode, and another one whenever it ends and may come back; never returns."""
-    quick, told, again = 0, "", 0
+    """Run a SuperNode, and another whenever it ends and may come back; never returns."""
+    quick, message, again = 0, "", 0
     while True:
         began = time.monotonic()
         with node_of() as node:
-            rows = _watch(node, state / _LEASE, fleet, echo, given)
+            rows = _watch(node, state / _LEASE, fleet, echo, site_rows)
             ended = node.ended()
         if rows is not None:
-            given.prepare(rows)
+            site_rows.prepare(rows)
             log.info("the file of rows has changed: it was read anew")
             continue
         turned_away = ended.denied or ended.code == NO_CONNECTION
         quick = quick + 1 if time.monotonic() - began < _QUICK_S and not turned_away else 0
         words = _may_come_back(ended, state / _LEASE, fleet, own, state, quick, waits)
-        again = again + 1 if words == told else 0
+        again = again + 1 if words == message else 0
         if not again:
             log.info(words)
             echo.show()
-        told = words
+        message = words
         time.sleep(_LATER_S if again > _SOON else _PAUSE_S)
 
 
 def _watch(
-    node: SuperNode, lease: Path, fleet: Address, echo: _Echo, given: _Rows
+    node: SuperNode, lease: Path, fleet: Address, echo: _Echo, site_rows: _Rows
 ) -> SiteRows | None:
     """Show the site's log while the node runs; remember when it was last known to be connected.
 
@@ -233,7 +233,7 @@ def _watch(
             log.info("connected to %s: waiting for questions", fleet)
         if node.stuck():
             return None
-        if (rows := given.renewed()) is not None:
+        if (rows := site_rows.renewed()) is not None:
             return rows
         node.bound_log()
         echo.show()
@@ -244,9 +244,9 @@ def _watch(
 def _may_come_back(
     ended: Ended, lease: Path, fleet: Address, own: str, state: Path, quick: int, waits: bool
 ) -> str:
-    """What the site waits for now; FedcalError if waiting will not mend it.
+    """Return what the site waits for now; FedcalError if waiting will not help.
 
-    With `waits` somebody else may mend it, too: a clock, a key that the SuperLink must know.
+    With `waits` others may fix the cause, too: a clock, a key that the SuperLink must know.
     """
     if ended.denied:
         words = (
@@ -321,10 +321,10 @@ class _Rows:
         if self._file is None or not self._file.is_file():
             return None
         try:
-            found = self._file.stat()
+            status = self._file.stat()
         except OSError:  # it is replaced right now
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
     def _idle(self) -> bool:
         """Return whether no run is under way here, or none that was heard of for long."""
@@ -348,7 +348,7 @@ class _Echo(contextlib.AbstractContextManager["_Echo"]):
         self._file.seek(0, os.SEEK_END)
 
     def show(self) -> None:
-        """What has come since."""
+        """Show what was added since the last time."""
         self._rest()
         with contextlib.suppress(FileNotFoundError):  # it is put aside right now
             if not os.path.samestat(self._path.stat(), os.fstat(self._file.fileno())):

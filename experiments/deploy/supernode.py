@@ -71,7 +71,7 @@ class SuperNode:
         self._seen, self._was_connected = start, False
 
     def poll(self) -> int | None:
-        """The exit code of its process; None while it runs."""
+        """Return the exit code of its process, or None while it runs."""
         return self._tree.poll()
 
     def kill(self) -> None:
@@ -79,7 +79,7 @@ class SuperNode:
         self._tree.kill()
 
     def connected(self) -> bool:
-        """Whether the SuperLink has accepted it once."""
+        """Return whether the SuperLink has accepted it once."""
         self._was_connected = self._was_connected or _CONNECTED in self._text()
         return self._was_connected
 
@@ -96,7 +96,7 @@ class SuperNode:
             self._start = self._seen = 0
 
     def stuck(self) -> bool:
-        """Whether a thread of it has died since the last look.
+        """Return whether a thread of it has died since the last look.
 
         Flower goes on then without its heartbeat: the site is offline for good, and looks alive.
         """
@@ -107,10 +107,10 @@ class SuperNode:
         return b"Exception in thread" in new
 
     def ended(self) -> Ended:
-        """What its log says of its end."""
+        """Return the end of the process according to its log."""
         text = self._text()
-        if found := _EXIT.search(text):
-            return Ended(int(found[1]), " ".join(found[2].split()))
+        if match := _EXIT.search(text):
+            return Ended(int(match[1]), " ".join(match[2].split()))
         lines = [line for line in text.splitlines() if line.strip()]
         denied = _GAVE_UP in text and not self.connected()
         return Ended(None, lines[-1].strip() if lines else "it said nothing", denied)
@@ -153,8 +153,8 @@ def supernode(
     self_test()
     folder = folder.resolve()
     with alone(folder), _fresh_home(folder) as home:
-        found = scripts("a site", "superexec")
-        commands = _write_commands(home / "bin", found)
+        programs = scripts("a site", "superexec")
+        commands = _write_commands(home / "bin", programs)
         env = _environment(home, folder, commands) | ({HTTP_FLEET: "1"} if loopback else {})
         log = folder / FLOWER_LOG
         log.touch()
@@ -175,7 +175,7 @@ def supernode(
 
 @contextlib.contextmanager
 def _fresh_home(folder: Path) -> Iterator[Path]:
-    """A folder for Flower that goes with the block, as do those that a killed one has left."""
+    """Make a folder for Flower that is deleted after the block, like those of killed ones."""
     for left in folder.glob(f"{_HOME}*"):
         if left.is_dir():
             shutil.rmtree(left, ignore_errors=True)
@@ -183,10 +183,10 @@ def _fresh_home(folder: Path) -> Iterator[Path]:
         yield Path(home)
 
 
-def _write_commands(folder: Path, found: Path) -> Path:
+def _write_commands(folder: Path, programs: Path) -> Path:
     """All that Flower finds by name: its own executor, and what answers a message."""
     folder.mkdir()
-    (folder / "flower-superexec").symlink_to(found / "flower-superexec")
+    (folder / "flower-superexec").symlink_to(programs / "flower-superexec")
     ours = shlex.join([sys.executable, "-I", "-S", str(Path(handover.__file__).resolve()), WORKER])
     for name in TASK_TYPE_TO_COMMAND.values():
         runs = f'exec {ours} "$@"' if name == "flwr-clientapp" else "exit 1"

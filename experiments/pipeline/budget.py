@@ -49,7 +49,7 @@ class Spender:
 
 @dataclass(frozen=True)
 class Budget:
-    """What all stages spend.
+    """Budgets of all stages.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Budget:
 
 
 def account_of(plan: Plan) -> AnyStage:
-    """A private run as a stage of a longer account.
+    """Return a private run as a stage of a longer account.
 
     Gaussian noise by its multiplier; of other mechanisms what the whole run guarantees.
     """
@@ -96,7 +96,7 @@ def budget_of(spenders: Sequence[Spender], epsilon: float, delta: float) -> Budg
     epsilon, delta
         of all of them together
     """
-    found: dict[str, float] = {}
+    epsilons: dict[str, float] = {}
     parts = {part: [s for s in spenders if s.part == part] for part in {s.part for s in spenders}}
     for part, stages in parts.items():
         fixed = {s.name: s.epsilon for s in stages if s.epsilon is not None}
@@ -106,16 +106,16 @@ def budget_of(spenders: Sequence[Spender], epsilon: float, delta: float) -> Budg
                 f"{' and '.join(fixed)} spend epsilon = {spent:.4g} on the rows '{part}', the "
                 f"pipeline has {epsilon:g}"
             )
-        found |= fixed | _left([s for s in stages if s.epsilon is None], beside, epsilon, delta)
-    plans = {s.name: s.plan(found[s.name]) for s in spenders}
+        epsilons |= fixed | _left([s for s in stages if s.epsilon is None], beside, epsilon, delta)
+    plans = {s.name: s.plan(epsilons[s.name]) for s in spenders}
     accounts = {part: [account_of(plans[s.name]) for s in stages] for part, stages in parts.items()}
     return Budget(
-        epsilons={s.name: found[s.name] for s in spenders},
+        epsilons={s.name: epsilons[s.name] for s in spenders},
         plans=plans,
         by_part={part: composed_epsilon(accounts[part], delta) for part in sorted(parts)},
         epsilon=parallel_epsilon(accounts.values(), delta),
         delta=delta,
-        basic=sum(found.values()),
+        basic=sum(epsilons.values()),
     )
 
 
@@ -158,7 +158,7 @@ def _left(
 def _common_multiplier(
     stages: Sequence[Stage], beside: Sequence[AnyStage], epsilon: float, delta: float
 ) -> float:
-    """The least noise multiplier that all these stages may have."""
+    """Return the least noise multiplier that all these stages may have."""
     rounds, rate = sum(s.rounds for s in stages), stages[0].rate
     if all(s.rate == rate for s in stages):
         return multiplier_beside(epsilon, delta, beside, rounds, rate)

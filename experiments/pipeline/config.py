@@ -66,7 +66,7 @@ class Stage:
 
     @property
     def tested(self) -> bool:
-        """Whether what it learns is judged on the test rows, too."""
+        """True if its result is evaluated on the test rows, too."""
         return self.kind not in ("choose", "evaluate")
 
 
@@ -105,12 +105,12 @@ class PipelineConfig:
 
     @property
     def private(self) -> bool:
-        """Whether there is a budget."""
+        """True if there is a budget."""
         return math.isfinite(self.epsilon)
 
 
 def load_pipeline(path: Path) -> PipelineConfig:
-    """The pipeline of a TOML file.
+    """Load the pipeline of a TOML file.
 
     Raises InputError if the file cannot be read, or anything in it is not allowed; one line that
     names the table.
@@ -122,17 +122,19 @@ def load_pipeline(path: Path) -> PipelineConfig:
         raise InputError(f"{where}{e}") from None
 
 
-def read_pipeline(given: Mapping[str, Any]) -> PipelineConfig:
-    """The pipeline of a file's tables; see `load_pipeline`."""
+def read_pipeline(tables_given: Mapping[str, Any]) -> PipelineConfig:
+    """Return the pipeline of a file's tables; see `load_pipeline`."""
     tables = ("train", "tune", "choose", *AFTER)
-    for name, value in given.items():
+    for name, value in tables_given.items():
         one_of("option or table", name, (*COMMON, *LEDGER, *tables))
         kind = list if name == "tune" else Mapping
         if name in tables and not isinstance(value, kind):
             raise InputError(f"{name} must be a table, [{'[tune]' if kind is list else name}]")
-    if not any(name in given for name in ("train", *AFTER)):
+    if not any(name in tables_given for name in ("train", *AFTER)):
         raise InputError(f"no stage is asked for; allowed: [train], {_brackets(AFTER)}")
-    top = {"unit": Example.name} | {k: v for k, v in given.items() if k in (*COMMON, *LEDGER)}
+    top = {"unit": Example.name} | {
+        k: v for k, v in tables_given.items() if k in (*COMMON, *LEDGER)
+    }
     if not top.get("data"):
         raise InputError("say what the rows are: data = NAME or FILE")
     ledger = {name: top.pop(name, None) for name in LEDGER}
@@ -142,23 +144,23 @@ def read_pipeline(given: Mapping[str, Any]) -> PipelineConfig:
             positive(name, ledger[name])
     if whole.method == AUTO or (ledger["ledger"] and math.isinf(whole.epsilon)):
         raise InputError("a pipeline without epsilon cannot be charged to a ledger")
-    trainings = _trainings(given, top)
-    if ("tune" in given) != ("choose" in given):
+    trainings = _trainings(tables_given, top)
+    if ("tune" in tables_given) != ("choose" in tables_given):
         raise InputError(
             "[[tune]] and [choose] go together: further trainings, and the release that one of "
             "them is chosen by"
         )
     choose, by = None, CHOICE[0]
-    if "choose" in given:
-        table = dict(given["choose"])
+    if "choose" in tables_given:
+        table = dict(tables_given["choose"])
         by = one_of("[choose]: metric", table.pop("metric", by), CHOICE)
         choose = _stage("choose", table, top)
-    stages = tuple(_stage(name, given[name], top) for name in AFTER if name in given)
+    stages = tuple(_stage(name, tables_given[name], top) for name in AFTER if name in tables_given)
     for stage in stages:
         if stage.rows == "train" and not trainings:
             raise InputError(f"[{stage.name}]: rows = 'train' needs a table [train]")
     return PipelineConfig(
-        given=given,
+        given=tables_given,
         data=whole.data,
         seed=whole.seed,
         epsilon=whole.epsilon,
@@ -184,22 +186,22 @@ def naming(where: str) -> Iterator[None]:
         raise InputError(f"{where}: {e}") from None
 
 
-def _trainings(given: Mapping[str, Any], top: Mapping[str, Any]) -> tuple[Stage, ...]:
-    """The training, and those that are tried beside it."""
-    if "train" not in given:
-        if "tune" in given:
+def _trainings(tables: Mapping[str, Any], top: Mapping[str, Any]) -> tuple[Stage, ...]:
+    """Return the training, and those that are tried beside it."""
+    if "train" not in tables:
+        if "tune" in tables:
             raise InputError("[[tune]] needs a table [train], from which it differs")
         return ()
     known = options_of(TrainConfig)
     allowed = {name for name in known if name not in _NOT_OF_STAGES}
     common = {k: v for k, v in top.items() if k in known and k != "epsilon"}
     made = []
-    for number, table in enumerate((given["train"], *given.get("tune", ()))):
+    for number, table in enumerate((tables["train"], *tables.get("tune", ()))):
         with naming(f"[[tune]] {number}" if number else "[train]"):
             if not isinstance(table, Mapping):
                 raise InputError("must be a table")
             _check_keys(table, allowed | {"set"})
-            own = layered(known, given["train"], table, tables=("set",))
+            own = layered(known, tables["train"], table, tables=("set",))
             epsilon = _own_epsilon(own.pop("epsilon", None), top)
             # any private epsilon stands in until the budget is settled
             stand_in = {"epsilon": epsilon or top.get("epsilon", math.inf)}
@@ -210,7 +212,7 @@ def _trainings(given: Mapping[str, Any], top: Mapping[str, Any]) -> tuple[Stage,
 
 
 def _stage(name: str, table: Mapping[str, Any], top: Mapping[str, Any]) -> Stage:
-    """The table of a stage that is no training."""
+    """Return the stage of a table that is not a training."""
     known = {key for key in options_of(Config) if key not in _NOT_OF_STAGES}
     family = _FAMILIES[name]
     evaluates = family == "evaluate"
@@ -237,7 +239,7 @@ def _check_keys(table: Mapping[str, Any], allowed: set[str]) -> None:
 
 
 def _own_epsilon(epsilon: Any, top: Mapping[str, Any]) -> float | None:
-    """A stage's own epsilon, which only a pipeline with a budget has."""
+    """Return a stage's own epsilon, which needs a pipeline with a budget."""
     if epsilon is None:
         return None
     if "epsilon" not in top or math.isinf(top["epsilon"]):

@@ -19,11 +19,11 @@ TOLD = (
 
 
 def new_record(pipeline: Pipeline) -> dict[str, Any]:
-    """The record of a pipeline of which nothing has run; plain values."""
+    """Return the record of a pipeline that has not run; plain values."""
     budget, config = pipeline.budget, pipeline.config
     stages: list[dict[str, Any]] = []
     for stage in pipeline.stages:
-        told: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "name": stage.name,
             "kind": stage.kind,
             "method": stage.config.method,
@@ -33,14 +33,14 @@ def new_record(pipeline: Pipeline) -> dict[str, Any]:
         }
         if budget is not None:
             plan = budget.plans[stage.name]
-            told |= {
+            entry |= {
                 "epsilon": budget.epsilons[stage.name],
                 "delta": plan.delta,
                 "mechanism": plan.mechanism,
                 "releases": plan.rounds,
                 "event": plan.event,
             }
-        stages.append(told)
+        stages.append(entry)
     return {
         "schema": 1,
         "fingerprint": pipeline.fingerprint,
@@ -59,13 +59,13 @@ def new_record(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def statement_of(pipeline: Pipeline) -> list[str]:
-    """What is promised for all stages together, in sentences."""
+    """Return sentences on the promise for all stages together."""
     budget, config = pipeline.budget, pipeline.config
     if budget is None:
         return ["No differential privacy: every stage releases exact sums."]
     plan = next(iter(budget.plans.values()))
     neighbours = UNITS[plan.unit].neighbours[plan.adjacency]
-    said = [
+    sentences = [
         f"All stages together are ({budget.epsilon:.6g}, {budget.delta:g})-differentially private "
         f"for each {plan.unit} (neighbouring: {neighbours})."
     ]
@@ -74,20 +74,22 @@ def statement_of(pipeline: Pipeline) -> list[str]:
         by_part.setdefault(pipeline.rows.apart[stage.rows], []).append(stage.name)
     for part, names in by_part.items():
         if len(names) > 1:
-            said.append(
+            sentences.append(
                 f"{', '.join(names)} read the same rows ({part}) and compose: epsilon = "
                 f"{budget.by_part[part]:.6g} by one account of their privacy losses."
             )
     if len(by_part) > 1:
-        said.append(
+        sentences.append(
             f"The parts {', '.join(by_part)} are disjoint, by a hash of each row's id or "
             "because the source keeps its test rows apart: a row is in one of them, whatever the "
             "others are, so the whole costs the largest, not the sum."
         )
-    said.append("Noise, rounds and rates of all stages were fixed before the first of them ran.")
+    sentences.append(
+        "Noise, rounds and rates of all stages were fixed before the first of them ran."
+    )
     trainings = [stage.name for stage in pipeline.stages if stage.kind == "train"]
     if len(trainings) > 1:
-        said.append(
+        sentences.append(
             f"{len(trainings)} trainings were run, and all are charged. The one with the best "
             f"released {config.by} goes on; those releases are charged, too."
         )
@@ -96,14 +98,14 @@ def statement_of(pipeline: Pipeline) -> list[str]:
         fitted = [stages[kind] for kind in ("train", "choose", "recalibrate") if kind in stages]
         again = [one.kind for one in fitted if pipeline.rows.same(one.rows, sets.rows)]
         if again:
-            said.append(
+            sentences.append(
                 f"The prediction sets read rows that {', '.join(again)} has read, too: their "
                 "promise of coverage is for scores that do not depend on these rows. Coverage on "
                 "test rows is measured."
             )
-    said.append(
+    sentences.append(
         "Seeded noise: who knows the seed can subtract it. Numbers about test rows, and metrics "
         "and numbers of the training rows, are exact, for the researcher's eyes, and no private "
         "releases; what [evaluate] and [choose] released is."
     )
-    return said
+    return sentences

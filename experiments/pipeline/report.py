@@ -47,35 +47,37 @@ def write_pipeline_report(folder: Path) -> Path:
 
 def _verdict(record: Mapping[str, Any]) -> str:
     trained = results_of(record, "train")
-    said = [headline({"after": trained["test"]})] if trained else []
+    sentences = [headline({"after": trained["test"]})] if trained else []
     others = (results_of(record, kind) for kind in ("recalibrate", "evaluate", "sets"))
-    return " ".join([*said, *(headline(one) for one in others if one)])
+    return " ".join([*sentences, *(headline(one) for one in others if one)])
 
 
 def results_of(record: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """What the stage of a kind yielded, of several trainings the chosen one; {} = none did."""
+    """Return the results of a kind of stage, of the chosen training; {} without any."""
     for one in record["stages"]:
         mine = one["kind"] == kind and (kind != "train" or one["name"] == record["chosen"])
         if mine and one["done"]:
-            found: dict[str, Any] = one["results"]
-            return found
+            results: dict[str, Any] = one["results"]
+            return results
     return {}
 
 
 def tested(record: Mapping[str, Any]) -> dict[str, Mapping[str, float]]:
     """Metrics on the test rows of the model, and of what recalibration made of it."""
-    found: dict[str, Mapping[str, float]] = {}
+    metrics: dict[str, Mapping[str, float]] = {}
     if trained := results_of(record, "train"):
-        found["model"] = trained["test"]
+        metrics["model"] = trained["test"]
     if calibrated := results_of(record, "recalibrate"):
-        found.setdefault("model", calibrated["before"])
-        found["recalibrated"] = calibrated["after"]
-    return found
+        metrics.setdefault("model", calibrated["before"])
+        metrics["recalibrated"] = calibrated["after"]
+    return metrics
 
 
 def warnings_of(record: Mapping[str, Any]) -> list[str]:
-    """Where prediction sets cover test rows less than they should."""
-    return [f"Warning: {told}" for told in results_of(record, "sets").get("coverage_warnings", ())]
+    """Return warnings where prediction sets cover test rows less than they should."""
+    return [
+        f"Warning: {warning}" for warning in results_of(record, "sets").get("coverage_warnings", ())
+    ]
 
 
 def _tiles(record: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -93,7 +95,7 @@ def _tiles(record: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def budget_tables(record: Mapping[str, Any]) -> list[Table]:
-    """What each stage spends, and what they spend together."""
+    """Return tables of each stage's cost and of the total."""
     columns = ("stage", "method", "rows", "epsilon", "delta", "noise")
     rows = tuple(
         (
@@ -134,18 +136,18 @@ def _noise(stage: Mapping[str, Any]) -> str:
 
 
 def _sets(record: Mapping[str, Any]) -> list[Part]:
-    """What the prediction sets promise, and what they are worth on test rows."""
-    found: list[Part] = []
+    """Return the promise of the prediction sets, and their performance on test rows."""
+    parts: list[Part] = []
     if sets := results_of(record, "sets"):
-        said = (*warnings_of(record), *sets["sets"]["guarantee"])
+        sentences = (*warnings_of(record), *sets["sets"]["guarantee"])
         facts = tuple(set_tiles(sets))
-        found.append(Table("Prediction sets", ("test rows", ""), facts, " ".join(said)))
-    return found
+        parts.append(Table("Prediction sets", ("test rows", ""), facts, " ".join(sentences)))
+    return parts
 
 
 def _released(record: Mapping[str, Any]) -> list[Part]:
     """Metrics that were released: of [evaluate], and those that a training was chosen by."""
-    found: list[Part] = []
+    parts: list[Part] = []
     for one in record["stages"]:
         metrics = one.get("results", {}).get("metrics")
         if not metrics:
@@ -157,5 +159,5 @@ def _released(record: Mapping[str, Any]) -> list[Part]:
         )
         title = f"Released by {one['name']}"
         note = "Private releases, with 95 % intervals."
-        found.append(Table(title, ("metric", "value (interval)"), rows, note))
-    return found
+        parts.append(Table(title, ("metric", "value (interval)"), rows, note))
+    return parts

@@ -40,13 +40,13 @@ class Rows:
     apart: Mapping[str, str]
     trained: ClientData | None = field(default=None, repr=False)
 
-    def same(self, one: str, other: str) -> bool:
-        """Whether two parts are the same rows."""
-        return one == other or self.apart[one] == self.apart[other] != EVERY
+    def same(self, one: str, another: str) -> bool:
+        """Return whether two parts are the same rows."""
+        return one == another or self.apart[one] == self.apart[another] != EVERY
 
     @property
     def scores(self) -> dict[str, Floats]:
-        """What is known of each part before a model is trained: the data's scores, or zeros."""
+        """Scores of each part before a model is trained: the data's, or zeros."""
         return {name: rows.scores for name, rows in self.parts.items()}
 
     @property
@@ -63,7 +63,7 @@ class Rows:
     def dataset(
         self, part: str, scores: Mapping[str, Floats], input: Kind, tested: bool = False
     ) -> Dataset:
-        """A part as clients' rows; `tested`: with the test part beside it."""
+        """Return a part as clients' rows; `tested`: with the test part beside it."""
         rows, test = self.parts[part], self.parts["test"]
         rows = replace(rows, scores=scores[part], input=input)
         if not tested:

@@ -86,7 +86,7 @@ def run(
 
 
 def _begun(pipeline: Pipeline, out: Path, overwrite: bool) -> tuple[dict[str, Any], list[Path]]:
-    """The record in the folder, or a new one, and what it takes the place of."""
+    """Return the record in the folder, or a new one, and the files that it replaces."""
     path = out / FILE
     claim(out, PIPELINE, resume=path.is_file())
     if not path.is_file():
@@ -98,13 +98,13 @@ def _begun(pipeline: Pipeline, out: Path, overwrite: bool) -> tuple[dict[str, An
                 )
         return new_record(pipeline), []
     try:
-        kept: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        same = kept["fingerprint"] == pipeline.fingerprint
-        folders = [out / str(one["name"]) for one in kept["stages"]]
+        record: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        same = record["fingerprint"] == pipeline.fingerprint
+        folders = [out / str(one["name"]) for one in record["stages"]]
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{path} is no record of a pipeline") from None
     if same:
-        return kept, []
+        return record, []
     if not overwrite:
         raise InputError(
             f"--out {out} holds another pipeline: other options, other rows or another version of "
@@ -122,7 +122,7 @@ def _begun(pipeline: Pipeline, out: Path, overwrite: bool) -> tuple[dict[str, An
 
 @contextmanager
 def _charging(pipeline: Pipeline, out: Path) -> Iterator[Callable[[int], None]]:
-    """What notes in the ledger, before each stage, that it is about to run.
+    """Yield a function that notes in the ledger, before each stage, that it is about to run.
 
     The whole pipeline is one reservation, made before its first release. A stage that was begun
     and not finished may run again: seeded noise makes the same releases of it.
@@ -176,15 +176,15 @@ class _Run:
         self.before: Floats | None = None  # probabilities of the test rows, uncalibrated
 
     def all(self) -> None:
-        """Run what is not done."""
+        """Run all unfinished stages."""
         self._write()
         for number, stage in enumerate(self.pipeline.stages, 1):
-            told = next(one for one in self.record["stages"] if one["name"] == stage.name)
-            if not told["done"]:
+            entry = next(one for one in self.record["stages"] if one["name"] == stage.name)
+            if not entry["done"]:
                 self.charge(number)
                 start = time.perf_counter()
-                told["results"] = self._run(stage)
-                told |= {"done": True, "seconds": time.perf_counter() - start}
+                entry["results"] = self._run(stage)
+                entry |= {"done": True, "seconds": time.perf_counter() - start}
                 self._write()
             self._hand_on(stage)
         self._write_card()
@@ -194,7 +194,7 @@ class _Run:
         return z if self.input == "probs" else softmax(z)
 
     def _write_card(self) -> None:
-        """What test rows tell of the model, before and after it was recalibrated."""
+        """Write the model's test metrics, before and after recalibration."""
         rows = self.pipeline.rows.parts["test"]
         now = self._test_probs()
         looks = {"model": now if self.before is None else self.before}
@@ -230,11 +230,11 @@ class _Run:
                 overwrite=True,
                 progress=self._told(stage),
             )
-        found = result.to_json()
-        return {key: found[key] for key in TOLD if key in found}
+        content = result.to_json()
+        return {key: content[key] for key in TOLD if key in content}
 
     def _train(self, stage: Stage, config: TrainConfig, folder: Path) -> dict[str, Any]:
-        told = self._told(stage)
+        report = self._told(stage)
         folder.mkdir(parents=True, exist_ok=True)
         begun = any((folder / name).is_file() for name in (CHECKPOINT, OUTCOME))
         training = train_on(
@@ -242,7 +242,7 @@ class _Run:
             self.pipeline.rows.of_clients,
             folder=folder,
             resume=begun,
-            progress=lambda done, total, record: told(done, total),
+            progress=lambda done, total, record: report(done, total),
         )
         return {"test": training.metrics, "train": training.train_metrics}
 
@@ -272,16 +272,16 @@ class _Run:
             self.input = "probs"
 
     def _chosen(self) -> str:
-        """The training that goes on: the best by the released metric, of equal ones the first."""
-        told = {one["name"]: one for one in self.record["stages"]}
+        """Return the training with the best released metric; of equal ones the first."""
+        entries = {one["name"]: one for one in self.record["stages"]}
         metric = self.pipeline.config.by
         sign = 1.0 if metric == "accuracy" else -1.0
 
         def worth(name: str) -> float:
-            found = told[f"choose-{name}"]["results"]["metrics"][metric]
-            if found["value"] is None:  # noise hides it: the worse end of its interval
-                return sign * float(found["low" if sign > 0 else "high"])
-            return sign * float(found["value"])
+            estimate = entries[f"choose-{name}"]["results"]["metrics"][metric]
+            if estimate["value"] is None:  # noise hides it: the worse end of its interval
+                return sign * float(estimate["low" if sign > 0 else "high"])
+            return sign * float(estimate["value"])
 
         names = list(self.models)
         return names[0] if len(names) == 1 else max(names, key=worth)

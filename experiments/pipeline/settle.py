@@ -85,13 +85,13 @@ def settle(config: PipelineConfig) -> Pipeline:
     if budget is None:
         for plan in plans.values():
             plan(math.inf)  # refuses bad settings before anything runs
-    told = json.dumps([config.given, about, fedcal.__version__], sort_keys=True, default=str)
-    digest = hashlib.sha256(told.encode()).hexdigest()
+    content = json.dumps([config.given, about, fedcal.__version__], sort_keys=True, default=str)
+    digest = hashlib.sha256(content.encode()).hexdigest()
     return Pipeline(config, tuple(stages), rows, budget, digest)
 
 
 def _check_open(stages: Sequence[Stage], rows: Rows) -> None:
-    """Of the stages on a part one takes what the others leave; trainings take it together."""
+    """Check that one stage of a part takes what the others leave; trainings share it."""
     for part in dict.fromkeys(rows.apart.values()):
         mine = [s for s in stages if rows.apart[s.rows] == part and s.epsilon is None]
         if len(mine) > 1 and any(s.kind != mine[0].kind for s in mine):
@@ -102,7 +102,7 @@ def _check_open(stages: Sequence[Stage], rows: Rows) -> None:
 
 
 def _resolved(one: TrainConfig, first: TrainConfig, number: int) -> TrainConfig:
-    """A training with what follows from the data; all are on the same rows, cut alike."""
+    """Return a training resolved for the data; all are on the same rows, cut alike."""
     known = ("clients", "partition", "held_out", "max_rows", "min_rows", "feature_norm", "data")
     for name in known[2:]:
         if number and getattr(one, name) != getattr(first, name):
@@ -131,7 +131,7 @@ def _fingerprint_of(parts: Mapping[str, Dataset]) -> str:
 
 
 def _planned(stage: Stage, rows: Rows) -> Callable[[float], Plan]:
-    """The plan of a stage for an epsilon; it follows from public facts."""
+    """Return a function from an epsilon to the stage's plan, by public facts."""
     data = rows.dataset(stage.rows, rows.scores, rows.parts[stage.rows].input)
     if isinstance(stage.config, TrainConfig):
         config = run_config(stage.config, rows.of_clients)

@@ -97,37 +97,41 @@ class Config(Options):
     class_names: str | None = option(
         None,
         DATA,
-        "Names of the classes by comma, in the order of the columns; real sites with others are "
-        "refused",
-        unset="those of the columns, if they have any",
+        "Comma-separated names of the classes, in the order of the columns; real sites must have "
+        "the same",
+        unset="the columns' names, if any",
     )
     positive: str | None = option(
         None,
         DATA,
-        "Of two classes the one that recall, AUC and thresholds are about",
+        "Positive class of two, for recall, AUC and thresholds",
         unset="the second",
     )
     method: str = option(
         "fednewton",
         DATA,
-        f"{' | '.join(METHODS)} | {AUTO}: what the planner recommends | MODULE:CLASS",
+        f"{' | '.join(METHODS)} | {AUTO}: the planner's choice | MODULE:CLASS: your own",
         axis=True,
         read=method_named,
     )
-    clients: int | None = option(None, DATA, "Enrolled clients", unset="100", axis=True)
+    clients: int | None = option(None, DATA, "Number of enrolled clients", unset="100", axis=True)
     partition: str = option(
         "dirichlet:0.1", DATA, " | ".join(partition.forms()), axis=True, read=partition.spelt
     )
-    rounds: int | None = option(None, DATA, "Rounds of queries", unset="the method's", axis=True)
-    sampling_rate: float = option(1.0, DATA, "A client takes part with this probability", axis=True)
-    epsilon: float = option(math.inf, PRIVACY, "Budget of the whole run for each unit", axis=True)
-    delta: float = option(1e-5, PRIVACY, "Failure probability", axis=True)
+    rounds: int | None = option(None, DATA, "Number of rounds", unset="the method's", axis=True)
+    sampling_rate: float = option(
+        1.0, DATA, "Probability that a client takes part in a round", axis=True
+    )
+    epsilon: float = option(
+        math.inf, PRIVACY, "Privacy budget of the complete run for each unit", axis=True
+    )
+    delta: float = option(1e-5, PRIVACY, "Probability that the privacy bound fails", axis=True)
     unit: str = option(User.name, PRIVACY, _UNITS, axis=True)
     trust: str | None = option(
         None,
         PRIVACY,
-        "Who adds noise: secagg, nobody | central, the server | distributed, each client a share "
-        "| local, each client all of it",
+        "Who adds noise: secagg: nobody | central: the server | distributed: each client a share "
+        "| local: each client all of it",
         unset="secagg at epsilon inf, else central",
         axis=True,
     )
@@ -138,42 +142,42 @@ class Config(Options):
         None,
         PRIVACY,
         "none | masks: simulated, the server knows their seed | protocol: among the sites",
-        unset="protocol with a federation file, masks for simulated trust distributed, else none",
+        unset="protocol with a federation file, masks with simulated trust distributed, else none",
     )
     committee: str | None = option(
         None,
         PRIVACY,
-        "Protocol: C,T: members, and how many of them open a sum",
-        unset="3,2, 4,3, 5,4, 6,5 of so many clients, of more 7,5",
+        "Protocol: C,T: number of members, and how many of them open a sum",
+        unset="3,2 4,3 5,4 6,5 for 3 to 6 clients, else 7,5",
     )
     colluding: int | None = option(
         None,
         PRIVACY,
-        "Protocol: sites that may tell the server all they know; noise shares are for the others",
-        unset="what the committee bears",
+        "Protocol: number of sites that may collude with the server; noise does not rely on them",
+        unset="as many as the committee allows",
     )
     mechanism: str = option(
         "auto",
         PRIVACY,
         f"auto | {' | '.join(PRIVATE)}",
-        unset="auto: what suits method and trust",
+        unset="auto: what suits method and trust model",
         axis=True,
     )
     quorum: float = option(
         QUORUM,
         PRIVACY,
-        "Trust distributed, protocol: share of the clients that must answer a round",
+        "Trust distributed, protocol: fraction of the clients that must answer a round",
     )
     noise_source: str = option(
         "seeded", PRIVACY, "seeded: repeatable | system: the operating system's"
     )
-    dropout: float = option(0.0, DATA, "A sampled client fails with this probability")
-    seed: int = option(0, RUNNING, "Of partition, sampling, noise")
+    dropout: float = option(0.0, DATA, "Probability that a sampled client fails to answer")
+    seed: int = option(0, RUNNING, "Random seed for partition, sampling and noise")
     ray_address: str | None = option(
         None,
         RUNNING,
-        "A Ray cluster for the engine ray",
-        unset="one of its own",
+        "HOST:PORT of a Ray cluster for the engine ray",
+        unset="a new one",
         elsewhere=_NOT_GRID.format("ray-address"),
     )
     control: str | None = option(
@@ -184,7 +188,7 @@ class Config(Options):
         elsewhere=_OF_SITES,
     )
     root_certificates: str | None = option(
-        None, SITES, "PEM file that its certificate is verified by", elsewhere=_OF_SITES
+        None, SITES, "PEM file that verifies the SuperLink's certificate", elsewhere=_OF_SITES
     )
     federation: str | None = option(
         None,
@@ -196,23 +200,25 @@ class Config(Options):
     timeout: float | None = option(
         None,
         SITES,
-        "Seconds that a site may take to answer; then it has dropped out",
+        "Seconds that a site may take to answer, before it counts as a dropout",
         unset=f"{TIMEOUT:g}",
         elsewhere=_OF_SITES,
     )
     grace: float | None = option(
         None,
         SITES,
-        "Seconds that the sites have to appear",
+        "Seconds to wait for all sites to connect",
         unset=f"{GRACE:g}",
         elsewhere=_OF_SITES,
     )
-    ledger: str | None = option(None, PRIVACY, "SQLite file that is charged", elsewhere=_ROWS_ANEW)
-    cap: float | None = option(None, PRIVACY, "The ledger's total epsilon", elsewhere=_OF_LEDGER)
+    ledger: str | None = option(
+        None, PRIVACY, "SQLite file in which the budget is charged", elsewhere=_ROWS_ANEW
+    )
+    cap: float | None = option(None, PRIVACY, "Total epsilon of the ledger", elsewhere=_OF_LEDGER)
     cap_delta: float | None = option(
         None,
         PRIVACY,
-        "The ledger's total delta",
+        "Total delta of the ledger",
         unset=f"{CAP_DELTA:g} in a new file",
         elsewhere=_OF_LEDGER,
     )

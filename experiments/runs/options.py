@@ -23,6 +23,10 @@ SITES = "Real sites (--engine grpc)"
 """Groups of options in `--help`."""
 
 
+REQUIRED = "required"
+"""What `unset` says of an option that must be given."""
+
+
 @dataclass(frozen=True)
 class Option:
     """Description of an option for people, and the way its values are read.
@@ -59,6 +63,8 @@ class Option:
         """Return the help with the default."""
         shown = f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
         without = unset or self.unset or ("" if self.default in (None, MISSING) else shown)
+        if without and without != REQUIRED:
+            without = f"default: {without}"
         return f"{self.help} ({without})." if without else f"{self.help}."
 
     def typed(self, value: Any) -> Any:

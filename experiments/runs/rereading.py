@@ -85,7 +85,7 @@ class Reading:
         if self.by_site:
             content["changes_by_site"] = {s: _plain(tests) for s, tests in self.by_site.items()}
         if self.gaps:
-            content["groups_change"] = gap_change.told(self.gaps, self.found.score)
+            content["groups_change"] = gap_change.changes_record(self.gaps, self.found.score)
         names = self.release.class_names
         content["class_names"] = None if names is None else list(names)
         return {**content, "statement": list(self.release.privacy)}
@@ -118,7 +118,7 @@ class Reading:
         if self.by_site:
             tables.append(_by_site(self.by_site, self.changed))
         if self.gaps:
-            lines = gap_change.told(self.gaps, self.found.score)
+            lines = gap_change.changes_record(self.gaps, self.found.score)
             tables.append(change_table(lines, "group"))
         return tables if tables or self.calibrator is not None else None
 

@@ -19,7 +19,7 @@ MOST = 0.5
 
 
 def check(study: Study) -> dict[str, Any]:
-    """What it costs and what it shows, strict JSON.
+    """Return what a study costs and what it will show, as strict JSON.
 
     Returns
     -------
@@ -29,8 +29,8 @@ def check(study: Study) -> dict[str, Any]:
     """
     plan = study.plan
     (std,) = set(plan.noise_std or (0.0,))
-    said = {name: about for name, about in study.sites.items() if about}
-    sizes = sorted(set(said.values()) or _SIZES)
+    about_sizes = {name: about for name, about in study.sites.items() if about}
+    sizes = sorted(set(about_sizes.values()) or _SIZES)
     # of the last release: each site, and against each earlier one each site and all of them
     tests = len(study.sites) + (study.per_year * study.years - 1) * (len(study.sites) + 1)
     edges = np.array([0.0, *study.cuts, 1.0])
@@ -47,12 +47,12 @@ def check(study: Study) -> dict[str, Any]:
         f"A release comes if {study.quorum} of {len(study.sites)} sites answer; "
         f"{study.colluding} of them may work with whoever runs the server, and it still learns "
         "noisy sums alone.",
-        *(_shown(study, size, gap, said) for size, gap in gaps.items()),
+        *(_shown(study, size, gap, about_sizes) for size, gap in gaps.items()),
         f"Seen means: named in {100 * SEEN:.0f} of 100 releases where the gap is there. In a "
         f"year without faults any site is named by accident with a chance of {100 * ERROR:g} % "
         "at most.",
         "Write about how many each has under [sites] of the file to read what it will see."
-        * (not said),
+        * (not about_sizes),
         "Fewer releases a year leave more epsilon for each, and show more."
         * (None in sees.values()),
     ]
@@ -62,13 +62,13 @@ def check(study: Study) -> dict[str, Any]:
         "noise_std": std,
         "unit": plan.unit,
         "mechanism": plan.mechanism,
-        "sites": said,
+        "sites": about_sizes,
         "sees": sees,
         "sentences": [sentence for sentence in sentences if sentence],
     }
 
 
-def _shown(study: Study, size: int, gap: float, said: dict[str, int]) -> str:
-    who = ", ".join(name for name, about in said.items() if about == size) or "a site"
+def _shown(study: Study, size: int, gap: float, sizes: dict[str, int]) -> str:
+    who = ", ".join(name for name, about in sizes.items() if about == size) or "a site"
     what = f"gaps above {least_points(gap)}" if gap < MOST else "no gap surely: that is too few"
     return f"{who} (about {study.number(size)}): you will see {what}."

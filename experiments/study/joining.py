@@ -56,9 +56,9 @@ class Kit:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """The kit in a folder; InputError if there is none."""
-        told = read_fields(folder / kits.KIT)
-        site, is_one = str(told.get("site")), told.get("one_machine") is True
+        """Read the kit in a folder; InputError if there is none."""
+        fields = read_fields(folder / kits.KIT)
+        site, is_one = str(fields.get("site")), fields.get("one_machine") is True
         study = Study.read(folder / kits.STUDY)
         if site not in study.sites:
             raise InputError(f"{folder}: {site!r} is none of the sites of {study.study}")
@@ -72,7 +72,7 @@ class Kit:
 
     @property
     def own_keys(self) -> tuple[bytes, str]:
-        """Its public keys: in sums, and for the server; InputError if it has not joined."""
+        """Public keys, for sums and for the server; InputError if it has not joined."""
         if not (self.folder / SIGNING).exists():
             raise InputError(f"{self.site} has not joined: fedcal site join {self.folder} ROWS")
         return read_key(self.folder / SIGNING).public, public_key(self.folder / CONNECTION)
@@ -84,7 +84,7 @@ class Kit:
 
     @property
     def data(self) -> str:
-        """Where its rows are, a file or a function, once it has joined."""
+        """File or function of its rows, once it has joined."""
         return str(json.loads((self.folder / ROWS).read_text("utf-8"))["data"])
 
     def use(self, data: str, rows: SiteRows) -> None:
@@ -102,7 +102,7 @@ class Kit:
 
 
 def rows_of(study: Study, data: str, site: str = "") -> tuple[SiteRows, list[str]]:
-    """The rows of a site as a study counts them, and warnings for its own screen.
+    """Return the rows of a site as a study counts them, and warnings for its own screen.
 
     Of two classes a column `score` is the probability of the positive one, and label 1 is that
     class. Raises InputError, one line, if rows cannot be read or lack what the study counts.
@@ -120,11 +120,13 @@ def rows_of(study: Study, data: str, site: str = "") -> tuple[SiteRows, list[str
         raise InputError(
             f"{data} has no column group with {named(study.groups)}, which the study counts"
         )
-    found = of_scores(rows, study.classes)
+    site_rows = of_scores(rows, study.classes)
     # sites with logits and sites with probabilities are asked the same
-    shards = replace(found.shards, input="probs")
-    found = replace(found, counts=found.counts.replace("subjects", study.plural), shards=shards)
-    warnings = found.doubts()
+    shards = replace(site_rows.shards, input="probs")
+    site_rows = replace(
+        site_rows, counts=site_rows.counts.replace("subjects", study.plural), shards=shards
+    )
+    warnings = site_rows.doubts()
     subjects = shards.subjects if study.unit == Subject.name else None
     own = len(shards.labels if subjects is None else np.unique(subjects))
     if own < FEW:
@@ -135,14 +137,14 @@ def rows_of(study: Study, data: str, site: str = "") -> tuple[SiteRows, list[str
     if abs(off) > MISREAD:
         way = f"{100 * abs(off):.0f} points too {'high' if off > 0 else 'low'}"
         warnings.append(f"warning: the study reads these scores {way}: they have few values")
-    if found.test is not None:
+    if site_rows.test is not None:
         warnings.append("warning: rows of the part test are not counted")
     if others := sorted(groups - set(study.groups)):
         warnings.append(f"warning: groups that are not counted apart: {', '.join(others)[:200]}")
-    for name, count in zip(found.names, np.bincount(shards.labels).tolist(), strict=False):
+    for name, count in zip(site_rows.names, np.bincount(shards.labels).tolist(), strict=False):
         if 0 < count < FEW_OF_A_CLASS:
             warnings.append(f"warning: only {count} rows of {name}")
-    return found, warnings
+    return site_rows, warnings
 
 
 def join(folder: Path, data: str, *, new_keys: bool = False) -> tuple[SiteRows, list[str], Path]:
@@ -293,7 +295,7 @@ class Offer:
 
 
 def changes(old: Study, new: Study) -> list[str]:
-    """What differs between the terms of two studies, "name: old -> new" each."""
+    """Return the differences between the terms of two studies, "name: old -> new" each."""
     before, after = (_told(study) for study in (old, new))
     return [f"{k}: {before[k]} -> {v}"[:160] for k, v in after.items() if before[k] != v]
 

@@ -92,10 +92,10 @@ def make_kits(path: Path) -> list[str]:
 def is_here(host: str) -> bool:
     """Return whether a host's name or address is one of this machine's."""
     try:
-        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return False
-    for family, kind, protocol, _, address in found:
+    for family, kind, protocol, _, address in addresses:
         with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as probe:
             probe.bind(address)
             return True
@@ -105,8 +105,8 @@ def is_here(host: str) -> bool:
 def kit_files(study: Study, site: str, *, one_machine: bool) -> dict[str, str]:
     """Return name -> text of the files of a site's kit, but for the authority's certificate."""
     home, note = f"/srv/fedcal/{site}", ONE_MACHINE if one_machine else ""
-    said = {"title": f"{study.study}: {site}", "versions": {"fedcal": __version__}, "note": note}
-    said["verdict"] = f"{site} is asked to take part in the study {study.study}."
+    result = {"title": f"{study.study}: {site}", "versions": {"fedcal": __version__}, "note": note}
+    result["verdict"] = f"{site} is asked to take part in the study {study.study}."
     unit = {
         "account": "fedcal",
         "folder": home,
@@ -120,7 +120,7 @@ def kit_files(study: Study, site: str, *, one_machine: bool) -> dict[str, str]:
         "start.sh": '#!/bin/sh\nexec fedcal site start "$(dirname "$0")" "$@"\n',
         UNIT: render("kit.service.j2", site=site, **unit),
         "compose.yml": render("kit-compose.yml.j2", site=site, version=__version__),
-        "read-me.html": render("kit.html.j2", study=study, site=site, **said),
+        "read-me.html": render("kit.html.j2", study=study, site=site, **result),
     }
 
 
@@ -160,6 +160,6 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Write texts by name."""
+    """Write texts to files by name."""
     for name, text in files.items():
         (folder / name).write_text(text, "utf-8")

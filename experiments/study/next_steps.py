@@ -15,9 +15,9 @@ Told = Mapping[str, Any]
 _MOST_NAMED = 5
 
 
-def in_words(told: Told) -> dict[str, Any]:
-    """The keys of `study.json` that are sentences; a command in them is between backquotes."""
-    return {"headline": _headline(told), "next": _steps(told)}
+def in_words(quarter: Told) -> dict[str, Any]:
+    """Return the sentences of `study.json`; commands in them are between backquotes."""
+    return {"headline": _headline(quarter), "next": _steps(quarter)}
 
 
 def some(names: Sequence[str]) -> str:
@@ -26,58 +26,63 @@ def some(names: Sequence[str]) -> str:
     return listed(names, most=_MOST_NAMED) if many else named(names) if names else ""
 
 
-def faults(told: Told) -> list[str]:
+def faults(quarter: Told) -> list[str]:
     """Sites with a fault beyond chance."""
-    return [site for site, one in told["sites"].items() if one["named"]]
+    return [site for site, one in quarter["sites"].items() if one["named"]]
 
 
-def hidden(told: Told) -> list[str]:
+def hidden(quarter: Told) -> list[str]:
     """Sites without a named fault where noise hides gaps above `MOST`."""
-    return [s for s, one in told["sites"].items() if not one["named"] and one["limit"] > MOST]
+    return [s for s, one in quarter["sites"].items() if not one["named"] and one["limit"] > MOST]
 
 
-def _changed(told: Told) -> dict[str, tuple[list[str], list[str]]]:
+def _changed(quarter: Told) -> dict[str, tuple[list[str], list[str]]]:
     """Earlier quarter -> sites that have changed since; those with a fault then and none now."""
-    found = {}
-    for name, tests in told["changes"].items():
+    changes = {}
+    for name, tests in quarter["changes"].items():
         if all_named := [site for site, one in tests.items() if one["named"]]:
-            gone = {*told["since"][name]["faults"]} - {*faults(told)}
+            gone = {*quarter["since"][name]["faults"]} - {*faults(quarter)}
             sites = [site for site in all_named if site] or ["all sites together"]
-            found[name] = sites, [site for site in sites if site in gone]
-    return found
+            changes[name] = sites, [site for site in sites if site in gone]
+    return changes
 
 
-def outcome(told: Told) -> str:
-    """What is predicted, in words."""
-    classes = told["classes"]
+def outcome(quarter: Told) -> str:
+    """Return the predicted quantity in words."""
+    classes = quarter["classes"]
     one_of = f"its confidence in one of {len(classes)} classes"
-    return f"probability of {classes[-1]}" if told["score"] == "positive" else one_of
+    return f"probability of {classes[-1]}" if quarter["score"] == "positive" else one_of
 
 
-def _headline(told: Told) -> str:
-    sites, off = told["sites"], faults(told)
-    said = f"No site of {len(sites)} shows a fault."
+def _headline(quarter: Told) -> str:
+    sites, off = quarter["sites"], faults(quarter)
+    sentence = f"No site of {len(sites)} shows a fault."
     if off:
         each = listed([f"{site} {sites[site]['words']}" for site in off], "; ", 3)
-        said = f"{len(off)} of {len(sites)} sites show{'s' * (len(off) == 1)} a fault: {each}."
-    if unseen := hidden(told):
-        said += f" At {some(unseen)} noise hides too much to tell."
-    for name, (sites, gone) in _changed(told).items():
-        said += f" Calibration has changed since {name} at {some(sites)}"
-        said += f": the fault at {some(gone)} is no longer found." if gone else "."
-        how = told["changes"][name][ALL]["words"].partition(": ")[2]
-        said += f" All sites together: {how}." if how else ""
-    return said
+        sentence = f"{len(off)} of {len(sites)} sites show{'s' * (len(off) == 1)} a fault: {each}."
+    if unseen := hidden(quarter):
+        sentence += f" At {some(unseen)} noise hides too much to tell."
+    for name, (sites, gone) in _changed(quarter).items():
+        sentence += f" Calibration has changed since {name} at {some(sites)}"
+        sentence += f": the fault at {some(gone)} is no longer found." if gone else "."
+        how = quarter["changes"][name][ALL]["words"].partition(": ")[2]
+        sentence += f" All sites together: {how}." if how else ""
+    return sentence
 
 
-def _steps(told: Told) -> list[str]:
-    off, unseen, changed, enough = faults(told), hidden(told), _changed(told), told["enough"]
+def _steps(quarter: Told) -> list[str]:
+    off, unseen, changed, enough = (
+        faults(quarter),
+        hidden(quarter),
+        _changed(quarter),
+        quarter["enough"],
+    )
     steps = []
     if off:
         each = ", each by its own name" * (len(off) > 1)
         steps.append(
             f"Recalibrate at home at {some(off)}, with the site's own rows, which stay there"
-            f"{each}: `fedcal site recalibrate --release {told['name']}/release.npz rows.csv "
+            f"{each}: `fedcal site recalibrate --release {quarter['name']}/release.npz rows.csv "
             f"--site {off[0]}`"
         )
     for name, (sites, gone) in changed.items():
@@ -86,20 +91,22 @@ def _steps(told: Told) -> list[str]:
         if left := [site for site in sites if site not in gone]:
             which = f"at {some(left)} since {name}"
             steps.append(f"Find out what changed {which}: people, coding, practice.")
-    if worse := told["calibrator"].get("worse"):
+    if worse := quarter["calibrator"].get("worse"):
         steps.append(f"Use no common calibrator: it would widen the gap at {some(worse)}.")
     if unseen:
-        takes = f"about {enough:,} {told['plural']} there" if enough else "more epsilon"
+        needs = f"about {enough:,} {quarter['plural']} there" if enough else "more epsilon"
         steps.append(
             f"At {some(unseen)} wait for the next quarter, or look at the site's own exact page: "
-            f"to see a gap of {100 * MOST:.0f} points in a release takes {takes}."
+            f"to see a gap of {100 * MOST:.0f} points in a release takes {needs}."
         )
-    if told["absent"]:
-        steps.append(f"Call {some(told['absent'])}, absent: this report has nothing of their rows.")
-    if told["dealt"]:
+    if quarter["absent"]:
+        steps.append(
+            f"Call {some(quarter['absent'])}, absent: this report has nothing of their rows."
+        )
+    if quarter["dealt"]:
         steps.append("Give the file a column client, with the site of each row, to see each site.")
     elif not off and not changed:
         steps.append("Keep the model as it is, and ask again next quarter.")
-    if told["left"] < told["epsilon_release"] * (1 - 1e-9):
+    if quarter["left"] < quarter["epsilon_release"] * (1 - 1e-9):
         steps.append("This year's budget is spent: the next release is next year's.")
     return steps

@@ -58,7 +58,7 @@ _AGREED = ("question", "contributors", "plural", "epsilon_release", "quorum", "s
 
 @dataclass(frozen=True)
 class Facts:
-    """What a release does not say of its run.
+    """Facts of a run that its release does not contain.
 
     `name` is that of the quarter and its folder, `date` the day of the run in UTC (2026-12-31); a
     `rehearsal` is of one file. Epsilon `spent` and `left` are of one of those protected in this
@@ -83,9 +83,9 @@ class Facts:
     dealt: bool = False
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Facts:
-        """Those of a `study.json`; KeyError or TypeError for anything else."""
-        own: dict[str, Any] = {field.name: told[field.name] for field in fields(cls)}
+    def of(cls, content: Mapping[str, Any]) -> Facts:
+        """Return the facts of a `study.json`; KeyError or TypeError for anything else."""
+        own: dict[str, Any] = {field.name: content[field.name] for field in fields(cls)}
         own |= {key: tuple(own[key]) for key in ("took_part", "absent", "statement")}
         return cls(**own)
 
@@ -102,7 +102,7 @@ class Facts:
 def told_of(
     study: Study, release: ScoreRelease, facts: Facts, earlier: Mapping[str, Earlier]
 ) -> dict[str, Any]:
-    """The content of `study.json`, strict JSON; `earlier` are quarters by name.
+    """Return the content of `study.json`, strict JSON; `earlier` are quarters by name.
 
     Raises InputError if the facts are not of the study, or the release does not have its sites.
     """
@@ -117,7 +117,7 @@ def told_of(
         since[name]["faults"] = [site for site, one in then.items() if one["named"]]
     histograms = {site or "all sites": h for (_, site, _), h in here.histograms.items()}
     each, (counts, root), edges = histograms.items(), here.by_site, here.question.bucket_edges
-    told: dict[str, Any] = {
+    content: dict[str, Any] = {
         "schema": 1,
         "study": study.study,
         "terms": json.loads(study.terms),
@@ -143,31 +143,37 @@ def told_of(
         "curves": pages.to_json(_curves(histograms, score)),
     }
     if len(counts) > 2:
-        told["next_site"] = next_site.next_site(counts, edges, root, facts.took_part)
-    told = json.loads(json.dumps(told), parse_constant=lambda _: None)  # NaN is none of JSON's
-    return {**told, **in_words(told)}
+        content["next_site"] = next_site.next_site(counts, edges, root, facts.took_part)
+    content = json.loads(
+        json.dumps(content), parse_constant=lambda _: None
+    )  # NaN is none of JSON's
+    return {**content, **in_words(content)}
 
 
 def earlier_of(out: Path, study: Study) -> dict[str, Earlier]:
-    """The study's other quarters beside a folder, by day; warns of one that cannot be read."""
-    found, out = [], out.resolve()
+    """Return the study's other quarters beside a folder, by day; warns of unreadable ones."""
+    quarters, out = [], out.resolve()
     for path in sorted(out.parent.glob(f"*/{TOLD}")):
         try:
-            told, name = read_json(path), path.parent.name
-            if not isinstance(told, dict) or told.get("study") != study.study or name == out.name:
+            content, name = read_json(path), path.parent.name
+            if (
+                not isinstance(content, dict)
+                or content.get("study") != study.study
+                or name == out.name
+            ):
                 continue
             with reading(path.parent, TOLD):
-                kept = {**told["terms"]["model"]} | {key: told[key] for key in KEPT}
-                if not kept["rehearsal"] and NAME.fullmatch(name):
-                    one = read_release(path.with_name("release.npz")), told
-                    found.append((str(kept["date"]), name, one))
+                facts = {**content["terms"]["model"]} | {key: content[key] for key in KEPT}
+                if not facts["rehearsal"] and NAME.fullmatch(name):
+                    one = read_release(path.with_name("release.npz")), content
+                    quarters.append((str(facts["date"]), name, one))
         except InputError as e:
             warnings.warn(f"passed over: {e}", stacklevel=2)
-    return {name: one for _, name, one in sorted(found, key=lambda one: one[:2])}
+    return {name: one for _, name, one in sorted(quarters, key=lambda one: one[:2])}
 
 
 def present(release: ScoreRelease, sites: Sequence[str]) -> ScoreRelease:
-    """The release of these sites alone: counts of one that is absent are noise.
+    """Return the release of these sites alone: counts of an absent site are noise.
 
     Raises InputError if they were not counted apart.
     """
@@ -176,57 +182,61 @@ def present(release: ScoreRelease, sites: Sequence[str]) -> ScoreRelease:
         raise InputError(f"the release does not count {', '.join(sites)[:200]} apart")
     own = release.counts.reshape(len(names), -1)[[names.index(site) for site in sites]]
     question = replace(asked, groups=names_text(sites))
-    found = replace(release, question=question, counts=own.ravel())
-    found.of_classes(release.class_names)
-    return found
+    narrowed = replace(release, question=question, counts=own.ravel())
+    narrowed.of_classes(release.class_names)
+    return narrowed
 
 
 def _since(
-    study: Study, release: ScoreRelease, facts: Facts, before: ScoreRelease, told: Mapping[str, Any]
+    study: Study,
+    release: ScoreRelease,
+    facts: Facts,
+    before: ScoreRelease,
+    earlier: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What is kept of an earlier quarter, and why it cannot be compared; "" = it can."""
-    sites = [site for site in facts.took_part if site in told["took_part"]]
-    then, now, why = told["terms"], json.loads(study.terms), ""
+    """Return the facts kept of an earlier quarter, and why it cannot be compared ("" = it can)."""
+    sites = [site for site in facts.took_part if site in earlier["took_part"]]
+    then, now, why = earlier["terms"], json.loads(study.terms), ""
     was, is_ = ({**terms["model"], **terms} for terms in (then, now))
     changed = [key for key in ("name", "version", *sorted(now)) if was.get(key) != is_[key]]
     if changed and changed[0] in now["model"]:
         why = f"the model's {changed[0]} was {was[changed[0]]}, now it is {is_[changed[0]]}"
     elif changed:
         why = f"the study had other terms ({', '.join(changed)})"
-    elif told["rehearsal"] != facts.rehearsal or not sites:
+    elif earlier["rehearsal"] != facts.rehearsal or not sites:
         why = "one of the two is a rehearsal, or no site took part in both"
     try:
         comparable(before, release)
     except InputError as e:
         why = why or str(e)
-    return {**{key: told[key] for key in KEPT}, "why": why, "sites": sites}
+    return {**{key: earlier[key] for key in KEPT}, "why": why, "sites": sites}
 
 
 def _metrics(h: Histogram, score: str, names: Sequence[str]) -> dict[str, Any]:
     return _told(h, {} if few(h) else evaluate(h, score, only=names))
 
 
-def _told(h: Histogram, found: Mapping[str, Estimate]) -> dict[str, Any]:
-    """How many there are, and metrics with intervals; {} of these where there are too few."""
-    of = {name: e.to_json() for name, e in found.items()}
+def _told(h: Histogram, estimates: Mapping[str, Estimate]) -> dict[str, Any]:
+    """Return the number of rows, and metrics with intervals; {} of these if there are too few."""
+    of = {name: e.to_json() for name, e in estimates.items()}
     return {"rows": h.rows, "noise": h.rows_std, "of": of}
 
 
 def _calibrator(here: ScoreRelease, whole: Histogram, score: Any) -> dict[str, Any]:
-    """What one calibrator for all sites would do to the gap of each of them."""
+    """Return the effect of one common calibrator on each site's gap."""
     try:
         made = calibrator_from(whole, score, "platt", here.question.classes, here.input)
     except InputError:  # noise left nothing to fit
         return {}
-    return gap_change.told(changes_under(here, made), score)
+    return gap_change.changes_record(changes_under(here, made), score)
 
 
 def _curves(histograms: Mapping[str, Histogram], score: str) -> list[pages.Curve]:
     """Reliability of each site beside that of all."""
     (name, whole), *sites = histograms.items()
     each = {site: {name: whole} | ({} if few(h) else {"this site": h}) for site, h in sites}
-    found = [reliability_part(site, series, score, 0.95) for site, series in each.items()]
-    return [part for part in found if part is not None]
+    parts = [reliability_part(site, series, score, 0.95) for site, series in each.items()]
+    return [part for part in parts if part is not None]
 
 
 def write_quarter(

@@ -32,7 +32,7 @@ from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
 
 
 def rehearse(path: Path, name: str, data: str, *, seed: int = 0) -> dict[str, Any]:
-    """The release as it would be, of one file with the rows of all sites; nobody is asked.
+    """Rehearse a release on one file with the rows of all sites; no site is contacted.
 
     Rows whose column `client` does not name the sites are dealt out, by the seed, which also draws
     the noise. Returns what `study.json` of the folder `name` beside the study's file holds; raises
@@ -55,7 +55,7 @@ def _facts(
     one_machine: bool = False,
     made: float | None = None,
 ) -> Facts:
-    """What is known beside its release of a run; `book` has the ledger's year, None = rehearsed."""
+    """Return the facts beside a run's release; `book` has the ledger's year, None = rehearsed."""
     absent, spent = (result.sites or {"absent": []})["absent"], sum(e.epsilon for e in book or ())
     own = [{**vars(e), "charged": [*e.charged]} for e in book or () if e.run == run]
     return Facts(
@@ -171,16 +171,16 @@ def release(
     except Interrupted:
         raise Interrupted(f"the release goes on without this command: {same}") from None
     except FedcalError as e:  # it is this command that goes on
-        said = str(e).replace(
+        message = str(e).replace(
             f"fedcal deploy resume --out {work}", f"fedcal study run {path} {name}"
         )
-        if said.startswith("nobody listens"):
-            said += f": fedcal study serve {sealed_path} runs the server"
-        elif "its run has not ended" in said:
-            said = f"the server is at this release: {same}"
-        elif "nothing was asked" in said:
-            said += "; at a hospital fedcal site status says whether it runs"
-        raise type(e)(said) from None
+        if message.startswith("nobody listens"):
+            message += f": fedcal study serve {sealed_path} runs the server"
+        elif "its run has not ended" in message:
+            message = f"the server is at this release: {same}"
+        elif "nothing was asked" in message:
+            message += "; at a hospital fedcal site status says whether it runs"
+        raise type(e)(message) from None
     run, made = Outcome.load(work / SERVER).run, (work / SERVER / OUTCOME).stat().st_mtime
     with Ledger(ledger) as book:
         entries = book.entries()

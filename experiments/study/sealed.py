@@ -35,7 +35,7 @@ _JOIN, _SEALED = "study-join", "study-sealed"
 
 @dataclass(frozen=True)
 class Join:
-    """A site's answer to its kit.
+    """Answer of a site to its kit.
 
     `study` is its name, and `terms` the digest of its terms in the kit; `site` is the site's name,
     `key` its Ed25519 public key, 32 bytes (who it is in sums), `connection` its public key for the
@@ -50,13 +50,13 @@ class Join:
     classes: str
 
     def to_text(self, signer: SigningKey) -> str:
-        """The file, signed by the site's own key."""
+        """Return the file's text, signed by the site's own key."""
         fields = {**vars(self), "key": self.key.hex(), "schema": SCHEMA}
         return signed_text(fields, _JOIN, signer)
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The join of a file; InputError if it is none, or not signed by the key in it."""
+        """Read the join of a file; InputError if it is not one, or not signed by its key."""
         fields = read_fields(path)
         try:
             key = check_key("key", fields["key"])
@@ -73,7 +73,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Sealed:
-    """A study that has its sites.
+    """Study whose sites are enrolled.
 
     `roster` has them by their keys; `connections` are site -> its public key for the server, one
     line of OpenSSH. By `authority`, PEM, the server's certificate is verified. `coordinator` is the
@@ -95,11 +95,11 @@ class Sealed:
         Raises InputError if a site is missing, is there twice, is none of the study's, or has
         joined other terms or with other classes.
         """
-        found: dict[str, Join] = {}
+        joins_by_site: dict[str, Join] = {}
         for one in joins:
             if one.site not in study.sites:
                 raise InputError(f"{one.site!r} is none of the sites of {study.study}")
-            if one.site in found:
+            if one.site in joins_by_site:
                 raise InputError(f"there are two .join files of {one.site}")
             if one.terms != study.digest:
                 raise InputError(
@@ -108,14 +108,14 @@ class Sealed:
                 )
             if one.classes != study.class_digest:
                 raise InputError(f"{one.site} has other classes, or in another order")
-            found[one.site] = one
-        roster = study.roster({name: one.key for name, one in found.items()})
-        connections = {name: found[name].connection for name in study.sites}
+            joins_by_site[one.site] = one
+        roster = study.roster({name: one.key for name, one in joins_by_site.items()})
+        connections = {name: joins_by_site[name].connection for name in study.sites}
         when = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
         return cls(study, roster, connections, authority, signer.public, when)
 
     def to_text(self, signer: SigningKey) -> str:
-        """The file, signed."""
+        """Return the file's text, signed."""
         return signed_text(self._fields, _SEALED, signer)
 
     @cached_property
@@ -132,12 +132,12 @@ class Sealed:
 
     @property
     def digest(self) -> str:
-        """Of the roster, and so of the terms: what people compare by telephone."""
+        """Digest of the roster, and so of the terms: people compare it by telephone."""
         return self.roster.digest
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The sealed study of a file.
+        """Read the sealed study of a file.
 
         Raises InputError if it is none, is not signed by the coordinator it names, or its roster is
         not of its terms.
@@ -194,7 +194,7 @@ def check_signed(path: Path, fields: Mapping[str, Any], purpose: str, key: bytes
 
 
 def read_fields(path: Path) -> dict[str, Any]:
-    """The fields of a file; InputError if they are none of this version."""
+    """Return the fields of a file; InputError if they are not of this version."""
     try:
         if not path.is_file():
             raise InputError(f"{path} is not there, or no file")
@@ -213,6 +213,6 @@ def read_fields(path: Path) -> dict[str, Any]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """A file, all of it or none."""
+    """Write a file, all of it or none."""
     with whole_file(path) as file:
         file.write(text.encode())

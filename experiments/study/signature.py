@@ -34,6 +34,6 @@ def check_signature(folder: Path, coordinator: bytes) -> None:
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    found = {path.name: path for pattern in QUARTER.files for path in folder.glob(pattern)}
-    found.pop(SIGNATURE, None)
-    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in found.items()}
+    files = {path.name: path for pattern in QUARTER.files for path in folder.glob(pattern)}
+    files.pop(SIGNATURE, None)
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}

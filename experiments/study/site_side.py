@@ -26,7 +26,7 @@ from fedcal.experiments.study.kits import AUTHORITY
 _REFUSALS = ("refused to", "cannot take part", "cannot be used")
 
 
-def start(folder: Path, data: str | None, said: Callable[[str], None]) -> None:
+def start(folder: Path, data: str | None, say: Callable[[str], None]) -> None:
     """Run a site that has accepted its study until a signal comes; as `run_site`.
 
     While it runs a file of rows that has changed is checked and used, without a command. `data`
@@ -43,11 +43,11 @@ def start(folder: Path, data: str | None, said: Callable[[str], None]) -> None:
     rows = kit.data if data is None else os.path.abspath(data) if Path(data).exists() else data
 
     def read() -> SiteRows:
-        found, warnings = rows_of(sealed.study, rows, kit.site)
+        site_rows, warnings = rows_of(sealed.study, rows, kit.site)
         for line in warnings:
-            said(line)
-        kit.use(rows, found)
-        return found
+            say(line)
+        kit.use(rows, site_rows)
+        return site_rows
 
     run_site(
         rows,
@@ -86,7 +86,7 @@ def status(folder: Path) -> dict[str, Any]:
     releases = (state / RESULTS).glob("*/release.npz")
     last = max(releases, key=lambda path: path.stat().st_mtime, default=None)
     has_joined, is_read = (folder / joining.ROWS).exists(), (state / SITE).exists()
-    found: dict[str, Any] = {
+    content: dict[str, Any] = {
         "study": study.study,
         "until": study.until.isoformat(),
         "site": kit.site,
@@ -106,27 +106,27 @@ def status(folder: Path) -> dict[str, Any]:
         "refused": [line for line in lines if any(w in line for w in _REFUSALS)][-3:],
         "answered": jobs,
     }
-    return found | {"next": _next(kit, found)}
+    return content | {"next": _next(kit, content)}
 
 
-def _next(kit: Kit, found: dict[str, Any]) -> str:
-    """What the hospital does next."""
-    folder, rows = kit.folder, found["rows"]
+def _next(kit: Kit, content: dict[str, Any]) -> str:
+    """Return the hospital's next step."""
+    folder, rows = kit.folder, content["rows"]
     if rows is None:
         return f"fedcal site join {folder} ROWS, and send back {kit.site}.join"
     if kit.accepted is None or not kit.is_enrolled(kit.accepted):
         return f"wait for {kit.study.study}.sealed, then fedcal site accept {folder} FILE"
-    if found["records"]:
+    if content["records"]:
         return f"fedcal site restored --state {folder / joining.STATE}: until then no answers"
-    over, epsilon = found["until"] < _time(time.time())[:10], found["epsilon"]
+    over, epsilon = content["until"] < _time(time.time())[:10], content["epsilon"]
     if over or epsilon["left"] < epsilon["a release"] * (1 - 1e-9):
         return "nothing: time or budget is over; read-me.html says what is kept, and how to delete"
-    if not found["running"]:
+    if not content["running"]:
         return f"fedcal site start {folder}"
     again = f"before the next release put the new rows into {rows}"
-    if found["release"] is None:
+    if content["release"] is None:
         return again
-    at_home = f"--release {found['release']} {rows} --site {kit.site} --out at-home"
+    at_home = f"--release {content['release']} {rows} --site {kit.site} --out at-home"
     return f"{again}; to recalibrate at home, fedcal site recalibrate {at_home}"
 
 

@@ -62,7 +62,7 @@ _MOST_EPSILON = 20  # beyond it promises nothing, and the arithmetic of exact no
 
 @dataclass(frozen=True)
 class Model:
-    """Whose probabilities are judged: table `[model]`.
+    """Model whose probabilities are evaluated: table `[model]`.
 
     `classes` are names in the order of the columns; of two the `positive` one is that of the
     probabilities, "" = the last. `thresholds` of its probability are of interest. Rows of another
@@ -80,7 +80,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Study:
-    """What is asked, of whom, and what it may cost.
+    """Terms of a study: questions, sites and budget.
 
     `study` is its name, and that of its files; `question` and `contributors` are as the report has
     them; sites find the server at `server`, HOST:PORT. `sites` has about how many of those
@@ -146,12 +146,12 @@ class Study:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The study of a file; InputError, one line that names the file and what is wrong."""
+        """Read the study of a file; InputError, one line that names the file and the mistake."""
         return read_as(path, MOST_BYTES, cls.of)
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """The study of such a file's text; InputError if it is none."""
+        """Return the study of such a file's text; InputError if it is not one."""
         try:
             table = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError):
@@ -160,17 +160,17 @@ class Study:
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Self:
-        """The study of the tables of a file."""
+        """Return the study of the tables of a file."""
         for name in ("model", "sites"):
             if not isinstance(table.get(name), dict):
                 raise InputError(f"the table [{name}] is missing")
-        given = _given("a study", table, cls)
-        sites = {name: _typed(name, about, "int") for name, about in given["sites"].items()}
-        model = Model(**_given("[model]", given["model"], Model))
-        return cls(**{**given, "model": model, "sites": sites})
+        values = _given("a study", table, cls)
+        sites = {name: _typed(name, about, "int") for name, about in values["sites"].items()}
+        model = Model(**_given("[model]", values["model"], Model))
+        return cls(**{**values, "model": model, "sites": sites})
 
     def to_toml(self) -> str:
-        """The text of a file that `read` takes, with a comment at each line that needs one."""
+        """Return the text of a file that `read` takes, with comments."""
         lines = []
         own = {f.name: getattr(self, f.name) for f in fields(self)}
         model, sites = vars(own.pop("model")), own.pop("sites")
@@ -185,10 +185,10 @@ class Study:
     @cached_property
     def terms(self) -> str:
         """Canonical JSON of all that a site accepts: what changes here must be accepted again."""
-        told = {name: getattr(self, name) for name in _TERMS}
-        told["model"] = {k: v for k, v in vars(self.model).items() if k != "rate"}
-        told |= {"since": self.since.isoformat(), "sites": list(self.sites)}
-        return json.dumps(told, sort_keys=True, separators=(",", ":"))
+        terms = {name: getattr(self, name) for name in _TERMS}
+        terms["model"] = {k: v for k, v in vars(self.model).items() if k != "rate"}
+        terms |= {"since": self.since.isoformat(), "sites": list(self.sites)}
+        return json.dumps(terms, sort_keys=True, separators=(",", ":"))
 
     @property
     def digest(self) -> str:
@@ -197,13 +197,13 @@ class Study:
 
     @property
     def class_digest(self) -> str:
-        """Of the names of the classes, as sites compare it."""
+        """Digest of the names of the classes, as sites compare it."""
         return digest_of(class_names(self.classes, len(self.classes)))
 
     def roster(self, of: Mapping[str, bytes]) -> Roster:
-        """Who takes part, by the Ed25519 public key of each site; InputError if one is missing.
+        """Return the roster, by the Ed25519 public key of each site; InputError if one is missing.
 
-        Its name holds the digest of the terms: so the roster's own digest is of these, too.
+        Its name holds the digest of the terms, so the roster's own digest covers these, too.
         """
         if missing := [name for name in self.sites if name not in of]:
             raise InputError(f"no key of {', '.join(missing)}: their .join files are missing")
@@ -213,7 +213,7 @@ class Study:
 
     @property
     def committee(self) -> Committee:
-        """Who opens sums: the first sites, up to seven."""
+        """Committee that opens sums: the first sites, up to seven."""
         size = min(len(self.sites), EVERYBODY_UP_TO)
         return Committee.of_first(size, default_threshold(size))
 
@@ -223,22 +223,22 @@ class Study:
         return len(self.sites) - (self.away or 0)
 
     def number(self, of: int) -> str:
-        """How many of those protected, as a sentence has it."""
+        """Return a number of protected persons, as in a sentence."""
         return f"{of:,} {self.protect if of == 1 else self.plural}"
 
     @property
     def unit(self) -> str:
-        """Of privacy."""
+        """Unit of privacy."""
         return PROTECTED[self.protect]
 
     @property
     def plural(self) -> str:
-        """Those protected, in words."""
+        """Word for the protected persons, in the plural."""
         return PLURAL.get(self.protect, f"{self.protect}s")
 
     @property
     def epsilon_release(self) -> float:
-        """Of one release: epsilons add up over a year."""
+        """Epsilon of one release: epsilons add up over a year."""
         return self.epsilon / self.per_year
 
     @property
@@ -247,7 +247,7 @@ class Study:
         return self.since + datetime.timedelta(days=round(365.25 * self.years))
 
     def begins(self, year: int) -> datetime.date:
-        """The first day of a year of the study."""
+        """Return the first day of a year of the study."""
         return self.since + datetime.timedelta(days=math.ceil(365.25 * (year - 1)))
 
     def must_go_on(self) -> None:
@@ -256,21 +256,21 @@ class Study:
             raise InputError(f"{self.study} ended on {self.until}: see since and years in its file")
 
     def year(self, day: datetime.date) -> int:
-        """The number of a day's year in the study, from 1 on; InputError outside of it."""
+        """Return the number of a day's year in the study, from 1; InputError outside of it."""
         if not self.since <= day <= self.until:
             raise InputError(f"{self.study} is from {self.since} until {self.until}, not on {day}")
         return min(int((day - self.since).days / 365.25) + 1, self.years)
 
     @property
     def epsilon_total(self) -> float:
-        """Of all releases."""
+        """Epsilon of all releases."""
         return self.epsilon * self.years
 
     # --- the question -----------------------------------------------------------------------
 
     @property
     def score(self) -> str:
-        """What is binned."""
+        """Score that is binned."""
         return check_score("", len(self.model.classes))
 
     @property
@@ -290,7 +290,7 @@ class Study:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Of the method; each is named by a run and pinned by a policy."""
+        """Settings of the method; each is named by a run and fixed by a policy."""
         asked: dict[str, Any] = {"by": "site", "cuts": list(self.cuts), "encoding": Flat.name}
         asked["groups"] = list(self.sites)
         asked |= {"within": list(self.groups)} if self.groups else {}
@@ -299,7 +299,7 @@ class Study:
         return asked
 
     def config(self, **more: Any) -> Config:
-        """The run of one release."""
+        """Return the run of one release."""
         return Config(
             method=METHOD,
             class_names=",".join(self.classes),
@@ -317,11 +317,11 @@ class Study:
 
     @cached_property
     def plan(self) -> Plan:
-        """Of a release, as the server and each site make it."""
+        """Plan of a release, as the server and each site make it."""
         return job_of(self.config(), None).plan
 
     def policy(self, federation: str) -> dict[str, Any]:
-        """The tables of a site's `site.toml`: all that the study asks, and nothing else.
+        """Return the tables of a site's `site.toml`: all that the study asks, and nothing else.
 
         Parameters
         ----------
@@ -374,12 +374,12 @@ _COMMENTS = {
 
 
 def _said(name: str, study: Study) -> list[str]:
-    """The comment at a line."""
+    """Return the comment at a line."""
     return [f"# {line}" for line in _COMMENTS.get(name, "").format(study).splitlines()]
 
 
 def _given(where: str, table: Mapping[str, Any], of: type) -> dict[str, Any]:
-    """The fields of a dataclass from a table; InputError for other keys and wrong types."""
+    """Return the fields of a dataclass from a table; InputError for other keys and types."""
     known = {f.name.replace("_", "-"): f for f in fields(of)}
     check_keys(where, table, [*known])
     for name, f in known.items():
@@ -389,7 +389,7 @@ def _given(where: str, table: Mapping[str, Any], of: type) -> dict[str, Any]:
 
 
 def _typed(name: str, value: Any, kind: str) -> Any:
-    """A value of a file as its field has it, or InputError."""
+    """Return a value of a file in its field's type, or raise InputError."""
     word, types = _KINDS[next(known for known in _KINDS if kind.startswith(known))]
     every = value if isinstance(value, list) and kind.startswith("tuple") else [value]
     if not all(isinstance(v, types) and not isinstance(v, _TOO) for v in every):
@@ -423,15 +423,15 @@ def _line(name: str, value: Any) -> str:
 
 def sites_of(text: str) -> dict[str, int]:
     """Sites by comma, each NAME or NAME=ABOUT; InputError for anything else."""
-    found: dict[str, int] = {}
+    sites: dict[str, int] = {}
     for part in text.split(","):
         name, _, about = part.strip().partition("=")
-        if name in found:
+        if name in sites:
             raise InputError(f"--sites names {name!r} twice")
         if about and not about.isdecimal():
             raise InputError(f"--sites: {part.strip()!r} is neither NAME nor NAME=NUMBER")
-        found[name] = int(about or 0)
-    return found
+        sites[name] = int(about or 0)
+    return sites
 
 
 def named(names: Sequence[str]) -> str:

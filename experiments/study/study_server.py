@@ -37,7 +37,7 @@ _STARTS_S, _TICK = 90.0, 0.2
 
 
 def folder_of(path: Path, study: str, part: str) -> Path:
-    """The folder of a study beside its file: of `server`, `coordinator`, `kits`."""
+    """Return the folder of a study beside its file: of `server`, `coordinator`, `kits`."""
     return path.parent / f"{study}-{part}"
 
 
@@ -46,7 +46,7 @@ def serve(
     *,
     at: str = "127.0.0.1:8000",
     listen: str | None = None,
-    said: Callable[[str], None] = print,
+    say: Callable[[str], None] = print,
 ) -> None:
     """Run the server of a sealed study until a signal comes.
 
@@ -92,11 +92,11 @@ def serve(
     ]
     executes: list[str | Path] = ["flower-superexec", "--runtime-api-address", str(ours), *secret]
     executes += ["--root-certificates", files["ca.crt"]]
-    found, log = scripts("a server", "superlink", "superexec"), home / LOG
+    programs, log = scripts("a server", "superlink", "superexec"), home / LOG
     lock, ended = locked(home / ".lock", f"another process serves {home}"), suppress(Terminated)
     with ended, lock, run_folder() as private, until_terminated():
         env = quiet_environment(private / "home")
-        env["PATH"] = os.pathsep.join((str(found), env.get("PATH", os.defpath)))
+        env["PATH"] = os.pathsep.join((str(programs), env.get("PATH", os.defpath)))
         (private / "home").mkdir()
         with ProcessTree(words, folder=private, env=env, log=log) as superlink:
             _wait(superlink, (ours, sites), log)
@@ -104,7 +104,7 @@ def serve(
                 enrol(commands, sealed, home)
             with ProcessTree(executes, folder=private, env=env, log=log) as executor:
                 write_text(home / CONTROL, f"{ours}\n")
-                said(
+                say(
                     f"{sealed.study.study}: serving {len(sealed.roster.sites)} sites at {named}, "
                     f"digest {sealed.digest[:16]}...; Ctrl-C ends it"
                 )
@@ -115,7 +115,7 @@ def serve(
 
 
 def roster(home: Path, sealed: Sealed) -> Path:
-    """The file of the sites for the run, in the server's folder."""
+    """Return the file of the sites for the run, in the server's folder."""
     path = home / "federation.toml"
     if not path.exists() or Roster.read(path) != sealed.roster:
         write_text(path, sealed.roster.to_toml())
@@ -123,7 +123,7 @@ def roster(home: Path, sealed: Sealed) -> Path:
 
 
 def enrol(commands: Control, sealed: Sealed, home: Path) -> None:
-    """Let the sites in by their keys; those that are no more in the study are let out."""
+    """Register the sites' keys; sites that are no longer in the study are removed."""
     path = home / REGISTERED
     known: dict[str, str] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     keys = home / "keys"

@@ -42,7 +42,10 @@ _SPENT = ("epsilon", "delta", "mechanism", "unit", "adjacency", "event")
 
 
 def verify(folder: Path, own: Path | None = None) -> list[str]:
-    """What holds of a quarter, in sentences, by one's `own` sealed study; else InputError."""
+    """Return what holds of a quarter, in sentences, by one's `own` sealed study.
+
+    Raises InputError if something does not hold.
+    """
     _, sealed = _read(folder)
     if sealed is None and own is None:
         return ["A rehearsal: its rows were one file, and nobody has signed it.", *_held(folder)]
@@ -63,9 +66,9 @@ def sign(folder: Path, key: SigningKey, own: Path | None = None) -> list[str]:
         )
     if Study.read(folder / quarter.STUDY) != sealed.study:
         raise InputError(f"{folder / quarter.STUDY} is not as it was sealed: seal it anew")
-    said = [_sealed_by(folder, sealed, own), *_held(folder)]
+    sentences = [_sealed_by(folder, sealed, own), *_held(folder)]
     write_signature(folder, key)
-    return said
+    return sentences
 
 
 def _sealed_by(folder: Path, sealed: Sealed, own: Path | None) -> str:
@@ -86,48 +89,48 @@ def _read(folder: Path) -> tuple[Mapping[str, Any], Sealed | None]:
     """`study.json`, and the sealed study; None of a rehearsal."""
     if not (folder / TOLD).is_file():
         raise InputError(f"{folder} is no folder of a quarter (as study run writes it): no {TOLD}")
-    told = read_json(folder / TOLD, "quarter")
+    content = read_json(folder / TOLD, "quarter")
     with reading(folder, TOLD):
-        return told, None if told["rehearsal"] else Sealed.read(folder / quarter.SEALED)
+        return content, None if content["rehearsal"] else Sealed.read(folder / quarter.SEALED)
 
 
 def _held(folder: Path) -> list[str]:
-    """All but the signature."""
-    told, sealed = _read(folder)
+    """Return what holds besides the signature."""
+    content, sealed = _read(folder)
     study, release = Study.read(folder / quarter.STUDY), read_release(folder / "release.npz")
     with reading(folder, TOLD):
-        facts, since = Facts.of(told), told["since"]
+        facts, since = Facts.of(content), content["since"]
         if facts.name != folder.resolve().name or not all(
             map(NAME.fullmatch, [facts.name, *since])
         ):
             raise InputError(f"{folder} holds {facts.name!r:.80}: folder and quarter have one name")
         copies = {name: read_release(folder / f"{quarter.EARLIER}{name}.npz") for name in since}
         earlier = {name: (copies[name], one) for name, one in since.items()}
-        for what, found, wanted in _agreed(study, sealed, facts, release, since):
-            if not np.array_equal(found, wanted):
+        for what, value, wanted in _agreed(study, sealed, facts, release, since):
+            if not np.array_equal(value, wanted):
                 raise InputError(
-                    f"{folder}: the {what} is {found!r:.80}; by the terms it is {wanted!r:.80}"
+                    f"{folder}: the {what} is {value!r:.80}; by the terms it is {wanted!r:.80}"
                 )
         if read_json(folder / quarter.LEDGER, "line of a ledger") != {"schema": 1, **facts.ledger}:
             raise InputError(f"{folder / quarter.LEDGER} is not the line that {TOLD} has")
         by = facts.versions.get("fedcal")
-        other = "" if by == __version__ else f" It was made by fedcal {by}, this is {__version__}."
+        note = "" if by == __version__ else f" It was made by fedcal {by}, this is {__version__}."
         again = told_of(study, release, facts, earlier)
-        for where, old, new in _differences("", told, again):
-            found = f"says {where} = {old!r:.60}; the release gives {new!r:.60}.{other}"
-            raise InputError(f"{folder / TOLD} {found}")
-        said = [] if sealed is None else list(_around(folder, sealed, study, facts, earlier))
-        _check_page(folder, told)
+        for where, old, new in _differences("", content, again):
+            value = f"says {where} = {old!r:.60}; the release gives {new!r:.60}.{note}"
+            raise InputError(f"{folder / TOLD} {value}")
+        sentences = [] if sealed is None else list(_around(folder, sealed, study, facts, earlier))
+        _check_page(folder, content)
     terms = "The release is what the study asks: noise, epsilon and unit are those of the terms."
-    return [terms, f"All numbers of {TOLD} and of the report follow from it.{other}", *said]
+    return [terms, f"All numbers of {TOLD} and of the report follow from it.{note}", *sentences]
 
 
 def _agreed(
     study: Study, sealed: Sealed | None, facts: Facts, release: ScoreRelease, since: Any
 ) -> Iterator[tuple[str, Any, Any]]:
-    """What is found, and what the terms make of it."""
+    """Yield pairs of what is found and what the terms demand."""
     job = job_of(study.config(), None)
-    plan, found, made = job.plan, release.arrays(), cast(Any, job.strategy().result())
+    plan, arrays, made = job.plan, release.arrays(), cast(Any, job.strategy().result())
     std = float(plan.std_of_sum(len(facts.took_part))[0])
     yield "release's noise", f"{release.std:.9g}", f"{std:.9g}"
     yield "release's classes", release.class_names, study.classes
@@ -154,18 +157,18 @@ def _agreed(
     own = {name: getattr(release, name) for name in ("counts", "std", "input", "known", "data")}
     law = "double-exponential" if plan.tailed else "normal"
     for name, wanted in replace(made, **own, law=law).arrays().items():
-        yield f"release's {name}", found[name], wanted
+        yield f"release's {name}", arrays[name], wanted
 
 
 def _differences(where: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Where two values of JSON differ, in dots; another machine may differ in the last digits."""
+    """Yield differences of two values of JSON, beyond the last digits of other machines."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
             at = f"{where}.{key or 'all'}".lstrip(".")
             yield from _differences(at, old.get(key), new.get(key))
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for k, (one, other) in enumerate(zip(old, new, strict=True)):
-            yield from _differences(f"{where}.{k}", one, other)
+        for k, (one, another) in enumerate(zip(old, new, strict=True)):
+            yield from _differences(f"{where}.{k}", one, another)
     elif isinstance(old, float) and isinstance(new, float):
         if not np.isclose(old, new, rtol=1e-6, atol=1e-9):
             yield where, old, new
@@ -186,28 +189,28 @@ def _around(
         if name not in beside:
             yield f"{name} is not beside this folder: what changed since is taken as it is."
             continue
-        (release, told), there = beside[name], folder.resolve().parent / name
+        (release, content), there = beside[name], folder.resolve().parent / name
         if signed := (there / SIGNATURE).exists():
             check_signature(there, sealed.coordinator)
-        found, wanted, file = copy.arrays(), release.arrays(), f"{quarter.EARLIER}{name}.npz"
-        same = all(then[key] == told[key] for key in quarter.KEPT)
-        if not same or not all(np.array_equal(found[key], wanted[key]) for key in wanted):
+        arrays, wanted, file = copy.arrays(), release.arrays(), f"{quarter.EARLIER}{name}.npz"
+        same = all(then[key] == content[key] for key in quarter.KEPT)
+        if not same or not all(np.array_equal(arrays[key], wanted[key]) for key in wanted):
             raise InputError(f"{folder / file} is not the release of {there}")
         yield f"{file} is the release of {name}/ beside it{'' if signed else ', not signed'}."
-    for name, (_, told) in beside.items():  # of one day, either may be the earlier one
-        if not (name in earlier or told["date"] > facts.date or facts.name in told["since"]):
-            yield f"{name} beside this folder is of {told['date']}, and is left out here."
+    for name, (_, content) in beside.items():  # of one day, either may be the earlier one
+        if not (name in earlier or content["date"] > facts.date or facts.name in content["since"]):
+            yield f"{name} beside this folder is of {content['date']}, and is left out here."
 
 
-def _check_page(folder: Path, told: Mapping[str, Any]) -> None:
+def _check_page(folder: Path, content: Mapping[str, Any]) -> None:
     """Make the report again from `study.json`; InputError if a file differs."""
     with tempfile.TemporaryDirectory() as draft:
-        write_quarter_page(Path(draft), told)
+        write_quarter_page(Path(draft), content)
         for path in sorted(Path(draft).iterdir()):
             own = folder / path.name
             if not own.is_file() or own.read_bytes() != path.read_bytes():
                 raise InputError(
-                    f"{own} is not what fedcal {__version__} makes of {TOLD}: it was altered, or "
-                    f"made with other versions ({told['versions']}); fedcal report {folder} writes "
-                    "it again, to be signed anew"
+                    f"{own} is not what fedcal {__version__} makes of {TOLD}: it was altered, "
+                    f"or made by other versions ({content['versions']}). fedcal report {folder} "
+                    "writes it again; then sign it again"
                 )

@@ -13,6 +13,7 @@ from fedcal.experiments.runs.config import ENGINES, Config
 from fedcal.experiments.runs.options import (
     DATA,
     PRIVACY,
+    REQUIRED,
     RUNNING,
     Option,
     Options,
@@ -77,7 +78,7 @@ _LEAST = {**dict.fromkeys(_COUNTS, 1), "min_rows": 0}
 
 @dataclass(frozen=True)
 class TrainConfig(Options):
-    """What to train. `None` stands for the model's (or the data's) own default.
+    """Options of a training. `None` means the model's (or the data's) own default.
 
     A *round* is one of FedAvg: sampled clients train, the server averages. A *global epoch* of
     the paper is 1 / `sampling_rate` rounds: as many as visit every client once on average.
@@ -103,39 +104,50 @@ class TrainConfig(Options):
     """
 
     data: str = option(
-        MISSING, DATA, ".npz, image folder, .txt, .tsv(.gz), LEAF folder, name", unset="needed"
+        MISSING,
+        DATA,
+        ".npz, image folder, .txt, .tsv(.gz), LEAF folder, name",
+        unset=REQUIRED,
     )
     model: str | None = option(
         None,
         TRAINING,
-        f"{' | '.join(KINDS)} | mlp:64x32: widths | MODULE:CLASS, your own torch module",
-        unset="cnn, lstm or linear, as the data are",
+        f"{' | '.join(KINDS)} | mlp:64x32: hidden widths | MODULE:CLASS: your own torch module",
+        unset="cnn, lstm or linear, by the kind of data",
         read=enlist,
     )
     method: str | None = option(
         None,
         TRAINING,
-        f"{' | '.join(TRAINERS)}; of all but fedavg --set has the settings",
+        f"{' | '.join(TRAINERS)}; --set has its settings",
         unset="fedavg without privacy for images and texts, else fedsgd",
     )
     clients: int | None = option(
-        None, DATA, "Simulated clients", unset="100; 1 of fedsgd: all rows in one place"
+        None, DATA, "Number of simulated clients", unset="100; fedsgd: 1, all rows in one place"
     )
     partition: str | None = option(
-        None, DATA, "As simulate's", unset="natural if the data name clients, else dirichlet:0.1"
+        None,
+        DATA,
+        "Partition of the rows over clients, as for simulate",
+        unset="natural if the data name clients, else dirichlet:0.1",
     )
-    rounds: int | None = option(None, TRAINING, "Of training", unset="the model's, or by epochs")
+    rounds: int | None = option(
+        None, TRAINING, "Number of training rounds", unset="the model's, or by epochs"
+    )
     sampling_rate: float = option(
-        0.1, DATA, "Share of the clients in a round, one at least: 0.1 of 10 is 1"
+        0.1, DATA, "Fraction of the clients in a round, at least one client"
     )
-    local_epochs: int = option(1, TRAINING, "Of a client in a round")
+    local_epochs: int = option(1, TRAINING, "Passes over a client's rows in one round")
     batch_size: int | None = option(
-        None, TRAINING, "Of local SGD; of fedsgd rows expected in a round", unset="the model's"
+        None,
+        TRAINING,
+        "Batch size of local SGD; for fedsgd: expected rows in a round",
+        unset="the model's",
     )
     lr: float | None = option(
-        None, TRAINING, "Of local SGD, or of fedsgd's steps", unset="the model's"
+        None, TRAINING, "Learning rate of local SGD, or of fedsgd", unset="the model's"
     )
-    server_lr: float | None = option(None, TRAINING, "Of the server's step", unset="1")
+    server_lr: float | None = option(None, TRAINING, "Learning rate of the server", unset="1")
     epsilon: float = like(Config, "epsilon")
     delta: float = like(Config, "delta")
     unit: str = like(Config, "unit", default=Example.name)
@@ -150,18 +162,26 @@ class TrainConfig(Options):
     cap: float | None = like(Config, "cap")
     cap_delta: float | None = like(Config, "cap_delta")
     held_out: float = option(
-        0.1, DATA, "Share of the training rows kept for calibration; 0: it uses the training rows"
+        0.1,
+        DATA,
+        "Fraction of the training rows held out for calibration; 0: calibration uses the training rows",
     )
-    seed: int = option(0, RUNNING, "Of all that is drawn")
+    seed: int = option(0, RUNNING, "Random seed")
     engine: str = option("inline", RUNNING, " | ".join(ENGINES))
     min_rows: int | None = option(
-        None, DATA, "Clients with fewer rows are left out", unset="0; text: 100"
+        None,
+        DATA,
+        "Least number of rows of a client; smaller clients are left out",
+        unset="0; text: 100",
     )
-    max_rows: int | None = option(None, DATA, "Rows of a client, at most", unset="all")
+    max_rows: int | None = option(None, DATA, "Largest number of rows of a client", unset="all")
     feature_norm: float | None = option(
-        None, DATA, "Public bound; longer rows of features are scaled to it", unset="the file's"
+        None,
+        DATA,
+        "Public bound on the norm of a row's features; longer rows are scaled",
+        unset="the file's",
     )
-    evaluate_every: int = option(10, RUNNING, "Rounds between looks at the test rows")
+    evaluate_every: int = option(10, RUNNING, "Rounds between evaluations on the test rows")
     checkpoint_every: int = option(10, RUNNING, "Rounds between checkpoints in --out")
     set: Mapping[str, Setting] = field(default_factory=dict)
 
@@ -203,13 +223,13 @@ class TrainConfig(Options):
 
     def _check_set(self) -> None:
         """Refuse settings of the method that an option, or the data, say too."""
-        for name, said in FOLLOWING.items():
+        for name, setting_of in FOLLOWING.items():
             if name in self.set:
-                raise InputError(f"--set {name} is not needed: {said}")
+                raise InputError(f"--set {name} is not needed: {setting_of}")
         for name, setting in SETTINGS.items():
-            given, own = getattr(self, name), self.set.get(setting)
-            if None not in (given, own) and given != own:
-                raise InputError(f"{name} = {given} and --set {setting}={own}: give one of them")
+            value, own = getattr(self, name), self.set.get(setting)
+            if None not in (value, own) and value != own:
+                raise InputError(f"{name} = {value} and --set {setting}={own}: give one of them")
 
     def _check_cuts(self) -> None:
         """Refuse cuts by a client's number of rows where that number is protected.
@@ -220,15 +240,15 @@ class TrainConfig(Options):
         if math.isinf(self.epsilon):
             return
         part = not UNITS[one_of("unit", self.unit, UNITS)].whole_client
-        for name, given in (("min_rows", self.min_rows), ("max_rows", part and self.max_rows)):
-            if given:
+        for name, value in (("min_rows", self.min_rows), ("max_rows", part and self.max_rows)):
+            if value:
                 raise InputError(
-                    f"{name} = {given} goes by how many rows a client has, which is private with "
+                    f"{name} = {value} goes by how many rows a client has, which is private with "
                     f"unit '{self.unit}': leave it out"
                 )
 
     def _given(self, known: Mapping[str, Option], name: str) -> Any:
-        """The value of an option, or None where it is the default."""
+        """Return the value of an option, or None if it is the default."""
         value = getattr(self, name)
         return None if value == known[name].default else value
 
@@ -238,7 +258,7 @@ class TrainConfig(Options):
 
     @property
     def by_method(self) -> bool:
-        """Whether another method than FedAvg trains, with settings of its own (`set`)."""
+        """True if another method than FedAvg trains, with its own settings (`set`)."""
         return self.method not in (None, FEDAVG)
 
     @property
@@ -247,14 +267,14 @@ class TrainConfig(Options):
         return SETTINGS if self.by_method else SETTINGS_OF_FEDAVG
 
     def own_settings(self, settings: Mapping[str, Setting]) -> dict[str, Setting]:
-        """Of a method's resolved settings those that `set` may say."""
+        """Return those of a method's resolved settings that `set` may give."""
         if not self.by_method:
             return {}
         return {k: v for k, v in settings.items() if k not in FOLLOWING}
 
 
 def merged(*layers: Mapping[str, Any]) -> TrainConfig:
-    """A TrainConfig from several layers, later ones winning; None counts as not given."""
+    """Return a TrainConfig from several layers, later ones winning; None means not given."""
     values = layered(options_of(TrainConfig), *layers, tables=("set",))
     if not values.get("data"):
         raise InputError("say what to train on: --data PATH (see docs/guide/train.md)")

@@ -70,8 +70,8 @@ def features_of(arrays: Arrays, norm: float | None = None) -> LabelledRows:
     if "test_features" in arrays:
         test = reader.rows("test_", rows.x.shape[1:])
         shape = test.x.shape
-        found = {v: reader.inputs(k, shape) for k, v in corrupted.items() if k in arrays}
-        test = replace(test, shifted=found)
+        shifted = {v: reader.inputs(k, shape) for k, v in corrupted.items() if k in arrays}
+        test = replace(test, shifted=shifted)
     elif stray := [key for key in arrays if key.startswith("test_")]:
         raise InputError(f"{stray[0]} without test_features")
     parts = [rows] if test is None else [rows, test]
@@ -114,15 +114,15 @@ class _Reader:
                 f"{key}: whole numbers need scale, floats have none; got {x.dtype} {having} scale"
             )
         with np.errstate(over="ignore"):
-            found = x.astype(np.float32)
-        if not np.isfinite(found).all():
+            floats = x.astype(np.float32)
+        if not np.isfinite(floats).all():
             raise InputError(f"{key}: all values must be finite")
         if self.scale is not None:
-            found *= np.float32(self.scale)
-        return found if self.norm is None else scaled_to(found, self.norm)
+            floats *= np.float32(self.scale)
+        return floats if self.norm is None else scaled_to(floats, self.norm)
 
     def rows(self, prefix: str, shape: tuple[int, ...] = ()) -> LabelledRows:
-        """The rows of one part, without the names of classes and groups."""
+        """Return the rows of one part, without the names of classes and groups."""
         arrays = self.arrays
         if f"{prefix}features" not in arrays:
             raise InputError(f"the array '{prefix}features' is missing")
@@ -163,19 +163,19 @@ def _with_groups(parts: list[LabelledRows], arrays: Arrays) -> list[LabelledRows
         if len(missing) < len(keys):
             raise InputError("group and test_group: give both or none of them")
         return parts
-    given = [
+    columns = [
         check_ids(key, arrays[key], len(part.y)) for key, part in zip(keys, parts, strict=True)
     ]
     names = _names(arrays, "group_names")
     if names:
         codes: list[Integers] = [
             check_labels(key, ids, len(ids), "row", len(names))
-            for key, ids in zip(keys, given, strict=True)
+            for key, ids in zip(keys, columns, strict=True)
         ]
     else:
-        found, every = np.unique(np.concatenate(given), return_inverse=True)
-        names = tuple(map(str, found))
-        codes = np.split(every.astype(np.int64), [len(given[0])])[: len(parts)]
+        distinct, every = np.unique(np.concatenate(columns), return_inverse=True)
+        names = tuple(map(str, distinct))
+        codes = np.split(every.astype(np.int64), [len(columns[0])])[: len(parts)]
     return [
         replace(part, group=code, group_names=names)
         for part, code in zip(parts, codes, strict=True)

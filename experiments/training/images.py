@@ -143,12 +143,12 @@ def _merged(parts: list[LabelledRows]) -> LabelledRows:
 
 
 def _kind(rows: LabelledRows) -> str:
-    """The size of an image, and the type of its numbers."""
+    """Return the size of an image, and the type of its numbers."""
     return f"{' x '.join(map(str, rows.x.shape[1:]))} ({rows.x.dtype})"
 
 
 def read_images(path: Path) -> list[LabelledRows]:
-    """The rows of an `.npz` file of images, and its test rows, if it has some.
+    """Return the rows of an `.npz` file of images, and its test rows, if it has some.
 
     Raises InputError, one line without the path.
     """
@@ -219,7 +219,7 @@ def class_folders(folder: Path) -> list[str]:
 
 
 def image_files(folder: Path, numbers: Mapping[str, int]) -> list[tuple[int, Path]]:
-    """The images in the classes' folders, with the number of the class, by name."""
+    """Return the images in the classes' folders, with the number of the class, by name."""
     return [
         (number, file)
         for name, number in numbers.items()

@@ -24,7 +24,7 @@ _LABELS = ("labels", "y", "test_labels", "test_y")
 
 
 def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows:
-    """The pool that `read_pool` would read from a file of these rows.
+    """Return the pool that `read_pool` would read from a file of these rows.
 
     `data` is `(rows, labels)`; a data frame with a column `label`, optional `client`, `subject`,
     `group`, and features in all others; or a mapping with the keys of a file, where `rows` and
@@ -65,7 +65,7 @@ def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows
 
 
 def _of_frame(frame: Any) -> dict[str, Any]:
-    """Its columns as the arrays that they are."""
+    """Return the columns of a frame as arrays."""
     own = {str(name): name for name in frame.columns}
     one_of("column", "label", own)
     features = [name for name in own if name not in ("label", *IDS)]
@@ -78,14 +78,14 @@ def _of_frame(frame: Any) -> dict[str, Any]:
 
 def _number_labels(arrays: dict[str, NDArray[Any]]) -> None:
     """Put numbers in place of labels that are names: places in `class_names`, else as sorted."""
-    given = {key: arrays[key] for key in _LABELS if key in arrays}
-    words = {str(word) for y in given.values() if y.dtype.kind == "U" for word in y.flat}
+    labels = {key: arrays[key] for key in _LABELS if key in arrays}
+    words = {str(word) for y in labels.values() if y.dtype.kind == "U" for word in y.flat}
     if words:
         names = arrays.setdefault("class_names", np.array(sorted(words)))
         places = {str(name): k for k, name in enumerate(names.flat)}
-        for word in {str(word) for y in given.values() for word in y.flat}:
+        for word in {str(word) for y in labels.values() for word in y.flat}:
             one_of("label", word, places)
-    for key, y in given.items():
+    for key, y in labels.items():
         if words:
             y = np.array([places[str(word)] for word in y.flat]).reshape(y.shape)
         plain = y[:, 0] if y.shape[1:] == (1,) else y

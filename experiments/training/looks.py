@@ -48,7 +48,7 @@ class Looks:
 
         Raises RoundFailed if the loss on the test rows is no number.
         """
-        told, self._strategy = strategy.on_release, strategy
+        report, self._strategy = strategy.on_release, strategy
         rounds = strategy.plan.rounds
         some = set(np.unique(np.linspace(1, rounds, _JUDGED_ROUNDS).astype(int)).tolist())
 
@@ -58,8 +58,8 @@ class Looks:
                 self._judge(strategy, number)
             elif number in some:
                 self._count_clipped(strategy, number)
-            if told is not None:
-                told(release)
+            if report is not None:
+                report(release)
 
         strategy.on_release = note
         run_inline(strategy, **rows)

@@ -75,22 +75,22 @@ class Training(Shown):
 
     @property
     def rows(self) -> dict[str, int]:
-        """Rows of each part."""
+        """Number of rows of each part."""
         return {name: int(self.federation.sizes(name).sum()) for name in PARTS}
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """What each round tells: of FedAvg `clients`, `train_loss`, `test_loss`, `test_accuracy`.
+        """Facts of each round: of FedAvg `clients`, `train_loss`, `test_loss`, `test_accuracy`.
 
         The last two only of rounds that were judged; nothing of a method that tells nothing.
         """
         records = self.outcome.records
-        told = [{k: v for k, v in one.items() if k not in RELEASED} for one in records]
+        records_kept = [{k: v for k, v in one.items() if k not in RELEASED} for one in records]
         rounds = (one["round"] for one in records)
-        return [{"round": n, **one} for n, one in zip(rounds, told, strict=True) if one]
+        return [{"round": n, **one} for n, one in zip(rounds, records_kept, strict=True) if one]
 
     def to_json(self) -> dict[str, Any]:
-        """The content of `training.json`: strict JSON."""
+        """Return the content of `training.json`: strict JSON."""
         config = self.config.to_dict() | {"clients": self.federation.clients}  # which may be open
         return {
             "schema": 1,
@@ -110,8 +110,8 @@ class Training(Shown):
         }
 
     def __repr__(self) -> str:
-        told = f"{self.config.method} on {self.config.data}"
-        return f"<training: {told}; test accuracy {self.metrics['accuracy']:.3f}>"
+        text = f"{self.config.method} on {self.config.data}"
+        return f"<training: {text}; test accuracy {self.metrics['accuracy']:.3f}>"
 
     def _lines(self) -> list[dict[str, Any]]:
         known = self.train_metrics
@@ -164,10 +164,14 @@ class Training(Shown):
         write_training_report(folder, home)
 
     def page(self) -> list[pages.Part]:
-        """The model's card."""
+        """Return the model's card."""
         test = test_rows(self.federation, self.logits)
-        told = {"method": self.config.method, **self.settings, "rounds and noise": self.event}
-        facts = tuple((name.replace("_", " "), f"{value}") for name, value in told.items())
+        facts_by_name = {
+            "method": self.config.method,
+            **self.settings,
+            "rounds and noise": self.event,
+        }
+        facts = tuple((name.replace("_", " "), f"{value}") for name, value in facts_by_name.items())
         return [
             *self.model.page(),
             pages.Table("Training", ("", ""), facts),

@@ -86,7 +86,7 @@ class LabelledRows:
 
     @property
     def kind(self) -> str:
-        """What a model must read: "image", "text" or "features"."""
+        """Kind of input of a model: "image", "text" or "features"."""
         if self.ordered:
             return "text"
         return "features" if self.x.ndim == 2 else "image"
@@ -104,7 +104,7 @@ class LabelledRows:
         return np.arange(len(self.y)) if self.ids is None else self.ids
 
     def take(self, rows: Integers | NDArray[np.bool_] | slice) -> LabelledRows:
-        """Some of the rows, without the source's test rows."""
+        """Return some of the rows, without the source's test rows."""
         own = {name: getattr(self, name) for name in _PER_ROW}
         picked = {name: column[rows] for name, column in own.items() if column is not None}
         return replace(self, **picked, ids=self.numbers[rows], test=None, shifted={})
@@ -141,7 +141,7 @@ def check_ids(name: str, ids: NDArray[Any], rows: int) -> NDArray[Any]:
 
 
 def is_text(path: str) -> bool:
-    """Whether a path is one of a text."""
+    """Return whether a path names a text."""
     return path.lower().endswith(_SUFFIXES)
 
 
@@ -183,7 +183,7 @@ def read_text(source: str) -> list[tuple[str | None, NDArray[np.uint8]]]:
         lines_of.setdefault(tuple(fields[:at] + fields[at + 1 :]), []).append(fields[at])
     if not lines_of:
         raise InputError(f"{source!r}: has no lines")
-    return [(": ".join(key), encode("\n".join(said))) for key, said in sorted(lines_of.items())]
+    return [(": ".join(key), encode("\n".join(spoken))) for key, spoken in sorted(lines_of.items())]
 
 
 def _read(path: Path, source: str) -> str:
@@ -203,7 +203,7 @@ def _read(path: Path, source: str) -> str:
 
 
 def read_leaf(folder: Path) -> LabelledRows:
-    """A folder of LEAF (Caldas et al. 2018): FEMNIST's images or Shakespeare's windows.
+    """Read a folder of LEAF (Caldas et al. 2018): FEMNIST's images or Shakespeare's windows.
 
     In `train/*.json` and `test/*.json` there are `users`, and `user_data` with `x` and `y` of each.
     A user's `x` is a list of square grey images (of size^2 numbers in [0, 1] each) with classes

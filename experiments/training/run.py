@@ -115,18 +115,20 @@ def train(
     folder = None if out is None else path_of(out)
     if config is not None and not isinstance(config, TrainConfig):
         config = merged(read_toml(path_of(config)))
-    given = {} if config is None else config.to_dict()
-    given |= {k: v for k, v in options.items() if v is not None}
+    options_given = {} if config is None else config.to_dict()
+    options_given |= {k: v for k, v in options.items() if v is not None}
     rows = None
-    if not isinstance(given.get("data", ""), (str, Path)):
-        rows = rows_in_memory(given["data"], given.get("feature_norm"))
-        given["data"] = IN_MEMORY
-    if "model" in given:
-        given["model"] = enlist(given["model"])  # before any file of this training names it
+    if not isinstance(options_given.get("data", ""), (str, Path)):
+        rows = rows_in_memory(options_given["data"], options_given.get("feature_norm"))
+        options_given["data"] = IN_MEMORY
+    if "model" in options_given:
+        options_given["model"] = enlist(
+            options_given["model"]
+        )  # before any file of this training names it
     if folder is None:
         if resume:
             raise InputError("--resume needs --out DIR, the folder of the training")
-        data, resolved = load(merged(given), rows)
+        data, resolved = load(merged(options_given), rows)
         return train_on(resolved, data, progress=progress)
     claim(folder, KIND, overwrite=overwrite, resume=resume)
     if not (resume or overwrite) and any((folder / name).exists() for name in KIND.unfinished):
@@ -135,8 +137,8 @@ def train(
             "with --overwrite"
         )
     if not resume:
-        data, resolved = load(merged(given), rows)
-    reached, kept = 0, None
+        data, resolved = load(merged(options_given), rows)
+    reached, checkpoint = 0, None
 
     def told(done: int, total: int, record: dict[str, Any]) -> None:
         nonlocal reached
@@ -146,10 +148,12 @@ def train(
 
     with _alone(folder):
         if resume:  # what is there must not change on the way
-            asked, kept = _resumed(folder, given)
+            asked, checkpoint = _resumed(folder, options_given)
             data, resolved = load(asked, rows)
         try:
-            return train_on(resolved, data, folder=folder, resume=resume, kept=kept, progress=told)
+            return train_on(
+                resolved, data, folder=folder, resume=resume, checkpoint=checkpoint, progress=told
+            )
         except KeyboardInterrupt:
             if not (folder / CHECKPOINT).is_file():
                 raise
@@ -167,7 +171,7 @@ def train_on(
     *,
     folder: Path | None = None,
     resume: bool = False,
-    kept: Checkpoint | None = None,
+    checkpoint: Checkpoint | None = None,
     progress: AfterRound | None = None,
 ) -> Training:
     """Train a model on rows that are dealt.
@@ -205,9 +209,9 @@ def train_on(
     about = {ROWS: data.fingerprint(), TRAINING: config.to_dict()} if folder is not None else {}
     begun = resume and folder is not None and (folder / CHECKPOINT).is_file()
     if begun and folder is not None:
-        _check_rows(config, kept or Checkpoint.load(folder), job, about)
-        if kept is not None:
-            kept.save(folder)
+        _check_rows(config, checkpoint or Checkpoint.load(folder), job, about)
+        if checkpoint is not None:
+            checkpoint.save(folder)
     looks, spent = Looks(config, data), _spent(job.plan)
 
     def told(done: int, total: int) -> None:
@@ -260,8 +264,8 @@ def train_on(
     return training
 
 
-def _resumed(folder: Path, given: dict[str, Any]) -> tuple[TrainConfig, Checkpoint | None]:
-    """The options of a training that goes on, and its checkpoint if these change it.
+def _resumed(folder: Path, options: dict[str, Any]) -> tuple[TrainConfig, Checkpoint | None]:
+    """Return the options of a resumed training, and its checkpoint if these change it.
 
     What is given beside those that it began with may say more rounds of FedAvg.
 
@@ -269,7 +273,7 @@ def _resumed(folder: Path, given: dict[str, Any]) -> tuple[TrainConfig, Checkpoi
     """
     if not (folder / CHECKPOINT).is_file():
         if (folder / OUTCOME).is_file():
-            return merged(read_toml(folder / CONFIG), given), None
+            return merged(read_toml(folder / CONFIG), options), None
         if (folder / "checkpoint.pt").is_file():
             raise InputError(
                 f"{folder / 'checkpoint.pt'} is of an earlier version of fedcal, which can go on "
@@ -278,8 +282,8 @@ def _resumed(folder: Path, given: dict[str, Any]) -> tuple[TrainConfig, Checkpoi
         finished = (folder / "training.json").is_file()
         why = "the training there is finished" if finished else f"there is no {CHECKPOINT}"
         raise InputError(f"nothing to resume in {folder}: {why}")
-    kept = Checkpoint.load(folder)
-    before, after = merged(kept.job[TRAINING]), merged(kept.job[TRAINING], given)
+    checkpoint = Checkpoint.load(folder)
+    before, after = merged(checkpoint.job[TRAINING]), merged(checkpoint.job[TRAINING], options)
     free = {"checkpoint_every"} if after.by_method else {"rounds", "checkpoint_every"}
     if (folder / OUTCOME).is_file():
         free -= {"rounds"}  # all were done, and paid for
@@ -287,7 +291,7 @@ def _resumed(folder: Path, given: dict[str, Any]) -> tuple[TrainConfig, Checkpoi
         old, new = getattr(before, name), getattr(after, name)
         if name not in free and new != old:
             raise InputError(f"--resume goes on with {name} = {old!r}, but {new!r} is given")
-    done = 0 if kept.state is None else len(kept.state.get("losses", ()))
+    done = 0 if checkpoint.state is None else len(checkpoint.state.get("losses", ()))
     if (after.rounds or 0) < done:
         raise InputError(f"{done} rounds are done already, but rounds = {after.rounds}")
     if (after.rounds or 0) < (before.rounds or 0):
@@ -295,15 +299,17 @@ def _resumed(folder: Path, given: dict[str, Any]) -> tuple[TrainConfig, Checkpoi
     if after == before:
         return after, None
     rounds = {} if after.by_method else {"rounds": after.rounds}
-    kept.job = {**kept.job, **rounds, TRAINING: after.to_dict()}
-    return after, kept
+    checkpoint.job = {**checkpoint.job, **rounds, TRAINING: after.to_dict()}
+    return after, checkpoint
 
 
-def _check_rows(config: TrainConfig, kept: Checkpoint, job: Job, about: dict[str, Any]) -> None:
+def _check_rows(
+    config: TrainConfig, checkpoint: Checkpoint, job: Job, about: dict[str, Any]
+) -> None:
     """Refuse a checkpoint of other rows or of another job."""
-    if kept.job.get(ROWS) != about[ROWS]:
+    if checkpoint.job.get(ROWS) != about[ROWS]:
         raise InputError(f"{config.data} holds other rows than when the training began")
-    kept.check({**job.to_fields(), **about})
+    checkpoint.check({**job.to_fields(), **about})
 
 
 def _warn_of_one(plan: Plan) -> None:
@@ -332,7 +338,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _about_parts(config: TrainConfig, plan: Plan) -> list[str]:
-    """What files tell of private rows, and how budgets go together with those of what follows."""
+    """Return sentences on files about private rows, and on budgets of later stages."""
     if not plan.private:
         return []
     own = [OF_OWN] if config.model in OWN else []
@@ -342,7 +348,7 @@ def _about_parts(config: TrainConfig, plan: Plan) -> list[str]:
 
 
 def _spent(plan: Plan) -> Callable[[int], float]:
-    """Rounds done -> epsilon of the releases so far, at the plan's delta.
+    """Return a function: rounds done -> epsilon of the releases so far, at the plan's delta.
 
     By Renyi DP, which is quick and above the account that the noise was planned by; so the plan's
     epsilon, which holds for all rounds, stands in where that is less.

@@ -90,16 +90,16 @@ class ClientData:
         return np.concatenate([rows.y for rows in self.parts[part]])
 
     def column(self, part: str, name: str) -> Integers | None:
-        """A column of all clients' rows in a part, client by client, or None."""
-        found = [getattr(rows, name) for rows in self.parts[part]]
-        return None if any(c is None for c in found) else np.concatenate(found)
+        """Return a column of all clients' rows in a part, client by client, or None."""
+        columns = [getattr(rows, name) for rows in self.parts[part]]
+        return None if any(c is None for c in columns) else np.concatenate(columns)
 
     def inputs(self, part: str) -> NDArray[Any]:
-        """Inputs of all clients' rows in a part, client by client, (n, ...)."""
+        """Return inputs of all clients' rows in a part, client by client, (n, ...)."""
         return np.concatenate([rows.x for rows in self.parts[part]])
 
     def shards(self, *, trainers: bool = False) -> Shards:
-        """The clients' training rows; there are no logits yet, which are zeros.
+        """Return the clients' training rows; their logits are zeros, as there are none yet.
 
         Parameters
         ----------
@@ -161,20 +161,20 @@ def split(pool: LabelledRows | Text, config: TrainConfig) -> ClientData:
         classes, shape = len(CHARACTERS), (CONTEXT,)
     chosen, cut = _chosen(sizes, config), []
     for k in chosen:
-        kept = min(int(sizes[k]), config.max_rows or int(sizes[k]))
-        found, training = rows(k, kept)
-        tenth = (kept + 5) // 10  # rounded half up: clients with fewer than 5 rows only train
-        ends = (kept - 2 * tenth, kept - tenth)
+        limit = min(int(sizes[k]), config.max_rows or int(sizes[k]))
+        client_rows, training = rows(k, limit)
+        tenth = (limit + 5) // 10  # rounded half up: clients with fewer than 5 rows only train
+        ends = (limit - 2 * tenth, limit - tenth)
         if training is not None:  # half of the test rows are for calibration
-            ends = (training, (training + kept) // 2)
+            ends = (training, (training + limit) // 2)
         tested = isinstance(pool, LabelledRows) and pool.test is not None
         if config.by_method and training is not None:  # the source's cut; all its tests are tests
-            parts_of = _by_hash(found.take(slice(training)), config, tested=True)
-            cut.append([*parts_of, found.take(slice(training, None))])
+            parts_of = _by_hash(client_rows.take(slice(training)), config, tested=True)
+            cut.append([*parts_of, client_rows.take(slice(training, None))])
         elif config.by_method or tested:
-            cut.append(_by_hash(found, config, tested))
+            cut.append(_by_hash(client_rows, config, tested))
         else:
-            cut.append([found.take(slice(a, b)) for a, b in pairwise((0, *ends, kept))])
+            cut.append([client_rows.take(slice(a, b)) for a, b in pairwise((0, *ends, limit))])
     owners = tuple(names[k] for k in chosen)
     more: dict[str, Any] = {}
     if isinstance(pool, LabelledRows):
@@ -214,18 +214,18 @@ def _by_hash(rows: LabelledRows, config: TrainConfig, tested: bool) -> list[Labe
 
 def _chosen(sizes: Integers, config: TrainConfig) -> list[int]:
     """Clients with enough rows; of natural ones `config.clients`, drawn by seed."""
-    found = np.flatnonzero(sizes >= (config.min_rows or 0))
-    if not len(found):
+    enough = np.flatnonzero(sizes >= (config.min_rows or 0))
+    if not len(enough):
         raise InputError(f"{config.data}: too few rows: no client has {config.min_rows}")
     if config.partition == "natural" and config.clients is not None:
-        if config.clients > len(found):
+        if config.clients > len(enough):
             raise InputError(
-                f"{config.data} has {len(found)} natural clients with at least "
+                f"{config.data} has {len(enough)} natural clients with at least "
                 f"{config.min_rows} rows, but clients = {config.clients}"
             )
-        drawn = stream(config.seed, Purpose.PARTITION, 0, "clients").permutation(len(found))
-        found = found[np.sort(drawn[: config.clients])]
-    return [int(k) for k in found]
+        drawn = stream(config.seed, Purpose.PARTITION, 0, "clients").permutation(len(enough))
+        enough = enough[np.sort(drawn[: config.clients])]
+    return [int(k) for k in enough]
 
 
 def _dealt_rows(pool: LabelledRows, config: TrainConfig) -> _Dealt:
@@ -240,16 +240,16 @@ def _dealt_rows(pool: LabelledRows, config: TrainConfig) -> _Dealt:
     owned = Dataset(config.data, "logits", numbers, pool.y, client, owners or None)
     shards = deal(owned, str(config.partition), None if natural else config.clients, config.seed)
 
-    def rows(k: int, kept: int) -> tuple[LabelledRows, int | None]:
-        found = shards.block(k, k + 1).logits[:, 0].astype(np.int64)
+    def rows(k: int, limit: int) -> tuple[LabelledRows, int | None]:
+        numbers = shards.block(k, k + 1).logits[:, 0].astype(np.int64)
         if not pool.ordered:
-            found = stream(config.seed, Purpose.SPLIT, 0, f"client {k}").permutation(found)
+            numbers = stream(config.seed, Purpose.SPLIT, 0, f"client {k}").permutation(numbers)
         first = None
         if pool.training is not None:  # the source's own cut, in its proportion
-            mine, others = found[pool.training[found]], found[~pool.training[found]]
-            first = round(len(mine) * kept / max(1, len(found)))
-            found = np.concatenate([mine[:first], others[: kept - first]])
-        return pool.take(found[:kept]), first
+            mine, others = numbers[pool.training[numbers]], numbers[~pool.training[numbers]]
+            first = round(len(mine) * limit / max(1, len(numbers)))
+            numbers = np.concatenate([mine[:first], others[: limit - first]])
+        return pool.take(numbers[:limit]), first
 
     return list(owners if natural else range(shards.clients)), shards.rows, rows
 
@@ -269,14 +269,14 @@ def _dealt_text(text: Text, config: TrainConfig) -> _Dealt:
     elif names == [None]:
         raise InputError(f"{config.data} names no clients of its own; use --partition iid")
 
-    def windows(k: int, kept: int) -> tuple[LabelledRows, None]:
+    def windows(k: int, limit: int) -> tuple[LabelledRows, None]:
         """CONTEXT characters and the one that follows; x is a view."""
-        ids = int(lengths[:k].sum()) + np.arange(kept)
-        if not kept:
+        ids = int(lengths[:k].sum()) + np.arange(limit)
+        if not limit:
             x, y = np.empty((0, CONTEXT), np.uint8), np.empty(0, np.int64)
             return LabelledRows(x, y, ordered=True, ids=ids), None
-        piece = codes[k][: kept + CONTEXT]
-        x = np.lib.stride_tricks.sliding_window_view(piece, CONTEXT, writeable=True)[:kept]
+        piece = codes[k][: limit + CONTEXT]
+        x = np.lib.stride_tricks.sliding_window_view(piece, CONTEXT, writeable=True)[:limit]
         y = piece[CONTEXT:].astype(np.int64)
         return LabelledRows(x, y, ordered=True, ids=ids), None
 
@@ -287,7 +287,7 @@ def _dealt_text(text: Text, config: TrainConfig) -> _Dealt:
 def _test_rows(
     test: LabelledRows, names: tuple[int | str, ...], config: TrainConfig
 ) -> list[LabelledRows]:
-    """The source's test rows: those of each client where it says whose they are, else dealt."""
+    """Return the source's test rows by client, partitioned if it does not name owners."""
     every = np.arange(len(test.y))
     if test.client is not None and config.partition == "natural":
         owner = test.client.astype(str)
@@ -296,7 +296,7 @@ def _test_rows(
 
 
 def _with_method(config: TrainConfig, model: str, kind: str) -> TrainConfig:
-    """The config with its model and its method."""
+    """Return the config with its model and its method."""
     method = config.method
     if method is None:
         own = math.isfinite(config.epsilon) or bool(config.set) or kind == "features"
@@ -306,7 +306,7 @@ def _with_method(config: TrainConfig, model: str, kind: str) -> TrainConfig:
 
 
 def run_config(config: TrainConfig, data: ClientData) -> Config:
-    """What the run is called in the words of `fedcal simulate`."""
+    """Return the run in the terms of `fedcal simulate`."""
     known = config.to_dict()
     settings: dict[str, Any] = {"network": config.model, "shape": text_of(data.shape)}
     settings |= {s: known[name] for name, s in config.stands_for.items() if name in known}
@@ -317,7 +317,7 @@ def run_config(config: TrainConfig, data: ClientData) -> Config:
     return Config(data=config.data, clients=clients, set=settings | dict(config.set), **shared)
 
 
-def load(config: TrainConfig, given: LabelledRows | None = None) -> tuple[ClientData, TrainConfig]:
+def load(config: TrainConfig, rows: LabelledRows | None = None) -> tuple[ClientData, TrainConfig]:
     """Read the data and deal them.
 
     Raises InputError if the data cannot be read or dealt, or are not of the kind that the model
@@ -337,17 +337,17 @@ def load(config: TrainConfig, given: LabelledRows | None = None) -> tuple[Client
             Resolved: with the defaults of the model and of the data.
     """
     pool: LabelledRows | Text
-    if given is None and is_text(config.data):
+    if rows is None and is_text(config.data):
         unused(f"{config.data} holds texts", feature_norm=config.feature_norm)
         pool = read_text(config.data)
         kind, natural = "text", pool[0][0] is not None
     else:
-        pool = read_pool(config.data, config.feature_norm) if given is None else given
+        pool = read_pool(config.data, config.feature_norm) if rows is None else rows
         kind, natural = pool.kind, pool.client is not None
     config = _with_method(config, USUAL[kind] if config.model is None else config.model, kind)
     model = str(config.model)
     if network_named(model).reads not in ("any", kind):
-        fit = ", ".join(name for name, takes in KINDS.items() if takes == kind)
+        fit = ", ".join(name for name, reads in KINDS.items() if reads == kind)
         raise InputError(
             f"{config.data} holds {kind.removesuffix('s')}s, which the model {model} does "
             f"not read; allowed: {fit}"

@@ -1,4 +1,4 @@
-"""How much noise a budget asks for: `gaussian` (tight), `zcdp` (the source paper's, looser)."""
+"""Noise for a privacy budget: `gaussian` (tight), `zcdp` (the source paper's, looser)."""
 
 from fedcal.accounting.gaussian import (
     check_delta,

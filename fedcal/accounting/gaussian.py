@@ -1,21 +1,22 @@
-"""How much noise a budget asks for, and how much budget a noise spends.
+"""Noise that a privacy budget requires, and budget that a noise spends.
 
-Three steps, kept apart: *describe* a mechanism (a noise multiplier, a number of rounds, a sampling
-rate), *account* for it (``gaussian_delta``, ``gaussian_epsilon``, ``poisson_gaussian_epsilon``) and
-*invert* the accounting (``gaussian_multiplier``, ``exponential_epsilon``). Every inversion ends on
-the private side of its target: the noise it returns is accounted for, not only aimed at.
+There are three separate steps: *describe* a mechanism (a noise multiplier, a number of rounds, a
+sampling rate), *account* for it (``gaussian_delta``, ``gaussian_epsilon``,
+``poisson_gaussian_epsilon``) and *invert* the accounting (``gaussian_multiplier``,
+``exponential_epsilon``). Every inversion ends on the private side of its target: the accountant
+confirms that the returned noise meets it.
 
 Units. A *noise multiplier* is the standard deviation of the noise per unit of L2 sensitivity: the
-noise added to a sum is ``multiplier * sensitivity``, and what a method's sensitivity is stands with
-the method (``bounding``). ``epsilon`` is in nats and covers all ``rounds`` releases together.
+noise added to a sum is ``multiplier * sensitivity``, where the sensitivity is defined by the method
+(``bounding``). ``epsilon`` is in nats and covers all ``rounds`` releases together.
 
 Adjacency: zero-out, one user's shard replaced by the empty one while the number K of enrolled users
 stays public. The empty shard contributes the zero vector, so sensitivities and privacy losses are
 those of adding or removing one user (dp-accounting's ``REPLACE_SPECIAL`` and ``ADD_OR_REMOVE_ONE``
-build one and the same loss distribution).
+build the same loss distribution).
 
 ==================================  ===============  =========================================
-what                                exact?           source
+case                                exact?           source
 ==================================  ===============  =========================================
 every user in every round (rate 1)  closed form      Balle & Wang 2018, Theorem 8
 Poisson-sampled users, one round    closed form      Balle, Barthe & Gaboardi 2018, Theorem 8
@@ -35,23 +36,23 @@ from fedcal.accounting import plan_cache
 from fedcal.core.checks import positive, whole
 from fedcal.core.errors import InputError
 
-# PLD arithmetic. The grid is a small part of one round's share of epsilon: its rounding inflates
+# PLD arithmetic. The grid is a small fraction of one round's part of epsilon: its rounding inflates
 # the variance of the loss by R h^2 / 4, which at this fraction moves epsilon by less than 1e-4.
 _GRID_FRACTION = 0.005
 _GRID_POINTS = 200_000  # ... unless that needs more points than this in one round (then coarser)
 _GRID_WIDEST = 1.0  # nats; the library takes exp(grid)
 _LOSS_TAIL = 10.0  # standard deviations of noise that the library keeps: exp(-50)
-# FFT rounding is not part of the library's pessimism. Against the closed form it was worth up to
+# FFT rounding is not part of the library's pessimism. Against the closed form it was up to
 # 5e-15 of delta in 1000 rounds and 5e-14 in 5000, so this much (for 1000 rounds or fewer; more in
-# proportion) is taken off the target first, and a delta of less than 20 times it is refused.
+# proportion) is subtracted from the target first, and a delta of less than 20 times it is refused.
 _FFT_SLACK = 5e-14
 # Beyond this epsilon (nats) the grid of a loss would fill the memory, and nothing is private.
 _LARGEST_EPSILON = 1e6
-# The search stops once epsilon is met and less than this part of it is left over.
+# The search stops when epsilon is met and less than this fraction of it is left.
 _SLACK = 2e-4
 
 
-# --- what may be asked --------------------------------------------------------------------------
+# --- checks of arguments ------------------------------------------------------------------------
 
 
 def check_epsilon(epsilon: float, *, allow_infinite: bool = False) -> float:
@@ -96,7 +97,7 @@ def check_multiplier(multiplier: float) -> float:
 
 
 def _check_amplified(delta: float, rounds: int, rate: float) -> None:
-    """Refuse what makes a Poisson-sampled plan meaningless or the PLD arithmetic unsafe."""
+    """Refuse a plan in which Poisson sampling is meaningless, or the PLD arithmetic is unsafe."""
     if delta >= rate:
         raise InputError(
             f"delta {delta} must be below the sampling rate {rate}: otherwise a sampled user's "
@@ -114,15 +115,15 @@ def _fft_slack(rounds: int) -> float:
     return _FFT_SLACK * max(1.0, rounds / 1000)
 
 
-# --- account: everybody in every round ----------------------------------------------------------
+# --- account: all users in every round ----------------------------------------------------------
 
 
 def _hockey_stick(epsilon: float, mu: float) -> float:
-    """delta of one Gaussian release with unit noise and sensitivity ``mu``, for epsilon >= 0.
+    """Return the delta of one Gaussian release with unit noise and sensitivity ``mu``.
 
-    Phi(mu/2 - x) - e^eps Phi(-mu/2 - x) with x = eps/mu. As erfc(v) = exp(-v^2) erfcx(v) and
-    v^2 - u^2 = eps, both terms share one factor, so e^eps is never formed and tails keep their
-    relative precision.
+    For epsilon >= 0. It is Phi(mu/2 - x) - e^eps Phi(-mu/2 - x) with x = eps/mu. As
+    erfc(v) = exp(-v^2) erfcx(v) and v^2 - u^2 = eps, both terms share one factor, so e^eps is never
+    formed and tails keep their relative precision.
     """
     x = epsilon / mu
     u, v = (x - mu / 2) / math.sqrt(2), (x + mu / 2) / math.sqrt(2)
@@ -133,7 +134,7 @@ def _hockey_stick(epsilon: float, mu: float) -> float:
 
 
 def gaussian_delta(epsilon: float, multiplier: float, rounds: int = 1) -> float:
-    """Smallest delta for which Gaussian noise is (epsilon, delta)-DP: exact, everybody sampled.
+    """Return the smallest delta for which unsampled Gaussian noise is (epsilon, delta)-DP: exact.
 
     ``rounds`` releases compose to one Gaussian release of sensitivity sqrt(rounds) / multiplier, so
     this is tight for them, also if each query depends on earlier answers.
@@ -167,7 +168,10 @@ def gaussian_delta(epsilon: float, multiplier: float, rounds: int = 1) -> float:
 
 
 def smallest(enough: Callable[[float], bool], low: float, high: float) -> float:
-    """Smallest float known to be enough; ``low`` is not, ``high`` is, and enough stays enough."""
+    """Return the smallest float that is enough; ``low`` is not enough, ``high`` is.
+
+    `enough` must stay true above it.
+    """
     while low < (middle := (low + high) / 2) < high:
         if enough(middle):
             high = middle
@@ -177,7 +181,7 @@ def smallest(enough: Callable[[float], bool], low: float, high: float) -> float:
 
 
 def smallest_positive(enough: Callable[[float], bool]) -> float:
-    """As `smallest`, among all floats above 0."""
+    """Return the smallest float above 0 that is enough, as in `smallest`."""
     high = 1.0
     while not enough(high):
         high *= 2
@@ -187,7 +191,7 @@ def smallest_positive(enough: Callable[[float], bool]) -> float:
 
 
 def gaussian_epsilon(delta: float, multiplier: float, rounds: int = 1) -> float:
-    """Smallest epsilon that ``gaussian_delta`` grants at ``delta``; 0.0 if even 0 suffices.
+    """Return the smallest epsilon of ``gaussian_delta`` at ``delta``; 0.0 if 0 suffices.
 
     Parameters are those of ``gaussian_delta``; 0 < delta < 1. Raises InputError outside of them.
     """
@@ -204,7 +208,7 @@ def _gaussian_epsilon(delta: float, mu: float) -> float:
         return 0.0
     # Phi(-z) <= exp(-z^2 / 2): at this epsilon the first term alone is below delta.
     high = mu * (mu / 2 + math.sqrt(-2 * math.log(delta)))
-    while not enough(high):  # only ever by rounding
+    while not enough(high):  # only because of rounding
         high *= 2
     return smallest(enough, 0.0, high)
 
@@ -213,17 +217,18 @@ def _gaussian_epsilon(delta: float, mu: float) -> float:
 
 
 def _amplified(epsilon: float, rate: float) -> float:
-    """log(1 + rate (e^epsilon - 1)), without forming e^epsilon where it is large."""
+    """Return log(1 + rate (e^epsilon - 1)), without forming e^epsilon where it is large."""
     if epsilon < 1:
         return math.log1p(rate * math.expm1(epsilon))
     return epsilon + math.log(rate + (1 - rate) * math.exp(-epsilon))
 
 
 def exponential_epsilon(epsilon: float, rate: float) -> float:
-    """Per-release pure epsilon of a mechanism whose Poisson-sampled release is epsilon-DP.
+    """Return the pure epsilon of a mechanism whose Poisson-sampled release is epsilon-DP.
 
-    log(1 + (e^epsilon - 1) / rate), for *one* release; at rate 1 it is epsilon itself. It is the
-    whole plan of a pure-DP mechanism on sampled users (the exponential mechanism of FedOneShot).
+    It is log(1 + (e^epsilon - 1) / rate), for *one* release; at rate 1 it is epsilon itself. It is
+    the complete plan of a pure-DP mechanism on sampled users (the exponential mechanism of
+    FedOneShot).
 
     Source
     ------
@@ -238,14 +243,14 @@ def exponential_epsilon(epsilon: float, rate: float) -> float:
 
 
 def _grid(epsilon: float, multiplier: float, rounds: int, rate: float) -> float:
-    """Width (nats) of the PLD grid for an answer near ``epsilon``. Any width is a valid bound."""
+    """Return the width (nats) of the PLD grid near ``epsilon``; any width gives a valid bound."""
     worst = _LOSS_TAIL / multiplier + 0.5 / multiplier**2  # largest loss of one unsampled round
     points = _amplified(worst, rate) / _GRID_POINTS
     return min(max(_GRID_FRACTION * epsilon / math.sqrt(rounds), points), _GRID_WIDEST)
 
 
 def _pld_epsilon(delta: float, multiplier: float, rounds: int, rate: float, grid: float) -> float:
-    """One evaluation of dp-accounting's PLD accountant: an upper bound on epsilon (seconds)."""
+    """Return an upper bound of epsilon from one run of dp-accounting's PLD accountant (seconds)."""
     import dp_accounting
     from dp_accounting.pld import PLDAccountant
 
@@ -262,11 +267,12 @@ def _pld_epsilon(delta: float, multiplier: float, rounds: int, rate: float, grid
 def poisson_gaussian_epsilon(
     delta: float, multiplier: float, rounds: int = 1, rate: float = 1.0
 ) -> float:
-    """Epsilon of Gaussian noise on the sum of users drawn afresh each round, each with ``rate``.
+    """Return the epsilon of Gaussian noise on sums of users, Poisson-sampled in each round.
 
     Valid only if each user really is sampled independently in each round, and against readers of
     the output: it does not hide from the server who took part. Unlike the closed form it may not be
-    cut short or prolonged adaptively: all ``rounds`` are charged together.
+    stopped early or extended adaptively: all ``rounds`` are charged together.
+
 
     Parameters
     ----------
@@ -319,7 +325,7 @@ def _poisson_gaussian_epsilon(delta: float, multiplier: float, rounds: int, rate
 def refined(
     bound: float, grid_of: Callable[[float], float], epsilon_of: Callable[[float], float]
 ) -> float:
-    """Smallest of `bound` and what PLDs grant, on grids that suit the answer.
+    """Return the smallest of `bound` and the epsilons of PLDs, on grids that suit the answer.
 
     Parameters
     ----------
@@ -344,9 +350,9 @@ def refined(
 
 
 def gaussian_multiplier(epsilon: float, delta: float, rounds: int = 1, rate: float = 1.0) -> float:
-    """Smallest noise multiplier for which ``rounds`` releases are (epsilon, delta)-DP.
+    """Return the smallest noise multiplier for which ``rounds`` releases are (epsilon, delta)-DP.
 
-    Always on the private side: ``gaussian_delta(epsilon, result, rounds) <= delta`` at rate 1, and
+    The result meets the budget: ``gaussian_delta(epsilon, result, rounds) <= delta`` at rate 1, and
     ``poisson_gaussian_epsilon(delta, result, rounds, rate) <= epsilon`` below it.
 
     Parameters
@@ -370,9 +376,9 @@ def gaussian_multiplier(epsilon: float, delta: float, rounds: int = 1, rate: flo
 
     Notes
     -----
-    The sampled case takes tenths of a second and is remembered, in the process and in a folder
-    (``FEDCAL_CACHE``, else ``XDG_CACHE_HOME/fedcal``, else ``~/.cache/fedcal``). What the folder
-    says is not trusted: one evaluation checks it, and a wrong entry is computed anew.
+    The sampled case takes tenths of a second and is cached, in the process and in a folder
+    (``FEDCAL_CACHE``, else ``XDG_CACHE_HOME/fedcal``, else ``~/.cache/fedcal``). The folder is not
+    trusted: one evaluation checks an entry, and a wrong entry is computed again.
     """
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     rounds, rate = check_rounds(rounds), check_rate(rate)
@@ -402,7 +408,7 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
     high = _gaussian_multiplier(epsilon, delta, rounds)
 
     def excess(multiplier: float) -> float:
-        """log(spent / target): above 0 the multiplier is too small."""
+        """Return log(spent / target): above 0 the multiplier is too small."""
         grid = _grid(epsilon, multiplier, rounds, rate)
         spent = _pld_epsilon(delta, multiplier, rounds, rate, grid)
         return math.log(max(spent / epsilon, 1e-9))
@@ -417,22 +423,22 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
     # Central limit of many sampled rounds (Dong, Roth & Su 2022, section 4): rate^2 R
     # (exp(1/sigma^2) - 1) = mu^2, where R / high^2 = mu^2 belongs to the unsampled plan.
     guess = 1 / math.sqrt(math.log1p((1 / (rate * high)) ** 2))
-    found = private_side(excess, max(guess, 1.1 * low), low, high)
-    # The public account chooses its own grid: let it agree that this is private.
-    while found < high and _poisson_gaussian_epsilon(delta, found, rounds, rate) > epsilon:
-        found = min(found * (1 + _SLACK / 2), high)
-    plan_cache.write(key, found)
-    return found
+    result = private_side(excess, max(guess, 1.1 * low), low, high)
+    # The public function chooses its own grid and must agree that this is private.
+    while result < high and _poisson_gaussian_epsilon(delta, result, rounds, rate) > epsilon:
+        result = min(result * (1 + _SLACK / 2), high)
+    plan_cache.write(key, result)
+    return result
 
 
 def private_side(
     excess: Callable[[float], float], guess: float, low: float, high: float, most: int = 60
 ) -> float:
-    """Multiplier in [low, high] with -_SLACK <= excess <= 0, in few evaluations.
+    """Return a multiplier in [low, high] with -_SLACK <= excess <= 0, in few evaluations.
 
     ``excess`` falls with the multiplier, is taken to be above 0 at ``low`` and at most 0 at
     ``high``, and costs a PLD each time: walk out from ``guess`` until the root is bracketed, then
-    regula falsi in log multiplier (Illinois), aimed at the middle of the tolerated band.
+    regula falsi in log multiplier (Illinois), aimed at the middle of the tolerance.
     """
     bottom, top = math.log(low), math.log(high)
     a, b = bottom, top  # a too small, b enough

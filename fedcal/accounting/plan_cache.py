@@ -1,7 +1,7 @@
 """Noise multipliers of earlier searches, one small JSON file each.
 
 The folder is `FEDCAL_CACHE`, else `XDG_CACHE_HOME/fedcal`, else `~/.cache/fedcal`. Nothing in it is
-trusted: `accounting` checks each entry before it uses it. Trouble with the folder is no error.
+trusted: `accounting` checks each entry before it uses it. Errors of the folder are ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 def folder() -> Path | None:
-    """Where earlier searches are kept; None if there is no place."""
+    """Return the folder of earlier searches; None without a home directory."""
     for variable, below in (("FEDCAL_CACHE", "."), ("XDG_CACHE_HOME", "fedcal")):
         if value := os.environ.get(variable):
             return Path(value) / below
@@ -27,7 +27,7 @@ def folder() -> Path | None:
 
 
 def plan_key(epsilon: float, delta: float, rounds: int, rate: float) -> dict[str, object]:
-    """All that a search depends on."""
+    """Return all that a search depends on."""
     try:
         version = metadata.version("dp-accounting")
     except metadata.PackageNotFoundError:
@@ -51,7 +51,7 @@ def _file(key: dict[str, object]) -> Path | None:
 
 
 def read(key: dict[str, object]) -> float | None:
-    """Return the multiplier on file for ``key``, unchecked; None if there is none."""
+    """Return the cached multiplier of ``key``, unchecked; None if there is none."""
     file = _file(key)
     if file is None:
         return None
@@ -67,7 +67,7 @@ def read(key: dict[str, object]) -> float | None:
 
 
 def write(key: dict[str, object], multiplier: float) -> None:
-    """Remember a search: whole or not at all, and a folder that cannot be written is no error."""
+    """Cache the result of a search atomically; a folder without write access is ignored."""
     file = _file(key)
     if file is None:
         return

@@ -1,11 +1,11 @@
 """One account over several stages that use the same rows: training, recalibration, evaluation.
 
-A *stage* is what a run released: Gaussian noise in some rounds (`Stage`), or anything of which no
-more than its own (epsilon, delta) is known (`Guarantee`: an exponential mechanism, Laplace noise).
+A *stage* is a run's releases: Gaussian noise in some rounds (`Stage`), or a mechanism of which only
+its own (epsilon, delta) is known (`Guarantee`: an exponential mechanism, Laplace noise).
 The privacy losses of all stages add up, so their distributions are convolved (PLD) and epsilon is
-read off once, at one delta. That is valid where noise, rounds and rates of all stages were fixed
-before the first of them was released; what is asked may depend on earlier answers. Where budgets
-are chosen by looking at results: `fedcal.privacy.account.by_stage`.
+computed once, at one delta. That is valid if noise, rounds and rates of all stages were fixed
+before the first release; questions may depend on earlier answers. If budgets are chosen after
+looking at results, use `fedcal.privacy.account.by_stage`.
 
 Everything is rounded up, and every inversion ends on the private side, as in `gaussian`.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 _FFT_SLACK = 5e-14  # of delta, for each convolution of two stages; see `gaussian._FFT_SLACK`
-_LEFT = 1e-3  # part of epsilon that has to be left for a stage
+_LEFT = 1e-3  # fraction of epsilon that must be left for a stage
 
 
 @dataclass(frozen=True, order=True)
@@ -61,7 +61,7 @@ class Stage:
 
 @dataclass(frozen=True, order=True)
 class Guarantee:
-    """Releases of which only that each is (epsilon, delta)-DP is known.
+    """Releases that are known only to be (epsilon, delta)-DP each.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ AnyStage: TypeAlias = Stage | Guarantee
 
 
 def composed_epsilon(stages: Iterable[AnyStage], delta: float) -> float:
-    """Epsilon of all stages together, on the same rows.
+    """Return the epsilon of all stages together, on the same rows.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def composed_epsilon(stages: Iterable[AnyStage], delta: float) -> float:
     Raises
     ------
     InputError
-        For no stage at all, or a delta outside of these ranges.
+        For no stage, or a delta outside of these ranges.
 
     Source
     ------
@@ -127,17 +127,17 @@ def composed_epsilon(stages: Iterable[AnyStage], delta: float) -> float:
 
 
 def composed_delta(stages: Iterable[AnyStage], epsilon: float, near: float | None = None) -> float:
-    """Delta of all stages together at `epsilon` >= 0, an upper bound.
+    """Return an upper bound of the delta of all stages together at `epsilon` >= 0.
 
-    At epsilon = 0 it is how much better than by chance anybody can tell whether a row was in the
-    data: the largest (true positive rate - false positive rate) of any test.
+    At epsilon = 0 it is the largest (true positive rate - false positive rate) of any test of
+    whether a row was in the data.
 
     Parameters
     ----------
     stages
         as for `composed_epsilon`
     near
-        about the stages' epsilon at a small delta, which the PLD's grid follows; None = it is
+        about the stages' epsilon at a small delta, which sets the PLD's grid; None = it is
         computed, which takes most of the time
 
     Raises
@@ -153,12 +153,12 @@ def composed_delta(stages: Iterable[AnyStage], epsilon: float, near: float | Non
     if near is None:
         known = math.fsum(one.rounds * one.delta for one in fixed)
         near = _composed_epsilon(parts, min(1e-5, *(s.rate / 10 for s in sampled), 1.0) + known)
-    found = float(_composed(parts, _grid(near, parts)).get_delta_for_epsilon(epsilon))
-    return min(1.0, found + _slack(parts))
+    delta = float(_composed(parts, _grid(near, parts)).get_delta_for_epsilon(epsilon))
+    return min(1.0, delta + _slack(parts))
 
 
 def parallel_epsilon(parts: Iterable[Sequence[AnyStage]], delta: float) -> float:
-    """Epsilon of stages on disjoint parts of the rows: the largest of any part, not the sum.
+    """Return the epsilon of stages on disjoint parts of the rows: the largest of any part.
 
     `parts` holds the stages that use each part. Valid where a row's part does not depend on other
     rows (a keyed hash of its id) and neighbours differ in one row that is added or removed.
@@ -218,14 +218,14 @@ def _rounds(parts: _Parts) -> list[int]:
 
 
 def _slack(parts: _Parts) -> float:
-    """What FFT rounding may be worth of delta."""
+    """Return an upper bound of the effect of FFT rounding on delta."""
     sampled, fixed, _ = parts
     inside = math.fsum(gaussian._fft_slack(rounds) for rounds in _rounds(parts))
     return inside + _FFT_SLACK * (len(sampled) + len(fixed) + 1)
 
 
 def _grid(epsilon: float, parts: _Parts) -> float:
-    """Width (nats) of the PLD grid for an answer near `epsilon`. Any width is a valid bound."""
+    """Return the width (nats) of the PLD grid near `epsilon`; any width gives a valid bound."""
     sampled, _, square = parts
     rounds = sum(_rounds(parts)) + (square > 0)
     share = gaussian._GRID_FRACTION * epsilon / math.sqrt(rounds)
@@ -236,7 +236,7 @@ def _grid(epsilon: float, parts: _Parts) -> float:
 
 
 def _pld_epsilon(parts: _Parts, delta: float, grid: float) -> float:
-    """One evaluation: an upper bound on epsilon (tenths of a second)."""
+    """Return an upper bound of epsilon from one evaluation (tenths of a second)."""
     return float(_composed(parts, grid).get_epsilon_for_delta(delta - _slack(parts)))
 
 
@@ -255,7 +255,7 @@ def _composed(parts: _Parts, grid: float) -> PrivacyLossDistribution:
 def _slow(
     sampled: tuple[Stage, ...], fixed: tuple[Guarantee, ...], grid: float
 ) -> PrivacyLossDistribution:
-    """All but the Gaussian stages; a search that varies those convolves this once."""
+    """Return the loss of all but the Gaussian stages, which a search over those computes once."""
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -273,7 +273,7 @@ def _slow(
 
 
 def _plain(parts: _Parts, delta: float) -> float:
-    """A quick upper bound: nothing is amplified, and guarantees add up."""
+    """Return a quick upper bound: nothing is amplified, and guarantees add up."""
     sampled, fixed, square = parts
     mu2 = square + math.fsum(stage.rounds / stage.multiplier**2 for stage in sampled)
     left = delta - math.fsum(one.rounds * one.delta for one in fixed)
@@ -296,10 +296,10 @@ def _composed_epsilon(parts: _Parts, delta: float) -> float:
 def multiplier_beside(
     epsilon: float, delta: float, beside: Iterable[AnyStage], rounds: int = 1, rate: float = 1.0
 ) -> float:
-    """Smallest noise multiplier of a stage, so that it and others together are (epsilon, delta)-DP.
+    """Return the smallest noise multiplier of a stage that meets a joint budget with others.
 
-    Always on the private side: ``composed_epsilon((*beside, Stage(result, rounds, rate)), delta)``
-    is at most epsilon.
+    All stages together are (epsilon, delta)-DP: ``composed_epsilon((*beside, Stage(result, rounds,
+    rate)), delta)`` is at most epsilon.
 
     Parameters
     ----------
@@ -332,7 +332,7 @@ def multiplier_beside(
     spent = composed_epsilon(others, delta)
     if spent > epsilon * (1 - _LEFT):
         raise InputError(
-            f"epsilon = {epsilon:g} at delta = {delta:g} is spent: the stages that are fixed take "
+            f"epsilon = {epsilon:g} at delta = {delta:g} is spent: the fixed stages use "
             f"{spent:.6g} of it"
         )
     sampled, fixed, square = parts = _merged(others)
@@ -352,7 +352,7 @@ def _multiplier_beside(
     others = (*sampled, *fixed, *((Stage(1 / math.sqrt(square)),) if square else ()))
 
     def excess(multiplier: float) -> float:
-        """log(spent / target): above 0 the multiplier is too small."""
+        """Return log(spent / target): above 0 the multiplier is too small."""
         everything = _merged((*others, Stage(multiplier, rounds, rate)))
         spent = _pld_epsilon(everything, delta, _grid(epsilon, everything))
         return math.log(max(spent / epsilon, 1e-9))
@@ -360,7 +360,7 @@ def _multiplier_beside(
     def private(multiplier: float) -> bool:
         return composed_epsilon((*others, Stage(multiplier, rounds, rate)), delta) <= epsilon
 
-    low = gaussian.gaussian_multiplier(epsilon, delta, rounds, rate)  # alone it needs as much
+    low = gaussian.gaussian_multiplier(epsilon, delta, rounds, rate)  # it needs this much alone
     key = plan_cache.plan_key(epsilon, delta, rounds, rate) | {"beside": repr(parts)}
     cached = plan_cache.read(key)
     if cached is not None and low <= cached and -5 * gaussian._SLACK <= excess(cached) <= 0:
@@ -368,9 +368,9 @@ def _multiplier_beside(
     guess = high = 1.5 * low
     while excess(high) > 0:
         guess, high = high, 2 * high
-    found = gaussian.private_side(excess, min(1.2 * guess, high), low, high)
+    result = gaussian.private_side(excess, min(1.2 * guess, high), low, high)
     step = gaussian._SLACK / 2
-    while not private(found):  # the public account chooses its own grid: let it agree
-        found, step = found * (1 + step), 2 * step
-    plan_cache.write(key, found)
-    return found
+    while not private(result):  # the public function chooses its own grid and must agree
+        result, step = result * (1 + step), 2 * step
+    plan_cache.write(key, result)
+    return result

@@ -1,4 +1,4 @@
-"""The source paper's figures, zCDP and RDP: looser than `accounting`, shown beside it."""
+"""Accounting of the source paper, zCDP and RDP: looser than `accounting`, for comparison."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fedcal.accounting.gaussian import (
 
 
 def _zcdp_delta(rho: float, epsilon: float) -> float:
-    """delta of a rho-zCDP mechanism at ``epsilon`` (Lemma B.3): a minimum over orders alpha > 1.
+    """Return the delta of a rho-zCDP mechanism at ``epsilon`` (Lemma B.3), minimal over alpha.
 
     The exponent is convex in alpha and its slope is (2 alpha - 1) rho - eps + log(1 - 1/alpha), so
     the minimum is where that changes sign. Any alpha gives a valid delta.
@@ -42,7 +42,7 @@ def _zcdp_delta(rho: float, epsilon: float) -> float:
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Largest rho for which rho-zCDP implies (epsilon, delta)-DP by the paper's Lemma B.3.
+    """Return the largest rho for which rho-zCDP implies (epsilon, delta)-DP by Lemma B.3.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def zcdp_multiplier(epsilon: float, delta: float, rounds: int = 1) -> float:
-    """Return the paper's noise multiplier, sqrt(rounds / (2 rho)): loose, shown beside the tight.
+    """Return the paper's noise multiplier, sqrt(rounds / (2 rho)), which is loose.
 
     It is Lemma B.7 for sensitivity 1 without sampling. The lemma's further factor sqrt(2c) for
     binning is a sensitivity (two histograms per class, each clipped to C, give a vector of norm
@@ -80,9 +80,10 @@ def zcdp_multiplier(epsilon: float, delta: float, rounds: int = 1) -> float:
 
 
 def zcdp_rho_simple(epsilon: float, delta: float) -> float:
-    """Largest rho by the standard conversion epsilon = rho + 2 sqrt(rho log(1 / delta)).
+    """Return the largest rho by the conversion epsilon = rho + 2 sqrt(rho log(1 / delta)).
 
-    Below `zcdp_rho`: the lemma that the paper cites improved on it.
+    It is below `zcdp_rho`: the lemma that the paper cites improved on it.
+
 
     Raises InputError as ``zcdp_rho``.
 
@@ -102,9 +103,9 @@ _CONVERGES = 4.0  # above it the library's series for broken orders may not
 
 
 def rdp_epsilon(delta: float, multiplier: float, rounds: int = 1, rate: float = 1.0) -> float:
-    """Epsilon of Poisson-sampled Gaussian releases by Renyi differential privacy.
+    """Return the epsilon of Poisson-sampled Gaussian releases by Renyi differential privacy.
 
-    What the paper names for participation below 1 (B.1, after Lemma B.7). An upper bound, looser
+    The paper uses it for participation below 1 (B.1, after Lemma B.7). It is an upper bound, looser
     than ``accounting.poisson_gaussian_epsilon``, whose parameters and meaning it shares; the
     minimum is over the orders 2 to 64 and some above, up to 986, and for small multipliers
     (below 4) over eighths of an order from 2 to 10.
@@ -135,9 +136,9 @@ _QUICK = np.array([*range(2, 64), 128, 256, 512])
 
 
 def rdp_epsilons(delta: float, multiplier: float, rate: float = 1.0) -> Callable[[int], float]:
-    """Rounds done -> epsilon of so many releases, as `rdp_epsilon`, over whole orders alone.
+    """Return a function from the number of rounds to `rdp_epsilon`, over integer orders only.
 
-    The divergence of one release is computed once, so that it may be asked after every round.
+    The divergence of one release is computed once, so that a call after every round is cheap.
 
     Source
     ------
@@ -162,9 +163,9 @@ def _divergence(order: int, multiplier: float, rate: float) -> float:
 
 @lru_cache(maxsize=1024)
 def rdp_multiplier(epsilon: float, delta: float, rounds: int = 1, rate: float = 1.0) -> float:
-    """Smallest noise multiplier for which ``rdp_epsilon`` grants ``epsilon``, within 2e-4 above.
+    """Return the smallest noise multiplier for ``epsilon`` by ``rdp_epsilon``, within 2e-4 above.
 
-    Parameters are those of ``accounting.gaussian_multiplier``. Raises InputError as it does.
+    Parameters are those of ``accounting.gaussian_multiplier``. Raises InputError in the same cases.
     """
     tight = gaussian_multiplier(epsilon, delta, rounds, rate)
 

@@ -1,4 +1,4 @@
-"""A calibrator's file as text, which a question to clients can hold."""
+"""A calibrator's file as text, for a question to clients."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from fedcal.storage.atomic import path_of
 
 
 def text_of(path: str | Path, classes: int) -> str:
-    """The file of a calibrator for so many classes, checked, as base64 text."""
-    found = load(path)
-    if found.classes != classes:
+    """Return the checked file of a calibrator for so many classes, as base64 text."""
+    calibrator = load(path)
+    if calibrator.classes != classes:
         raise InputError(
-            f"the calibrator {str(path)!r} is for {found.classes} classes, not for {classes}"
+            f"the calibrator {str(path)!r} is for {calibrator.classes} classes, not for {classes}"
         )
     return base64.b64encode(path_of(path).read_bytes()).decode()
 
 
 @lru_cache(4)
 def of_text(text: str) -> Calibrator:
-    """The calibrator whose file is this base64 text; InputError if there is none in it."""
+    """Return the calibrator whose file is this base64 text; raise InputError if invalid."""
     try:
         content = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise InputError("the calibrator of the question is no base64 text") from None
+        raise InputError("the calibrator of the question is not base64 text") from None
     return load(BytesIO(content))

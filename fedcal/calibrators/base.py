@@ -1,4 +1,4 @@
-"""What every calibrator is: scores in, probabilities out, and a file without pickle."""
+"""Base class of calibrators: scores in, probabilities out, and a file without pickle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_int
 from fedcal.metrics.bootstrap import FEWEST
 from fedcal.metrics.buckets import check_score
 from fedcal.metrics.clients import by_client
-from fedcal.metrics.gap_change import changes_by_client, told
+from fedcal.metrics.gap_change import changes_by_client, changes_record
 from fedcal.storage.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
 from fedcal.storage.atomic import path_of
 
@@ -70,13 +70,12 @@ class Calibrator(Artifact):
         labels
             (n,) whole numbers in [0, c)
         input
-            what the scores are; None = what the attribute `input` says, and that is logits
-            unless somebody has said otherwise
+            kind of the scores; None = the attribute `input`, logits by default
 
         Raises
         ------
         InputError
-            Anything that is not allowed, or scores that are not what they are declared to be
+            Invalid values, or scores that are not of the declared kind
             (`fedcal.core.scores.check_scores`); the calibrator stays as it was.
         """
         kind: Kind = one_of("input", self.input if input is None else input, KINDS)
@@ -90,22 +89,22 @@ class Calibrator(Artifact):
         """Learn the parameters from checked logits, (n, c), and labels, (n,)."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All of `parameters`, and `classes` (), as arrays."""
+        """Return all of `parameters`, and `classes` (), as arrays."""
         return {name: np.array(getattr(self, name)) for name in (*self.parameters, "classes")}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The calibrator with these parameters; KeyError or InputError if they do not fit."""
+        """Return the calibrator with these parameters; raise KeyError or InputError for misfits."""
         own = {name: arrays[name][()] for name in cls.parameters}
         return cls(**own, classes=int(arrays["classes"]))
 
     def _predict(self, logits: Floats) -> Floats:
-        """Probabilities of checked logits; another way than `expression` may have other bits."""
+        """Return probabilities of checked logits; bits may differ from those of `expression`."""
         return np.asarray(self.expression(Operators(), logits, self.constants()))
 
     @abstractmethod
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """Probabilities of logits, for every runtime.
+        """Return the probabilities of logits, in every runtime.
 
         Parameters
         ----------
@@ -114,7 +113,7 @@ class Calibrator(Artifact):
         z
             (..., c) logits, in single or double precision
         constants
-            what `constants` has, in double precision
+            values of `constants`, in double precision
 
         Returns
         -------
@@ -123,20 +122,20 @@ class Calibrator(Artifact):
         """
 
     def constants(self) -> dict[str, Floats]:
-        """Numbers that `expression` gets by name: the parameters that are no text."""
+        """Return the numbers that `expression` gets by name: all parameters but text."""
         own = {name: np.asarray(getattr(self, name)) for name in self.parameters}
         return {name: value for name, value in own.items() if value.dtype.kind == "f"}
 
     def predict_proba(self, scores: ArrayLike) -> Floats:
-        """Calibrated probabilities, (n, c) -> (n, c); each row sums to 1.
+        """Return calibrated probabilities, (n, c) -> (n, c); each row sums to 1.
 
         Raises InputError if the calibrator is not fitted, the class count differs, or the scores
-        are not what `input` says (`fedcal.core.scores.check_scores`).
+        are not of the kind `input` (`fedcal.core.scores.check_scores`).
 
         Parameters
         ----------
         scores
-            what the calibrator was fitted on, as `input` says
+            the kind of scores that the calibrator was fitted on, `input`
         """
         self.need_fitted()
         name = f"{self.input} (this calibrator takes {self.input})"
@@ -145,7 +144,7 @@ class Calibrator(Artifact):
         )
 
     def calibrated(self, logits: ArrayLike) -> Floats:
-        """`predict_proba` of a model's logits, whatever the calibrator was fitted on.
+        """Return `predict_proba` of a model's logits, whatever the calibrator was fitted on.
 
         The logits are taken at their word: only their shape and size are checked. Of
         probabilities they are log(max(p, 1e-12)).
@@ -167,7 +166,7 @@ class Calibrator(Artifact):
         return f"<{self.kind} calibrator for {self.classes or 'no'} classes>"
 
     def need_fitted(self) -> None:
-        """InputError if it is not fitted."""
+        """Raise InputError unless it is fitted."""
         if not self.classes:
             raise InputError(f"this {self.kind} calibrator is not fitted")
 
@@ -181,7 +180,7 @@ class Calibrator(Artifact):
 
     @classmethod
     def files(cls) -> tuple[str, ...]:
-        """The calibrator, and what it makes of test rows."""
+        """Return the files of the calibrator, and of its results on test rows."""
         return ("calibrator.npz", "test_probs.npy", "reliability.json")
 
     def write(self, folder: Path, stem: str, test: Holdout | None = None) -> list[str]:
@@ -197,65 +196,67 @@ class Calibrator(Artifact):
 
     @classmethod
     def read(cls, folder: Path, stem: str) -> Calibrator:
-        """The calibrator of any kind that `save` wrote."""
+        """Return the calibrator of any kind that `save` wrote."""
         return load(folder / f"{stem}.npz")
 
     def learnt_on(self, input: Kind) -> None:
-        """What `predict_proba` takes from now on."""
+        """Set the kind of input that `predict_proba` takes from now on."""
         self.input = input
 
     def results(self) -> dict[str, Any]:
-        """Nothing: only test rows tell how good a calibrator is."""
+        """Return nothing: only test rows show the quality of a calibrator."""
         return {"before": None, "after": None}
 
     def judge(self, test: Holdout) -> dict[str, Any]:
-        """Metrics on the test rows `before` any calibration and `after` this one, as fractions.
+        """Return metrics on test rows `before` any calibration and `after` this one, as fractions.
 
-        Also those of each client's, `clients`, where somebody says whose the rows are, and whose
-        gap grew or shrank, `clients_change`. Their gaps are of the `score`: "positive" (class 1)
-        of two classes, else "confidence".
+        Also those of each client, `clients`, if the clients of the rows are known, and the clients
+        whose gap grew or shrank, `clients_change`. Their gaps are of the `score`: "positive" (class
+        1) of two classes, else "confidence".
         """
         both = {"before": test.probs, "after": self.test_probs(test)}
-        found: dict[str, Any] = {key: summary(p, test.labels) for key, p in both.items()}
-        found["score"] = check_score("", test.probs.shape[1])
+        metrics: dict[str, Any] = {key: summary(p, test.labels) for key, p in both.items()}
+        metrics["score"] = check_score("", test.probs.shape[1])
         if test.owner is not None:
             views = {}
             for key, p in both.items():
                 right = (p.argmax(axis=1) == test.labels).astype(np.float64)
                 top = p.max(axis=1) - right
                 views[key] = right, top if p.shape[1] > 2 else p[:, 1] - test.labels
-            found["clients"] = by_client(test.owner, test.names, views)
+            metrics["clients"] = by_client(test.owner, test.names, views)
             scores = [_score_and_outcome(p, test.labels) for p in both.values()]
             changes = changes_by_client(test.owner, test.names, *scores)
-            found["clients_change"] = told(changes, check_score("", test.probs.shape[1]))
-        return found
+            metrics["clients_change"] = changes_record(
+                changes, check_score("", test.probs.shape[1])
+            )
+        return metrics
 
     def intervals(self, test: Holdout) -> dict[str, Any]:
-        """95 % intervals over test rows: see `fedcal.metrics.metric_intervals`.
+        """Return 95 % intervals over test rows: see `fedcal.metrics.metric_intervals`.
 
         None of fewer than `fedcal.metrics.bootstrap.FEWEST` test rows: resampling them would
-        promise what they cannot tell.
+        promise what they cannot show.
         """
         if len(test.labels) < FEWEST:
             return {"intervals": None}
         after = self.test_probs(test)
-        found = metric_intervals(test.probs, after, test.labels, seed=test.seed)
-        return {"intervals": found}
+        intervals = metric_intervals(test.probs, after, test.labels, seed=test.seed)
+        return {"intervals": intervals}
 
     def glance(self, test: Holdout) -> dict[str, float]:
-        """Four of the metrics `after`."""
+        """Return four of the metrics `after`."""
         p = self.test_probs(test) if self in test.kept else self.calibrated(test.logits)
         return {f.__name__: f(p, test.labels) for f in (ece, classwise_ece, nll, accuracy)}
 
     def test_probs(self, test: Holdout) -> Floats:
-        """Calibrated probabilities of the test rows, (n, c); computed once."""
+        """Return the calibrated probabilities of the test rows, (n, c); computed once."""
         if self not in test.kept:
             test.kept[self] = np.ascontiguousarray(self._calibrate(test))
         after: Floats = test.kept[self]
         return after
 
     def reliability(self, test: Holdout) -> dict[str, Reliability]:
-        """What reliability diagrams of the test rows show, `before` and `after`."""
+        """Return the reliability diagrams of the test rows, `before` and `after`."""
         return {
             "before": Reliability.of(test.probs, test.labels),
             "after": Reliability.of(self.test_probs(test), test.labels),
@@ -266,17 +267,17 @@ class Calibrator(Artifact):
 
 
 def calibrator_of(artifact: Artifact) -> Calibrator:
-    """An artifact that must be a calibrator; FedcalError if it is none."""
+    """Return an artifact that must be a calibrator; raise FedcalError if it is another one."""
     if not isinstance(artifact, Calibrator):
         raise FedcalError(f"this run yields no calibrator: its artifact is of form {artifact.form}")
     return artifact
 
 
 def load(path: str | Path | IO[bytes]) -> Calibrator:
-    """The calibrator that `save` wrote, from its file or what was read of it.
+    """Return the calibrator that `save` wrote, from its file or the file's content.
 
-    Raises InputError if the file cannot be read, is no calibrator, is of a later version, or holds
-    parameters that do not fit together.
+    Raises InputError if the file cannot be read, is not a calibrator, is of a later version, or
+    contains parameters that do not fit together.
     """
 
     def made(header: Header, arrays: Arrays) -> Calibrator:
@@ -290,12 +291,12 @@ def load(path: str | Path | IO[bytes]) -> Calibrator:
 
 
 def kinds() -> dict[str, type[Calibrator]]:
-    """Kind in a file -> class."""
+    """Return kind in a file -> class."""
     return dict(_kinds)
 
 
 def check_labels(labels: ArrayLike, rows: int, classes: int) -> Integers:
-    """Labels to fit on, one for each row, or InputError."""
+    """Return labels to fit on, one for each row, or raise InputError."""
     y = as_array("labels", labels)
     if y.shape != (rows,):
         raise InputError(f"labels must have one entry per row ({rows}), got shape {y.shape}")
@@ -305,7 +306,7 @@ def check_labels(labels: ArrayLike, rows: int, classes: int) -> Integers:
 
 
 def _score_and_outcome(probs: Floats, labels: Integers) -> tuple[Floats, Floats]:
-    """Score and outcome of each row by the default score of so many classes, (n,) each."""
+    """Return each row's score and outcome by the default score of so many classes, (n,) each."""
     if check_score("", probs.shape[1]) == "positive":
         return probs[:, 1], labels.astype(np.float64)
     return probs.max(axis=1), (probs.argmax(axis=1) == labels).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Temperature scaling whose temperature depends on how uncertain the model is of a row."""
+"""Temperature scaling with a temperature that depends on the entropy of a row."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from fedcal.calibrators.fits.curvature import product_triangle
 from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.core.numerics import LOG_A_LIMIT, row_sum, shifted
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 
 MIDDLE = 0.1
 """The entropy at which log a is w_0; about where the rows lie that decide on a temperature."""
 
 
 def entropy_from_middle(shifted_logits: Floats) -> Floats:
-    """Entropy of each row's softmax over its largest value log c, minus `MIDDLE`.
+    """Return the entropy of each row's softmax over its largest value log c, minus `MIDDLE`.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def entropy_from_middle(shifted_logits: Floats) -> Floats:
 class EntropyTemperature(ParametricScaling):
     """softmax(a z) with log a = w_0 + w_1 (h - 0.1), h the row's entropy in units of log c.
 
-    Two parameters: w_0 is log(1/T) of a row of entropy 0.1, w_1 says how much less (or, below 0,
+    Two parameters: w_0 is log(1/T) of a row of entropy 0.1, w_1 is how much less (or, below 0,
     how much more) rows are cooled the less certain the model is. log a is kept in
     [-log 20, log 20]. Each row is only multiplied by a number > 0, so no prediction changes. The
     entropy is that of softmax(z), of the model as it is.
@@ -51,43 +51,43 @@ class EntropyTemperature(ParametricScaling):
     kind = "entropy-temperature"
 
     @classmethod
+    @override
     def size(cls, classes: int) -> int:
-        """2."""
         return 2
 
     @classmethod
+    @override
     def identity(cls, classes: int) -> Floats:
-        """(0, 0)."""
         return np.zeros(2)
 
     @classmethod
     def scores(cls, features: Floats, w: Floats) -> Floats:
-        """a z, shifted so that each row's largest entry is 0."""
+        """Return a z, shifted so that each row's largest entry is 0."""
         z = shifted(features)
         log_a = cls._log_a(entropy_from_middle(z), w)
         return np.asarray(z * np.exp(np.clip(log_a, -LOG_A_LIMIT, LOG_A_LIMIT))[:, None])
 
     @classmethod
     def pull_back(cls, features: Floats, w: Floats, residual: Floats) -> Floats:
-        """(r a z, r a z (h - 0.1)); 0 where log a is at its limit."""
+        """Return (r a z, r a z (h - 0.1)); 0 where log a is at its limit."""
         g = row_sum(residual * cls.scores(features, w))
         return np.asarray(cls._inside(features, w) * g[:, None])
 
     @classmethod
     def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
-        """Var_p(a z) times (1, (h - 0.1)^2)."""
+        """Return Var_p(a z) times (1, (h - 0.1)^2)."""
         return np.asarray(
             cls._inside(features, w) ** 2 * cls._variance(features, w, probs)[:, None]
         )
 
     @classmethod
     def triangle(cls, features: Floats, w: Floats, probs: Floats, rows: int) -> Floats:
-        """Var_p(a z) times (1, h - 0.1, (h - 0.1)^2)."""
+        """Return Var_p(a z) times (1, h - 0.1, (h - 0.1)^2)."""
         inside = cls._inside(features, w)
         return product_triangle(inside * cls._variance(features, w, probs)[:, None], inside, rows)
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """softmax(a z), the entropy from the middle as in `entropy_from_middle`."""
+        """Return softmax(a z), with the entropy as in `entropy_from_middle`."""
         z = o.shifted(o.double(z))
         e = o.exp(z)
         total = o.total(e)
@@ -104,7 +104,7 @@ class EntropyTemperature(ParametricScaling):
 
     @classmethod
     def _inside(cls, features: Floats, w: Floats) -> Floats:
-        """Derivative of log a in w, (n, 2)."""
+        """Return the derivative of log a in w, (n, 2)."""
         h = entropy_from_middle(shifted(features))
         inside = np.abs(cls._log_a(h, w)) < LOG_A_LIMIT
         return np.stack([inside, inside * h], axis=1)

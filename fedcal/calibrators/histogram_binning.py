@@ -23,7 +23,7 @@ from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
-from fedcal.core.types import Floats, Integers
+from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.binning import bin_index
 
 Rows = Literal["all", "changed"]
@@ -31,17 +31,17 @@ Estimate = Literal["posterior", "share"]
 
 
 def one_vs_rest(probs: NDArray[Any]) -> NDArray[Any]:
-    """The columns that need a histogram: all, or only class 1 of two (the other mirrors it)."""
+    """Return the columns that need a histogram: all, or class 1 of two (the other mirrors it)."""
     return probs[:, 1:] if probs.shape[1] == 2 else probs
 
 
 def tables(classes: int) -> int:
-    """How many one-vs-rest tables a model with so many classes has."""
+    """Return the number of one-vs-rest tables of a model with so many classes."""
     return 1 if classes == 2 else classes
 
 
 def cells_of(logits: Floats, labels: Integers, bins: int) -> Integers:
-    """Where each predicted probability is counted in a (2, tables, bins) array, positives first.
+    """Return each predicted probability's cell in a (2, tables, bins) array, positives first.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def cells_of(logits: Floats, labels: Integers, bins: int) -> Integers:
 
 
 def count_cells(cells: Integers, bins: int, owner: Integers, clients: int) -> Integers:
-    """Class-positive and class-negative histograms of each client (Algorithm 1).
+    """Count class-positive and class-negative histograms of each client (Algorithm 1).
 
     P_j(b) = #{y = j, p_j in b} and N_j(b) = #{y != j, p_j in b}.
 
@@ -84,7 +84,7 @@ def count_cells(cells: Integers, bins: int, owner: Integers, clients: int) -> In
 
 
 def pooled_cells_of(logits: Floats, labels: Integers, bins: int) -> Integers:
-    """Where each predicted probability is counted if all classes share one pair of histograms.
+    """Return each predicted probability's cell if all classes share one pair of histograms.
 
     P(b) = sum_j P_j(b) = #{p_y in b}, so each row counts once in P, and N(b) = sum_j N_j(b) =
     #{j != y, p_j in b}. Of two classes N mirrors P, so P alone is counted; class 0's bins are
@@ -101,7 +101,7 @@ def pooled_cells_of(logits: Floats, labels: Integers, bins: int) -> Integers:
 
 
 def count_pooled(cells: Integers, bins: int, owner: Integers, clients: int) -> Integers:
-    """Class-pooled histograms of each client.
+    """Count class-pooled histograms of each client.
 
     Parameters
     ----------
@@ -147,10 +147,10 @@ class _Binning(Calibrator):
         negatives: Negatives = "cut",
         estimate: Estimate = "posterior",
     ) -> Self:
-        """From (tables, bins) counts; noisy, fractional and negative ones are legal.
+        """Return the calibrator for (tables, bins) counts, which may be noisy or negative.
 
         (1, bins) counts, pooled over classes, make one table that every class uses.
-        `negatives` says what becomes of negative counts, see `noisy_counts`; `estimate` is BBQ's.
+        `negatives` is the treatment of negative counts, see `noisy_counts`; `estimate` is BBQ's.
         """
         table = cls.table_of(positive, negative, negatives, estimate)
         if len(table) == 1:
@@ -165,7 +165,7 @@ class _Binning(Calibrator):
         negatives: Negatives = "cut",
         estimate: Estimate = "posterior",
     ) -> Floats:
-        """Histograms -> table, (tables, bins) each.
+        """Return the table of histograms, (tables, bins) each.
 
         Negative counts are by default cut before bins are merged: the sparse bins of noise then
         look alike, and BBQ's evidence cannot mistake one for signal.
@@ -175,7 +175,7 @@ class _Binning(Calibrator):
     @staticmethod
     @abstractmethod
     def _table(positive: Floats, negative: Floats, estimate: Estimate) -> Floats:
-        """Of counts that only "merged" leaves negative, if their kind does."""
+        """Return the table of counts, which only "merged" may leave negative."""
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Count the pooled rows and make the table."""
@@ -184,12 +184,12 @@ class _Binning(Calibrator):
         self.table = self.table_of(positive.astype(np.float64), negative.astype(np.float64))
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """The table's entries, normalised."""
+        """Return the table's entries, normalised."""
         probs = o.softmax(o.double(z))
         return normalised(o, self.scores(o, probs, constants), probs)
 
     def scores(self, o: Operators, probs: Array, constants: Constants) -> Array:
-        """The table's entry for each predicted probability, not normalised."""
+        """Return the table's entry for each predicted probability, not normalised."""
         columns = o.column(probs, 1) if self.classes == 2 else probs
         count, bins = self.table.shape
         index = o.bins(columns, bins) + o.places(count, probs) * bins
@@ -205,13 +205,13 @@ class HistogramBinning(_Binning):
 
     @staticmethod
     def _table(positive: Floats, negative: Floats, estimate: Estimate) -> Floats:
-        """Nothing is merged here, so negative counts "merged" are those "cut"; no prior either."""
+        """Return the table: without merging, "merged" cuts negative counts like "cut"; no prior."""
         bins = positive.shape[1]
         return _shares(merged(positive, bins), merged(negative, bins))
 
 
 def _shares(p: Floats, n: Floats) -> Floats:
-    """P / (P + N) in each bin, and its midpoint where nothing is counted; (tables, bins)."""
+    """Return P / (P + N) in each bin, or the midpoint of an empty bin; (tables, bins)."""
     midpoints = np.broadcast_to((np.arange(p.shape[1]) + 0.5) / p.shape[1], p.shape)
     return np.asarray(np.divide(p, p + n, out=midpoints.copy(), where=p + n > 0))
 
@@ -231,7 +231,7 @@ class BBQ(_Binning):
 
     @staticmethod
     def _table(positive: Floats, negative: Floats, estimate: Estimate) -> Floats:
-        """The mixture of all models, in the fine bins."""
+        """Return the mixture of all models, in the fine bins."""
         fine = positive.shape[1]
         if 2 ** (fine.bit_length() - 1) != fine or fine < 2:
             raise InputError(f"BBQ needs a power of two of bins, got {fine}")
@@ -248,7 +248,7 @@ class BBQ(_Binning):
 
 
 def binning_model(p: Floats, n: Floats, midpoint: Floats) -> tuple[Floats, Floats]:
-    """Evidence and posterior mean of one of BBQ's binning models, see `BBQ`.
+    """Return evidence and posterior mean of one of BBQ's binning models, see `BBQ`.
 
     Parameters
     ----------
@@ -275,7 +275,7 @@ def binning_model(p: Floats, n: Floats, midpoint: Floats) -> tuple[Floats, Float
 
 
 def by_evidence(scores: Floats, means: Floats) -> Floats:
-    """Models weighed by their evidence, (models, tables), (models, tables, bins) -> a table."""
+    """Weight models by evidence, (models, tables), (models, tables, bins) -> a table."""
     weight = np.exp(scores - scores.max(axis=0))
     weight /= weight.sum(axis=0)
     mixture = (weight[:, :, None] * means).sum(axis=0)
@@ -320,17 +320,17 @@ class WeightedBinning(Calibrator):
                 raise InputError("weights of a binning calibrator must lie in [0, 1]")
 
     def _fit(self, z: Floats, y: Integers) -> None:
-        """Pooled: every row is in the histograms, so each weight is 1."""
+        """Fit on pooled rows: all are in the histograms, so each weight is 1."""
         self.base._fit(z, y)
         self.base.classes = z.shape[1]
         self.weights = np.ones(len(self.base.table))
 
     def constants(self) -> dict[str, Floats]:
-        """The base's `table`, and `weights`."""
+        """Return the base's `table`, and `weights`."""
         return {"table": self.base.table, "weights": self.weights}
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """The table's entries mixed with the model's own probabilities, normalised."""
+        """Return the table's entries mixed with the model's probabilities, normalised."""
         probs = o.softmax(o.double(z))
         g, weights = self.base.scores(o, probs, constants), constants["weights"]
         mixed = normalised(o, weights * g + (1.0 - weights) * probs, probs)
@@ -340,7 +340,7 @@ class WeightedBinning(Calibrator):
         return o.where(o.equal(o.argmax(plain), o.argmax(probs)), plain, mixed)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The base's arrays, `weights` (tables,), `rows` () and `base` () as text."""
+        """Return the base's arrays, `weights` (tables,), `rows` () and `base` () as text."""
         own = {
             "weights": self.weights,
             "rows": np.array(self.rows),
@@ -349,8 +349,8 @@ class WeightedBinning(Calibrator):
         return self.base.arrays() | own
 
     @classmethod
+    @override
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """From what `arrays` wrote."""
         bases = {k.kind: k for k in (HistogramBinning, BBQ)}
         base = bases[one_of("base", str(arrays["base"]), bases)]
         rows = one_of("rows", str(arrays["rows"]), get_args(Rows))
@@ -358,14 +358,14 @@ class WeightedBinning(Calibrator):
 
 
 def normalised(o: Operators, g: Array, probs: Array) -> Array:
-    """Rows of g divided by their sum; a row that sums to 0 falls back to `probs`."""
+    """Divide rows of g by their sum; a row that sums to 0 becomes that of `probs`."""
     total = o.total(g)
     empty = total <= 0.0
     return o.where(empty, probs, g / o.where(empty, 1.0, total))
 
 
 def noise_weight(positive_total: Floats, std: Floats, bins: int) -> Floats:
-    """a_j under DP: signal over the noise expected in a histogram (B.5).
+    """Return a_j under DP: signal over the noise expected in a histogram (B.5).
 
     Parameters
     ----------

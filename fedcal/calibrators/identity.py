@@ -1,10 +1,10 @@
-"""The model as it is."""
+"""The model's own probabilities as a calibrator."""
 
 from __future__ import annotations
 
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.operators import Array, Constants, Operators
-from fedcal.core.types import Floats, Integers
+from fedcal.core.types import Floats, Integers, override
 from fedcal.storage.artifact import Holdout
 
 
@@ -14,12 +14,12 @@ class Identity(Calibrator):
     kind = "identity"
 
     def _fit(self, z: Floats, y: Integers) -> None:
-        """Learns nothing but the number of classes."""
+        """Learn nothing but the number of classes."""
 
+    @override
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """softmax(z)."""
         return o.softmax(z)
 
     def _calibrate(self, test: Holdout) -> Floats:
-        """The model's own probabilities, to the last bit."""
+        """Return the model's own probabilities, to the last bit."""
         return test.probs

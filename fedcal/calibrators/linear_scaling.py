@@ -7,7 +7,7 @@ import numpy as np
 from fedcal.calibrators.fits.curvature import class_triangle
 from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.parametric import ParametricScaling
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 
 
 class VectorScaling(ParametricScaling):
@@ -16,43 +16,43 @@ class VectorScaling(ParametricScaling):
     kind = "vector"
 
     @classmethod
+    @override
     def size(cls, classes: int) -> int:
-        """2c."""
         return 2 * classes
 
     @classmethod
+    @override
     def identity(cls, classes: int) -> Floats:
-        """a = 1, b = 0."""
         return np.concatenate([np.ones(classes), np.zeros(classes)])
 
     @classmethod
     def scores(cls, features: Floats, w: Floats) -> Floats:
-        """a z + b."""
+        """Return the calibrated logits a z + b."""
         c = features.shape[1]
         return np.asarray(features * w[..., :c] + w[..., c:])
 
     @classmethod
     def pull_back(cls, features: Floats, w: Floats, residual: Floats) -> Floats:
-        """(r z, r)."""
+        """Return (r z, r) of residuals r, (n, 2c)."""
         return np.concatenate([residual * features, residual], axis=1)
 
     @classmethod
     def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
-        """(p (1 - p) z^2, p (1 - p))."""
+        """Return (p (1 - p) z^2, p (1 - p))."""
         return cls.pull_back(features * features, w, probs * (1 - probs))
 
     @classmethod
     def triangle(cls, features: Floats, w: Floats, probs: Floats, rows: int) -> Floats:
-        """The Hessian itself: scores are linear in w."""
+        """Return the Hessian itself: scores are linear in w."""
         factors = np.concatenate([features, np.ones_like(features)], axis=1)
         return class_triangle(probs, factors, rows)
 
     def constants(self) -> dict[str, Floats]:
-        """`a` and `b`, (c,)."""
+        """Return `a` and `b`, both (c,)."""
         return {"a": self.w[: self.classes], "b": self.w[self.classes :]}
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """softmax(a z + b)."""
+        """Return softmax(a z + b)."""
         return o.softmax(o.double(z) * constants["a"] + constants["b"])
 
 
@@ -66,45 +66,45 @@ class MatrixScaling(ParametricScaling):
     wide = True
 
     @classmethod
+    @override
     def size(cls, classes: int) -> int:
-        """c^2 + c."""
         return classes * classes + classes
 
     @classmethod
+    @override
     def identity(cls, classes: int) -> Floats:
-        """A = I, b = 0."""
         return np.concatenate([np.eye(classes).ravel(), np.zeros(classes)])
 
     @classmethod
     def scores(cls, features: Floats, w: Floats) -> Floats:
-        """A z + b, one dot product for each entry: a matrix product would mix rows."""
+        """Return A z + b, one dot product for each entry: a matrix product would mix rows."""
         c = features.shape[1]
         a = w[..., : c * c].reshape(*w.shape[:-1], c, c)
         return np.asarray(np.vecdot(a, features[:, None, :]) + w[..., c * c :])
 
     @classmethod
     def pull_back(cls, features: Floats, w: Floats, residual: Floats) -> Floats:
-        """(r z', r)."""
+        """Return (r z', r) of residuals r, (n, c^2 + c)."""
         outer = residual[:, :, None] * features[:, None, :]
         return np.concatenate([outer.reshape(len(features), -1), residual], axis=1)
 
     @classmethod
     def gradient(cls, features: Floats, w: Floats, residual: Floats) -> Floats:
-        """The same sum without an outer product for each row."""
+        """Return the same sum without an outer product for each row."""
         r, z = np.ascontiguousarray(residual.T), np.ascontiguousarray(features.T)
         outer = np.vecdot(r[:, None, :], z[None, :, :])
         return np.concatenate([outer.ravel(), residual.sum(axis=0)])
 
     @classmethod
     def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
-        """(p_j (1 - p_j) z_k^2, p_j (1 - p_j))."""
+        """Return (p_j (1 - p_j) z_k^2, p_j (1 - p_j))."""
         return cls.pull_back(features * features, w, probs * (1 - probs))
 
     def constants(self) -> dict[str, Floats]:
-        """`a`, (c, c), and `b`, (c,)."""
+        """Return `a`, (c, c), and `b`, (c,)."""
         c = self.classes
         return {"a": self.w[: c * c].reshape(c, c), "b": self.w[c * c :]}
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """softmax(A z + b)."""
+        """Return softmax(A z + b)."""
         return o.softmax(o.double(z) @ o.transposed(constants["a"]) + constants["b"])

@@ -29,7 +29,7 @@ from fedcal.calibrators.fits.curvature import rank_triangle, rank_variances
 from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.core.numerics import FLOOR, row_max, row_sum, sigmoid, softmax, softplus
-from fedcal.core.types import Floats, Integers
+from fedcal.core.types import Floats, Integers, override
 
 UNIT = math.log(math.e - 1)
 """softplus(UNIT) = 1: with all m_k = UNIT the scores are the logits."""
@@ -39,7 +39,7 @@ LOWEST = math.log(FLOOR)
 
 
 def sorted_log_probs(logits: Floats) -> tuple[Floats, Integers]:
-    """Log-probabilities of each row, falling, and where they come from; ties stay in order.
+    """Return each row's falling log-probabilities, and their columns; ties stay in order.
 
     Parameters
     ----------
@@ -60,12 +60,12 @@ def sorted_log_probs(logits: Floats) -> tuple[Floats, Integers]:
 
 
 def seen(y: Floats) -> Floats:
-    """What m may depend on: y cut to [log 1e-12, 0], shape kept."""
+    """Return y as m may use it: clipped to [log 1e-12, 0], shape kept."""
     return np.maximum(y, LOWEST)
 
 
 def scores_from_slopes(y: Floats, m: Floats) -> Floats:
-    """f of sorted rows, falling from f_1 = 0.
+    """Return f of sorted rows, falling from f_1 = 0.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def scores_from_slopes(y: Floats, m: Floats) -> Floats:
 
 
 def slopes_gradient(y: Floats, m: Floats, residual: Floats) -> Floats:
-    """Gradient in m of each row's loss, (n, c), last column 0.
+    """Return the gradient in m of each row's loss, (n, c), last column 0.
 
     dL/dw_k = sum_{i <= k} r_i = -sum_{i > k} r_i, because residuals sum to 0. The second form
     does without the top class, whose residual of a confident row is 1 minus nearly 1.
@@ -93,7 +93,7 @@ def slopes_gradient(y: Floats, m: Floats, residual: Floats) -> Floats:
     Parameters
     ----------
     y, m
-        as for `scores_from_slopes`
+        as in `scores_from_slopes`
     residual
         (n, c) gradient in f, in the sorted columns; rows sum to 0
     """
@@ -105,7 +105,7 @@ def slopes_gradient(y: Floats, m: Floats, residual: Floats) -> Floats:
 
 
 def keep_top(probs: Floats, logits: Floats) -> Floats:
-    """`probs`, in place, with their argmax where that of `logits` is.
+    """Change `probs` in place so that their argmax is that of `logits`.
 
     For probabilities that fall with the logits: where another class of lower index has come to
     tie with the top one, the top one (with all that tie in the logits) is raised by an ulp or two.
@@ -118,14 +118,14 @@ def keep_top(probs: Floats, logits: Floats) -> Floats:
 
 
 class OrderPreserving(ParametricScaling):
-    """What order-preserving calibrators share; a kind of them defines m, so far as `scores`.
+    """Base of order-preserving calibrators; each kind defines m, up to `scores`.
 
-    In the form, rows are sorted once, by `features`, and all that is trained stays sorted.
+    In the form, rows are sorted once, by `features`, and all trained values stay sorted.
     """
 
     @classmethod
     def features(cls, logits: Floats, labels: Integers) -> tuple[Floats, Integers]:
-        """Sorted log-probabilities, (n, c), and the label's rank among them, (n,)."""
+        """Return sorted log-probabilities, (n, c), and the label's rank among them, (n,)."""
         y, order = sorted_log_probs(logits)
         return y, np.asarray((order == labels[:, None]).argmax(axis=1))
 
@@ -137,7 +137,7 @@ class OrderPreserving(ParametricScaling):
         return keep_top(out, logits)
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """The steps of `_predict`; ties at the top are broken in the type of the logits."""
+        """Return the result of `_predict`; top ties are broken in the type of the logits."""
         ranked, order = o.sort(o.double(z))
         y = o.log_softmax(ranked)
         m = self.slope_expression(o, o.clip(y, low=LOWEST), constants)
@@ -150,60 +150,60 @@ class OrderPreserving(ParametricScaling):
 
     @abstractmethod
     def slope_expression(self, o: Operators, y: Array, constants: Constants) -> Array:
-        """m of sorted log-probabilities, cut as m may see them, (..., c)."""
+        """Return m of sorted log-probabilities, which are clipped as in `seen`, (..., c)."""
 
 
 class OrderPreservingVector(OrderPreserving):
-    """m_k = a_k y_k + b_k: w = (a, b), 2c numbers (FedOPVector). No prediction changes.
+    """m_k = a_k y_k + b_k: w = (a, b), 2c numbers (FedOPVector). Predictions never change.
 
-    a and b belong to ranks, not to classes. a_c and b_c only exist so that there are as many
-    parameters as vector scaling has: nothing depends on them, and their gradient is 0.
+    a and b belong to ranks, not to classes. a_c and b_c exist only to match the number of
+    parameters of vector scaling: nothing depends on them, and their gradient is 0.
     """
 
     kind = "order-preserving-vector"
 
     @classmethod
+    @override
     def size(cls, classes: int) -> int:
-        """2c."""
         return 2 * classes
 
     @classmethod
+    @override
     def identity(cls, classes: int) -> Floats:
-        """a = 0, b = log(e - 1)."""
         return np.concatenate([np.zeros(classes), np.full(classes, UNIT)])
 
     @classmethod
     def scores(cls, features: Floats, w: Floats) -> Floats:
-        """f of sorted log-probabilities."""
+        """Return f of sorted log-probabilities."""
         return scores_from_slopes(features, cls._slopes(features, w))
 
     @classmethod
     def pull_back(cls, features: Floats, w: Floats, residual: Floats) -> Floats:
-        """(dL/dm y, dL/dm)."""
+        """Return (dL/dm y, dL/dm), (n, 2c)."""
         g = slopes_gradient(features, cls._slopes(features, w), residual)
         return np.concatenate([g * seen(features), g], axis=1)
 
     @classmethod
     def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
-        """S_k (1 - S_k) (df/da_k, df/db_k)^2, S_k the probability of ranks up to k."""
+        """Return S_k (1 - S_k) (df/da_k, df/db_k)^2, S_k the probability of ranks up to k."""
         return np.tile(rank_variances(probs), 2) * cls._factors(features, w) ** 2
 
     @classmethod
     def triangle(cls, features: Floats, w: Floats, probs: Floats, rows: int) -> Floats:
-        """Without the curvature of softplus: positive, though the loss is not convex."""
+        """Return the curvature without softplus's: positive, though the loss is not convex."""
         return rank_triangle(probs, cls._factors(features, w), rows)
 
     def constants(self) -> dict[str, Floats]:
-        """`a` and `b`, (c,)."""
+        """Return `a` and `b`, both (c,)."""
         return {"a": self.w[: self.classes], "b": self.w[self.classes :]}
 
+    @override
     def slope_expression(self, o: Operators, y: Array, constants: Constants) -> Array:
-        """a y + b."""
         return y * constants["a"] + constants["b"]
 
     @classmethod
     def _factors(cls, y: Floats, w: Floats) -> Floats:
-        """What a_k and b_k add to each of the scores down to rank k, (n, 2c)."""
+        """Return the change by a_k and b_k of each score down to rank k, (n, 2c)."""
         g = np.zeros_like(y)
         np.multiply(y[:, :-1] - y[:, 1:], sigmoid(cls._slopes(y, w)[..., :-1]), out=g[:, :-1])
         return np.concatenate([g * seen(y), g], axis=1)

@@ -23,7 +23,7 @@ HIDDEN = 64
 """Neurons of each of the two hidden layers (Peng et al. 2024)."""
 
 EPOCHS, BATCH, LR, LARGEST_GRADIENT = 3, 64, 0.03, 5.0
-"""Of a client's training; see `OrderPreservingMLP`."""
+"""Hyperparameters of a client's training; see `OrderPreservingMLP`."""
 
 _LARGEST_WEIGHT = 1e12  # one beyond counts as this: products of three layers must not overflow
 _ROWS = 256  # a block of rows whose hidden layers stay in the processor's cache
@@ -50,7 +50,7 @@ class OrderPreservingMLP(OrderPreserving):
     too, no gradient would ever reach them.
 
     Federated training (Maddock et al., B.2) is local SGD: `EPOCHS` 3 as in Peng et al., `BATCH`
-    64, `LR` 0.03, no momentum. The papers tell no step for it; ours is measured (12 rounds, a
+    64, `LR` 0.03, no momentum. The papers do not state its step; ours is measured (12 rounds, a
     tenth of 100 clients each, Dirichlet 0.1): 0.01 is slow, and 0.1 gains in log-likelihood but
     scatters more from federation to federation. The gradient of a step is cut to the norm
     `LARGEST_GRADIENT`, so that a step moves w by at most 0.15 whatever the logits; on real
@@ -62,12 +62,12 @@ class OrderPreservingMLP(OrderPreserving):
 
     @classmethod
     def size(cls, classes: int) -> int:
-        """64c + 64 + 64 * 64 + 64 + 64c + c."""
+        """Return 64c + 64 + 64 * 64 + 64 + 64c + c."""
         return sum(rows * columns for rows, columns in _shapes(classes))
 
     @classmethod
     def identity(cls, classes: int) -> Floats:
-        """The public hidden layers, W3 = 0, b3 = log(e - 1)."""
+        """Return the public hidden layers, W3 = 0, b3 = log(e - 1)."""
         rng = np.random.Generator(np.random.Philox(key=_START))
         w = np.zeros(cls.size(classes))
         w1, _, w2, _, _, b3 = layers(w, classes)
@@ -78,7 +78,7 @@ class OrderPreservingMLP(OrderPreserving):
 
     @classmethod
     def scores(cls, features: Floats, w: Floats) -> Floats:
-        """f of sorted log-probabilities; w is (size,)."""
+        """Return f of sorted log-probabilities; w is (size,)."""
         m, w = np.empty_like(features), moderate(w)
         for i in range(0, len(m), _ROWS):
             rows = slice(i, i + _ROWS)
@@ -87,7 +87,7 @@ class OrderPreservingMLP(OrderPreserving):
 
     @classmethod
     def pull_back(cls, features: Floats, w: Floats, residual: Floats) -> Floats:
-        """Back-propagation of each row: for looks at single rows, (n, size) is large.
+        """Back-propagate each row; only for checks of few rows: (n, size) is large.
 
         Training uses `batch_gradient`, which adds up a batch before anything has that size.
         """
@@ -99,7 +99,7 @@ class OrderPreservingMLP(OrderPreserving):
         return out
 
     def constants(self) -> dict[str, Floats]:
-        """`w1`, `b1`, `w2`, `b2`, `w3` and `b3`, the inputs' unit in the first.
+        """Return `w1`, `b1`, `w2`, `b2`, `w3` and `b3`, the inputs' unit in the first.
 
         ONNX Runtime takes a factor beside a matrix product in single precision.
         """
@@ -108,13 +108,13 @@ class OrderPreservingMLP(OrderPreserving):
         return {name: w.squeeze() for name, w in zip(names, (w1 / -LOWEST, *others), strict=True)}
 
     def slope_expression(self, o: Operators, y: Array, constants: Constants) -> Array:
-        """W3 relu(W2 relu(W1 x + b1) + b2) + b3."""
+        """Return W3 relu(W2 relu(W1 x + b1) + b2) + b3."""
         x = o.relu(y @ constants["w1"] + constants["b1"])
         x = o.relu(x @ constants["w2"] + constants["b2"])
         return x @ constants["w3"] + constants["b3"]
 
     def _fit(self, z: Floats, labels: Integers) -> None:
-        """SGD on pooled rows from the identity; the identity itself if that has the lesser loss.
+        """Fit by SGD on pooled rows from the identity, which is kept if its loss is lower.
 
         10 epochs, or as many as see 50,000 rows but at least one, of batches of at most 64 rows,
         with a step that falls linearly from 0.1 to 0 (measured: more or slower changes little).
@@ -135,7 +135,7 @@ class OrderPreservingMLP(OrderPreserving):
 
 
 def batches(rows: int, epochs: int, batch: int, seed: int) -> tuple[Integers, Floats]:
-    """A client's rows in the order of its training: a function of these four numbers only.
+    """Return a client's rows in their order of training, a function of these four numbers.
 
     An epoch is a fresh public permutation, cut into as few batches of at most `batch` rows as
     there can be, of nearly equal size (a last batch of one row would be a step as long as that
@@ -161,14 +161,14 @@ def batches(rows: int, epochs: int, batch: int, seed: int) -> tuple[Integers, Fl
 
 
 def batch_shape(rows: int, batch: int) -> tuple[int, int, int]:
-    """Batches of an epoch, rows of each, and rows with padding."""
+    """Return the batches of an epoch, rows of each, and rows with padding."""
     per_epoch = -(-rows // batch)
     size = -(-rows // per_epoch)
     return per_epoch, size, -(-size // 8) * 8
 
 
 def sgd_step(w: Floats, y: Floats, rank: Integers, weights: Floats, lr: float) -> None:
-    """One step of each client by the gradient of its batch, cut to norm 5; changes w.
+    """Take one step of each client by its batch's gradient, clipped to norm 5; changes w.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def sgd_step(w: Floats, y: Floats, rank: Integers, weights: Floats, lr: float) -
 
 
 def batch_gradient(w: Floats, y: Floats, rank: Integers, weights: Floats) -> Floats:
-    """Gradient of each client's weighted sum of losses, (clients, size); as for `sgd_step`.
+    """Return each client's gradient of its weighted loss, (clients, size); as for `sgd_step`.
 
     Products are by BLAS, one call of a fixed shape for each client: it gives the same bits for
     a client alone and among others, and with 64 terms at most also on one thread and on many.
@@ -211,13 +211,13 @@ def batch_gradient(w: Floats, y: Floats, rank: Integers, weights: Floats) -> Flo
 
 
 def _shapes(classes: int) -> tuple[tuple[int, int], ...]:
-    """Of W1, b1, W2, b2, W3, b3."""
+    """Return the shapes of W1, b1, W2, b2, W3, b3."""
     inner = ((classes, HIDDEN), (1, HIDDEN), (HIDDEN, HIDDEN), (1, HIDDEN))
     return (*inner, (HIDDEN, classes), (1, classes))
 
 
 def layers(w: Floats, classes: int) -> list[Floats]:
-    """W1, b1, W2, b2, W3, b3 as views of w."""
+    """Return W1, b1, W2, b2, W3, b3 as views of w."""
     views, start = [], 0
     for rows, columns in _shapes(classes):
         stop = start + rows * columns
@@ -227,7 +227,7 @@ def layers(w: Floats, classes: int) -> list[Floats]:
 
 
 def moderate(w: Floats) -> Floats:
-    """Weights cut to +-1e12, shape kept."""
+    """Return weights clipped to +-1e12, shape kept."""
     return np.clip(w, -_LARGEST_WEIGHT, _LARGEST_WEIGHT)
 
 
@@ -236,7 +236,7 @@ def _inputs(y: Floats) -> Floats:
 
 
 def _forward(x: Floats, w: Floats, multiply: Multiply) -> tuple[Floats, Floats, Floats]:
-    """Both hidden layers and m."""
+    """Return both hidden layers and m."""
     w1, b1, w2, b2, w3, b3 = layers(w, x.shape[-1])
     h1 = multiply(x, w1)
     h1 += b1
@@ -252,7 +252,7 @@ def _forward(x: Floats, w: Floats, multiply: Multiply) -> tuple[Floats, Floats, 
 def _backward(
     inputs: tuple[Floats, Floats, Floats], slope: Floats, w: Floats, out: Floats, multiply: Multiply
 ) -> None:
-    """Gradient in w, into `out`, from that in m; `inputs` of the three layers."""
+    """Write the gradient in w to `out`, from that in m; `inputs` of the three layers."""
     into, at = layers(out, slope.shape[-1]), layers(w, slope.shape[-1])
     for layer in (2, 1, 0):
         x = inputs[layer]
@@ -264,7 +264,7 @@ def _backward(
 
 
 def _by_columns(x: Floats, w: Floats) -> Floats:
-    """x @ w of one w, added up input by input: a row's bits do not depend on the other rows."""
+    """Return x @ w of one w, input by input: a row's bits do not depend on other rows."""
     columns = np.ascontiguousarray(x.reshape(-1, x.shape[-1]).T)
     out = w[0][:, None] * columns[0]
     term = np.empty_like(out)
@@ -275,5 +275,5 @@ def _by_columns(x: Floats, w: Floats) -> Floats:
 
 
 def _loss(scores: Floats, rank: Integers) -> float:
-    """Mean negative log-likelihood."""
+    """Return the mean negative log-likelihood."""
     return float(-np.log(np.maximum(label_entries(softmax(scores), rank), FLOOR)).mean())

@@ -1,4 +1,4 @@
-"""What scaling calibrators with a vector of parameters share: forms, fits, files.
+"""Base of scaling calibrators with a vector of parameters: forms, fits, files.
 
 The best parameters on each client's own rows are found for all clients at once, by batched L-BFGS;
 a pooled fit is that of a single client.
@@ -72,44 +72,44 @@ class ParametricScaling(Calibrator):
     @classmethod
     @abstractmethod
     def size(cls, classes: int) -> int:
-        """Number of parameters."""
+        """Return the number of parameters."""
 
     @classmethod
     @abstractmethod
     def identity(cls, classes: int) -> Floats:
-        """The parameters, (size,), with which probabilities stay as they are."""
+        """Return the parameters, (size,), that leave probabilities unchanged."""
 
     @classmethod
     def features(cls, logits: Floats, labels: Integers) -> tuple[Floats, Integers]:
-        """What `scores` needs of each row, (n, c), and the column of its label there, (n,)."""
+        """Return each row's input of `scores`, (n, c), and the column of its label there, (n,)."""
         return logits, labels
 
     @classmethod
     @abstractmethod
     def scores(cls, features: Floats, w: Floats) -> Floats:
-        """Calibrated logits in the columns of `features`, (n, c)."""
+        """Return calibrated logits in the columns of `features`, (n, c)."""
 
     @classmethod
     @abstractmethod
     def pull_back(cls, features: Floats, w: Floats, residual: Floats) -> Floats:
-        """Gradient in w of each row's loss, (n, size), from that in its scores, (n, c)."""
+        """Return the gradient in w of each row's loss, (n, size), from that in scores, (n, c)."""
 
     wide: ClassVar[bool] = False
     """More parameters than there is room for beside each row: `scores` gets one w at a time."""
 
     @classmethod
     def gradient(cls, features: Floats, w: Floats, residual: Floats) -> Floats:
-        """`pull_back` added over rows that share one w, in their order, (size,)."""
+        """Return `pull_back` summed in order over rows that share one w, (size,)."""
         return np.asarray(cls.pull_back(features, w, residual).sum(axis=0))
 
     @classmethod
     def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
-        """Diagonal of each row's Gauss-Newton curvature in w, (n, size), at its `probs`."""
+        """Return each row's diagonal of the Gauss-Newton curvature at `probs`, (n, size)."""
         raise InputError(f"{cls.kind} scaling has no curvature: it is trained by gradient steps")
 
     @classmethod
     def triangle(cls, features: Floats, w: Floats, probs: Floats, rows: int) -> Floats:
-        """All of that curvature, summed over each `rows` rows that follow one another.
+        """Return the complete curvature, summed over blocks of `rows` consecutive rows.
 
         Upper triangle row by row, (n / rows, size (size + 1) / 2).
         """
@@ -118,15 +118,15 @@ class ParametricScaling(Calibrator):
     # -- the calibrator -------------------------------------------------------------------
 
     def _fit(self, z: Floats, y: Integers) -> None:
-        """The parameters with the least negative log-likelihood on pooled rows.
+        """Fit the parameters by maximum likelihood on pooled rows.
 
         Each within 20 of the identity. Where the loss is not convex (order-preserving kinds): a
         minimum downhill from the identity.
 
-        At most as many evaluations of the loss as see 2e8 logits, from 300 to 2000. Up to 10
-        classes most fits converge before. With 100 classes and 5000 rows these are 400: the
-        order-preserving vector form ends 2e-5 nats a row above where 2000 lead, and matrix
-        scaling, whose optimum without any error is at infinity, goes part of the way.
+        The number of evaluations of the loss is at most that which reads 2e8 logits, from 300 to
+        2000. Up to 10 classes most fits converge before. With 100 classes and 5000 rows these are
+        400: the order-preserving vector form ends 2e-5 nats a row above its loss after 2000, and
+        matrix scaling, whose optimum on rows without errors is at infinity, goes part of the way.
         """
         shards = Shards(z, y, np.array([0, len(y)]))
         start = self.identity(shards.classes)
@@ -145,32 +145,32 @@ def local_fits(
     proximal: float = 0.0,
     steps: int = 50,
 ) -> Floats:
-    """Each client's parameters with the least summed negative log-likelihood on its own rows.
+    """Fit each client's parameters by maximum likelihood on its own rows.
 
-    What is minimised is sum_i -log p_i[y_i] + `(proximal / 2) |w - start|^2`, within
+    The objective is sum_i -log p_i[y_i] + `(proximal / 2) |w - start|^2`, within
     `|w - identity| <= 20` for each parameter. `proximal` = 0 is the local training of Maddock et
     al., Algorithm 2, solved instead of stepped; > 0 is FedProx (Li et al. 2020), which keeps a
-    client of few rows near the others.
+    client of few rows near all others.
 
     L-BFGS from the diagonal of the curvature at `start`, projected on the box, with backtracking:
     no step ends higher than it began, also where the loss is not convex. With 32 classes or more,
     matrix scaling that is held near its start is fitted in the span of the client's rows instead
-    (see `span_fit`), if that optimum lies in the box. All clients together,
-    but a client is frozen at *its own* convergence and its sums look at its own rows in an order
-    that only they decide, so that its answer does not depend on who shares the block.
+    (see `span_fit`), if that optimum lies in the box. All clients are fitted together, but a client
+    is frozen at *its own* convergence, and its sums run over its own rows in an order that depends
+    on these alone. So its answer does not depend on which clients share the block.
 
     Parameters
     ----------
     form
         kind of scaling
     shards
-        rows of the clients; those without rows stay at `start`
+        rows of the clients; clients without rows stay at `start`
     start
         (size,)
     proximal
-        weight of the way from `start`, in nats, >= 0
+        weight of the squared distance from `start`, in nats, >= 0
     steps
-        most evaluations of the loss and its gradient, each a pass over the rows
+        maximum number of evaluations of the loss and its gradient, each a pass over the rows
 
     Returns
     -------
@@ -198,7 +198,7 @@ def local_fits(
 
 
 def rows_of(form: type[ParametricScaling], shards: Shards) -> tuple[Floats, Integers]:
-    """The form's features and columns of the labels, computed once a run, (n, c) and (n,)."""
+    """Return the form's features (n, c) and columns of the labels (n,), computed once a run."""
     return (
         shards.derived(("features", form.kind), lambda s: form.features(s.logits, s.labels)[0]),
         shards.derived(("column", form.kind), lambda s: form.features(s.logits, s.labels)[1]),
@@ -206,10 +206,10 @@ def rows_of(form: type[ParametricScaling], shards: Shards) -> tuple[Floats, Inte
 
 
 class LocalLosses:
-    """What `local_fits` minimises, of clients that all have rows, in pieces that fit the cache.
+    """Objectives of `local_fits` for clients that all have rows, in pieces that fit the cache.
 
-    A piece is some clients with all of their rows, or some of the rows of one client. Into how
-    many a client's rows are cut, only their own number decides.
+    A piece is some clients with all of their rows, or some of the rows of one client. The number of
+    pieces of a client depends on its own number of rows alone.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class LocalLosses:
         self._pieces = self._cut(features.shape[1] if form.wide else len(start))
 
     def _cut(self, width: int) -> list[tuple[int, int, int, int]]:
-        """First client, last + 1, first row, last + 1 of each piece."""
+        """Return first client, last + 1, first row, last + 1 of each piece."""
         most = min(max(1, _CACHED // width), _LONG)
         ends, pieces, k = np.cumsum(self.rows), [], 0
         while k < len(ends):
@@ -241,13 +241,13 @@ class LocalLosses:
         return pieces
 
     def take(self, ids: Integers) -> LocalLosses:
-        """The clients `ids`, in rising order (a copy)."""
+        """Return the clients `ids`, in rising order (a copy)."""
         keep = np.isin(self._owner, ids)
         features, columns = self.features[keep], self.columns[keep]
         return LocalLosses(self.form, features, columns, self.rows[ids], self.start, self.proximal)
 
     def value(self, w: Floats) -> tuple[Floats, Floats]:
-        """Each client's objective and its gradient: (k, size) -> (k,), (k, size)."""
+        """Return each client's objective and its gradient: (k, size) -> (k,), (k, size)."""
         away = w - self.start
         value = self.proximal / 2 * dot_rows(away, away)
         gradient = self.proximal * away
@@ -263,7 +263,7 @@ class LocalLosses:
         return value, gradient
 
     def diagonal(self, w: Floats) -> Floats:
-        """Diagonal of each client's curvature, (k, size) -> (k, size)."""
+        """Return the diagonal of each client's curvature, (k, size) -> (k, size)."""
         out = np.full(w.shape, self.proximal)
         for k, stop, first, last in self._pieces:
             most = max(1, _WIDE // w.shape[1]) if self.form.wide else last - first
@@ -275,7 +275,7 @@ class LocalLosses:
         return out
 
     def triangle(self, w: Floats) -> Floats:
-        """Upper triangle of each client's curvature, row by row, without `proximal`.
+        """Return each client's curvature without `proximal`: its upper triangle, row by row.
 
         (k, size) -> (k, size (size + 1) / 2)
         """
@@ -290,7 +290,7 @@ class LocalLosses:
         return out
 
     def _blocks(self, size: int) -> Iterator[tuple[Integers, Integers]]:
-        """Clients, (m,), and rows, (m, n), of blocks of n rows of one client each.
+        """Yield clients, (m,), and rows, (m, n), of blocks of n rows of one client each.
 
         A client's rows are cut into blocks of 64 and a rest; those of equal length come
         together, the longest first, so that each client sees its rows in their order.
@@ -308,11 +308,11 @@ class LocalLosses:
                 yield ids[at], first[at, None] + np.arange(n)
 
     def _own(self, w: Floats, k: int, stop: int, a: int, b: int) -> Floats:
-        """One client's w, or that of each row."""
+        """Return one client's w, or that of each row."""
         return w[k] if stop == k + 1 else np.take(w, self._owner[a:b], axis=0)
 
     def _sum(self, of_rows: Floats, k: int, stop: int, a: int, b: int) -> Floats:
-        """Over each client's rows, in their order (as `sum(axis=0)` adds, if not of one column)."""
+        """Sum over each client's rows in order (as `sum(axis=0)` adds, except one column)."""
         size = of_rows.shape[1]
         cells = (self._owner[a:b] - k)[:, None] * size + np.arange(size)
         total = np.bincount(cells.ravel(), of_rows.ravel(), (stop - k) * size)

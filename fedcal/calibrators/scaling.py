@@ -14,7 +14,7 @@ from fedcal.core.numerics import softmax
 from fedcal.core.types import Floats, Integers
 
 LEAST, MOST = 1e-6, 1e6
-"""Temperatures beyond these are no calibration, and overflow."""
+"""Temperatures beyond these do not calibrate, and overflow."""
 
 
 class TemperatureScaling(Calibrator):
@@ -41,16 +41,16 @@ class TemperatureScaling(Calibrator):
         return f"TemperatureScaling(temperature={self.temperature!r}, classes={self.classes})"
 
     def _fit(self, z: Floats, y: Integers) -> None:
-        """The T in [1/20, 20] with the least negative log-likelihood on pooled rows."""
+        """Find T in [1/20, 20] with the least negative log-likelihood on pooled rows."""
         self.temperature = math.exp(-best_log_a(z, y))
 
     def _predict(self, logits: Floats) -> Floats:
         return softmax(logits / self.temperature)
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """softmax(z / T), shifted first: a quotient of large logits would lose digits."""
+        """Return softmax(z / T), shifted first: a quotient of large logits would lose digits."""
         return o.softmax(o.shifted(z) / o.like(constants["temperature"], z))
 
     def record(self) -> dict[str, Any]:
-        """`temperature`."""
+        """Return the `temperature` alone."""
         return {"temperature": self.temperature}

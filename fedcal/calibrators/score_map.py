@@ -1,4 +1,4 @@
-"""Calibrators that look at one number of a row, made from a histogram of it.
+"""Calibrators of one number of a row, fitted to a histogram of it.
 
 The number, the score, is `positive`: the probability of class 1 of two, which the calibrator
 replaces; or `confidence`: the largest probability, which it replaces as `TopLabelBinning` does, so
@@ -21,7 +21,7 @@ from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.top_label import with_confidence
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, Integers
+from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.buckets import DIGITS, bucket_of, check_score, equal_width, scored
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 Table = Literal["binning", "isotonic", "spline", "bbq"]
 
 SCORES = ("positive", "confidence")
-"""Of `fedcal.metrics.buckets`; those whose histogram is one."""
+"""Scores of `fedcal.metrics.buckets` with a single histogram."""
 
 BUCKETS = 240
-"""Of the histogram that pooled rows are counted in."""
+"""Number of buckets of the histogram of pooled rows."""
 
 TABLES = {"binning": score_fit.binned, "isotonic": score_fit.isotonic, "spline": spline}
 TABLES["bbq"] = score_fit.bbq
@@ -47,7 +47,7 @@ class OfScore(Calibrator):
     how
         it is fitted
     score
-        which number of a row it maps
+        number of a row that it maps
     """
 
     how: str
@@ -58,13 +58,13 @@ class OfScore(Calibrator):
         self.score = check_score(one_of("score", score, SCORES), classes)
 
     def value(self, scores: Floats) -> Floats:
-        """The calibrated score, (n,) -> (n,)."""
+        """Return the calibrated score, (n,) -> (n,)."""
         return np.asarray(self.mapped(Operators(), scores, self.constants()))
 
     @classmethod
     @abstractmethod
     def from_histogram(cls, h: Histogram, how: str, score: str, classes: int) -> Self:
-        """Fitted to the counts of a release; that costs no further privacy."""
+        """Fit to the counts of a release, at no further cost in privacy."""
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Count the pooled rows in 240 buckets of equal width, by their default score."""
@@ -80,7 +80,7 @@ class OfScore(Calibrator):
             setattr(self, name, getattr(made, name))
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """The calibrated probability of class 1, or confidence."""
+        """Return the calibrated probability of class 1, or confidence."""
         probs = o.softmax(o.double(z))
         positive = self.score == "positive"
         s = o.column(probs, 1) if positive else o.largest(probs)
@@ -91,7 +91,7 @@ class OfScore(Calibrator):
 
     @abstractmethod
     def mapped(self, o: Operators, s: Array, constants: Constants) -> Array:
-        """The calibrated score, shape kept."""
+        """Return the calibrated score, shape kept."""
 
 
 class ScoreMap(OfScore):
@@ -138,19 +138,19 @@ class ScoreMap(OfScore):
                 raise InputError(f"edges of {len(v)} buckets must increase from 0 to 1")
 
     @classmethod
+    @override
     def from_histogram(cls, h: Histogram, how: str, score: str, classes: int) -> Self:
-        """Fitted to the counts of a release; that costs no further privacy."""
         table = one_of("how", how, get_args(Table))
         values = TABLES[table](h)
         new = np.append(True, values[1:] != values[:-1])  # buckets of one value become one
         return cls(np.append(h.edges[:-1][new], 1.0), values[new], score, classes, table)
 
     def constants(self) -> dict[str, Floats]:
-        """`values` (b,) and `edges` (b,), the first one left out and the last one above all."""
+        """Return `values` (b,) and `edges` (b,): without the first edge, the last above all."""
         return {"edges": np.append(self.edges[1:-1], 2.0), "values": self.values}
 
     def mapped(self, o: Operators, s: Array, constants: Constants) -> Array:
-        """The bucket's value."""
+        """Return the value of each score's bucket."""
         bucket = o.bucket(o.rounded(s, DIGITS), constants["edges"])
         return o.take(constants["values"], o.clip(bucket, high=len(self.values) - 1))
 
@@ -164,7 +164,7 @@ class ScoreLogistic(OfScore):
         (3,) a, b and c, finite, a and b >= 0
     limits
         (2,) in (0, 1): scores are cut to them. They are the middles of the outermost buckets:
-        beyond, the histogram does not tell scores apart, and an extrapolated curve would (measured
+        beyond, the histogram does not separate scores, and an extrapolated curve would (measured
         on ResNet-110, with most rows in the last of 240 buckets: ECE .030 against .013)
     score
         "positive" or "confidence"
@@ -199,17 +199,17 @@ class ScoreLogistic(OfScore):
                 raise InputError("limits of a score must be two increasing numbers in (0, 1)")
 
     @classmethod
+    @override
     def from_histogram(cls, h: Histogram, how: str, score: str, classes: int) -> Self:
-        """Fitted to the counts of a release; that costs no further privacy."""
         curve = one_of("how", how, get_args(Curve))
         return cls(score_fit.logistic(h, curve), h.middles[[0, -1]], score, classes, curve)
 
     def constants(self) -> dict[str, Floats]:
-        """Without the limits, which are plain numbers of the curve."""
+        """Return `w` alone: the limits are plain numbers of the curve."""
         return {name: value for name, value in super().constants().items() if name != "limits"}
 
     def mapped(self, o: Operators, s: Array, constants: Constants) -> Array:
-        """The curve at each score, cut to the limits."""
+        """Return the curve at each score, clipped to the limits."""
         a, b, c = (o.entry(constants["w"], i) for i in range(3))
         cut = o.clip(s, *self.limits.tolist())
         return o.sigmoid(a * o.log(cut) - b * o.log1p(-cut) + c)

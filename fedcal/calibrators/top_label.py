@@ -8,9 +8,9 @@ here the prediction never changes, and
 * the others share 1 - v in proportion to p. Where the largest of these shares would exceed v,
   the shares are mixed with even ones, with the smallest weight that keeps each of them below v;
 * v itself is raised to 1/c where it is lower: the largest of c probabilities cannot be smaller.
-  Such a value says that another class should be predicted, but not which.
+  Such a value means that another class should be predicted, but not which.
 
-"Below" is by one part in 10^6, which single precision still tells apart.
+"Below" is by one part in 10^6, which single precision still resolves.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from fedcal.metrics.binning import bin_index
 Counts = Literal["correct_wrong", "correct_total"]
 
 MARGIN = 1e-6
-"""How much smaller than the predicted class every other one stays, relative to it."""
+"""Relative margin of the predicted class over every other class."""
 
 TINY = 1e-300
 """Instead of 0 in a divisor."""
 
 
 def top_confidence(shifted_logits: Floats) -> Floats:
-    """Largest probability of each row, 1 / sum_j exp(z_j - max z), (n, c) -> (n,)."""
+    """Return each row's largest probability, 1 / sum_j exp(z_j - max z), (n, c) -> (n,)."""
     return np.asarray(1.0 / row_sum(np.exp(shifted_logits)))
 
 
 def outcome_cells(logits: Floats, labels: Integers, bins: int) -> Integers:
-    """Where each row is counted in a (2, bins) array, correct predictions first, (n,)."""
+    """Return each row's cell in a (2, bins) array, correct predictions first, (n,)."""
     wrong = logits.argmax(axis=1) != labels
     return np.asarray(bin_index(top_confidence(shifted(logits)), bins) + wrong * bins)
 
 
 def least_value(classes: int) -> float:
-    """The smallest confidence that keeps a prediction: 1/c and the margin."""
+    """Return the smallest confidence that keeps a prediction: 1/c and the margin."""
     return 1.0 / (1.0 + (classes - 1) * (1.0 - MARGIN))
 
 
-def values_of(correct: Floats, other: Floats, counts: Counts = "correct_wrong") -> Floats:
-    """The confidence of each bin from counts; noisy, fractional and negative ones are legal.
+def values_of(correct: Floats, wrong_or_all: Floats, counts: Counts = "correct_wrong") -> Floats:
+    """Return the confidence of each bin from counts, which may be noisy or negative.
 
     v = correct / (correct + wrong), or, of the paper's counts, correct / total cut at 1; both of
     counts cut at 0. A bin without rows (the divisor is 0) keeps its midpoint.
@@ -63,11 +63,11 @@ def values_of(correct: Floats, other: Floats, counts: Counts = "correct_wrong") 
     ----------
     correct
         (..., bins)
-    other
-        (..., bins) wrong predictions, or all, as `counts` says
+    wrong_or_all
+        (..., bins) wrong predictions, or all, by `counts`
     """
     one_of("counts", counts, get_args(Counts))
-    above, below = np.maximum(correct, 0.0), np.maximum(other, 0.0)
+    above, below = np.maximum(correct, 0.0), np.maximum(wrong_or_all, 0.0)
     if counts == "correct_wrong":
         below = above + below
     bins = above.shape[-1]
@@ -77,7 +77,7 @@ def values_of(correct: Floats, other: Floats, counts: Counts = "correct_wrong") 
 
 
 def with_confidence(o: Operators, z: Array, probs: Array, confidence: Array, classes: int) -> Array:
-    """Rows whose predicted class has a given probability; the others share the rest.
+    """Return rows whose predicted class has a given probability; other classes share the rest.
 
     Parameters
     ----------
@@ -134,19 +134,19 @@ class TopLabelBinning(Calibrator):
 
     @classmethod
     def from_counts(
-        cls, correct: Floats, other: Floats, classes: int, counts: Counts = "correct_wrong"
+        cls, correct: Floats, wrong_or_all: Floats, classes: int, counts: Counts = "correct_wrong"
     ) -> Self:
-        """From counts of each bin, (bins,), see `values_of`."""
-        return cls(values_of(correct, other, counts), classes)
+        """Return the calibrator for counts of each bin, (bins,), see `values_of`."""
+        return cls(values_of(correct, wrong_or_all, counts), classes)
 
     def _fit(self, z: Floats, y: Integers) -> None:
-        """Count the pooled rows."""
+        """Count the pooled rows by bin."""
         bins = self.default_bins
         counts = np.bincount(outcome_cells(z, y, bins), minlength=2 * bins).astype(np.float64)
         self.values = self.from_counts(counts[:bins], counts[bins:], z.shape[1]).values
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """The predicted class gets its bin's value, the others share the rest."""
+        """Return the bin's value for the predicted class; other classes share the rest."""
         probs = o.softmax(o.double(z))
         confidence = o.largest(probs)
         v = o.take(constants["values"], o.bins(confidence, len(self.values)))

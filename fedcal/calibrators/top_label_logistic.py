@@ -37,19 +37,19 @@ _STEPS = 100
 
 
 def top_log_odds(shifted_logits: Floats, a: float) -> Floats:
-    """Log-odds of each row's largest softmax(a z), (n, c) -> (n,)."""
+    """Return the log-odds of each row's largest softmax(a z), (n, c) -> (n,)."""
     rest = row_sum(np.exp(shifted_logits * a)) - 1.0  # of the others, the largest being 1
     return np.asarray(-np.log(np.maximum(rest, TINY)))
 
 
 def mapped(offset: float, slope: float, s: Floats) -> Floats:
-    """sigmoid(offset + slope s), the slope 1 beyond s = +-8; (0, 1) changes nothing, (n,)."""
+    """Return sigmoid(offset + slope s), the slope 1 beyond s = +-8; (0, 1) = identity, (n,)."""
     inner = np.clip(s, -LARGEST, LARGEST)
     return sigmoid(offset + slope * inner + (s - inner))
 
 
 def derivatives(offset: float, slope: float, s: Floats, correct: Floats) -> Floats:
-    """Of each row's -log-likelihood of being correct with probability `mapped`.
+    """Return derivatives of each row's -log-likelihood of correctness with `mapped`.
 
     Returns (n, 5): the gradient in offset and slope, and the upper triangle of the Hessian.
     """
@@ -61,7 +61,7 @@ def derivatives(offset: float, slope: float, s: Floats, correct: Floats) -> Floa
 class TopLabelLogistic(Calibrator):
     """A temperature T, then `mapped` log-odds of the predicted class, sigmoid(w_0 + w_1 s).
 
-    The other classes share the rest in proportion to softmax(z / T), as `TopLabelBinning` says; no
+    The other classes share the rest in proportion to softmax(z / T), as in `TopLabelBinning`; no
     prediction changes.
 
     Parameters
@@ -87,7 +87,7 @@ class TopLabelLogistic(Calibrator):
         self.classes = whole("classes", classes, 0)
 
     def _fit(self, z: Floats, y: Integers) -> None:
-        """T as `TemperatureScaling`; then w with the least log-loss of predictions being right."""
+        """Fit T as `TemperatureScaling`; then w with the least log-loss of correctness."""
         log_a = best_log_a(z, y)
         s = top_log_odds(shifted(z), math.exp(log_a))
         correct = (z.argmax(axis=1) == y).astype(np.float64)
@@ -110,11 +110,11 @@ class TopLabelLogistic(Calibrator):
         return np.asarray(with_confidence(Operators(), logits, probs, v[:, None], self.classes))
 
     def constants(self) -> dict[str, Floats]:
-        """`w` (3,): temperature, offset, slope."""
+        """Return `w` (3,): temperature, offset, slope."""
         return {"w": np.array([self.temperature, *self.w])}
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """softmax(z / T), the predicted class by a sigmoid of its log-odds."""
+        """Return softmax(z / T), the predicted class by a sigmoid of its log-odds."""
         temperature, offset, slope = (o.entry(constants["w"], i) for i in range(3))
         scaled = o.shifted(o.double(z)) / temperature
         total = o.total(o.exp(scaled))

@@ -1,4 +1,4 @@
-"""Prediction sets that hold the label of a new row as often as they say (conformal prediction)."""
+"""Prediction sets with guaranteed coverage (conformal prediction)."""
 
 from fedcal.conformal.conformity import Conformity
 from fedcal.conformal.scores import SCORES

@@ -1,7 +1,7 @@
-"""What sets are to hold, other than every label alike: rows count by their label.
+"""Goals of prediction sets in which rows are weighted by their label.
 
-A row with label y adds hit_y [score <= t] - need_y to a sum, and a threshold is high enough where
-the mean of that, over new rows, is at least 0. The usual sets have hit = 1 and need = 1 - alpha.
+A row with label y adds hit_y [score <= t] - need_y to a sum, and a threshold is high enough if the
+mean of these terms, over new rows, is at least 0. The usual sets have hit = 1, need = 1 - alpha.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ KINDS = ("target", "costs", "among")
 
 @dataclass(frozen=True)
 class Aim:
-    """How rows count by their label.
+    """Goal in which rows are weighted by their label.
 
     ==========  ==========================  ================================  ====================
-    kind        numbers                     what is promised                  hit_y, need_y
+    kind        numbers                     guarantee                         hit_y, need_y
     ==========  ==========================  ================================  ====================
-    ``target``  shares q of labels where    coverage >= 1 - alpha there, if   w_y, (1 - alpha) w_y
-                sets are used               only the shares differ (label     with w_y = q_y / p_y
+    ``target``  label shares q where        coverage >= 1 - alpha there, if   w_y, (1 - alpha) w_y
+                sets are used               only label shares differ (label   with w_y = q_y / p_y
                                             shift)
     ``costs``   c_y in [0, 1] of missing y  mean cost of missed labels at     c_y, c_y - alpha
                                             most alpha
@@ -43,14 +43,14 @@ class Aim:
     Attributes
     ----------
     kind
-        of the table
+        first column of the table
     numbers
-        of it: (classes,), or the labels
+        second column: (classes,), or the labels
     classes
         of the model
     source
-        p, (classes,) public shares of labels of the clients' rows; () = they are counted, or the
-        kind has no use for them
+        p, (classes,) public label shares of the clients' rows; () = they are counted, or the kind
+        does not use them
     """
 
     kind: str
@@ -80,15 +80,15 @@ class Aim:
                 raise InputError(f"source must have {self.classes} shares, one for each label")
             pairs = zip(self.numbers, self.source, strict=False)
             if any(q > 0 and p <= 0 for q, p in pairs) or any(p < 0 for p in self.source):
-                raise InputError("source must be > 0 for each label that target has a share of")
+                raise InputError("source must be > 0 for each label with a share > 0 in target")
 
     @property
     def counted(self) -> bool:
-        """Whether weights need counts of the clients' labels."""
+        """Condition that the weights need counts of the clients' labels."""
         return self.kind == "target" and not self.source
 
     def terms(self, alpha: float) -> tuple[Floats, Floats]:
-        """Hit and need of each label, (classes,), (classes,); of `counted` see `stratified`."""
+        """Return hit and need of each label, (classes,) each; see `stratified` if `counted`."""
         hit = np.array(self.numbers, np.float64)
         if self.kind == "costs":
             return hit, hit - alpha
@@ -99,18 +99,20 @@ class Aim:
         return hit, (1.0 - alpha) * hit
 
     def judged(self, missed: NDArray[np.bool_], labels: Integers) -> dict[str, float]:
-        """What labelled rows show of the promise.
+        """Return the metric of the aim on labelled rows.
 
         Parameters
         ----------
-        missed, labels
-            (n,) whether the label is not in the set; the label
+        missed
+            (n,) whether the label is not in the set
+        labels
+            (n,) labels
 
         Returns
         -------
         dict of str to float
-            "risk" (mean cost), "coverage_among", or "coverage_at_target", the last with the shares
-            of rows that have one of its labels; empty where no row counts.
+            "risk" (mean cost), "coverage_among" or "coverage_at_target" (weighted by the target's
+            label shares, over labels that occur); empty if no row contributes.
         """
         rows = np.bincount(labels, minlength=self.classes)
         lost = np.bincount(labels, missed, self.classes) / np.maximum(rows, 1)
@@ -124,19 +126,19 @@ class Aim:
         return {name: float(1.0 - lost @ share / share.sum())} if share.sum() else {}
 
     def wanted(self, alpha: float) -> tuple[str, str, float]:
-        """What `judged` tells, in words, whether it should be at least or at most, and what."""
+        """Return the name of `judged`'s metric, "at least" or "at most", and the bound."""
         if self.kind == "costs":
             return "mean cost of missed labels", "at most", alpha
         if self.kind == "among":
             listed = ", ".join(f"{k:g}" for k in self.numbers)
             return f"coverage of rows labelled {listed}", "at least", 1.0 - alpha
-        return "coverage at the target's shares of labels", "at least", 1.0 - alpha
+        return "coverage at the target's label shares", "at least", 1.0 - alpha
 
     def promise(self, alpha: float) -> str:
-        """What is promised of a new row, as the beginning of a sentence."""
+        """Return the guarantee for a new row, as the beginning of a sentence."""
         if self.kind == "costs":
             return (
-                "The mean cost of a new row's label, where it is missing in its set, is at most "
+                "The mean cost of a new row's label, if it is missing from its set, is at most "
                 f"{alpha:.4g}"
             )
         share = f"at least {1 - alpha:.4g}"
@@ -147,52 +149,57 @@ class Aim:
                 f"{share}"
             )
         return (
-            "Where labels have the shares of the target, and rows of each label are as they are "
+            "If labels have the shares of the target, and rows of each label are distributed as "
             f"at the clients, the label of a new row is in its set with probability {share}"
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, which `of_json` reads."""
+        """Return plain values for `of_json`."""
         return {"kind": self.kind, "numbers": list(self.numbers), "source": list(self.source)}
 
     @classmethod
-    def of_json(cls, told: Mapping[str, Any], classes: int) -> Aim:
-        """What `to_json` told."""
-        numbers, source = (tuple(map(float, told[name])) for name in ("numbers", "source"))
-        return cls(str(told["kind"]), numbers, classes, source)
+    def of_json(cls, values: Mapping[str, Any], classes: int) -> Aim:
+        """Return the aim of `to_json` values."""
+        numbers, source = (tuple(map(float, values[name])) for name in ("numbers", "source"))
+        return cls(str(values["kind"]), numbers, classes, source)
 
 
 def aim_of(classes: int, source: Sequence[float], **lists: Sequence[float]) -> Aim | None:
-    """The aim from settings, each a list, or its JSON text; InputError for two of them.
+    """Return the aim of settings, each a list or its JSON text.
 
     Parameters
     ----------
     classes
         of the model
     source
-        of `target`
+        label shares of the clients' rows, for `target`
     **lists
-        kind -> numbers; empty = not this kind
+        kind -> numbers; empty = another kind or no aim
+
+    Raises
+    ------
+    InputError
+        If there are two aims.
     """
-    given = {kind: numbers for kind, numbers in lists.items() if len(numbers)}
-    if len(given) > 1:
-        raise InputError(f"{' and '.join(given)} do not go together: thresholds have one aim")
-    if not given:
+    chosen = {kind: numbers for kind, numbers in lists.items() if len(numbers)}
+    if len(chosen) > 1:
+        raise InputError(f"{' and '.join(chosen)} cannot be combined: thresholds have one aim")
+    if not chosen:
         if len(source):
-            raise InputError("source goes with target: shares of labels of the clients' rows")
+            raise InputError("source needs target: it holds the label shares of the clients' rows")
         return None
-    ((kind, numbers),) = given.items()
+    ((kind, numbers),) = chosen.items()
     if len(source) and kind != "target":
-        raise InputError(f"source goes with target, not with {kind}")
+        raise InputError(f"source needs target, not {kind}")
     shares = _numbers("source", source) if len(source) else ()
     return Aim(kind, _numbers(kind, numbers), classes, shares)
 
 
-def _numbers(name: str, given: Any) -> tuple[float, ...]:
-    found = listed(name, given, "numbers")
-    for number in found:
+def _numbers(name: str, value: Any) -> tuple[float, ...]:
+    items = listed(name, value, "numbers")
+    for number in items:
         if isinstance(number, bool) or not isinstance(number, Real):
-            raise InputError(f"{name} must be a list of numbers, got {given!r:.80}")
-    if not np.isfinite(np.array(found, np.float64)).all():
+            raise InputError(f"{name} must be a list of numbers, got {value!r:.80}")
+    if not np.isfinite(np.array(items, np.float64)).all():
         raise InputError(f"{name} must be finite numbers")
-    return tuple(map(float, found))
+    return tuple(map(float, items))

@@ -1,4 +1,4 @@
-"""How many rows thresholds were made of, and what that explains."""
+"""Number of rows that thresholds are based on, and what it explains."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOISE_ENDS = 1.96
 
 @dataclass(frozen=True)
 class Basis:
-    """Rows that thresholds were made of, as far as a run may know them.
+    """Number of rows that thresholds are based on, as far as a run may know it.
 
     Attributes
     ----------
@@ -24,9 +24,9 @@ class Basis:
     exact
         whether `rows` are exact
     fewest
-        rows that a threshold needs, whatever their scores; None = nobody knows
+        rows that a threshold needs for any scores; None = unknown
     noun
-        what is counted: "rows", or "subjects" or "clients", where each of them counts once
+        counted unit: "rows", or "subjects" or "clients" where each counts once
     """
 
     rows: tuple[float, ...]
@@ -36,39 +36,39 @@ class Basis:
     noun: str = "rows"
 
     def ends(self, part: int) -> tuple[float, float]:
-        """95 % interval of a threshold's rows."""
+        """Return the 95 % interval of a threshold's number of rows."""
         off = NOISE_ENDS * self.std
         return max(0.0, self.rows[part] - off), max(0.0, self.rows[part] + off)
 
     def why_all(self, part: int) -> str:
-        """Return why a threshold lets all labels in, as a clause."""
+        """Return why a threshold admits all labels, as a clause."""
         low, high = self.ends(part)
-        told = f"{low:,.0f} to {high:,.0f} by a noisy count"
+        number = f"{low:,.0f} to {high:,.0f} by a noisy count"
         if not self.std:
-            told = f"{high:,.0f}" if self.exact else f"about {high:,.0f}"
+            number = f"{high:,.0f}" if self.exact else f"about {high:,.0f}"
         if self.fewest is not None and high < self.fewest:
-            return (
-                f"its {self.noun}, {told}, are too few for a threshold, which takes {self.fewest:,}"
-            )
+            needed = f"which needs {self.fewest:,}"
+            return f"its {self.noun}, {number}, are too few for a threshold, {needed}"
         if self.exact:
-            return f"too many of its {told} {self.noun} have the largest score there is"
-        return f"its {self.noun}, {told}, are too few beside the noise, or have scores too near 1"
+            return f"too many of its {number} {self.noun} have the largest possible score"
+        noise = "too few relative to the noise, or have scores too close to 1"
+        return f"its {self.noun}, {number}, are {noise}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, which `of_json` reads."""
+        """Return plain values for `of_json`."""
         return asdict(self)
 
     @classmethod
-    def of_json(cls, told: Mapping[str, Any]) -> Basis:
-        """What `to_json` told."""
-        return cls(**{**told, "rows": tuple(map(float, told["rows"]))})
+    def of_json(cls, values: Mapping[str, Any]) -> Basis:
+        """Return the basis of `to_json` values."""
+        return cls(**{**values, "rows": tuple(map(float, values["rows"]))})
 
 
 def fewer_than_chance(hits: float, rows: float, alpha: float, made_of: float | None) -> float:
-    """Return the probability of at most so many hits, if sets cover as they should.
+    """Return the probability of at most `hits`, if sets have the coverage 1 - alpha.
 
-    Of a threshold that is the order statistic of n rows, hits of m rows like them have a
-    beta-binomial law: the coverage of such a threshold varies, too, by about
+    If the threshold is an order statistic of n rows, the hits of m rows like them have a
+    beta-binomial distribution: the coverage of such a threshold itself varies, by about
     sqrt(alpha (1 - alpha) / n). A noisy threshold varies more, around a mean that is higher.
 
     Parameters
@@ -76,9 +76,9 @@ def fewer_than_chance(hits: float, rows: float, alpha: float, made_of: float | N
     hits, rows
         labels that are in their set; rows, rounded down where several count as one
     alpha
-        share that may be missing
+        fraction that may be missing
     made_of
-        n; None = a share of 1 - alpha is expected of this threshold, and only test rows vary
+        n; None = the threshold is taken to cover exactly 1 - alpha, and only test rows vary
     """
     from scipy.stats import betabinom, binom
 

@@ -1,4 +1,4 @@
-"""A conformity score with its parameters: from a model's logits to scores of labels."""
+"""Conformity score with its parameters, which maps a model's logits to scores of labels."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from fedcal.core.streams import check_seed
 from fedcal.core.types import Floats, Integers
 
 BY = ("none", "class", "group")
-"""What sets may have thresholds of their own for: nothing; each label; each group of rows."""
+"""Parts with their own threshold: none (one threshold); each label; each group of rows."""
 
 PENALTY, FREE = 0.01, 5
-"""Of `raps`, where nobody says anything else (Angelopoulos et al. 2021, for many classes)."""
+"""Defaults of `raps` (Angelopoulos et al. 2021, for many classes)."""
 
 _MIX = tuple(np.uint64(k) for k in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 @dataclass(frozen=True)
 class Conformity:
-    """A score of labels, of raw or calibrated probabilities.
+    """Score of labels, computed from raw or calibrated probabilities.
 
     Attributes
     ----------
     name
-        of `SCORES`
+        a key of `SCORES`
     randomised
         leave out a part of the label's own probability, uniform in [0, 1): sets are smaller, and
-        cover exactly. The part is a hash of the row's logits and `seed`, so that the same row
+        coverage is exact. The part is a hash of the row's logits and `seed`, so that the same row
         always has the same set (and rows of the same logits have the same part); without it scores
         by order are deterministic
     penalty, free
-        of `raps`: added for each label after the first `free`
+        of `raps`: the penalty is added for each label after the first `free`
     seed
         of the parts
     calibrator
-        the file of a calibrator in base64 text, which probabilities are taken of; "" = none
+        file of the calibrator that computes the probabilities, in base64 text; "" = none
     """
 
     name: str = "lac"
@@ -61,12 +61,12 @@ class Conformity:
         check_seed(self.seed)
         if not self.score.ranked:
             unused(
-                f"the score '{self.name}' knows no order of classes",
+                f"the score '{self.name}' does not use the order of classes",
                 randomised=self.randomised or None,
             )
         if self.name != "raps":
-            unused(f"it is of the score 'raps', not of '{self.name}'", penalty=self.penalty)
-            unused(f"it is of the score 'raps', not of '{self.name}'", free=self.free)
+            unused(f"it is for the score 'raps', not for '{self.name}'", penalty=self.penalty)
+            unused(f"it is for the score 'raps', not for '{self.name}'", free=self.free)
         penalty, free = self.regularisation
         if not 0.0 <= penalty <= 1e6:
             raise InputError(f"penalty must be a number in [0, 1e6], got {self.penalty!r}")
@@ -74,41 +74,41 @@ class Conformity:
 
     @property
     def score(self) -> type[Score]:
-        """The class of the score."""
+        """Class of the score."""
         return SCORES[self.name]
 
     @property
     def regularisation(self) -> tuple[float, int]:
-        """`penalty` and `free`, or what they are by default."""
+        """Values of `penalty` and `free`, or their defaults."""
         return (
             PENALTY if self.penalty is None else self.penalty,
             FREE if self.free is None else self.free,
         )
 
     def read_calibrator(self) -> Calibrator | None:
-        """The calibrator, if there is one."""
+        """Return the calibrator, or None."""
         return of_text(self.calibrator) if self.calibrator else None
 
     def probs(self, logits: Floats) -> Floats:
-        """Probabilities of the rows, calibrated if a calibrator is given, (n, c) -> (n, c)."""
+        """Return probabilities, calibrated if there is a calibrator, (n, c) -> (n, c)."""
         calibrator = self.read_calibrator()
         return np.asarray(softmax(logits)) if calibrator is None else calibrator.calibrated(logits)
 
     def of_all(self, logits: Floats) -> Floats:
-        """The score of every label, (n, c) -> (n, c), in [0, 1], rounded to 12 decimals."""
-        found = np.empty(logits.shape)
-        self._fill(found, logits, lambda _, *seen: rounded(self.score.of_all(*seen)))
-        return found
+        """Return the score of every label, (n, c) -> (n, c), in [0, 1], rounded to 12 decimals."""
+        scores = np.empty(logits.shape)
+        self._fill(scores, logits, lambda _, *seen: rounded(self.score.of_all(*seen)))
+        return scores
 
     def of_labels(self, logits: Floats, labels: Integers) -> Floats:
-        """The score of each row's label, (n, c), (n,) -> (n,), rounded to 12 decimals."""
-        found = np.empty(len(logits))
+        """Return the score of each row's label, (n, c), (n,) -> (n,), rounded to 12 decimals."""
+        scores = np.empty(len(logits))
         of = self.score.of_labels
-        self._fill(found, logits, lambda part, probs, *how: rounded(of(probs, labels[part], *how)))
-        return found
+        self._fill(scores, logits, lambda part, probs, *how: rounded(of(probs, labels[part], *how)))
+        return scores
 
     def within(self, logits: Floats, limits: Floats) -> NDArray[np.bool_]:
-        """`of_all` <= limits, faster.
+        """Return `of_all` <= limits, without computing all scores.
 
         Parameters
         ----------
@@ -122,35 +122,33 @@ class Conformity:
         NDArray[np.bool_]
             (n, c)
         """
-        found = np.empty(logits.shape, np.bool_)
+        members = np.empty(logits.shape, np.bool_)
 
         def inside(part: slice, probs: Floats, *how: Any) -> NDArray[np.bool_]:
             return self.score.within(probs, limits[part] if limits.ndim == 2 else limits, *how)
 
-        self._fill(found, logits, inside)
-        return found
+        self._fill(members, logits, inside)
+        return members
 
-    def _fill(
-        self, found: NDArray[Any], logits: Floats, score: Callable[..., NDArray[Any]]
-    ) -> None:
-        """Score some rows after others: of a part, probabilities, parts left out, penalty, free.
+    def _fill(self, out: NDArray[Any], logits: Floats, score: Callable[..., NDArray[Any]]) -> None:
+        """Fill an array in blocks.
 
-        Probabilities are `settled`.
+        `score` gets the slice of a block, its `settled` probabilities, u, penalty and free.
         """
 
         def fill(part: slice) -> None:
             u = uniform_of(logits[part], self.seed) if self.randomised else None
             probs = settled(self.probs(logits[part]))
-            found[part] = score(part, probs, u, *self.regularisation)
+            out[part] = score(part, probs, u, *self.regularisation)
 
         by_rows(fill, *logits.shape)
 
 
 def uniform_of(logits: Floats, seed: int) -> Floats:
-    """A number in [0, 1) of each row, a hash of its bits and the seed, (n, c) -> (n,).
+    """Return a number in [0, 1) for each row, a hash of its bits and the seed, (n, c) -> (n,).
 
-    The same for a row wherever it is computed, and so for a test row again and again. As a function
-    of the row it leaves rows exchangeable: what is proven of coverage needs no more.
+    A row has the same number wherever it is computed, and each time it is a test row. Because the
+    number is a function of the row, rows stay exchangeable, as the coverage proof requires.
     """
     bits = (np.ascontiguousarray(logits, np.float64) + 0.0).view(np.uint64)  # -0 is 0
     keys = _mixed(np.arange(bits.shape[1], dtype=np.uint64) ^ _mixed(np.array(seed, np.uint64)))
@@ -159,7 +157,7 @@ def uniform_of(logits: Floats, seed: int) -> Floats:
 
 
 def _mixed(x: np.ndarray) -> np.ndarray:
-    """splitmix64 (Steele, Lea & Flood 2014)."""
+    """Mix bits with splitmix64 (Steele, Lea & Flood 2014)."""
     with np.errstate(over="ignore"):
         x = x + _MIX[0]
         x = (x ^ (x >> np.uint64(30))) * _MIX[1]

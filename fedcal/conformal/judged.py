@@ -1,4 +1,4 @@
-"""What prediction sets are worth on labelled rows: exact numbers, with binomial intervals."""
+"""Evaluation of prediction sets on labelled rows: exact numbers, with binomial intervals."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fedcal.core.types import Floats, Integers
 from fedcal.metrics.clients import MOST_CLIENTS
 
 LEVEL = 0.95
-"""Of intervals."""
+"""Confidence level of intervals."""
 
 ALL = "all rows"
 
 FEWEST_CLIENTS = 20
-"""Of test rows, to tell whether rows of a client are alike."""
+"""Clients with test rows that are needed to estimate whether rows of a client are alike."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Covered:
     Attributes
     ----------
     rows
-        how many there are
+        number of rows
     coverage
-        share of rows whose label is in their set
+        fraction of rows whose label is in their set
     low, high
-        its Clopper-Pearson interval at 95 %, which takes rows as independent
+        its Clopper-Pearson interval at 95 %, which treats rows as independent
     set_size
-        mean labels in a set
+        mean number of labels in a set
     """
 
     rows: int
@@ -45,23 +45,23 @@ class Covered:
 
 @dataclass(frozen=True)
 class Judged:
-    """What sets are worth on labelled rows.
+    """Evaluation of prediction sets on labelled rows.
 
     Attributes
     ----------
     sizes
         (n,) labels in each set
     hit
-        (n,) whether the label is in it
+        (n,) whether the label is in its set
     classes
-        labels there are
+        number of classes
     correct
-        share of rows whose most probable label is right: what sets of that label alone cover
+        accuracy of the most probable label: coverage of sets of that label alone
     by
         "whole", "class", "size", and "site" and "group" where known -> name -> coverage; "alone" ->
-        label -> of rows whose set is this label alone: how often it is right
+        label -> how often the label is right in rows whose set is this label alone
     alike
-        test rows that count as one, because those of a client are alike; 1 = all are independent
+        design effect: test rows that are worth one, as rows of a client are alike; 1 = independent
     """
 
     sizes: Integers
@@ -73,12 +73,12 @@ class Judged:
 
     @property
     def before(self) -> dict[str, float]:
-        """The model's prediction alone, as a set of one label."""
+        """Coverage and size of sets of the most probable label alone."""
         return {"coverage": self.correct, "set_size": 1.0}
 
     @property
     def after(self) -> dict[str, float]:
-        """Coverage, mean set size, and shares of rows with one label, none, and all of them."""
+        """Coverage, mean set size, and fractions of rows with one label, none, and all of them."""
         sizes = self.sizes
         return {
             "coverage": float(self.hit.mean()),
@@ -90,7 +90,7 @@ class Judged:
 
     @property
     def coverage_by(self) -> dict[str, dict[str, dict[str, float]]]:
-        """`by` as plain values."""
+        """Values of `by` as plain dicts, for JSON."""
         return {
             kind: {name: asdict(covered) for name, covered in parts.items()}
             for kind, parts in self.by.items()
@@ -107,16 +107,16 @@ def judged(
     predicted: Integers,
     parts: Mapping[str, Parts] | None = None,
 ) -> Judged:
-    """Judge sets on at least one labelled row.
+    """Evaluate sets on at least one labelled row.
 
     Parameters
     ----------
     sets
         (n, c)
     labels, predicted
-        (n,) the right one, and the model's most probable one
+        (n,) true labels, and the model's most probable ones
     parts
-        further ways to part the rows, such as "site"
+        further partitions of the rows, such as "site"
     """
     n, c = sets.shape
     hit, sizes = sets[np.arange(n), labels], sets.sum(axis=1)
@@ -134,9 +134,10 @@ def judged(
 
 
 def _alike(hit: NDArray[np.bool_], owner: Integers) -> float:
-    """Design effect of clients: by how much their rows' coverage varies more than independent rows.
+    """Return the design effect of clients: variance of coverage relative to independence.
 
-    At least 1, and 1 for fewer than `FEWEST_CLIENTS`, whose variance is not known well enough.
+    It is at least 1, and 1 for fewer than `FEWEST_CLIENTS`, whose variance is not known well
+    enough.
     """
     off = hit - hit.mean()
     clients = np.count_nonzero(np.bincount(owner))
@@ -149,21 +150,23 @@ def _alike(hit: NDArray[np.bool_], owner: Integers) -> float:
 def _covered(
     hit: NDArray[np.bool_], sizes: Integers, part: Integers, names: Sequence[str]
 ) -> dict[str, Covered]:
-    """Of each part with rows, at most `MOST_CLIENTS`."""
+    """Return the coverage of each part with rows, at most `MOST_CLIENTS` parts."""
     rows = np.bincount(part, minlength=len(names))
     hits: Floats = np.bincount(part, hit, len(names)).astype(np.float64)
     labels = np.bincount(part, sizes, len(names))
     there = np.flatnonzero(rows)[:MOST_CLIENTS]
     low, high = binomial_interval(hits[there], rows[there])
-    found = {}
+    coverage = {}
     for k, a, b in zip(there, low, high, strict=True):
         n = int(rows[k])
-        found[names[k]] = Covered(n, float(hits[k] / n), float(a), float(b), float(labels[k] / n))
-    return found
+        coverage[names[k]] = Covered(
+            n, float(hits[k] / n), float(a), float(b), float(labels[k] / n)
+        )
+    return coverage
 
 
 def binomial_interval(hits: Floats, rows: Integers) -> tuple[Floats, Floats]:
-    """Clopper-Pearson intervals of shares, (k,), (k,) -> (k,), (k,); rows >= 1."""
+    """Return Clopper-Pearson intervals of proportions, (k,), (k,) -> (k,), (k,); rows >= 1."""
     from scipy.special import betaincinv
 
     tail = (1.0 - LEVEL) / 2.0

@@ -1,4 +1,4 @@
-"""Counts of rows by conformity score, as a release tells them: thresholds for every alpha."""
+"""Released counts of rows by conformity score, which give thresholds for every alpha."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from fedcal.core.types import Floats
 Promise = Literal["marginal", "pac"]
 
 ANY_ROW = "for a row that is exchangeable with all clients' rows taken together."
-"""Whom thresholds are for, where rows are pooled: the end of a sentence."""
+"""Rows that the guarantee is for, where rows are pooled: the end of a sentence."""
 
 FAILS = 0.001
-"""Part of alpha (marginal), or of what is missing to certainty (PAC), by which the bounds of the
-number of rows may fail."""
+"""Fraction of alpha (marginal), or of 1 - confidence (PAC), with which the bounds of the number of
+rows may fail."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """How often the label of a new row is to be in its set.
+    """Required coverage of a new row's label.
 
     Attributes
     ----------
     alpha
-        it may be missing in this share of rows
+        fraction of rows whose label may be missing
     promise
         "marginal": in the mean over releases, clients' rows and the new row; "pac": for these
         clients' rows and this release, with probability `confidence`
@@ -77,14 +77,14 @@ class SetRelease:
     decoder
         (m, numbers): the noise of each part's counts is `decoder @ z`, of independent z
     noise
-        the law of z
+        distribution of z
     rows
         of the one part, where their number is public; None = it is private
     whose
-        whom thresholds are for: the end of a sentence
+        rows that the guarantee is for: the end of a sentence
     labels, labels_std
-        (parts,) noisy numbers of rows of each part, whose noise, of this standard deviation, is in
-        no count; for weights of labels
+        (parts,) noisy numbers of rows of each part, for label weights, with noise of this standard
+        deviation that is independent of the counts' noise
     """
 
     thresholds: Floats
@@ -97,20 +97,20 @@ class SetRelease:
     labels_std: float = 0.0
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All of it, for files."""
+        """Return the release as arrays, for files."""
         plain = asdict(self.noise)
         plain |= {"rows": self.rows, "whose": self.whose, "labels_std": self.labels_std}
-        found: dict[str, NDArray[Any]] = {
+        arrays: dict[str, NDArray[Any]] = {
             "release_thresholds": self.thresholds,
             "release_counts": self.counts,
             "release_decoder": self.decoder,
             "release": np.array(json.dumps(plain)),
         }
-        return found if self.labels is None else {**found, "release_labels": self.labels}
+        return arrays if self.labels is None else {**arrays, "release_labels": self.labels}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self | None:
-        """What `arrays` gave; None where there was no release."""
+        """Return the release of `arrays`, or None if they hold none."""
         if "release" not in arrays:
             return None
         plain = json.loads(str(arrays["release"]))
@@ -134,16 +134,16 @@ class SetRelease:
 
     @cached_property
     def _prefix(self) -> Floats:
-        """The noise of these, in z, (m, numbers)."""
+        """Noise of `below`, as coefficients of z, (m, numbers)."""
         return np.cumsum(self.decoder, axis=0)
 
     def found(self, goal: Goal) -> Floats:
-        """A threshold of each part that covers as often as the goal says, (parts,); 1 = all labels.
+        """Return a threshold for each part that meets the goal, (parts,); 1 = all labels.
 
-        The one after the last whose noisy count is below the level.
+        It is the threshold after the last one whose noisy count is below the level.
         """
         if self.rows is not None and len(self.counts) > 1:
-            raise InputError("the public number of rows is that of all parts together")
+            raise InputError("the public number of rows is the total of all parts")
         goal = self._stricter(goal)
         share = 1.0 - goal.alpha
         weights, counts = self._prefix[:-1], self.below[:, :-1]
@@ -154,14 +154,14 @@ class SetRelease:
             return np.ones(len(self.counts))
         law, counts = self._of_one_law(weights, counts, goal.alpha)
         levels = [self._level(part, goal, law) for part in range(len(counts))]
-        found = [
+        chosen = [
             after_last(self.thresholds, sums < level)
             for sums, level in zip(counts, levels, strict=True)
         ]
-        return np.array(found)
+        return np.array(chosen)
 
     def _of_one_law(self, weights: Floats, sums: Floats, alpha: float) -> tuple[Law, Floats]:
-        """The one law of the sums' noise, and sums with what that takes added (`of_sums`)."""
+        """Return one distribution of the sums' noise, and the sums with noise of `of_sums`."""
         law, more = self.noise.of_sums(weights)
         if more.any():
             draw = stream(0, Purpose.BOOTSTRAP, 2, key_of(self.counts, alpha))
@@ -169,17 +169,17 @@ class SetRelease:
         return law, sums
 
     def aimed(self, alpha: float, aim: Aim) -> float:
-        """One threshold for rows that count by their label; parts are labels.
+        """Return one threshold for rows weighted by their label; parts are labels.
 
-        Proof: `fedcal.conformal.levels.weighted`. Of the bound on the number of rows, which may
-        fail, and of what noisy weights may do, alpha is lowered.
+        Proof: `fedcal.conformal.levels.weighted`. Alpha is lowered to allow for the bound on the
+        number of rows, which may fail, and for noisy weights.
 
         Parameters
         ----------
         alpha
             of the aim
         aim
-            how they count
+            weights of rows by their label
 
         Returns
         -------
@@ -210,11 +210,11 @@ class SetRelease:
     @property
     def _labels(self) -> Floats:
         if self.labels is None:
-            raise InputError("this release has no numbers of labels, which weights are made of")
+            raise InputError("this release has no counts of labels, which weights need")
         return self.labels
 
     def shift(self, aim: Aim) -> float:
-        """What noisy weights of labels may do to coverage, in the mean."""
+        """Return the mean loss of coverage that noisy label weights may cause."""
         noise = replace(self.noise, std=self.labels_std)
         fails = FAILS / 100.0
         fewest = self._labels - noise.bound(np.ones(1), 1.0 - fails / len(self._labels))
@@ -235,7 +235,7 @@ class SetRelease:
         return centred_pac_level(seen - off, seen + off, alpha, law, sure)
 
     def _stricter(self, goal: Goal) -> Goal:
-        """The goal that makes up for bounds of a private number of rows that may fail."""
+        """Return a stricter goal that allows for failing bounds of a private number of rows."""
         if self.rows is not None or not self.noise.std:
             return goal
         if goal.promise == "marginal":
@@ -249,12 +249,12 @@ class SetRelease:
 
     @property
     def total_std(self) -> float:
-        """Standard deviation of the noise of each of these."""
+        """Standard deviation of the noise of each `total`."""
         return self.noise.std * float(np.linalg.norm(self._prefix[-1]))
 
 
 def thresholds_of(release: SetRelease, goal: Goal, aim: Aim | None = None) -> Floats:
-    """A threshold of each part, or the one of an aim, (parts,)."""
+    """Return a threshold for each part, or the one threshold of an aim, (parts,)."""
     if aim is None:
         return release.found(goal)
     return np.array([release.aimed(goal.alpha, aim)])

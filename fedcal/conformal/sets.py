@@ -26,20 +26,20 @@ from fedcal.core.errors import InputError
 from fedcal.core.pages import Part
 from fedcal.core.printable import listed
 from fedcal.core.scores import KINDS, Kind, check_scores, logits_of
-from fedcal.core.types import Floats, Integers
+from fedcal.core.types import Floats, Integers, override
 from fedcal.storage.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.storage.atomic import path_of
 
 ALL_LABELS = 1.0
-"""A threshold that every score is below: sets of all labels, which promise nothing."""
+"""Threshold that no score exceeds: sets of all labels, which carry no information."""
 
 OTHERS = "all other groups"
-"""What the last threshold is of, where groups have their own."""
+"""Name of the last threshold's part, where groups have their own."""
 
 
 @dataclass(frozen=True, eq=False)
 class PredictionSets(Artifact):
-    """From a model's scores to sets of labels.
+    """Rule that maps a model's scores to sets of labels.
 
     Attributes
     ----------
@@ -50,25 +50,25 @@ class PredictionSets(Artifact):
     classes
         of the model
     alpha
-        the share of rows whose label may be missing
+        fraction of rows whose label may be missing
     by
-        what has a threshold of its own, see `BY`; without, there is one
+        kind of part that has its own threshold, see `BY`; "none" = one threshold
     names
-        of the groups, in the order of the thresholds; the last threshold is of all other groups
+        of the groups, in the order of the thresholds; the last threshold is for all other groups
     input
-        what the clients' rows were, and so what sets are made of
+        kind of the clients' scores, and so of the scores that sets are computed from
     guarantee
-        what is proven of coverage, and what is assumed, in sentences
+        coverage guarantee and its assumptions, in sentences
     privacy
-        what was promised for the rows it was made of, in sentences
+        privacy statement for the rows behind the thresholds, in sentences
     aim
-        how rows count by their label; None = all alike
+        goal where rows are weighted by their label; None = all rows count equally
     release
-        counts from which `at` reads other thresholds; None = there are none
+        counts from which `at` computes other thresholds; None = there are none
     reported
-        coverage of groups of the clients' rows, as released
+        released coverage of groups of the clients' rows
     basis
-        how many rows the thresholds were made of; None = nobody knows
+        number of rows behind the thresholds; None = unknown
     """
 
     form = "sets"
@@ -104,34 +104,34 @@ class PredictionSets(Artifact):
     def predict_set(
         self, scores: ArrayLike, groups: Sequence[str] | NDArray[Any] | None = None
     ) -> NDArray[np.bool_]:
-        """Which labels are in the set of each row, (n, c) -> (n, c).
+        """Return whether each label is in the set of each row, (n, c) -> (n, c).
 
         Parameters
         ----------
         scores
-            what the clients' rows were, as `input` says
+            of the kind `input`, like the clients' rows
         groups
-            (n,) names of the rows' groups; needed where groups have thresholds of their own
+            (n,) names of the rows' groups; needed where groups have their own thresholds
 
         Raises
         ------
         InputError
-            If scores are not what `input` says, the class count differs, or groups are missing.
+            If scores are not of the kind `input`, the class count differs, or groups are missing.
         """
-        name = f"{self.input} (these sets take {self.input})"
+        name = f"{self.input} (these sets need {self.input})"
         logits = logits_of(self.input, check_scores(name, self.input, scores, least=0))
         return self.of_logits(logits, groups)
 
     def sizes(
         self, scores: ArrayLike, groups: Sequence[str] | NDArray[Any] | None = None
     ) -> Integers:
-        """Labels in the set of each row, (n, c) -> (n,); parameters and errors of `predict_set`."""
+        """Return the size of each row's set, (n, c) -> (n,); see `predict_set`."""
         return np.asarray(self.predict_set(scores, groups).sum(axis=1))
 
     def of_logits(
         self, logits: Floats, groups: Sequence[str] | NDArray[Any] | None = None
     ) -> NDArray[np.bool_]:
-        """`predict_set` of checked logits; of probabilities they are log(max(p, 1e-12))."""
+        """Return `predict_set` of checked logits; for probabilities they are log(max(p, 1e-12))."""
         if logits.shape[1] != self.classes:
             raise InputError(
                 f"these sets are for {self.classes} classes, the rows have {logits.shape[1]}"
@@ -139,11 +139,11 @@ class PredictionSets(Artifact):
         return self.conformity.within(logits, self._limits(len(logits), groups))
 
     def _limits(self, rows: int, groups: Sequence[str] | NDArray[Any] | None) -> Floats:
-        """Thresholds as they broadcast over (n, c)."""
+        """Return the thresholds in a shape that broadcasts over (n, c)."""
         if self.by != "group":
             return self.thresholds
         if groups is None or len(groups) != rows:
-            raise InputError("these sets have a threshold of each group: say the rows' groups")
+            raise InputError("these sets have a threshold for each group: pass the rows' groups")
         place = {name: k for k, name in enumerate(self.names)}
         own = [place.get(str(group), len(self.names)) for group in groups]
         return np.asarray(self.thresholds[own][:, None])
@@ -151,15 +151,15 @@ class PredictionSets(Artifact):
     def at(
         self, alpha: float, guarantee: Promise = "marginal", confidence: float = 0.9
     ) -> PredictionSets:
-        """Sets for another share of missing labels, from the same release: nothing more is spent.
+        """Return sets for another alpha from the same release, which spends no further budget.
 
-        What is proven holds for each alpha by itself, where it is chosen without looking at what
-        the release says. The statement of privacy is that of the release.
+        The guarantee holds for each alpha by itself, if it is chosen without looking at the
+        released numbers. The privacy statement is that of the release.
 
         Parameters
         ----------
         alpha
-            share of rows whose label may be missing; of `costs` the mean cost
+            fraction of rows whose label may be missing; for `costs` the mean cost
         guarantee, confidence
             see `fedcal.conformal.set_release.Goal`; with an aim "marginal"
 
@@ -171,17 +171,20 @@ class PredictionSets(Artifact):
         release, aim = self.release, self.aim
         if release is None:
             raise InputError(
-                "the run released thresholds for one alpha, and no counts: quantile 'prefix' does"
+                "the run released thresholds for one alpha and no counts, which quantile 'prefix' "
+                "releases"
             )
         goal = Goal(alpha, guarantee, confidence)
         if aim is not None and guarantee != "marginal":
-            raise InputError(f"{aim.kind} goes with guarantee 'marginal'")
-        found = thresholds_of(release, goal, aim)
-        told = of_release(release, goal, self.by, aim)
-        basis = self.basis and replace(self.basis, fewest=None)  # that was of the other alpha
-        return self._with(thresholds=found, alpha=alpha, guarantee=told, reported=None, basis=basis)
+            raise InputError(f"{aim.kind} needs guarantee 'marginal'")
+        thresholds = thresholds_of(release, goal, aim)
+        guarantees = of_release(release, goal, self.by, aim)
+        basis = self.basis and replace(self.basis, fewest=None)  # it is for the other alpha
+        return self._with(
+            thresholds=thresholds, alpha=alpha, guarantee=guarantees, reported=None, basis=basis
+        )
 
-    # -- what is told of it ---------------------------------------------------------------
+    # -- reports --------------------------------------------------------------------------
 
     @property
     def _named(self) -> dict[str, float]:
@@ -193,7 +196,7 @@ class PredictionSets(Artifact):
 
     @property
     def _why_all(self) -> dict[str, str]:
-        """Name of a part whose threshold lets all labels in -> why, as far as is known."""
+        """Name of each part whose threshold admits all labels -> reason, as far as it is known."""
         basis = self.basis
         if basis is None:
             return {}
@@ -201,8 +204,8 @@ class PredictionSets(Artifact):
         return {name: basis.why_all(k) for k, (name, t) in named if t >= ALL_LABELS}
 
     def results(self) -> dict[str, Any]:
-        """What was released; coverage is known of test rows alone."""
-        told = {
+        """Return the released values; coverage is known for test rows only."""
+        released = {
             "alpha": self.alpha,
             "score": self.conformity.name,
             "by": self.by,
@@ -213,46 +216,46 @@ class PredictionSets(Artifact):
             "guarantee": list(self.guarantee),
         }
         if self.aim is not None:
-            told[self.aim.kind] = list(self.aim.numbers)
+            released[self.aim.kind] = list(self.aim.numbers)
         if self.reported is not None:
-            told["coverage_by_group"] = self.reported.lines
-        return {"before": None, "after": None, "sets": told}
+            released["coverage_by_group"] = self.reported.lines
+        return {"before": None, "after": None, "sets": released}
 
     def judge(self, test: Holdout) -> dict[str, Any]:
-        """Coverage and sizes on test rows, exact: see `fedcal.conformal.judged.Judged`.
+        """Return exact coverage and sizes on test rows: see `fedcal.conformal.judged.Judged`.
 
-        `before` is that of the most probable label alone.
+        `before` is the coverage of the most probable label alone.
         """
-        found, _ = self._judged(test)
-        aim = {} if self.aim is None else self.aim.judged(~found.hit, test.labels)
+        result, _ = self._judged(test)
+        aim = {} if self.aim is None else self.aim.judged(~result.hit, test.labels)
         return {
-            "before": found.before,
-            "after": {**found.after, **aim},
-            "coverage_by": found.coverage_by,
-            "coverage_warnings": self.warnings(found, test.fit_rows),
+            "before": result.before,
+            "after": {**result.after, **aim},
+            "coverage_by": result.coverage_by,
+            "coverage_warnings": self.warnings(result, test.fit_rows),
         }
 
-    def warnings(self, found: Judged, fit_rows: int | None = None) -> list[str]:
-        """Where test rows are covered less than they should be: see `shortfalls`."""
-        promised, names = self._promised(found), self.class_names
-        return shortfalls(found, self.alpha, promised, self.basis, names, self.aim, fit_rows)
+    def warnings(self, result: Judged, fit_rows: int | None = None) -> list[str]:
+        """Return warnings of test rows with too little coverage: see `shortfalls`."""
+        promised, names = self._promised(result), self.class_names
+        return shortfalls(result, self.alpha, promised, self.basis, names, self.aim, fit_rows)
 
-    def _promised(self, found: Judged) -> dict[str, Sequence[str]]:
-        """What thresholds of their own are of, as the test rows are parted."""
+    def _promised(self, result: Judged) -> dict[str, Sequence[str]]:
+        """Return the parts that have their own thresholds, by the partition of the test rows."""
         if self.by == "class":
             return {"class": [str(k) for k in range(self.classes)]}
         kinds = ("site", "group") if self.by == "group" else ()
-        return {k: self.names for k in kinds if set(found.by.get(k, ())) & set(self.names)}
+        return {k: self.names for k in kinds if set(result.by.get(k, ())) & set(self.names)}
 
     def glance(self, test: Holdout) -> dict[str, float]:
-        """Coverage and mean set size."""
-        found, _ = test.kept.get(self) or self._judge(test)
-        after = found.after
+        """Return coverage and mean set size."""
+        result, _ = test.kept.get(self) or self._judge(test)
+        after = result.after
         return {name: after[name] for name in ("coverage", "set_size")}
 
     def page(self) -> list[Part]:
-        """The thresholds, and what is proven."""
-        found: list[Part] = [
+        """Return the thresholds and their guarantee."""
+        parts: list[Part] = [
             promise(
                 self.alpha,
                 self.conformity.name,
@@ -264,23 +267,23 @@ class PredictionSets(Artifact):
             )
         ]
         if self.reported is not None:
-            found += reported_parts(self.reported, self.alpha)
-        return found
+            parts += reported_parts(self.reported, self.alpha)
+        return parts
 
     def judged_page(self, test: Holdout) -> list[Part]:
-        """Coverage of all and by class, site, group and size; sizes; examples."""
-        found, sets = self._judged(test)
-        promised = self._promised(found)
+        """Return coverage overall and by class, site, group and size; set sizes; examples."""
+        result, sets = self._judged(test)
+        promised = self._promised(result)
         return judged_parts(
-            found, self.alpha, sets, test.labels, test.probs, promised, self.aim, self.class_names
+            result, self.alpha, sets, test.labels, test.probs, promised, self.aim, self.class_names
         )
 
     def _judged(self, test: Holdout) -> tuple[Judged, NDArray[np.bool_]]:
-        """What test rows tell, and their sets; computed once."""
+        """Return the evaluation on test rows, and their sets; computed once."""
         if self not in test.kept:
             test.kept[self] = self._judge(test)
-        kept: tuple[Judged, NDArray[np.bool_]] = test.kept[self]
-        return kept
+        result: tuple[Judged, NDArray[np.bool_]] = test.kept[self]
+        return result
 
     def _judge(self, test: Holdout) -> tuple[Judged, NDArray[np.bool_]]:
         parts: dict[str, Parts] = {}
@@ -292,7 +295,7 @@ class PredictionSets(Artifact):
         return judged(sets, test.labels, test.probs.argmax(axis=1), parts), sets
 
     def _groups_of(self, test: Holdout, parts: Mapping[str, Parts]) -> list[str]:
-        """The group of each test row; "" where nobody knows (they are of the others)."""
+        """Return the group of each test row; "" if unknown (the threshold of all other groups)."""
         for part, names in parts.values():
             if set(names) & set(self.names):
                 return [names[k] for k in part.tolist()]
@@ -301,7 +304,7 @@ class PredictionSets(Artifact):
     # -- as an artifact -------------------------------------------------------------------
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Thresholds, and the rest as text."""
+        """Return thresholds as numbers, and the rest as JSON text."""
         rest = {
             "conformity": asdict(self.conformity),
             "classes": self.classes,
@@ -319,8 +322,8 @@ class PredictionSets(Artifact):
         return {"thresholds": self.thresholds, "sets": np.array(json.dumps(rest)), **counts}
 
     @classmethod
+    @override
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """What `arrays` gave."""
         rest = json.loads(str(arrays["sets"]))
         rest["conformity"] = Conformity(**rest["conformity"])
         aim, reported = rest.pop("aim", None), rest.pop("reported", None)
@@ -334,36 +337,36 @@ class PredictionSets(Artifact):
         return cls(thresholds=np.array(arrays["thresholds"], np.float64), **rest)
 
     def learnt_on(self, input: Kind) -> None:
-        """What `predict_set` takes from now on."""
+        """Set the kind of scores that `predict_set` accepts."""
         object.__setattr__(self, "input", input)
 
     def under(self, statement: Sequence[str]) -> PredictionSets:
-        """With the statement, which its file then holds."""
+        """Return the sets with a privacy statement, which is saved in their file."""
         return self._with(privacy=tuple(statement))
 
     def _with(self, **changed: Any) -> PredictionSets:
-        """The same, with other values; classes are called as before."""
-        found = replace(self, **changed)
-        found.of_classes(self.class_names)
-        return found
+        """Return the sets with other values; class names are kept."""
+        changed_sets = replace(self, **changed)
+        changed_sets.of_classes(self.class_names)
+        return changed_sets
 
     def of_sites(self, sites: Mapping[str, Any]) -> PredictionSets:
-        """With a guarantee that names sites without a part in it."""
+        """Return the sets with a guarantee that names the sites that took no part."""
         if not sites["absent"]:
             return self
         some = sites["enrolled"] - len(sites["absent"])
         about = (
             f"The rows are those of {some} of the {sites['enrolled']} enrolled sites: nothing is "
-            f"promised for rows of {listed(sites['absent'])}, which took no part."
+            f"guaranteed for rows of {listed(sites['absent'])}, which took no part."
         )
         return replace(self, guarantee=(*self.guarantee, about))
 
 
 def load(path: str | Path) -> PredictionSets:
-    """The sets in a file that a run left (`sets.npz`).
+    """Return the prediction sets in a run's `sets.npz`.
 
-    Raises InputError if the file cannot be read, holds something else, is of a later version, or
-    holds values that do not fit together.
+    Raises InputError if the file cannot be read, holds something else, has a later version, or
+    holds inconsistent values.
     """
 
     def made(header: Header, arrays: Arrays) -> PredictionSets:

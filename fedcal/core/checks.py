@@ -46,23 +46,23 @@ def listed(name: str, value: Any, kind: str) -> list[Any]:
     name, kind
         what it is called, and what it is a list of, for the message
     """
-    found = value
+    entries = value
     if isinstance(value, str):
         try:
-            found = json.loads(value)
+            entries = json.loads(value)
         except ValueError:
-            found = None
+            entries = None
     of = (str, int) if kind.startswith("names") else (int, float)
-    if not isinstance(found, (list, tuple)) or not all(
-        isinstance(one, of) and not isinstance(one, bool) for one in found
+    if not isinstance(entries, (list, tuple)) or not all(
+        isinstance(one, of) and not isinstance(one, bool) for one in entries
     ):
         raise InputError(f"{name} must be a list of {kind}, got {value!r:.80}")
-    return list(found)
+    return list(entries)
 
 
-def unused(why: str, **given: Any) -> None:
+def unused(why: str, **settings: Any) -> None:
     """NoEffect for the first parameter that is given, not None, and then does nothing."""
-    for name, value in given.items():
+    for name, value in settings.items():
         if value is not None:
             raise NoEffect(f"{name} has no effect here: {why}", name)
 

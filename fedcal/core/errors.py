@@ -1,4 +1,6 @@
-"""Everything fedcal raises on purpose::
+"""Errors that fedcal raises on purpose.
+
+::
 
     FedcalError                   exit code 1
     |-- InputError                exit code 2: something the user gave is not allowed

@@ -62,8 +62,8 @@ def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(f"module {__name__} has no attribute {name}")
     module, _, attribute = _NAMES[name].partition(":")
-    found = import_module(module)
-    return getattr(found, attribute) if attribute else found
+    source = import_module(module)
+    return getattr(source, attribute) if attribute else source
 
 
 def check_flower(*, loopback: bool = False) -> None:

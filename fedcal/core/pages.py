@@ -46,13 +46,13 @@ class Table:
 
     def head(self, rows: int, columns: int = 3) -> list[str]:
         """Return the first rows and columns as plain lines, "name: heading entry, ..."."""
-        found = []
+        lines = []
         for name, *entries in self.rows[:rows]:
-            told = zip(self.columns[1:columns], entries, strict=False)
-            cells = (f"{heading} {number(entry)}" for heading, entry in told if entry != "")
-            found.append(f"{number(name)}: {', '.join(cells)}")
+            pairs = zip(self.columns[1:columns], entries, strict=False)
+            cells = (f"{heading} {number(entry)}" for heading, entry in pairs if entry != "")
+            lines.append(f"{number(name)}: {', '.join(cells)}")
         left = len(self.rows) - rows
-        return found + ([f"and {left} more"] if left > 0 else [])
+        return lines + ([f"and {left} more"] if left > 0 else [])
 
 
 def number(value: Entry) -> str:
@@ -142,8 +142,8 @@ class Intervals:
     @property
     def labels(self) -> tuple[str, ...]:
         """Labels of all lines, from top to bottom."""
-        found = (label for lines in self.series.values() for label, *_ in lines)
-        return tuple(dict.fromkeys(found))
+        labels = (label for lines in self.series.values() for label, *_ in lines)
+        return tuple(dict.fromkeys(labels))
 
 
 Part = Table | Curve | Intervals

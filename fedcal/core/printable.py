@@ -14,7 +14,7 @@ _JOINERS = "\u200c\u200d"
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    """Return the text with all that a terminal may obey written as an escape.
+    r"""Return the text with all that a terminal may obey written as an escape.
 
     Formal guarantee: what is returned has no control character (C0 with ESC and line breaks, DEL,
     C1), no character that turns the direction of writing, no separator of lines or paragraphs,
@@ -27,13 +27,13 @@ def printable(text: str, *, lines: bool = False) -> str:
 
     Examples
     --------
-    >>> printable("red \\x1b[31m and back\\u202e\\n")
-    'red \\\\x1b[31m and back\\\\u202e\\\\n'
+    >>> printable("red \x1b[31m and back\u202e\n")
+    'red \\x1b[31m and back\\u202e\\n'
     """
     if text.isprintable():
         return text
-    kept = _JOINERS + ("\n\t" if lines else "")
-    return "".join(c if c in kept or _harmless(c) else _escaped(c) for c in text)
+    allowed = _JOINERS + ("\n\t" if lines else "")
+    return "".join(c if c in allowed or _harmless(c) else _escaped(c) for c in text)
 
 
 def listed(names: Sequence[str], by: str = ", ", most: int = 5) -> str:

@@ -14,18 +14,18 @@ def registry(*members: type[T], key: str = "name") -> dict[str, type[T]]:
     Raises TypeError if a member lacks an abstract method or a class variable that a base declares,
     or if two have one name.
     """
-    found: dict[str, type[T]] = {}
+    members_by_name: dict[str, type[T]] = {}
     for member in members:
         lacks = sorted({*getattr(member, "__abstractmethods__", ()), *_unset(member)})
         if lacks:
             raise TypeError(f"{member.__name__} lacks {', '.join(lacks)}")
         name = getattr(member, key)
-        if name in found:
+        if name in members_by_name:
             raise TypeError(
-                f"{member.__name__} and {found[name].__name__} are both called {name!r}"
+                f"{member.__name__} and {members_by_name[name].__name__} are both called {name!r}"
             )
-        found[name] = member
-    return found
+        members_by_name[name] = member
+    return members_by_name
 
 
 def _unset(member: type) -> list[str]:

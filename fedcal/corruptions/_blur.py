@@ -9,7 +9,7 @@ from fedcal.corruptions._resample import convolved, disk, gaussian, separable, t
 
 
 def defocus_blur(x: Images, draws: Draws, scale: float, radius: float, softness: float) -> Images:
-    """Out of focus: each point becomes a soft disk.
+    """Blur as out of focus: each point becomes a soft disk.
 
     Unlike the original a pixel counts by the share of it that the disk covers, so that radii need
     not be whole.
@@ -20,7 +20,7 @@ def defocus_blur(x: Images, draws: Draws, scale: float, radius: float, softness:
 def glass_blur(
     x: Images, draws: Draws, scale: float, sigma: float, reach: float, rounds: int
 ) -> Images:
-    """Frosted glass: blurred, pixels swapped with near ones some times over, blurred again.
+    """Blur as by frosted glass: blur, swap near pixels some times over, blur again.
 
     The reach of swaps, here and in the original, ends one pixel earlier to the right and below.
     """
@@ -42,13 +42,13 @@ def glass_blur(
 
 
 def motion_blur(x: Images, draws: Draws, scale: float, radius: float, sigma: float) -> Images:
-    """A moving camera: a trail within 45 degrees of the horizontal."""
+    """Blur by a moving camera: a trail within 45 degrees of the horizontal."""
     angles = np.float32(np.pi / 2) * (draws.uniform() - np.float32(0.5))
     return trailed(x, radius * scale, sigma * scale, angles)
 
 
 def zoom_blur(x: Images, draws: Draws, scale: float, furthest: float, step: float) -> Images:
-    """A camera that moves ahead: the mean of the image and its enlargements below `furthest`.
+    """Average the image and its enlargements below `furthest`, as a camera that moves ahead does.
 
     The original crops to whole pixels before it enlarges; here the centre stays where it is.
     """

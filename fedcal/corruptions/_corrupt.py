@@ -1,4 +1,4 @@
-"""`corrupt`: checks, the right constants, one chunk of images after the other."""
+"""`corrupt`: checks, the right constants, one chunk of images after another."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedcal.corruptions import _blur, _digital, _noise, _weather
 from fedcal.corruptions._draws import Draws, Images
 
 TABLES = {"cifar10-c": 32, "imagenet-c": 224, "digits": 28}
-"""Whose constants there are, and the side of the images, in pixels, that they are for."""
+"""Tables of constants, and the side in pixels of the images that each is for."""
 
 SEVERITIES = (1, 2, 3, 4, 5)
 
@@ -40,7 +40,7 @@ CORRUPTIONS: tuple[str, ...] = tuple(_BY_NAME)
 
 @cache
 def _constants() -> dict[str, dict[str, list[list[float]]]]:
-    """Corruption -> table -> the arguments of its function, severity by severity."""
+    """Return corruption -> table -> the arguments of its function by severity."""
     text = Path(__file__).with_name("constants.toml").read_text("utf-8")
     return tomllib.loads(text)
 
@@ -54,7 +54,7 @@ def corrupt(
     table: str | None = None,
     numbers: ArrayLike | None = None,
 ) -> NDArray[Any]:
-    """Images under one corruption of Hendrycks and Dietterich (2019).
+    """Return images under one corruption of Hendrycks and Dietterich (2019).
 
     Parameters
     ----------
@@ -66,20 +66,20 @@ def corrupt(
     severity
         1 (weakest) to 5.
     seed
-        Of all that is drawn. Each image draws from a stream of its own.
+        Random seed of all draws. Each image draws from a stream of its own.
     table
-        Whose constants, of `TABLES`; None = those of "cifar10-c" for images below 96 pixels,
-        else of "imagenet-c". "digits" is no benchmark's: stronger, for the likes of MNIST.
+        Name of the table of constants, of `TABLES`; None = "cifar10-c" for images below 96 pixels,
+        else "imagenet-c". "digits" is not from a benchmark: it is stronger, for images like MNIST.
         Lengths are multiplied by the image's shorter side over the table's.
     numbers
-        (n,) number of each image, which with `seed` says what it draws; None = 0 to n - 1.
-        Give them for a part of the images to be corrupted as in the whole.
+        (n,) number of each image, which with `seed` determines its draws; None = 0 to n - 1.
+        Pass them to corrupt a part of the images exactly as in the complete set.
 
     Returns
     -------
     NDArray[Any]
-        New images of the same shape and type. Values are computed in float32, cut at 0 and 1 and,
-        for uint8, rounded to the nearest.
+        New images of the same shape and type. Values are computed in float32, clipped at 0 and 1
+        and, for uint8, rounded to the nearest.
 
     Raises
     ------

@@ -34,16 +34,16 @@ _CHROMINANCE = """
 _YCC = np.array([[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5], [0.5, -0.418688, -0.081312]])
 
 
-def contrast(x: Images, draws: Draws, scale: float, kept: float) -> Images:
-    """Little light or haze: differences from each channel's mean shrink to this share."""
+def contrast(x: Images, draws: Draws, scale: float, factor: float) -> Images:
+    """Shrink differences from each channel's mean to this fraction, as in haze."""
     mean = x.mean(axis=(1, 2), keepdims=True)
-    return np.asarray((x - mean) * np.float32(kept) + mean)
+    return np.asarray((x - mean) * np.float32(factor) + mean)
 
 
 def elastic_transform(
     x: Images, draws: Draws, scale: float, stretch: float, sigma: float, affine: float
 ) -> Images:
-    """Rubber: a random affine map, and small displacements that are smooth over `sigma` pixels.
+    """Apply a random affine map, and small displacements that are smooth over `sigma` pixels.
 
     As in the original, after Simard et al. (2003): three points a third of the side away from the
     centre move by up to `affine` pixels; displacements are uniform noise in [-1, 1], blurred and
@@ -75,24 +75,24 @@ def elastic_transform(
 
 
 def _left_by_blur(sigma: float) -> float:
-    """Standard deviation of blurred white noise over that of the noise."""
+    """Return the standard deviation of blurred white noise over that of the noise."""
     line = np.zeros((1, 2 * int(3 * sigma + 1) + 1, 1, 1), np.float32)
     line[0, line.shape[1] // 2] = 1
     return float((gaussian(line, sigma) ** 2).sum())  # of one axis squared: of both together
 
 
 def pixelate(x: Images, draws: Draws, scale: float, share: float) -> Images:
-    """Coarse pixels: `share` of them along each side, each the average of what it covers."""
+    """Enlarge pixels: `share` of them along each side, each the average of its area."""
     lines = (averaged_line(length, max(int(length * share), 1)) for length in x.shape[1:3])
     return separable(x, *lines)
 
 
 def jpeg_compression(x: Images, draws: Draws, scale: float, quality: float) -> Images:
-    """What a baseline JPEG of this quality (1 to 100, as libjpeg counts) loses.
+    """Compress by a baseline JPEG of this quality (1 to 100, as in libjpeg).
 
     8 x 8 blocks by the DCT, rounded to the standard's tables. Three channels become Y, Cb and Cr,
-    these two at half the resolution; coming back a pixel takes its block's colour, where libjpeg
-    smooths. Other numbers of channels are stored one by one like grey images.
+    the latter two at half the resolution; on the way back a pixel takes its block's colour, where
+    libjpeg smooths. Other numbers of channels are stored one by one like grey images.
     """
     levels = np.rint(255 * x.astype(np.float64)) - 128
     if x.shape[3] != 3:
@@ -103,30 +103,32 @@ def jpeg_compression(x: Images, draws: Draws, scale: float, quality: float) -> I
         return np.asarray((back + 128) / 255, np.float32)
     red, green, blue = (levels[..., k] for k in range(3))
     luma, *chroma = (a * red + b * green + c * blue for a, b, c in _YCC)
-    kept = _stored(luma, _table(_LUMINANCE, quality))
+    stored = _stored(luma, _table(_LUMINANCE, quality))
     blue_red = [_halved_and_stored(plane, _table(_CHROMINANCE, quality)) for plane in chroma]
     back_from = np.linalg.inv(_YCC)
-    back = np.stack([a * kept + b * blue_red[0] + c * blue_red[1] for a, b, c in back_from], axis=3)
+    back = np.stack(
+        [a * stored + b * blue_red[0] + c * blue_red[1] for a, b, c in back_from], axis=3
+    )
     return np.asarray((back + 128) / 255, np.float32)
 
 
 def _table(text: str, quality: float) -> NDArray[np.float64]:
-    """(8, 8) steps: the standard's, scaled by quality as libjpeg does."""
+    """Return (8, 8) steps: the standard's, scaled by quality as libjpeg does."""
     percent = 5000 // quality if quality < 50 else 200 - 2 * quality
     base = np.array(text.split(), np.float64).reshape(8, 8)
     return np.clip(np.floor((base * percent + 50) / 100), 1, 255)
 
 
 def _stored(plane: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(n, h, w) through the DCT and back; the last row and column fill up incomplete blocks."""
+    """Encode (n, h, w) by the DCT and decode; incomplete blocks repeat the last row or column."""
     n, height, width = plane.shape
     plane = np.pad(plane, ((0, 0), (0, -height % 8), (0, -width % 8)), mode="edge")
     blocks = plane.reshape(n, plane.shape[1] // 8, 8, plane.shape[2] // 8, 8)
     frequencies = fft.dctn(blocks, axes=(2, 4), norm="ortho")
     steps = table[:, None, :]
     # ties are common (a DC is an eighth of a sum): a hair up, so that no last bit decides
-    kept = np.floor(frequencies / steps + (0.5 + 1e-7)) * steps
-    back = fft.idctn(kept, axes=(2, 4), norm="ortho").reshape(plane.shape)
+    rounded = np.floor(frequencies / steps + (0.5 + 1e-7)) * steps
+    back = fft.idctn(rounded, axes=(2, 4), norm="ortho").reshape(plane.shape)
     return np.asarray(back[:, :height, :width])
 
 

@@ -1,4 +1,4 @@
-"""Random numbers image by image: an image draws the same ones whatever images stand beside it."""
+"""Random numbers by image: an image's draws do not depend on the other images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Images: TypeAlias = NDArray[np.float32]
 class Draws:
     """One generator for each image, keyed by seed, purpose and the image's number.
 
-    The severity is no part of the key: where two severities of one image draw alike they share
+    The key does not include the severity: where two severities of one image draw alike they share
     their randomness, so that a stronger corruption is the same one, stronger.
     """
 
@@ -32,19 +32,19 @@ class Draws:
         ]
 
     def normal(self, *shape: int) -> Images:
-        """(n, *shape) standard normal numbers."""
+        """Draw (n, *shape) standard normal numbers."""
         return self._filled(shape, lambda g, out: g.standard_normal(out=out, dtype=np.float32))
 
     def uniform(self, *shape: int) -> Images:
-        """(n, *shape) numbers in [0, 1)."""
+        """Draw (n, *shape) numbers in [0, 1)."""
         return self._filled(shape, lambda g, out: g.random(out=out, dtype=np.float32))
 
     def offsets(self, reach: int, *shape: int) -> NDArray[np.int8]:
-        """(n, *shape) whole numbers in [-reach, reach)."""
+        """Draw (n, *shape) whole numbers in [-reach, reach)."""
         return np.stack([g.integers(-reach, reach, shape, np.int8) for g in self._streams])
 
     def poisson(self, mean: Images) -> Images:
-        """Counts with the means `mean`, shape (n, ...)."""
+        """Draw counts with the means `mean`, shape (n, ...)."""
         pairs = zip(self._streams, mean, strict=True)
         return np.stack([g.poisson(m).astype(np.float32) for g, m in pairs])
 

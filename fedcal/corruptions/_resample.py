@@ -1,4 +1,4 @@
-"""Filters and resampling of whole batches, each image apart: same bits alone and in a batch."""
+"""Filters and resampling of batches, image by image: same bits alone and in a batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SUBPIXELS = 9
 
 
 def gaussian(x: Images, sigma: float) -> Images:
-    """Each channel of (n, h, w, channels) blurred by a normal kernel, cut at three sigma."""
+    """Blur each channel of (n, h, w, channels) by a normal kernel, cut at three sigma."""
     if sigma < 0.1:  # e**-50 of a pixel would reach the next one
         return x
     for axis in (1, 2):
@@ -23,7 +23,7 @@ def gaussian(x: Images, sigma: float) -> Images:
 
 
 def disk(radius: float, softness: float) -> Floats:
-    """(k, k) kernel of sum 1: the share of each pixel within `radius`, softened by a normal one."""
+    """Return a (k, k) kernel of sum 1: each pixel's area within `radius`, softened by a normal."""
     reach = int(np.ceil(radius + 0.5)) + int(np.ceil(2 * softness))
     fine = (np.arange((2 * reach + 1) * SUBPIXELS) + 0.5) / SUBPIXELS - reach - 0.5
     inside = fine[:, None] ** 2 + fine[None, :] ** 2 <= max(radius, 0.5 / SUBPIXELS) ** 2
@@ -35,7 +35,7 @@ def disk(radius: float, softness: float) -> Floats:
 
 
 def convolved(x: Images, kernel: Floats) -> Images:
-    """(n, h, w, channels) under one kernel for all, mirrored at the edges."""
+    """Convolve (n, h, w, channels) with one kernel, mirrored at the edges."""
     reach = len(kernel) // 2
     height, width = x.shape[1:3]
     padded = _mirrored(x, reach)
@@ -50,7 +50,7 @@ def _mirrored(x: Images, reach: int) -> Images:
 
 
 def trailed(x: Images, radius: float, sigma: float, angles: NDArray[np.float32]) -> Images:
-    """Motion blur: half a normal kernel along a line, each image in its own direction.
+    """Blur by motion: half a normal kernel along a line, each image in its own direction.
 
     The kernel has `2 radius + 1` taps one pixel apart, at the nearest pixel each, as ImageMagick's
     `-motion-blur` has it; beyond the edge the edge goes on.
@@ -80,7 +80,7 @@ def trailed(x: Images, radius: float, sigma: float, angles: NDArray[np.float32])
 
 
 def sampled(x: Images, rows: Images, columns: Images) -> Images:
-    """(n, h, w, channels) read at the places `rows`, `columns` (n, h, w), between pixels linearly.
+    """Sample (n, h, w, channels) at the places `rows`, `columns` (n, h, w), linearly.
 
     Beyond the edge the image is mirrored.
     """
@@ -97,14 +97,14 @@ def sampled(x: Images, rows: Images, columns: Images) -> Images:
 
 
 def _mirror(place: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """Places on a line as places in [0, length), mirrored at its first and last pixel."""
+    """Return places in [0, length), mirrored at the first and last pixel of a line."""
     period = max(2 * (length - 1), 1)
     place = np.abs(place) % period
     return np.minimum(place, period - place)
 
 
 def zoomed_line(length: int, factor: float) -> Images:
-    """(length, length): a line enlarged about its centre, between pixels linearly."""
+    """Return (length, length): a line enlarged about its centre, with linear interpolation."""
     centre = (length - 1) / 2
     place = np.clip(centre + (np.arange(length) - centre) / factor, 0, length - 1)
     low = np.minimum(place.astype(np.int64), max(length - 2, 0))
@@ -115,7 +115,7 @@ def zoomed_line(length: int, factor: float) -> Images:
 
 
 def averaged_line(length: int, cells: int) -> Images:
-    """(length, length): a line as `cells` cells, each pixel the average over the cell it lies in.
+    """Return (length, length): a line as `cells` cells, each pixel its cell's average.
 
     A cell takes as much of a pixel as it covers.
     """
@@ -129,6 +129,6 @@ def averaged_line(length: int, cells: int) -> Images:
 
 
 def separable(x: Images, vertical: Images, horizontal: Images) -> Images:
-    """(n, h, w, channels) under one matrix for its columns and one for its rows."""
+    """Multiply (n, h, w, channels) by one matrix for its columns and one for its rows."""
     channels = np.moveaxis(x, 3, 1)  # numpy multiplies stacked matrices one by one
     return np.moveaxis(vertical @ np.ascontiguousarray(channels) @ horizontal.T, 1, 3)

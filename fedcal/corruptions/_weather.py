@@ -12,15 +12,15 @@ _GREY = np.array([0.299, 0.587, 0.114], np.float32)
 
 
 def fog(x: Images, draws: Draws, scale: float, density: float, decay: float) -> Images:
-    """A plasma fractal over the image, which is then dimmed to its former largest value."""
+    """Add a plasma fractal to the image, then dim it to its former largest value."""
     brightest = x.max(axis=(1, 2, 3), keepdims=True)
     cloud = plasma(draws, x.shape[1], x.shape[2], decay)[..., None]
     dim = brightest / (brightest + np.float32(density))
     return np.asarray((x + np.float32(density) * cloud) * dim)
 
 
-def frost(x: Images, draws: Draws, scale: float, kept: float, ice: float) -> Images:
-    """Ice on the lens: bright ridges that are dense near the edges.
+def frost(x: Images, draws: Draws, scale: float, image_weight: float, ice: float) -> Images:
+    """Add ice on the lens: bright ridges that are dense near the edges.
 
     The original adds cuts of six photographs of frost. Here the ice is drawn: ridges of one plasma
     fractal, where another one, raised towards the edges, lets them grow.
@@ -31,7 +31,7 @@ def frost(x: Images, draws: Draws, scale: float, kept: float, ice: float) -> Ima
     edge = np.maximum(down[:, None], right[None, :])
     growth = np.clip(plasma(draws, height, width, 2.0) + edge - np.float32(0.5), 0, 1)
     layer = np.clip(1.5 * ridge**2 * growth, 0, 1)[..., None]
-    return np.asarray(np.float32(kept) * x + np.float32(ice) * layer)
+    return np.asarray(np.float32(image_weight) * x + np.float32(ice) * layer)
 
 
 def snow(
@@ -44,12 +44,12 @@ def snow(
     threshold: float,
     radius: float,
     sigma: float,
-    kept: float,
+    image_weight: float,
 ) -> Images:
-    """Flakes that fall steeply, in both directions, before a whitened image.
+    """Add flakes that fall steeply, in both directions, before a whitened image.
 
     Flakes are normal noise (`mean`, `deviation`), enlarged by `zoom`, cut below `threshold` and
-    blurred along their fall; `kept` of the image's colours stays.
+    blurred along their fall; the image's colours have the weight `image_weight`.
     """
     height, width, channels = x.shape[1:]
     flakes = np.float32(deviation) * draws.normal(height, width, 1) + np.float32(mean)
@@ -59,19 +59,19 @@ def snow(
     flakes = trailed(flakes, radius * scale, sigma * scale, angles)
     grey = x @ _GREY[:, None] if channels == 3 else x.mean(axis=3, keepdims=True)
     white = np.maximum(x, 1.5 * grey + np.float32(0.5))
-    x = np.float32(kept) * x + np.float32(1 - kept) * white
+    x = np.float32(image_weight) * x + np.float32(1 - image_weight) * white
     return np.asarray(x + flakes + flakes[:, ::-1, ::-1])
 
 
 def brightness(x: Images, draws: Draws, scale: float, more: float) -> Images:
-    """The value of each pixel in HSV (its largest channel) raised; hue and saturation stay."""
+    """Raise the value of each pixel in HSV (its largest channel); hue and saturation stay."""
     value = x.max(axis=3, keepdims=True)
     raised = np.minimum(value + np.float32(more), 1)
     return np.asarray(np.where(value > 0, x * (raised / np.where(value > 0, value, 1)), raised))
 
 
 def plasma(draws: Draws, height: int, width: int, decay: float) -> Images:
-    """(n, height, width) plasma fractals in [0, 1], by diamonds and squares on a torus.
+    """Draw (n, height, width) plasma fractals in [0, 1], by diamonds and squares on a torus.
 
     Midpoints are the mean of their four neighbours and a uniform number, whose range shrinks by
     decay**2 from one level to the next (in the original the range goes in twice, too).

@@ -4,8 +4,8 @@
 `load("scores.npz")` a file; `from_arrays` takes arrays, `from_frame` a data frame,
 `from_huggingface` a `datasets.Dataset` and `from_model` a fitted model and rows. All of them run
 the same checks.
-Whether scores are logits or probabilities is declared by whoever gives them, never guessed from
-the values. `feature_sets` lists what is shipped to train on: features, not scores.
+Whether scores are logits or probabilities is declared by the caller, never guessed from the values.
+`feature_sets` lists shipped sets for training, which hold features, not scores.
 """
 
 from fedcal.datasets._arrays import from_arrays

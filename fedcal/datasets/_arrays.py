@@ -1,4 +1,4 @@
-"""`from_arrays`: every check that scores, labels and clients must pass."""
+"""`from_arrays`: all checks of scores, labels and clients."""
 
 from __future__ import annotations
 
@@ -40,44 +40,42 @@ def from_arrays(
 ) -> Dataset:
     """Check arrays and make a `Dataset` of them.
 
-    Anything that `as_array` takes is an array: lists, pandas frames, torch tensors.
+    Arrays are anything that `as_array` accepts: lists, pandas frames, torch tensors.
 
     Parameters
     ----------
     logits, probs
-        (n, c), exactly one of the two; n >= 1, c >= 2, finite, and what they are called: see
-        `fedcal.core.scores.check_scores`. Of two classes the probabilities may be (n,) or (n, 1),
+        (n, c), exactly one of the two; n >= 1, c >= 2, finite, and of the declared kind: see
+        `fedcal.core.scores.check_scores`. For two classes the probabilities may be (n,) or (n, 1),
         of class 1.
     labels
-        (n,) or (n, 1): whole numbers in [0, c), of any numeric type, or the names of the classes
-        (see `classes`). None only where `labels_required` is False (rows that are to be
-        calibrated, not learnt from).
+        (n,) or (n, 1): integers in [0, c), of any numeric type, or the names of the classes (see
+        `classes`). None only if `labels_required` is False (rows that are to be calibrated, not
+        learnt from).
     client
-        (n,) or (n, 1): whole numbers or strings, numbered in sorted order.
+        (n,) or (n, 1): integers or strings, numbered in sorted order.
     subject
-        As `client`: whom the row is about, for the unit of privacy of that name.
+        Like `client`: the subject of the row, for the unit of privacy of that name.
     group
-        As `client`: a group of rows that is evaluated by itself, a sex or a ward say.
+        Like `client`: a group of rows that is evaluated by itself, such as a sex or a ward.
     other_logits, other_probs
-        (n, c), at most one of the two: what a second model says of the same rows.
+        (n, c), at most one of the two: a second model's scores of the same rows.
     test_logits, test_probs, test_labels
         An optional test part of the same kind and number of classes.
     test_client
-        As `client`, of the test part: each must own rows of the fit part, too.
+        Like `client`, for the test part: each client must also own rows of the fit part.
     test_group
-        As `group`, of the test part; it may have groups that the fit part lacks.
+        Like `group`, for the test part; it may have groups that the fit part lacks.
     classes
-        (c,) names of the classes. They name the columns of scores in their order; columns that
-        have these names already are brought into this order. None: the names that the columns
-        have; without any, and with labels that are names, all c of these in sorted order, as
-        scikit-learn has its columns: that is warned of, and refused where another order fits
-        the rows far better.
+        (c,) names of the classes. They name the columns of scores in their order; columns that have
+        these names already are brought into this order. None: the names that the columns have; if
+        there are none, and labels are names, all c of these in sorted order, as in scikit-learn:
+        this gives a warning, and an error if another order fits the rows far better.
     class_names
-        (c,) what the columns of scores are called. None: the columns of a pandas frame, if they
-        are names.
+        (c,) names of the columns of scores. None: the columns of a pandas frame, if they are names.
     positive
-        of two classes the one that becomes column 1, which recall, AUC and the like are about. A
-        single column of probabilities is taken to be of it where only labels are names.
+        for two classes, the class that becomes column 1, which recall, AUC and similar metrics are
+        about. A single column of probabilities is taken to be of it only if labels are names.
 
     Returns
     -------
@@ -91,12 +89,12 @@ def from_arrays(
     """
     if (part := _declared("", logits, probs)) is None:
         raise InputError("scores are missing: give logits or probs")
-    kind, given = part
-    scores = check_scores(kind, kind, given)
+    kind, values = part
+    scores = check_scores(kind, kind, values)
     if labels is None and labels_required:
         raise InputError("labels are missing")
-    single = np.ndim(given) == 1 or np.shape(given)[1:] == (1,)
-    own = own_names(given, classes) if class_names is None else class_names
+    single = np.ndim(values) == 1 or np.shape(values)[1:] == (1,)
+    own = own_names(values, classes) if class_names is None else class_names
     words = words_among([labels, test_labels])
     names = None
     if (known := classes if own is None else own) is not None:
@@ -154,8 +152,8 @@ def from_arrays(
     if test_client is not None:
         if owners is None:
             raise InputError("test_client without client: the fit part needs both")
-        found = _numbered("test_client", test_client, of, len(test_scores))
-        data = replace(data, test_client=_among(owners, *found))
+        numbered = _numbered("test_client", test_client, of, len(test_scores))
+        data = replace(data, test_client=_among(owners, *numbered))
     if test_group is not None:
         if group_names is None:
             raise InputError("test_group without group: the fit part needs both")
@@ -173,7 +171,7 @@ def from_columns(
     classes: Sequence[str] | None,
     positive: str | None,
 ) -> Dataset:
-    """`from_arrays` of what a reader found, and how the rows stood there, `given`."""
+    """Return `from_arrays` of a reader's columns, with the order of the source in `given`."""
     arrays = {key: value for key, value in columns.items() if key != "given"}
     data = from_arrays(
         **arrays, name=name, labels_required=labels_required, classes=classes, positive=positive
@@ -184,7 +182,7 @@ def from_columns(
 def _other(
     logits: Any, probs: Any, kind: Kind, shape: tuple[int, ...]
 ) -> tuple[Kind | None, Floats | None]:
-    """A second model's scores, beside scores of that kind and shape, and what they are."""
+    """Return the kind of a second model's scores, and the scores, which must have this shape."""
     if (part := _declared("other_", logits, probs)) is None:
         return None, None
     name = f"other_{part[0]}"
@@ -195,7 +193,7 @@ def _other(
 
 
 def _among(owners: tuple[str, ...], numbers: Integers, names: tuple[str, ...]) -> Integers:
-    """Test rows' clients in the numbering of the fit part, `owners`."""
+    """Return the clients of test rows in the numbering of the fit part, `owners`."""
     place = {name: k for k, name in enumerate(owners)}
     for k, name in enumerate(names):
         if name not in place:
@@ -205,7 +203,7 @@ def _among(owners: tuple[str, ...], numbers: Integers, names: tuple[str, ...]) -
 
 
 def _declared(prefix: str, logits: Any, probs: Any) -> tuple[Kind, Any] | None:
-    """What scores are declared to be, and these scores; None if there are none."""
+    """Return the declared kind of scores and the scores; None if there are none."""
     if logits is not None and probs is not None:
         raise InputError(f"both {prefix}logits and {prefix}probs are given; give one of them")
     if logits is not None:
@@ -224,7 +222,7 @@ def _per_row(name: str, array: NDArray[Any], of: str, rows: int) -> NDArray[Any]
 
 
 def _whole(name: str, array: NDArray[Any]) -> None:
-    """Refuse floats that are not whole numbers."""
+    """Refuse floats that are not integers."""
     if array.dtype.kind != "f":
         return
     bad = ~np.isfinite(array)
@@ -235,7 +233,7 @@ def _whole(name: str, array: NDArray[Any]) -> None:
 
 
 def _labels(name: str, value: Any, of: str, shape: tuple[int, ...]) -> Integers:
-    """Classes of the rows of scores of that shape."""
+    """Return the checked labels of rows of scores of that shape."""
     rows, classes = shape
     array = _per_row(name, numbers(name, value), of, rows)
     _whole(name, array)
@@ -249,7 +247,7 @@ def _labels(name: str, value: Any, of: str, shape: tuple[int, ...]) -> Integers:
 
 
 def _numbered(name: str, value: Any, of: str, rows: int) -> tuple[Integers, tuple[str, ...]]:
-    """Ids as numbers from 0, and what they were."""
+    """Return ids as numbers from 0, and their names."""
     array = as_array(name, value)
     if array.dtype.kind == "S":
         try:

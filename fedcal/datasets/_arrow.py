@@ -1,4 +1,4 @@
-"""Columns of Arrow record batches, wherever they come from, as arrays. pyarrow is handed in."""
+"""Conversion of columns of Arrow record batches to arrays; pyarrow is an argument."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_NAME = 256
 _NUMBERS = ("integer", "floating", "decimal")
 _TEXT = ("string", "large_string", "string_view")
 _LISTS = ("list", "large_list", "fixed_size_list", "list_view", "large_list_view")
-_HOLDS = {  # what a column must hold, and the types of Arrow that it may have
+_HOLDS = {  # required content of a column, and allowed Arrow types
     "label": ("numbers", (*_NUMBERS, "boolean", *_TEXT)),
     **dict.fromkeys(IDS, ("whole numbers or text", ("integer", "floating", *_TEXT))),
     "split": ("text", _TEXT),
@@ -38,7 +38,7 @@ def damage(pa: Any, what: str) -> dict[tuple[type[Exception], ...], str]:
 def read_batches(
     pa: Any, batches: Iterable[Any], columns: Columns, labels_required: bool
 ) -> dict[str, Any]:
-    """Arguments for `from_arrays` from record batches.
+    """Return arguments for `from_arrays` from record batches.
 
     Parameters
     ----------
@@ -47,15 +47,15 @@ def read_batches(
     batches
         record batches that hold the columns in use, under the names in `columns`
     columns
-        what they are
+        columns in use
     labels_required
-        False where rows are to be calibrated, not learnt from
+        False if rows are to be calibrated, not learnt from
 
     Raises
     ------
     InputError
-        One line that names the column and the row, from 0: types that are no numbers, nulls,
-        lists of different length, more than 4 GiB of numbers.
+        One line that names the column and the row, from 0: types that are not numbers, nulls, lists
+        of different length, more than 4 GiB of numbers.
     """
     reader = _Reader(pa, columns)
     for batch in batches:
@@ -69,7 +69,7 @@ def read_batches(
 
 
 class _Reader:
-    """The arrays of the batches so far."""
+    """Reader that collects the arrays of batches."""
 
     def __init__(self, pa: Any, columns: Columns) -> None:
         self.pa, self.columns = pa, columns
@@ -79,7 +79,7 @@ class _Reader:
 
     def read(self, batch: Any) -> None:
         """Add the rows of one batch."""
-        found = {}
+        arrays = {}
         for model, scores in self.columns.models.items():
             if scores.listed:
                 (name,) = scores.names
@@ -87,10 +87,10 @@ class _Reader:
             else:
                 columns = [self._values(name, batch.column(name)) for name in scores.names]
                 x = np.stack(columns, axis=1)
-            found[model] = x.astype(np.float64, copy=False)
+            arrays[model] = x.astype(np.float64, copy=False)
         for name in self.columns.single:
-            found[name] = self._values(name, batch.column(name), *_HOLDS[name])
-        for name, array in found.items():
+            arrays[name] = self._values(name, batch.column(name), *_HOLDS[name])
+        for name, array in arrays.items():
             self.bytes += array.size * max(array.itemsize, 8)
             if self.bytes > MAX_BYTES:
                 raise InputError(f"holds more than {MAX_BYTES >> 30} GiB of numbers")
@@ -100,9 +100,9 @@ class _Reader:
     def _checked(
         self, name: str, array: Any, what: str, types: tuple[str, ...], per_row: int = 1
     ) -> Any:
-        """An array without nulls of one of these types, `per_row` entries of it in a row.
+        """Return an array without nulls of one of these types, with `per_row` entries in a row.
 
-        Dictionaries are decoded, extension types are what they are stored as.
+        Dictionaries are decoded; extension types are replaced by their storage.
         """
         if isinstance(array.type, self.pa.BaseExtensionType):
             array = array.storage
@@ -125,7 +125,7 @@ class _Reader:
         types: tuple[str, ...] = _NUMBERS,
         per_row: int = 1,
     ) -> NDArray[Any]:
-        """(m,) numbers, true and false, or text; parameters as for `_checked`."""
+        """Return (m,) numbers, bools or text; parameters are those of `_checked`."""
         array = self._checked(name, array, what, types, per_row)
         if self.pa.types.is_decimal(array.type):
             array = array.cast(self.pa.float64())
@@ -138,7 +138,7 @@ class _Reader:
         return values.astype(np.str_)
 
     def _lists(self, name: str, array: Any) -> NDArray[Any]:
-        """(m, c) from a column of lists of c numbers each."""
+        """Return (m, c) numbers from a column of lists of c numbers each."""
         array = self._checked(name, array, "lists of numbers", _LISTS)
         lengths = np.asarray(array.value_lengths().to_numpy(zero_copy_only=False))
         width = self.widths.setdefault(name, int(lengths[0]))

@@ -1,4 +1,4 @@
-"""Columns by name, for text, Arrow and frames alike: which hold scores, labels, ids and parts."""
+"""Columns of scores, labels, ids and parts by name, for text, Arrow and frames."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fedcal.core.scores import RANGE_TOLERANCE, percent_hint
 from fedcal.datasets._dataset import IDS, Given
 
 FIT = ("train", "fit", "calibration", "validation")
-"""What the fit part may be called in a column `split`, or as a split of Hugging Face's."""
+"""Names of the fit part in a column `split`, or as a split of a Hugging Face dataset."""
 
 TEST = "test"
 PARTS = (TEST, *FIT)
 
 _KINDS = ("logit", "prob", "score", "logits", "probs")
 _SCORE = re.compile(r"(logit|prob)_(0|[1-9][0-9]{0,8})")
-_NAMED = re.compile(r"(logit|prob)_(.*[^0-9].*)")  # by the class instead of its number
+_NAMED = re.compile(r"(logit|prob)_(.*[^0-9].*)")  # named by the class instead of its number
 _OTHER = "other_"  # before the names of a second model's scores
 _ALLOWED = (
     "label, client, subject, group, split, logit_0.. or prob_0.. (two classes: score), "
@@ -32,12 +32,12 @@ _ALLOWED = (
 _ALLOWED_LISTS = f"{_ALLOWED}; or a list in logits or probs, other_logits or other_probs"
 _SINGLE = ("label", *IDS, "split")
 _SUBJECTS = ("patient", "customer", "person")
-_INDEX = ("", "Unnamed: 0", "__index_level_0__")  # what pandas calls its index in a file
+_INDEX = ("", "Unnamed: 0", "__index_level_0__")  # names of a pandas index in a file
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The columns of one model's scores.
+    """Columns of one model's scores.
 
     Attributes
     ----------
@@ -56,16 +56,16 @@ class Scores:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that are read.
+    """Columns in use.
 
     Attributes
     ----------
     models
         "scores" and, if there is a second model, "other" -> their columns
     single
-        those of `label`, `client`, `subject`, `group` and `split` that are there
+        those of `label`, `client`, `subject`, `group` and `split` that exist
     classes
-        names of the classes (of `prob_cat`, `prob_dog`), or None where they have numbers
+        names of the classes (of `prob_cat`, `prob_dog`), or None if they have numbers
     """
 
     models: dict[str, Scores]
@@ -74,7 +74,7 @@ class Columns:
 
     @property
     def used(self) -> list[str]:
-        """Names of all columns that are read."""
+        """Names of all columns in use."""
         scores = [name for model in self.models.values() for name in model.names]
         return [*scores, *self.single]
 
@@ -89,28 +89,28 @@ def find_columns(
     names
         of all columns
     labels_required
-        whether `label` must be there
+        whether `label` must exist
     lists
         whether `logits` and `probs` may hold lists
     others
-        whether unknown columns are passed over; otherwise they are refused
+        whether unknown columns are ignored; otherwise they are refused
 
     Raises
     ------
     InputError
-        One line: columns that are unknown, missing, there twice or do not go together.
+        One line: columns that are unknown, missing, duplicate or incompatible.
     """
     allowed = _ALLOWED_LISTS if lists else _ALLOWED
     whole = ("score", "logits", "probs") if lists else ("score",)  # a column with all scores
     numbers = {} if others else _numbers_of_classes(names)
     classes = [name.partition("_")[2] for name in numbers]
-    for kind in ("logit", "prob"):  # the second model's need not be of the first one's kind
+    for kind in ("logit", "prob"):  # the second model may have another kind of scores
         numbers |= {f"{_OTHER}{kind}_{k}": f"{_OTHER}{kind}_{j}" for j, k in enumerate(classes)}
-    found: dict[str, dict[str, dict[int, str]]] = {"": {}, _OTHER: {}}  # model -> kind -> class
+    by_kind: dict[str, dict[str, dict[int, str]]] = {"": {}, _OTHER: {}}  # model -> kind -> class
     single = []
     for name in names:
         if name in single:
-            raise InputError(f"column {name!r} is there twice")
+            raise InputError(f"column {name!r} appears twice")
         if name in _SINGLE:
             single.append(name)
             continue
@@ -123,25 +123,25 @@ def find_columns(
             hint = " (pandas: index=False)" if name in _INDEX else ""
             raise InputError(f"unknown column {name[:80]!r}; allowed: {allowed}{hint}")
         kind, number = (plain, 0) if match is None else (match[1], int(match[2]))
-        if number in found[model].setdefault(kind, {}):
-            raise InputError(f"column {name!r} is there twice")
-        found[model][kind][number] = name
-    if not found[""]:
+        if number in by_kind[model].setdefault(kind, {}):
+            raise InputError(f"column {name!r} appears twice")
+        by_kind[model][kind][number] = name
+    if not by_kind[""]:
         raise InputError(f"no score columns among {_listed(names)}; allowed: {allowed}")
     if labels_required and "label" not in single:
         raise InputError(f"column 'label' is missing; there are: {_listed(names)}")
-    models = {"scores": _scores("", found[""], allowed)}
-    if found[_OTHER]:
-        models["other"] = _scores(_OTHER, found[_OTHER], allowed)
+    models = {"scores": _scores("", by_kind[""], allowed)}
+    if by_kind[_OTHER]:
+        models["other"] = _scores(_OTHER, by_kind[_OTHER], allowed)
     ordered = [name for name in _SINGLE if name in single]
     return Columns(models, ordered, tuple(classes) or None)
 
 
 def study_columns(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Columns of a file that has others, too: all names as `find_columns` has them, and the others.
+    """Return all column names as in `find_columns`, and the names of the unknown columns.
 
-    A column `patient`, `customer` or `person` is `subject` where there is none of that name;
-    capitals do not count.
+    A column `patient`, `customer` or `person` is `subject` if `subject` is missing; case is
+    ignored.
     """
     own = (*_SINGLE, *_SUBJECTS, "score")
     names = [n.lower() if n.lower() in own and n.lower() not in names else n for n in names]
@@ -157,13 +157,13 @@ def study_columns(names: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(names), [name for name in names if not is_known(name)]
 
 
-def _scores(model: str, found: Mapping[str, Mapping[int, str]], allowed: str) -> Scores:
-    """The columns of one model, whose names begin with `model`, from kind -> class -> name."""
-    kind, *more = [f"{model}{kind}" for kind in _KINDS if kind in found]
+def _scores(model: str, by_kind: Mapping[str, Mapping[int, str]], allowed: str) -> Scores:
+    """Return the columns of one model, with names after `model`, from kind -> class -> name."""
+    kind, *more = [f"{model}{kind}" for kind in _KINDS if kind in by_kind]
     if more:
         raise InputError(f"{kind} and {' and '.join(more)} columns together; allowed: {allowed}")
     kind = kind.removeprefix(model)
-    names = found[kind]
+    names = by_kind[kind]
     missing = next((j for j in range(len(names)) if j not in names), None)
     if missing is not None:
         raise InputError(f"column '{model}{kind}_{missing}' is missing")
@@ -175,32 +175,37 @@ def _scores(model: str, found: Mapping[str, Mapping[int, str]], allowed: str) ->
 
 
 def _numbers_of_classes(names: Sequence[str]) -> dict[str, str]:
-    """`prob_cat` -> `prob_0` and so on where all score columns have names of classes, else {}."""
-    found = {name: match[1] for name in names if (match := _NAMED.fullmatch(name))}
-    if len(set(found.values())) != 1 or len(found) < 2 or any(map(_SCORE.fullmatch, names)):
+    """Return `prob_cat` -> `prob_0` and so on if all score columns have class names, else {}."""
+    kinds = {name: match[1] for name in names if (match := _NAMED.fullmatch(name))}
+    if len(set(kinds.values())) != 1 or len(kinds) < 2 or any(map(_SCORE.fullmatch, names)):
         return {}
-    return {name: f"{kind}_{j}" for j, (name, kind) in enumerate(found.items())}
+    return {name: f"{kind}_{j}" for j, (name, kind) in enumerate(kinds.items())}
 
 
 def _listed(names: Sequence[str]) -> str:
-    """The columns that are there, cut where they are many."""
+    """Return the existing columns as text, truncated if they are many."""
     text = ", ".join(map(repr, names))
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def fit_name(names: Iterable[str]) -> str:
-    """The one name of a fit part among names of `PARTS`, or InputError."""
+    """Return the single name of a fit part among names of `PARTS`, or raise InputError."""
     fit = [name for name in names if name in FIT]
     if not fit:
-        raise InputError(f"split: no fit part; one of {', '.join(FIT)} must be there")
+        raise InputError(f"split: no fit part; one of {', '.join(FIT)} is needed")
     if len(fit) > 1:
-        raise InputError(f"split: {' and '.join(fit)} together; keep the one to fit on, and {TEST}")
+        raise InputError(
+            f"split: {' and '.join(fit)} together; keep only the part to fit on, and {TEST}"
+        )
     return fit[0]
 
 
 def known_clients(fit: NDArray[Any] | None, test: NDArray[Any] | None) -> NDArray[Any] | None:
-    """The clients of the test rows, or None: somebody may hold out whole clients, to be judged on
-    rows of others, and these have no number among the clients of the fit part."""
+    """Return the clients of the test rows, or None if one of them owns no row of the fit part.
+
+    A user may hold out complete clients for the test part; these have no number among the clients
+    of the fit part.
+    """
     if fit is None or test is None or not np.isin(test, fit).all():
         return None
     return test
@@ -212,20 +217,20 @@ def arguments(
     labels_required: bool,
     row_name: Callable[[int], str] = "row {}".format,
 ) -> dict[str, Any]:
-    """Columns as arguments for `from_arrays`.
+    """Return columns as arguments for `from_arrays`.
 
     Parameters
     ----------
     columns
-        what they are
+        columns in use
     values
-        all of `columns.models`, (n, c) or (n, 1) of the kind "score", and all of
-        `columns.single`, (n,)
+        all of `columns.models`, (n, c) or (n, 1) for the kind "score", and all of `columns.single`,
+        (n,)
     labels_required
-        False where rows are to be calibrated and given back: without labels `split` is then
-        passed over, and `given` says how they stood
+        False if rows are to be calibrated and returned: without labels `split` is then ignored, and
+        `given` holds the order of the source
     row_name
-        what a row, from 0, is called in messages
+        function from a row, from 0, to its name in messages
     """
     labels, split = values.get("label"), values.get("split")
     kind, scores = _declared(columns, values, "scores", row_name)
@@ -242,8 +247,8 @@ def arguments(
             test = split == TEST
     whole = {kind: scores, "labels": labels, **{name: values.get(name) for name in IDS}}
     if "other" in columns.models:
-        other, found = _declared(columns, values, "other", row_name)
-        whole[f"{_OTHER}{other}"] = found
+        other, other_scores = _declared(columns, values, "other", row_name)
+        whole[f"{_OTHER}{other}"] = other_scores
     known: dict[str, Any] = {"class_names": columns.classes}
     if not labels_required:
         ids = {name: values[name] for name in IDS if name in values}
@@ -267,14 +272,14 @@ def arguments(
 def _declared(
     columns: Columns, values: Mapping[str, NDArray[Any]], model: str, row_name: Callable[[int], str]
 ) -> tuple[str, NDArray[Any]]:
-    """What one model's scores are, "logits" or "probs", and the scores, (n, c)."""
-    found, scores = columns.models[model], values[model]
-    if found.kind != "score":
-        return found.kind, scores
+    """Return the kind of one model's scores, "logits" or "probs", and the scores, (n, c)."""
+    own, scores = columns.models[model], values[model]
+    if own.kind != "score":
+        return own.kind, scores
     bad = ~((scores >= -RANGE_TOLERANCE) & (scores <= 1 + RANGE_TOLERANCE))  # nan, too
     if bad.any():
         row = int(np.argmax(bad))
         hint = percent_hint(float(scores.min()), float(scores.max()))
-        problem = f"{found.names[0]} must lie in [0, 1], got {scores[row, 0]:g}{hint}"
+        problem = f"{own.names[0]} must lie in [0, 1], got {scores[row, 0]:g}{hint}"
         raise InputError(f"{row_name(row)}: {problem}")
     return "probs", scores

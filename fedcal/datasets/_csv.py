@@ -1,4 +1,4 @@
-"""Reading `.csv` and `.csv.gz`: one labelled row per line, columns by name."""
+"""Reader of `.csv` and `.csv.gz`: one labelled row per line, columns by name."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _DAMAGE: dict[tuple[type[Exception], ...], str] = {
     (EOFError, zlib.error): "is a truncated or damaged gzip file",
     (UnicodeDecodeError,): "is not UTF-8 text (save it as CSV UTF-8)",
 }
-_TEXT_BYTES = 64  # about what one short string takes
+_TEXT_BYTES = 64  # about the memory of one short string
 
 
 def read_csv(path: Path, labels_required: bool, *, others: bool = False) -> dict[str, Any]:
-    """Arguments for `from_arrays` from a `.csv` or `.csv.gz` file.
+    """Return arguments for `from_arrays` from a `.csv` or `.csv.gz` file.
 
-    Columns, in any order: `label`; optional `client`, `subject`, `group` and `split`; and
-    `logit_0 .. logit_{c-1}`, `prob_0 .. prob_{c-1}`, or for two classes `score`, the probability of
-    class 1; of a second model the same names after `other_`. Labels may be names, see
-    `from_arrays`, and the scores' columns have those names: `prob_cat`, `prob_dog`. Blank lines
-    are skipped. `client`, `subject` and `group` are numeric if all cells of the column are whole
-    numbers. With `others` columns of other names are passed over, which is warned of.
+    Columns, in any order: `label`; optional `client`, `subject`, `group` and `split`; and `logit_0
+    .. logit_{c-1}`, `prob_0 .. prob_{c-1}`, or for two classes `score`, the probability of class 1;
+    for a second model the same names after `other_`. Labels may be names, see `from_arrays`, and
+    the scores' columns have those names: `prob_cat`, `prob_dog`. Blank lines are skipped. `client`,
+    `subject` and `group` are numeric if all cells of the column are integers. With `others`,
+    columns with other names are ignored, with a warning.
 
-    Raises InputError, one line; with the line number (from 1) where a single line is at fault.
+    Raises InputError, one line; with the line number (from 1) if a single line is invalid.
     """
     opened = gzip.open if path.name.lower().endswith(".gz") else open
     with intact(_DAMAGE), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
@@ -58,7 +58,7 @@ def _read(file: TextIO, labels_required: bool, others: bool) -> dict[str, Any]:
             names, strange = study_columns(names)
         if strange:
             listed = ", ".join(name[:40] for name in strange)[:200]
-            warnings.warn(f"columns that are not read: {listed}", stacklevel=2)
+            warnings.warn(f"columns that are ignored: {listed}", stacklevel=2)
         try:
             _check_commas(header)
             columns = find_columns([n for n in names if n not in strange], labels_required)
@@ -72,12 +72,12 @@ def _read(file: TextIO, labels_required: bool, others: bool) -> dict[str, Any]:
                 continue
             if len(row) != len(names):
                 hint = "; a decimal comma?" if len(row) > len(names) else ""
-                found = f"{len(row)} cells for {len(names)} columns{hint}"
-                raise InputError(f"line {reader.line_num}: {found}")
+                problem = f"{len(row)} cells for {len(names)} columns{hint}"
+                raise InputError(f"line {reader.line_num}: {problem}")
             lines.append(reader.line_num)
             try:
                 numbers.extend([float(row[place]) for place in places.values()])
-            except ValueError:  # now find out which
+            except ValueError:  # find the column
                 for name, place in places.items():
                     _number(row[place], name, lines[-1])
             for place, cells in texts:
@@ -99,7 +99,7 @@ def _read(file: TextIO, labels_required: bool, others: bool) -> dict[str, Any]:
 
 
 def _column(name: str, cells: list[str], lines: Sequence[int]) -> Any:
-    """Numbers or names from the cells of a column that is no score."""
+    """Return numbers or names from the cells of a column without scores."""
     empty = cells.index("") if "" in cells else None
     if name == "label":
         if not cells[0] or _is_number(cells[0]):
@@ -108,9 +108,7 @@ def _column(name: str, cells: list[str], lines: Sequence[int]) -> Any:
             _number("", name, lines[empty])
     elif name in IDS:
         if empty is not None:
-            raise InputError(
-                f"line {lines[empty]}: the {name} is empty; every row must name its own"
-            )
+            raise InputError(f"line {lines[empty]}: the {name} is empty; every row needs one")
         return _numbers_or_names(cells)
     return np.array(cells, np.str_)
 
@@ -149,12 +147,12 @@ def _number(cell: str, column: str, line: int) -> float:
         return float(cell)
     except ValueError:
         hint = "; decimals need a point" if _is_number(cell.replace(",", ".", 1)) else ""
-        problem = f"column {column!r} holds no number: {cell[:40]!r}{hint}"
+        problem = f"column {column!r} is not a number: {cell[:40]!r}{hint}"
         raise InputError(f"line {line}: {problem}") from None
 
 
 def _numbers_or_names(names: list[str]) -> Any:
-    """Numbers if all are written as such; "007" is a name, and not that of client 7."""
+    """Return numbers if all are written as numbers; "007" is a name, distinct from "7"."""
     try:
         numbers = np.array([int(name) for name in names], np.int64)
     except (ValueError, OverflowError):

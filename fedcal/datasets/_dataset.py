@@ -1,4 +1,4 @@
-"""The `Dataset` itself."""
+"""The class `Dataset` of scores and labels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
 
 IDS = ("client", "subject", "group")
-"""What says whose a row is, whom it is about, and to which group it belongs."""
+"""Owner, subject and group of a row."""
 
 KEYS = (
     *("logits", "probs", "labels"),
@@ -29,7 +29,7 @@ KEYS = (
     *("test_logits", "test_probs", "test_labels", "test_client", "test_group"),
     "class_names",
 )
-"""Arrays of a data file, and what `from_arrays` takes."""
+"""Arrays of a data file, and arguments of `from_arrays`."""
 
 _PER_ROW = ("scores", "labels", *IDS, "other_scores")
 _TESTED = ("scores", "labels", "client", "group")
@@ -37,14 +37,14 @@ _TESTED = ("scores", "labels", "client", "group")
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """All rows of a source as they stand there, fit and test part together.
+    """All rows in the order of their source, fit and test part together.
 
     Attributes
     ----------
     ids
-        Those of `IDS` that every row has, (n + m,) each, as they were written.
+        Those of `IDS` that every row has, (n + m,) each, as in the source.
     order
-        (n + m,) place there of each row, those of the fit part first; None = they stand so.
+        (n + m,) position in the source of each row, fit part first; None = the same order.
     """
 
     ids: Mapping[str, NDArray[Any]]
@@ -52,7 +52,7 @@ class Given:
 
     @classmethod
     def of(cls, *parts: Mapping[str, Any]) -> Given:
-        """Of one part, or of a fit part and a test part below it, from their ids."""
+        """Return the rows of one part, or of a fit part and then a test part, from their ids."""
         known = [name for name in IDS if all(part.get(name) is not None for part in parts)]
         return cls({k: np.concatenate([np.ravel(part[k]) for part in parts]) for k in known})
 
@@ -64,41 +64,41 @@ class Dataset:
     Attributes
     ----------
     name
-        What the set is called in reports.
+        Name of the set in reports.
     input
-        What `scores` hold, "logits" or "probs", as declared by whoever gave them.
+        Kind of `scores`, "logits" or "probs", as declared by the caller.
     scores
-        (n, c) float64, C-contiguous, as given (negative rounding of probabilities is cut at 0;
-        rows are not renormalised).
+        (n, c) float64, C-contiguous, as in the source (negative rounding errors of probabilities
+        are set to 0; rows are not renormalised).
     labels
-        (n,) int64 in [0, c); of length 0 where the rows are unlabelled.
+        (n,) int64 in [0, c); of length 0 if the rows are unlabelled.
     client
-        (n,) int64 in [0, K): the natural client that owns the row, or None. After a split a
-        client may own no row of the fit part; the numbering stays.
+        (n,) int64 in [0, K): the natural client that owns the row, or None. After a split a client
+        may own no row of the fit part; the numbering stays.
     client_names
         The K names of the natural clients in the order of their numbers, or None.
     test_scores, test_labels
         The test part, (m, c) and (m,), or None for both.
     subject
-        (n,) int64 >= 0: whom of its client the row is about, a patient say, or None. The numbers
-        mean nothing but who is the same.
+        (n,) int64 >= 0: the subject of the row at its client, such as a patient, or None. The
+        numbers identify subjects and have no other meaning.
     test_client
         (m,) int64 in [0, K): the natural client of each test row, or None.
     class_names
-        What the classes are called, in the order of the columns, or None where they have numbers.
+        Names of the classes, in the order of the columns, or None if they have numbers.
     group, test_group
-        (n,) and (m,) int64 in [0, G): the group of each row, a sex or a ward say, or None.
+        (n,) and (m,) int64 in [0, G): the group of each row, such as a sex or a ward, or None.
     group_names
         The G names of the groups in the order of their numbers, or None.
     other_scores
-        (n, c) what a second model says of the rows, to be compared with the first, or None. The
-        test part has none.
+        (n, c) a second model's scores of the rows, to be compared with the first, or None. The test
+        part has none.
     other_input
-        What `other_scores` hold, "logits" or "probs", or None.
+        Kind of `other_scores`, "logits" or "probs", or None.
     moved
-        (c,) where each column stood before `in_order` moved it; None = where it is.
+        (c,) position of each column before `in_order` moved it; None = not moved.
     given
-        How the rows stood in the source, where labels may be missing: these are given back.
+        Order of the rows in the source, if labels may be missing: such rows are returned in it.
     """
 
     name: str
@@ -122,52 +122,52 @@ class Dataset:
 
     @property
     def classes(self) -> int:
-        """Number of classes, c."""
+        """Number of classes, c; at least 2."""
         return int(self.scores.shape[1])
 
     @property
     def labelled(self) -> bool:
-        """Whether the rows have labels."""
+        """Condition that the rows have labels."""
         return len(self.labels) == len(self.scores)
 
     @cached_property
     def logits(self) -> Floats:
-        """(n, c): the scores themselves, or log(max(p, 1e-12))."""
+        """Scores as logits, (n, c): themselves, or log(max(p, 1e-12))."""
         return logits_of(self.input, self.scores)
 
     @cached_property
     def test_logits(self) -> Floats | None:
-        """(m, c): `logits` of the test part, or None."""
+        """Scores of the test part as `logits`, (m, c), or None."""
         return None if self.test_scores is None else logits_of(self.input, self.test_scores)
 
     @cached_property
     def other_logits(self) -> Floats | None:
-        """(n, c): `logits` of the second model, or None."""
+        """Scores of the second model as `logits`, (n, c), or None."""
         if self.other_scores is None or self.other_input is None:
             return None
         return logits_of(self.other_input, self.other_scores)
 
     @cached_property
     def probs(self) -> Floats:
-        """(n, c): the probabilities before any calibration, as given or softmax(logits)."""
+        """Probabilities before any calibration, (n, c): the scores or softmax(logits)."""
         return self.scores if self.input == "probs" else softmax(self.scores)
 
     @cached_property
     def test_probs(self) -> Floats | None:
-        """(m, c): `probs` of the test part, or None."""
+        """Probabilities of the test part as `probs`, (m, c), or None."""
         if self.test_scores is None or self.input == "probs":
             return self.test_scores
         return softmax(self.test_scores)
 
     def in_order(self, names: Sequence[str] | None, positive: str | None = None) -> Dataset:
-        """The same rows with the columns of scores, and with them the labels, in another order.
+        """Return the same rows with the columns of scores, and the labels, in another order.
 
         Parameters
         ----------
         names
             (c,) of the classes in the wanted order; None = as it is
         positive
-            of two classes the one that comes last; None = as the names say
+            for two classes, the class that comes last; None = in the order of `names`
 
         Raises
         ------
@@ -180,7 +180,7 @@ class Dataset:
             return replace(self, class_names=wanted).in_order(None, positive)
         if set(wanted) != set(own):
             raise InputError(
-                f"its columns are of the classes {', '.join(own)[:200]}, not "
+                f"its columns are for the classes {', '.join(own)[:200]}, not "
                 f"{', '.join(wanted)[:200]}"
             )
         if positive is not None:
@@ -211,11 +211,11 @@ class Dataset:
         )
 
     def split(self, seed: int) -> Dataset:
-        """A data set that has a test part.
+        """Return a data set that has a test part.
 
-        Itself if there is one; otherwise floor(n/2) rows, drawn without replacement by `seed`,
-        become the test part. Both parts keep the order of the rows. A subject's rows may be in
-        both.
+        It is the data set itself if it has one; otherwise floor(n/2) rows, drawn without
+        replacement by `seed`, become the test part. Both parts keep the order of the rows. A
+        subject's rows may be in both.
 
         Raises InputError for unlabelled rows, fewer than two rows, or a seed out of range.
         """
@@ -236,10 +236,10 @@ class Dataset:
         )
 
     def evaluated(self) -> Dataset:
-        """What an evaluation reads: the test part as the only rows, or all where there is none.
+        """Return the rows of an evaluation: the test part only, or all rows if there is none.
 
-        Scores of a second model, and whom rows are about, are known of the other rows: where they
-        are given, these are read.
+        Scores of a second model, and subjects, exist only for the fit part: with them, its rows are
+        used.
 
         Raises InputError for unlabelled rows.
         """
@@ -263,15 +263,15 @@ class Dataset:
         )
 
     def read_by(self, method: str, seed: int) -> Dataset:
-        """What is dealt to clients of a method: `evaluated` of one that evaluates, else `split`.
+        """Return the rows for a method's clients: `evaluated` if it evaluates, else `split`.
 
-        Every engine, and every site of a simulation, knows by its name which it is: names of
-        methods that evaluate, and no others, begin with "evaluate".
+        Every engine, and every site of a simulation, decides this by the name: names of methods
+        that evaluate, and no others, begin with "evaluate".
         """
         return self.evaluated() if method.startswith("evaluate") else self.split(seed)
 
     def shards(self, owner: Integers, clients: int) -> Shards:
-        """The rows of the fit part as those of clients.
+        """Return the rows of the fit part by client.
 
         Raises InputError as `Shards.from_owner`.
 

@@ -1,4 +1,4 @@
-"""The features that come with fedcal: inputs and labels, for `fedcal train`."""
+"""Shipped features: inputs and labels, for `fedcal train`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HERE = Path(__file__).resolve().parent
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """One shipped set of features, `features` numbers a row.
+    """Shipped set of features, with `features` numbers in a row.
 
     `rows` counts the training rows, `test_rows` the test rows, and `groups` the groups of rows (0:
     none). `author`, `year` and `licence` attribute the numbers, as those of `Shipped`.
@@ -40,21 +40,21 @@ class FeatureSet:
 
 @cache
 def shipped_tables() -> dict[str, list[dict[str, Any]]]:
-    """The tables of `catalogue.toml`: `scores` and `features`."""
+    """Return the tables of `catalogue.toml`: `scores` and `features`."""
     return tomllib.loads((_HERE / "catalogue.toml").read_text("utf-8"))
 
 
 @cache
 def feature_sets() -> tuple[FeatureSet, ...]:
-    """What is shipped to train on."""
+    """Return the shipped sets of features, for training."""
     tables = shipped_tables()["features"]
     return tuple(FeatureSet(**table | {"files": tuple(table["files"])}) for table in tables)
 
 
 def read_feature_set(name: str) -> dict[str, NDArray[Any]]:
-    """The arrays of a shipped set of features.
+    """Return the arrays of a shipped set of features.
 
-    Raises InputError if there is none of this name.
+    Raises InputError if there is no set of this name.
     """
     entries = {entry.name: entry for entry in feature_sets()}
     arrays: dict[str, NDArray[Any]] = {}

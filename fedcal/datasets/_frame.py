@@ -26,12 +26,12 @@ def from_frame(
     Parameters
     ----------
     frame : DataFrame
-        Of pandas or Polars (whatever has `columns`, and `to_numpy` of each), with the columns that
-        a file of `load` has: `label`, `logit_0 ..`, `prob_0 ..` or `score`, or a list in each row
+        Of pandas or Polars (any object with `columns`, and `to_numpy` of each), with the columns of
+        a file of `load`: `label`, `logit_0 ..`, `prob_0 ..` or `score`, or a list in each row
         of `logits` or `probs`; optional `client`, `subject`, `group`, `split`, and a second
         model's scores under the same names after `other_`.
     name : str
-        What the set is called in reports.
+        Name of the set in reports.
     labels_required : bool
         False lets the labels be missing.
     classes, positive : optional
@@ -40,13 +40,12 @@ def from_frame(
     Raises
     ------
     InputError
-        One line: columns that are unknown, missing or do not go together, or what `from_arrays`
-        refuses.
+        One line: columns that are unknown, missing or incompatible, or an error of `from_arrays`.
     """
-    found = find_columns([str(column) for column in frame.columns], labels_required, lists=True)
+    chosen = find_columns([str(column) for column in frame.columns], labels_required, lists=True)
     arrays = {str(name): frame[name].to_numpy() for name in frame.columns}
-    values = {name: arrays[name] for name in found.single}
-    for model, scores in found.models.items():
+    values = {name: arrays[name] for name in chosen.single}
+    for model, scores in chosen.models.items():
         if scores.listed:
             (column,) = scores.names
             values[model] = numbers(column, list(arrays[column]))
@@ -54,5 +53,5 @@ def from_frame(
             values[model] = np.column_stack([numbers(k, arrays[k]) for k in scores.names])
     if "split" in values:
         values["split"] = np.array([str(part) for part in values["split"]])
-    columns = arguments(found, values, labels_required)
+    columns = arguments(chosen, values, labels_required)
     return from_columns(columns, name, labels_required, classes, positive)

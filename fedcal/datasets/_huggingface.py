@@ -1,7 +1,7 @@
-"""Data of Hugging Face's `datasets`: folders that it saved, and its objects in memory.
+"""Data of Hugging Face's `datasets`: its saved folders, and its objects in memory.
 
-A saved folder is read with pyarrow alone: Arrow files and a little JSON. Nothing of it is looked
-up on a hub, cached or unpickled, and the package `datasets` need not be installed.
+A saved folder is read with pyarrow alone: Arrow files and a little JSON. Nothing is looked up on a
+hub, cached or unpickled, and the package `datasets` need not be installed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_JSON = 2**20
 """Bytes in a description of a saved folder."""
 
 _DICT, _STATE, _INFO = "dataset_dict.json", "state.json", "dataset_info.json"
-_END = b"\xff\xff\xff\xff\0\0\0\0"  # of an Arrow stream; one cut between batches lacks it
+_END = b"\xff\xff\xff\xff\0\0\0\0"  # end of an Arrow stream; a stream cut between batches lacks it
 _FOLDER = "an intact folder of datasets.save_to_disk"
 
 
@@ -54,22 +54,22 @@ def from_huggingface(
     Parameters
     ----------
     data
-        A `datasets.Dataset`, or a mapping from the names of its splits to such: `test` is the
+        A `datasets.Dataset`, or a mapping from names of splits to such objects: `test` is the
         test part, and one of `train`, `fit`, `calibration` and `validation` the fit part. For a
         `flwr_datasets.FederatedDataset` give what its `load_split("train")` returns, and
         simulate with `partition="flwr:..."`.
     logits, probs
         The column of scores, a list of c numbers in each row; at most one of the two. Without
         either the columns are found as in a file: `logits`, `probs`, `logit_0 ..`, `prob_0 ..`
-        or `score`. All other columns are passed over, and not decoded.
+        or `score`. All other columns are ignored, and not decoded.
     labels, client, subject, group
-        The columns of labels and, where there are such, of natural clients, of whom a row is
-        about and of groups; None = none.
+        The columns of labels and, where they exist, of natural clients, of subjects and of
+        groups; None = no such column.
     other_logits, other_probs
         The column of a second model's scores, like `logits` and `probs`; without either they are
         found as in a file unless `logits` or `probs` is given.
     name
-        What the set is called in reports.
+        Name of the set in reports.
     labels_required
         False lets the labels be missing.
     classes, positive
@@ -83,8 +83,8 @@ def from_huggingface(
     Raises
     ------
     InputError
-        One line: no such object, columns that are missing or do not go together, or what
-        `from_arrays` refuses.
+        One line: another type of object, columns that are missing or incompatible, or an error of
+        `from_arrays`.
     """
     for prefix, pair in (("", (logits, probs)), ("other_", (other_logits, other_probs))):
         if None not in pair:
@@ -95,11 +95,11 @@ def from_huggingface(
     scores = ((logits, "logits"), (probs, "probs"))
     others = ((other_logits, "other_logits"), (other_probs, "other_probs"))
     pairs = ((labels, "label"), *ids, *scores, *others)
-    given = [(column, meant) for column, meant in pairs if column is not None]
-    called = dict(given)
-    if len(called) < len(given):
+    renames = [(column, meant) for column, meant in pairs if column is not None]
+    called = dict(renames)
+    if len(called) < len(renames):
         roles = ", ".join(("scores", "labels", *IDS))
-        raise InputError(f"{name}: one column cannot be two of {roles}")
+        raise InputError(f"{name}: one column cannot have two of the roles {roles}")
     pa = need("pyarrow", "parquet", "reading Hugging Face data")
 
     try:
@@ -117,7 +117,7 @@ def from_huggingface(
 
 
 def _name_classes(arguments: dict[str, Any], known: Any) -> None:
-    """Add the names of a `ClassLabel` where the columns have none, and are as many."""
+    """Add the names of a `ClassLabel` if the columns have none and their number fits."""
     scores: Any = arguments.get("logits", arguments.get("probs"))
     fits = isinstance(known, list) and len(known) == np.shape(scores)[1]
     if fits and arguments.get("class_names") is None:
@@ -125,17 +125,17 @@ def _name_classes(arguments: dict[str, Any], known: Any) -> None:
 
 
 def is_saved(folder: Path) -> bool:
-    """Whether `Dataset.save_to_disk` or `DatasetDict.save_to_disk` wrote this folder."""
+    """Return whether `Dataset.save_to_disk` or `DatasetDict.save_to_disk` wrote this folder."""
     return (folder / _DICT).is_file() or (folder / _STATE).is_file()
 
 
 def read_saved(folder: Path, labels_required: bool) -> dict[str, Any]:
-    """Arguments for `from_arrays` from a folder of `Dataset` or `DatasetDict.save_to_disk`.
+    """Return arguments for `from_arrays` from a folder of `Dataset` or `DatasetDict.save_to_disk`.
 
-    Columns as in a `.parquet` file; all others are passed over. The splits of a `DatasetDict`
+    Columns are as in a `.parquet` file; all others are ignored. The splits of a `DatasetDict`
     are parts as in `from_huggingface`.
 
-    Raises InputError, one line: pyarrow is missing, or what is wrong with the folder.
+    Raises InputError, one line: pyarrow is missing, or the folder is invalid.
     """
     pa = need("pyarrow", "parquet", "reading a saved Hugging Face dataset")
     with intact(damage(pa, _FOLDER)):
@@ -148,21 +148,21 @@ def read_saved(folder: Path, labels_required: bool) -> dict[str, Any]:
 
 
 def _joined(splits: list[str], read: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """The arguments of a fit part and a test part together; a split `""` is all there is."""
+    """Return the arguments of a fit part and a test part together; a split `""` has all rows."""
     if splits == [""]:
         return read("")
     for key in splits:
         one_of("split", str(key)[:80], PARTS)
-    given = read(fit_name(splits))
+    fit = read(fit_name(splits))
     if TEST in splits:
         test = read(TEST)
-        if "given" in given:
-            given["given"] = Given.of(given["given"].ids, test["given"].ids)
-        given["test_client"] = known_clients(given["client"], test["client"])
+        if "given" in fit:
+            fit["given"] = Given.of(fit["given"].ids, test["given"].ids)
+        fit["test_client"] = known_clients(fit["client"], test["client"])
         for key, value in test.items():
             if key in ("logits", "probs", "labels", "group"):
-                given[f"test_{key}"] = value
-    return given
+                fit[f"test_{key}"] = value
+    return fit
 
 
 def _from_folder(pa: Any, folder: Path, labels_required: bool) -> dict[str, Any]:
@@ -192,11 +192,11 @@ def _from_folder(pa: Any, folder: Path, labels_required: bool) -> dict[str, Any]
             ):
                 yield from stream
 
-    found = read_batches(pa, batches(), columns, labels_required)
+    arrays = read_batches(pa, batches(), columns, labels_required)
     if (folder / _INFO).is_file():
         label = (_json(folder / _INFO).get("features") or {}).get("label")
-        _name_classes(found, label.get("names") if isinstance(label, dict) else None)
-    return found
+        _name_classes(arrays, label.get("names") if isinstance(label, dict) else None)
+    return arrays
 
 
 def _column_names(pa: Any, file: Path) -> list[str]:
@@ -242,8 +242,8 @@ def _from_object(
         if column not in there and not optional:
             raise InputError(f"no column {column!r}; there are: {', '.join(there)[:200]}")
     asked = "logits" in called.values() or "probs" in called.values()
-    kept = {"split"} if asked else set(there) - {"label", *IDS}
-    names = {key: called.get(key, key if key in kept else "") for key in there}  # as in a file
+    same = {"split"} if asked else set(there) - {"label", *IDS}
+    names = {key: called.get(key, key if key in same else "") for key in there}  # as in a file
     columns = find_columns(list(names.values()), labels_required, lists=True, others=True)
     used = [key for key, name in names.items() if name in columns.used]
 

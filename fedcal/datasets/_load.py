@@ -45,9 +45,9 @@ def load(
         * `.parquet` (needs pyarrow) with the same columns, or a list of c numbers in each row
           of `logits` or `probs`, `other_logits` or `other_probs`;
         * a folder that Hugging Face's `Dataset.save_to_disk` or `DatasetDict.save_to_disk`
-          wrote (needs pyarrow), with columns as in `.parquet`; others are passed over there.
+          wrote (needs pyarrow), with columns as in `.parquet`; others are ignored there.
 
-        A column `split` in all but `.npz`, or the splits of a `DatasetDict`, may tell the test
+        A column `split` in all but `.npz`, or the splits of a `DatasetDict`, may separate the test
         part (`test`) from the fit part (one of `train`, `fit`, `calibration`, `validation`). Test
         rows keep their clients if all of these own rows of the fit part.
     labels_required
@@ -55,14 +55,14 @@ def load(
     classes, positive
         (c,) names of the classes, and which of two is column 1: see `from_arrays`.
     others
-        Pass columns of other names in a `.csv` over, with a warning, and take `patient`,
-        `customer` or `person` for `subject`.
+        Ignore columns with other names in a `.csv`, with a warning, and read `patient`,
+        `customer` or `person` as `subject`.
 
     Raises
     ------
     InputError
-        Anything that is not allowed, in one line that begins with the path; see
-        `from_arrays` for what arrays must satisfy.
+        If the file or its content is invalid, in one line that begins with the path; see
+        `from_arrays` for the conditions on arrays.
     """
     text = str(name_or_path)
     if (entry := entry_of(text)) is not None:
@@ -82,7 +82,7 @@ def load(
         meant = near(text.partition(":")[0], shipped_names(), "fedcal datasets")
         raise InputError(
             f"unknown data set {shown}; {meant}; or the path of a {_FILES} file, "
-            "or of a folder of datasets.save_to_disk; rows in memory are given in Python alone"
+            "or of a folder of datasets.save_to_disk; rows in memory can be given only in Python"
         )
     if not is_file and not saved:
         folder = "is not a file, nor a folder of datasets.save_to_disk"
@@ -101,16 +101,16 @@ def load(
 
 
 def _read_npz(path: Path, labels_required: bool) -> dict[str, Any]:
-    """Arguments for `from_arrays` from an `.npz` file."""
+    """Return arguments for `from_arrays` from an `.npz` file."""
     arrays: dict[str, Any] = read_npz(path)
     for key in arrays:
         one_of("key", key[:80], KEYS)
-    found: dict[str, Any] = {"labels": None} | arrays
+    columns: dict[str, Any] = {"labels": None} | arrays
     if not labels_required:
         tested = arrays.keys() & {"test_logits", "test_probs"}
         prefixes = ("", "test_") if tested else ("",)
-        found["given"] = Given.of(*({k: arrays.get(p + k) for k in IDS} for p in prefixes))
-    return found
+        columns["given"] = Given.of(*({k: arrays.get(p + k) for k in IDS} for p in prefixes))
+    return columns
 
 
 _READERS = {".npz": _read_npz, ".csv": read_csv, ".csv.gz": read_csv, ".parquet": read_parquet}
@@ -118,7 +118,7 @@ _FILES = ", ".join(_READERS)
 
 
 def _readable(folder: Path) -> str | None:
-    """The first file in a folder that `load` would read, or None."""
+    """Return the first file in a folder that `load` can read, quoted, or None."""
     try:
         names = sorted(entry.name for entry in folder.iterdir())
     except OSError:

@@ -1,8 +1,8 @@
-"""Which column of scores a label that is a name belongs to: said, or guessed and then checked.
+"""Column of scores of each label that is a name: given, or guessed and then checked.
 
-A wrong order is the worst of errors: every number that follows is calm and false. So names that
-somebody gave are matched, and never sorted; and where nobody gave any, the order that is taken is
-told beside what it makes of the rows, and refused where another one fits them better.
+A wrong order is the worst error: every later number is plausible and false. So given names are
+matched and never sorted. Without names, the assumed order is reported with its accuracy on the
+rows, and refused if another order fits them better.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ from fedcal.datasets.plausible_rows import check_rows
 
 
 def words_among(parts: Sequence[Any]) -> list[str]:
-    """The names among labels, sorted; none where all labels are numbers, as text or not."""
-    found = [as_array("labels", part) for part in parts if part is not None]
-    words = {str(word) for part in found if part.dtype.kind == "U" for word in part.flat}
+    """Return the names among labels, sorted; [] if all labels are numbers, as text or not."""
+    arrays = [as_array("labels", part) for part in parts if part is not None]
+    words = {str(word) for part in arrays if part.dtype.kind == "U" for word in part.flat}
     return [] if all(word.isascii() and word.isdecimal() for word in words) else sorted(words)
 
 
 def check_words(words: Sequence[str], names: Sequence[str]) -> None:
-    """InputError for the first label that is no name of a column."""
+    """Raise InputError for the first label that is not the name of a column."""
     for word in words:
         if word not in names:
             lower = {name.lower(): name for name in names}
             near = get_close_matches(word.lower(), lower, 1, 0.6)
             hint = f"; did you mean {lower[near[0]]!r}?" if near else ""
             raise InputError(
-                f"labels: {word[:80]!r} is none of the classes that the columns of scores are "
-                f"named by ({_listed(names)}){hint}"
+                f"labels: {word[:80]!r} is not among the class names of the columns of scores "
+                f"({_listed(names)}){hint}"
             )
 
 
 def guessed(words: Sequence[str], columns: int, positive: str | None) -> tuple[str, ...]:
-    """The order of columns that nobody has named: sorted, as scikit-learn's.
+    """Return the order of unnamed columns: sorted, as in scikit-learn.
 
     Parameters
     ----------
     words
-        the names among the labels, sorted
+        names among the labels, sorted
     positive
-        the class whose probability a single column of scores was said to be
+        class of the probabilities in a single column of scores
 
     Raises
     ------
     InputError
-        There are more or fewer names than columns.
+        If there are more or fewer names than columns.
     """
     if len(words) != columns:
         raise InputError(
             f"labels: {len(words)} names ({_listed(words)}) for {columns} columns of scores; give "
-            f"whole numbers in [0, {columns - 1}], or the columns the names of the classes (a "
+            f"whole numbers in [0, {columns - 1}], or name the columns by the classes (a "
             "file: prob_NAME or logit_NAME, or --class-names; arrays: classes=[...])"
         )
     if positive is not None and positive in words:
@@ -69,56 +69,56 @@ def guessed(words: Sequence[str], columns: int, positive: str | None) -> tuple[s
 
 
 def check_guess(names: Sequence[str], scores: Floats, labels: Integers) -> None:
-    """Warn of an order that nobody gave, with what tells whether it is right.
+    """Warn of an assumed order of classes, with numbers that show whether it is right.
 
     Parameters
     ----------
     names
-        (c,) the order that was taken
+        (c,) assumed order
     scores, labels
-        (n, c) and (n,) rows that somebody may look at
+        (n, c) and (n,) rows that the caller may see
 
     Raises
     ------
     InputError
-        Another order fits the rows far better: then it must be said.
+        If another order fits the rows far better: then the user must state the order.
     """
-    found = check_rows(scores, labels, names)
+    check = check_rows(scores, labels, names)
     common = names[int(np.bincount(labels, minlength=len(names)).argmax())]
-    told = (
-        f"right in {100 * found.accuracy:.1f} % of {len(labels):,} rows; always saying {common!r} "
-        f"in {100 * found.guessing:.1f} %"
+    summary = (
+        f"right in {100 * check.accuracy:.1f} % of {len(labels):,} rows; always predicting "
+        f"{common!r} in {100 * check.guessing:.1f} %"
     )
-    if found.order is not None:
+    if check.order is not None:
         order = list(names)
-        for j, column in enumerate(found.order):
+        for j, column in enumerate(check.order):
             order[column] = names[j]
         raise InputError(
-            f"labels are names, and nobody says which column of scores is whose; in sorted order "
-            f"({_listed(names)}) the model is {told}. Say the order, by --class-names or arrays' "
-            f"classes=[...]; {','.join(order)[:200]} fits these rows"
+            f"labels are names, and the order of the columns of scores is not given; in sorted "
+            f"order ({_listed(names)}) the model is {summary}. Give the order by --class-names "
+            f"(arrays: classes=[...]); {','.join(order)[:200]} fits these rows"
         )
     warnings.warn(
-        f"labels are names, taken for the columns in sorted order ({_listed(names)}): {told}; say "
-        "the order by --class-names (arrays: classes=[...])",
+        f"labels are names, assigned to the columns in sorted order ({_listed(names)}): {summary}; "
+        "give the order by --class-names (arrays: classes=[...])",
         stacklevel=5,
     )
 
 
 def places(names: Sequence[str] | None, labels: Any) -> NDArray[Any]:
-    """Labels with the number of its column in place of each name."""
+    """Return labels with each name replaced by the number of its column."""
     array = as_array("labels", labels)
     if array.dtype.kind != "U":
         return array
     known = {} if names is None else {name: j for j, name in enumerate(names)}
-    found = [known[word] if word in known else int(word) for word in map(str, array.flat)]
-    return np.array(found, np.int64).reshape(array.shape)
+    codes = [known[word] if word in known else int(word) for word in map(str, array.flat)]
+    return np.array(codes, np.int64).reshape(array.shape)
 
 
 def own_names(frame: Any, classes: Sequence[str] | None) -> tuple[str, ...] | None:
-    """The names of classes that the columns of a pandas frame of scores carry, or None.
+    """Return the names of classes from the columns of a pandas frame of scores, or None.
 
-    Where the classes were named, columns that are called otherwise (`p_cat`) say nothing.
+    If `classes` are given, columns with other names (`p_cat`) are ignored.
     """
     columns = getattr(frame, "columns", None)
     names = () if columns is None else tuple(map(str, columns))

@@ -12,14 +12,16 @@ STEPS = 12
 """Steps of sqrt(depth) per unit: with 12 a file of 31 variants stays under 1 MiB."""
 
 Variant = tuple[str, int]
-"""Corruption and severity; ("none", 0) is the images as they are."""
+"""Corruption and severity; ("none", 0) is the unchanged images."""
 
 
 def packed(logits: ArrayLike) -> NDArray[np.uint8]:
-    """(n, c) logits as bytes: sqrt(largest logit of the row - logit), in steps of 1/12, cut at 255.
+    """Return logits as bytes, (n, c): sqrt(largest logit of the row - logit), in steps of 1/12.
 
-    Confidence hangs on the runners-up, so steps are fine near the top and coarse far below:
-    depth 1 is kept to 1/12 nat, depth 25 to 5/12. Rounding keeps the row's order but for ties.
+    Values above 255 steps are cut. Confidence depends on the runners-up, so steps are fine near the
+    top and coarse far below: depth 1 is stored to 1/12 nat, depth 25 to 5/12. Rounding keeps the
+    row's order except for ties.
+
     """
     z = np.asarray(logits, np.float64)
     depth = z.max(axis=1, keepdims=True) - z
@@ -28,17 +30,17 @@ def packed(logits: ArrayLike) -> NDArray[np.uint8]:
 
 
 def unpacked(code: NDArray[np.uint8]) -> Floats:
-    """(n, c) logits whose largest of each row is 0, from `packed`."""
+    """Return logits from `packed`, (n, c), with the largest of each row at 0."""
     return -((code.astype(np.float64) / STEPS) ** 2)
 
 
 def key_of(variant: Variant) -> str:
-    """The variant's array in the file, such as `fog_5`."""
+    """Return the name of the variant's array in the file, such as `fog_5`."""
     return f"{variant[0]}_{variant[1]}"
 
 
 def parse(text: str, name: str, variants: tuple[Variant, ...]) -> Variant:
-    """The variant that `text` names, `name:CORRUPTION:SEVERITY`, or InputError."""
+    """Return the variant of a name `name:CORRUPTION:SEVERITY`, or raise InputError."""
     corruption, _, severity = text.removeprefix(f"{name}:").partition(":")
     for variant in variants:
         if (corruption, severity) == (variant[0], str(variant[1])):
@@ -46,6 +48,6 @@ def parse(text: str, name: str, variants: tuple[Variant, ...]) -> Variant:
     corruptions = dict.fromkeys(c for c, _ in variants if c != "none")
     severities = sorted({s for c, s in variants if c != "none"})
     raise InputError(
-        f"unknown data set {text[:200]!r}; there are {name}:none:0 and {name}:CORRUPTION:SEVERITY "
+        f"unknown data set {text[:200]!r}; allowed: {name}:none:0 and {name}:CORRUPTION:SEVERITY "
         f"with severity {' or '.join(map(str, severities))} and corruption {', '.join(corruptions)}"
     )

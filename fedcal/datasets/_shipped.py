@@ -1,4 +1,4 @@
-"""The data sets that come with fedcal: what they are, whose they are, where they lie."""
+"""Shipped data sets: description, attribution and files."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _HERE = Path(__file__).resolve().parent
 
 @dataclass(frozen=True)
 class Shipped:
-    """One shipped data set.
+    """Shipped data set.
 
     `rows` counts the fit part, `test_rows` the test part (0: half is held out by seed),
     `clients` the natural clients and `groups` the groups of rows (0: none). `author`, `year` and
-    `licence` attribute the numbers; the licence texts stand in the README.md beside this file and
+    `licence` attribute the numbers; the licence texts are in the README.md beside this file and
     in LICENSE. `variants` are corruptions and severities of the same rows, which
     `NAME:CORRUPTION:SEVERITY` loads; `NAME` alone is `default`.
     """
@@ -52,12 +52,12 @@ class Shipped:
 
 @cache
 def catalogue() -> tuple[Shipped, ...]:
-    """What is shipped, the default set first."""
+    """Return the shipped data sets, the default set first."""
     return tuple(map(_entry, shipped_tables()["scores"]))
 
 
 def _entry(table: Mapping[str, Any]) -> Shipped:
-    """Of a table of `catalogue.toml`."""
+    """Return the data set of a table of `catalogue.toml`."""
     facts = {**table, "files": tuple(table["files"])}
     if "default" in facts:
         corruptions = facts.pop("corruptions")
@@ -67,28 +67,28 @@ def _entry(table: Mapping[str, Any]) -> Shipped:
 
 
 def shipped_names() -> list[str]:
-    """The names of the shipped sets."""
+    """Return the names of the shipped sets."""
     return [entry.name for entry in catalogue()]
 
 
 def shifted(name: str = "mnist-shift") -> tuple[Variant, ...]:
-    """Corruptions and severities of a shipped set with variants; ("none", 0) is no shift.
+    """Return corruptions and severities of a shipped set with variants; ("none", 0) is no shift.
 
     `load(f"{name}:{corruption}:{severity}")` reads one of them.
 
     Raises InputError if no shipped set of this name has variants.
     """
-    found = {entry.name: entry.variants for entry in catalogue() if entry.variants}
-    return found[one_of("data set with variants", name, found)]
+    variants = {entry.name: entry.variants for entry in catalogue() if entry.variants}
+    return variants[one_of("data set with variants", name, variants)]
 
 
 def is_shipped(name: str) -> bool:
-    """Whether `load` takes this for a shipped set or a variant of one, not for a path."""
+    """Return whether `load` reads a name as a shipped set or a variant of one, not as a path."""
     return entry_of(name) is not None
 
 
 def entry_of(name: str) -> Shipped | None:
-    """The shipped set that a name belongs to: its own, or NAME:... where it has variants."""
+    """Return the shipped set of a name, which is its own, or NAME:... if it has variants."""
     for entry in catalogue():
         if name == entry.name or (entry.variants and name.startswith(f"{entry.name}:")):
             return entry
@@ -96,7 +96,7 @@ def entry_of(name: str) -> Shipped | None:
 
 
 def load_shipped(entry: Shipped, name: str) -> Dataset:
-    """Read one of the shipped sets, by its name or that of a variant."""
+    """Read a shipped set, by its name or that of a variant."""
     arrays: dict[str, Any] = {}
     for file in entry.files:
         arrays |= read_npz(_HERE / file)
@@ -105,7 +105,7 @@ def load_shipped(entry: Shipped, name: str) -> Dataset:
         arrays = {"logits": unpacked(arrays[key_of(variant)]), "labels": arrays["labels"]}
     if "log_odds" in arrays:
         arrays["probs"] = _probs_from_log_odds(arrays.pop("log_odds"))
-    for column in ("client", "group"):  # numbers, and what they stand for
+    for column in ("client", "group"):  # numbers, and their names
         if (names := arrays.pop(f"{column}_names", None)) is not None:
             for key in (column, f"test_{column}"):
                 if key in arrays:
@@ -114,6 +114,9 @@ def load_shipped(entry: Shipped, name: str) -> Dataset:
 
 
 def _probs_from_log_odds(log_odds: NDArray[Any]) -> NDArray[np.float64]:
-    """(n,) log(p / (1-p)) of class 1, -inf for p = 0, to (n, 2); each tail keeps its precision."""
+    """Return probabilities (n, 2) from log(p / (1-p)) of class 1, (n,); -inf is p = 0.
+
+    Each tail keeps its precision.
+    """
     x = log_odds.astype(np.float64)
     return np.stack([1 / (1 + np.exp(x)), 1 / (1 + np.exp(-x))], axis=1)

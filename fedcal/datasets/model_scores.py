@@ -1,7 +1,7 @@
-"""Rows and the fitted model that scores them: of scikit-learn, or a `torch.nn.Module`.
+"""Scores of rows by a fitted model: of scikit-learn, or a `torch.nn.Module`.
 
-A model of scikit-learn says which class each of its columns is, and labels are found by these
-names. Neither package is imported: whoever has such a model has imported its package.
+A scikit-learn model names the class of each of its columns, and labels are matched to these
+names. Neither package is imported: a caller with such a model has imported its package.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fedcal.datasets._dataset import IDS, Dataset
 from fedcal.datasets._frame import from_frame
 
 BATCH = 256
-"""Rows that a torch model is given at once."""
+"""Rows in a batch of a torch model."""
 
 _TEST = ("test_rows", "test_labels", "test_client", "test_group")
 _KEYS = ("rows", "labels", *IDS, *_TEST, "name")
@@ -36,29 +36,29 @@ def from_model(
 ) -> Dataset:
     """Score rows by a fitted model and make a `Dataset` of them.
 
-    Take rows that the model was not trained on: there it is surer than it should be.
+    Use rows that the model was not trained on: on training rows it is overconfident.
 
     Parameters
     ----------
     model
-        a fitted classifier with `predict_proba` and `classes_`, whose probabilities are read, or
+        a fitted classifier with `predict_proba` and `classes_`, whose probabilities are used, or
         a `torch.nn.Module`, whose outputs, or their `logits`, are logits, (rows, classes). The
-        latter is run in batches where its parameters are, in evaluation mode and without
-        gradients, and is given back in the mode that it was in.
+        latter is run in batches on the device of its parameters, in evaluation mode and without
+        gradients; its previous mode is restored.
     data
         (rows, labels); a mapping with the keys rows, labels, client, subject, group, test_rows,
-        test_labels, test_client, test_group, name; or for a classifier that knows the names of
-        its columns a frame with these, and label, client, subject, group, split as
-        `from_frame` reads them. Rows are what the model takes; a mapping of arrays goes to a
-        torch model as keyword arguments.
+        test_labels, test_client, test_group, name; or for a classifier that stores the names of
+        its columns a frame with these columns, and label, client, subject, group, split as in
+        `from_frame`. Rows are the model's input; a mapping of arrays is passed to a torch model
+        as keyword arguments.
     classes, positive
         see `from_arrays`
 
     Raises
     ------
     InputError
-        One line: a model that is not fitted, fails or gives other shapes, a label that it does
-        not know, or what `from_arrays` refuses.
+        One line: a model that is not fitted, fails or returns other shapes, a label that is not
+        among its classes, or an error of `from_arrays`.
     """
     torch, name = sys.modules.get("torch"), type(model).__name__
     of_torch = torch is not None and isinstance(model, torch.nn.Module)
@@ -72,8 +72,8 @@ def from_model(
         except InputError:
             raise
         except Exception as e:  # noqa: BLE001  it is the user's own code
-            said = str(e).strip().partition("\n")[0]
-            what = f"{type(e).__name__}: {said}"
+            line = str(e).strip().partition("\n")[0]
+            what = f"{type(e).__name__}: {line}"
             raise InputError(f"model: {name} fails on these rows: {what}") from None
 
     def columns(labels: Any) -> Any:
@@ -82,8 +82,8 @@ def from_model(
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
         rows, rest = _parted(model, data)
         rest |= {"label": columns(rest["label"]), "probs": scored(rows).tolist()}
-        found = from_frame(type(data)(rest), name=f"scores of {name}")
-        return replace(found, class_names=names).in_order(classes, positive)
+        data_set = from_frame(type(data)(rest), name=f"scores of {name}")
+        return replace(data_set, class_names=names).in_order(classes, positive)
     if isinstance(data, tuple) and len(data) == 2:
         data = dict(zip(("rows", "labels"), data, strict=True))
     if not isinstance(data, Mapping) or not {"rows", "labels"} <= set(data) <= set(_KEYS):
@@ -103,23 +103,23 @@ def from_model(
 
 
 def _classes(model: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
-    """A fitted classifier's classes, and their names unless they are the numbers of the columns."""
-    if (found := getattr(model, "classes_", None)) is None:
+    """Return a fitted classifier's classes, and their names unless they number the columns."""
+    if (labels := getattr(model, "classes_", None)) is None:
         raise InputError(
-            f"model: {type(model).__name__} is no fitted classifier, for it has no classes_; give "
-            "one of scikit-learn after its fit, or a torch.nn.Module"
+            f"model: {type(model).__name__} is not a fitted classifier: it has no classes_; give a "
+            "fitted one of scikit-learn, or a torch.nn.Module"
         )
-    classes = np.asarray(found)
+    classes = np.asarray(labels)
     numbered = classes.dtype.kind != "b" and np.array_equal(classes, np.arange(len(classes)))
     return classes, None if numbered else tuple(map(str, classes.tolist()))
 
 
 def _parted(model: Any, frame: Any) -> tuple[Any, dict[str, Any]]:
-    """The columns of a frame that a model was fitted on, as a frame, and the others by name."""
+    """Return a frame of the columns that a model was fitted on, and other columns by name."""
     features = getattr(model, "feature_names_in_", None)
     if features is None:
         raise InputError(
-            f"model: {type(model).__name__} does not say which columns of a frame it takes; give "
+            f"model: {type(model).__name__} does not store which columns of a frame it needs; give "
             "(rows, labels)"
         )
     there = [str(column) for column in frame.columns]
@@ -132,15 +132,15 @@ def _parted(model: Any, frame: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def outputs_of(model: Any, batches: Callable[[Any], Iterable[tuple[int, Any]]]) -> Floats:
-    """Logits (n, c) that a `torch.nn.Module` gives, in evaluation mode and without gradients.
+    """Return logits (n, c) of a `torch.nn.Module`, in evaluation mode and without gradients.
 
-    Raises InputError if the outputs are none.
+    Raises InputError if the outputs are not logits.
 
     Parameters
     ----------
     batches
-        of a tensor that is like the model's weights: how many rows, and these, as a tensor or by
-        the names of the model's parameters
+        function of a tensor that is like the model's weights: yields the number of rows, and the
+        rows as a tensor or by the names of the model's parameters
     """
     import torch
 
@@ -152,16 +152,16 @@ def outputs_of(model: Any, batches: Callable[[Any], Iterable[tuple[int, Any]]]) 
     try:
         with torch.no_grad():
             for size, batch in batches(like):
-                told = model(**batch) if isinstance(batch, dict) else model(batch)
-                told = getattr(told, "logits", told)
-                shape = tuple(getattr(told, "shape", ()))
+                outputs = model(**batch) if isinstance(batch, dict) else model(batch)
+                outputs = getattr(outputs, "logits", outputs)
+                shape = tuple(getattr(outputs, "shape", ()))
                 if len(shape) != 2 or shape[0] != size or shape[1] < 2:
-                    what = f"shape {shape}" if shape else f"type {type(told).__name__}"
+                    what = f"shape {shape}" if shape else f"type {type(outputs).__name__}"
                     raise InputError(
-                        f"model: {type(model).__name__} gives {size} rows outputs of {what}; they "
-                        "must be logits, (rows, classes), one for each of at least two classes"
+                        f"model: {type(model).__name__} returns outputs of {what} for {size} rows; "
+                        "they must be logits, (rows, classes), of at least two classes"
                     )
-                parts.append(as_array("outputs", told))
+                parts.append(as_array("outputs", outputs))
     finally:
         for module, mode in modes:
             module.training = mode
@@ -169,7 +169,7 @@ def outputs_of(model: Any, batches: Callable[[Any], Iterable[tuple[int, Any]]]) 
 
 
 def _batches(rows: Any, like: Any) -> Iterator[tuple[int, Any]]:
-    """How many rows, and these as tensors where the model is, floats of its own precision."""
+    """Yield the number of rows, and the rows as tensors on the model's device, in its precision."""
     import torch
 
     columns = dict(rows) if isinstance(rows, Mapping) else {"rows": rows}
@@ -179,7 +179,7 @@ def _batches(rows: Any, like: Any) -> Iterator[tuple[int, Any]]:
     }
     count = {len(x) if x.ndim else 0 for x in tensors.values()}
     if len(count) != 1 or 0 in count:
-        raise InputError("rows: there are none, or arrays of different length")
+        raise InputError("rows: no rows, or arrays of different length")
     for parts in zip(*(x.split(BATCH) for x in tensors.values()), strict=True):
         moved = [moved_to(like, x) for x in parts]
         named = dict(zip(tensors, moved, strict=True))
@@ -187,22 +187,22 @@ def _batches(rows: Any, like: Any) -> Iterator[tuple[int, Any]]:
 
 
 def moved_to(like: Any, tensor: Any) -> Any:
-    """A copy, which a model may write to, where `like` is, and of its precision if of floats."""
+    """Return a writable copy on the device of `like`, and in its precision if of floats."""
     return tensor.to(like.device, like.dtype if tensor.is_floating_point() else None, copy=True)
 
 
 def scores_of(estimator: Any, X: Any, input: Kind = "logits") -> Floats:
-    """What a fitted classifier tells about rows, in the form that a calibrator takes.
+    """Return a fitted classifier's scores of rows, in the form of a calibrator's input.
 
     Parameters
     ----------
     estimator
         a fitted scikit-learn classifier (or a pipeline that ends in one)
     X
-        rows, as the estimator takes them
+        rows, in the form of the estimator's input
     input
-        "probs": `predict_proba`. "logits": `decision_function`, where that of two classes,
-        a single column d, becomes (0, d), so that softmax gives sigmoid(d); without one
+        "probs": `predict_proba`. "logits": `decision_function`, of which a single column d, for two
+        classes, becomes (0, d), so that softmax gives sigmoid(d); if the estimator has none,
         log(max(p, 1e-12)) of `predict_proba`
 
     Returns
@@ -213,7 +213,7 @@ def scores_of(estimator: Any, X: Any, input: Kind = "logits") -> Floats:
     Raises
     ------
     InputError
-        The estimator has no such method, or does not give one column for each class (as
+        If the estimator has no such method, or does not return one column for each class (as
         one-against-one decision functions do not).
     """
     method = method_for(estimator, input)
@@ -221,7 +221,7 @@ def scores_of(estimator: Any, X: Any, input: Kind = "logits") -> Floats:
 
 
 def method_for(estimator: Any, input: Kind) -> str:
-    """The method that `scores_of` asks: "decision_function" or "predict_proba"."""
+    """Return the method that `scores_of` calls: "decision_function" or "predict_proba"."""
     one_of("input", input, KINDS)
     if input == "logits" and hasattr(estimator, "decision_function"):
         return "decision_function"
@@ -231,9 +231,9 @@ def method_for(estimator: Any, input: Kind) -> str:
     raise InputError(f"{type(estimator).__name__} has no {needed}")
 
 
-def in_columns(estimator: Any, told: ArrayLike, method: str, input: Kind) -> Floats:
-    """What the fitted `estimator`'s `method` told, as `scores_of` returns it."""
-    scores, name = np.asarray(told, np.float64), type(estimator).__name__
+def in_columns(estimator: Any, outputs: ArrayLike, method: str, input: Kind) -> Floats:
+    """Return the output of the fitted `estimator`'s `method` in the form of `scores_of`."""
+    scores, name = np.asarray(outputs, np.float64), type(estimator).__name__
     if method == "decision_function" and scores.ndim == 1:
         scores = np.stack([np.zeros_like(scores), scores], axis=1)
     classes = len(estimator.classes_)
@@ -246,14 +246,14 @@ def in_columns(estimator: Any, told: ArrayLike, method: str, input: Kind) -> Flo
 
 
 def columns_of(names: NDArray[Any], y: ArrayLike, columns: int) -> Integers:
-    """The column of each label, (n,), by the names of the columns, (columns,)."""
+    """Return the column of each label, (n,), from the names of the columns, (columns,)."""
     place = {name: j for j, name in enumerate(names.ravel().tolist())}
     if names.ndim != 1 or len(place) != columns:
         raise InputError(f"classes must be {columns} different names, one for each column of X")
     labels = np.ravel(y).tolist()
-    found = [place.get(label, -1) for label in labels]
-    if -1 in found:
-        row = found.index(-1)
+    codes = [place.get(label, -1) for label in labels]
+    if -1 in codes:
+        row = codes.index(-1)
         known = first_names(list(map(str, place)))
         raise InputError(f"label {labels[row]!r} at row {row} is not among classes ({known})")
-    return np.array(found, np.int64)
+    return np.array(codes, np.int64)

@@ -1,7 +1,7 @@
-"""Labelled rows that are probably not what they are taken for: inverted scores, a single class.
+"""Checks for labelled rows that are probably wrong: inverted scores, a single class.
 
-The findings are exact facts about rows. They are for whoever holds these: a site's own screen, a
-researcher's test rows. Nothing of them may leave a site.
+The findings are exact facts about rows. They are for the holder of the rows only: a site's own
+screen, a researcher's test rows. They must never leave a site.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from fedcal.core.classes import called
 from fedcal.core.types import Floats, Integers
 
 LEAST_ROWS = 10
-"""Of fewer rows nothing is said: by chance they have one label too often."""
+"""Fewest rows to check: fewer rows have a single label too often by chance."""
 
 _LOG_CHANCE = math.log(1e3)
-"""Scores that know nothing are taken for inverted ones in at most one of a thousand sets of rows;
-scores that know something hardly ever."""
+"""Uninformative scores are taken for inverted scores in at most one of a thousand sets of rows;
+informative scores hardly ever."""
 
 _LOW_AUC = 0.4
 _GAINED = 0.25
-"""A weak model may be a little worse than chance at a site; what is said is far from it."""
+"""Least gain of recall to report: a weak model may be a little worse than chance at a site."""
 
 
 @dataclass(frozen=True)
 class RowCheck:
-    """What labelled rows look like.
+    """Plausibility check of labelled rows.
 
     Attributes
     ----------
     accuracy
-        share of the rows whose highest score is that of their label
+        fraction of the rows whose highest score is that of their label
     guessing
         accuracy of always naming the most frequent label
     order
-        columns of the scores in the order that fits the labels, where that is clearly another
-        one than the order they are in; else None. Column order[j] holds the scores of class j
+        order of the columns of scores that fits the labels, if it clearly differs from theirs; else
+        None. Column order[j] holds the scores of class j
     findings
-        whole sentences about what is probably wrong, without a full stop; mostly none
+        sentences about what is probably wrong, without a full stop; mostly none
     """
 
     accuracy: float
@@ -65,8 +65,8 @@ def check_rows(scores: Floats, labels: Integers, names: Sequence[str] | None = N
     Returns
     -------
     RowCheck
-        Two classes are in the wrong order if the AUC is below 0.4 by more than chance; more, if
-        with the columns in another order the classes that move would be found far more often.
+        Two classes are in the wrong order if the AUC is below 0.4 by more than chance; more
+        classes, if with the columns in another order the recall of the moved classes is far higher.
     """
     n, c = scores.shape
     right = float((scores.argmax(axis=1) == labels).mean())
@@ -79,7 +79,7 @@ def check_rows(scores: Floats, labels: Integers, names: Sequence[str] | None = N
     if (count > 0).sum() == 1:
         one = called(names, int(count.argmax()))
         findings.append(
-            f"all {n:,} rows have the same label, {one}: nothing is to be learned about the others"
+            f"all {n:,} rows have the same label, {one}: nothing can be learnt about the others"
         )
     elif c == 2:
         auc, sure = _auc(scores[:, 1] - scores[:, 0], labels)
@@ -104,14 +104,14 @@ def check_rows(scores: Floats, labels: Integers, names: Sequence[str] | None = N
         )
     if not findings and (count[scores.argmax(axis=1)] == 0).mean() > 0.5:
         findings.append(
-            "most rows have their highest score for a class that none of them is of: are these "
+            "most rows have their highest score for a class that no row belongs to: are these "
             "scores? Rows of features need the model that scores them (model=)"
         )
     return RowCheck(right, guessing, order, tuple(findings))
 
 
 def _auc(score: Floats, labels: Integers) -> tuple[float, bool]:
-    """AUC of class 1, and whether chance alone is further from 1/2 hardly ever."""
+    """Return the AUC of class 1, and whether it differs from 1/2 by more than chance."""
     positive = int(labels.sum())
     negative = len(labels) - positive
     _, place, ties = np.unique(score, return_inverse=True, return_counts=True)
@@ -123,12 +123,12 @@ def _auc(score: Floats, labels: Integers) -> tuple[float, bool]:
 
 
 def _better_order(scores: Floats, labels: Integers, count: Integers) -> tuple[int, ...] | None:
-    """The order of the columns in which classes are found most often, if it is clearly better."""
-    c, there = scores.shape[1], np.flatnonzero(count)  # of other classes nothing is seen
+    """Return the order of the columns with the highest recall, if it is clearly better."""
+    c, there = scores.shape[1], np.flatnonzero(count)  # other classes have no rows
     cells = np.bincount(labels * c + scores.argmax(axis=1), minlength=c * c).reshape(c, c)
-    # recall, not rows: a frequent class would pull the others
+    # recall, not rows: a frequent class would dominate the others
     recall = cells[np.ix_(there, there)] / count[there, None]
-    recall[np.diag_indices(len(there))] += 1e-9  # what is equally good stays
+    recall[np.diag_indices(len(there))] += 1e-9  # in a tie the order stays
     if (recall.argmax(axis=1) == np.arange(len(there))).all():
         return None
     from scipy.optimize import linear_sum_assignment  # slow to import

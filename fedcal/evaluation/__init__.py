@@ -1,4 +1,4 @@
-"""How good a model is, and how well calibrated, read from released counts of rows by score."""
+"""Accuracy and calibration of models, from released counts of rows by score."""
 
 from fedcal.evaluation.calibrate import calibrator_from
 from fedcal.evaluation.drift import Change, drift_between

@@ -33,33 +33,33 @@ UNMEASURED = "could not be measured"
 # -- calibration of each group -------------------------------------------------------------------
 
 
-def group_parts(found: Findings, histograms: Mapping[Key, Histogram]) -> list[Part]:
-    """Slope, intercept and ECE of each group, with a test, changes of gaps, and curves."""
-    views = list(found.cox)
+def group_parts(findings: Findings, histograms: Mapping[Key, Histogram]) -> list[Part]:
+    """Return slope, intercept and ECE of each group, with a test, changes of gaps, and curves."""
+    views = list(findings.cox)
     if not views:
         return []
-    made = found.to_json()
-    shown: list[Part] = [_calibration_table(found, made["groups_calibration"])]
+    made = findings.to_json()
+    shown: list[Part] = [_calibration_table(findings, made["groups_calibration"])]
     if "groups_change" in made:
         shown.append(change_table(made["groups_change"], "group", tuple(names_of(views).values())))
-    first = found.cox[views[0]]
+    first = findings.cox[views[0]]
     worst = sorted(first, key=lambda group: first[group].p_value)[:MOST_CURVES]
     for group in worst:
         series = {names_of(views)[v]: histograms[v, group, ""] for v in views}
-        curve = reliability_part(f"Reliability, {group}", series, found.score, found.level)
+        curve = reliability_part(f"Reliability, {group}", series, findings.score, findings.level)
         if curve is not None:
             shown.append(curve)
     return shown
 
 
-def _calibration_table(found: Findings, made: Mapping[str, Any]) -> Table:
-    names = names_of(found.cox)
+def _calibration_table(findings: Findings, made: Mapping[str, Any]) -> Table:
+    names = names_of(findings.cox)
     rows: list[tuple[str, ...]] = []
-    for group, own in found.groups.items():
+    for group, own in findings.groups.items():
         if not own:
             rows.append((group, "too few", "", "", "", ""))
         for view, metrics in own.items():
-            p = found.cox[view][group].p_value
+            p = findings.cox[view][group].p_value
             bad = group in made[KEYS[view]]["not_calibrated"]
             rows.append(
                 (
@@ -74,9 +74,9 @@ def _calibration_table(found: Findings, made: Mapping[str, Any]) -> Table:
         ("group", "slope", "intercept", "ECE, %", "p-value", ""),
         tuple(rows),
         "A slope below 1 says that scores are too extreme, above 1 that they are too moderate; 1 "
-        "and an intercept of 0 are perfect. The p-value is of Cox's test of both together, which "
-        'sees a wrong slope where the mean gap is 0; "not calibrated" are those that it finds with '
-        f"a chance of {100 * ERROR:g} % that any group is named by accident (Holm).",
+        "and an intercept of 0 are perfect. The p-value is that of Cox's joint test, which detects "
+        'a wrong slope even if the mean gap is 0; "not calibrated" are groups that it rejects, '
+        f"with a probability of {100 * ERROR:g} % that any group is named by chance (Holm).",
     )
 
 
@@ -101,26 +101,26 @@ _OF = {"positive": "positive class", "confidence": "predicted class"}
 
 
 def change_table(
-    told: Mapping[str, Any], noun: str, names: Sequence[str] = ("before", "after")
+    change: Mapping[str, Any], noun: str, names: Sequence[str] = ("before", "after")
 ) -> Table:
-    """Gaps before and after, from `fedcal.metrics.gap_change.told`."""
-    sites = told["sites"]
-    kept = sorted(sites, key=lambda s: (sites[s]["p_worse"], -abs(sites[s]["after"] or 0)))
-    kept = kept[:MOST_ROWS]
-    verdicts = dict.fromkeys(told["worse"], "worse") | dict.fromkeys(told["better"], "better")
+    """Return the table of gaps before and after, from `gap_change.changes_record`."""
+    sites = change["sites"]
+    selected = sorted(sites, key=lambda s: (sites[s]["p_worse"], -abs(sites[s]["after"] or 0)))
+    selected = selected[:MOST_ROWS]
+    verdicts = dict.fromkeys(change["worse"], "worse") | dict.fromkeys(change["better"], "better")
     rows = [
         (name, *(_points(sites[name][key]) for key in ("before", "after")), verdict)
         for name in sites
-        if name in kept
+        if name in selected
         for verdict in [verdicts.get(name, "")]
     ]
     note = (
-        f"Mean score less mean outcome, of the {_OF[told['score']]}. A gap is worse or better "
-        f"where its size changed by {100 * LEAST:g} points at least and by more than chance "
+        f"Mean score minus mean outcome, for the {_OF[change['score']]}. A gap is worse or better "
+        f"if its size changed by at least {100 * LEAST:g} points and by more than chance "
         f"({100 * ERROR:g} % over all {noun}s together, Holm)."
     )
     if len(rows) < len(sites):
-        note += f" The {len(rows)} of {len(sites)} {noun}s whose gap grew most surely."
+        note += f" Shown are the {len(rows)} of {len(sites)} {noun}s with the clearest growth."
     columns = (noun, *(f"gap {name}, points" for name in names), "")
     return Table(f"Gap of each {noun}, {' and '.join(names)}", columns, tuple(rows), note)
 
@@ -133,31 +133,31 @@ def _points(gap: float | None) -> str:
 
 
 def sentences(result: Mapping[str, Any]) -> list[str]:
-    """Which sites or groups are not calibrated, and where a calibrator did harm.
+    """Return sentences on sites or groups that are not calibrated or harmed by a calibrator.
 
     Parameters
     ----------
     result
-        keys of `result.json`, or what a release that is read again tells
+        keys of `result.json`, or of a saved release
     """
-    said = []
+    lines = []
     for key, calibration in result.get("groups_calibration", {}).items():
         if sentence := _not_calibrated(calibration, result, key):
-            said.append(sentence)
+            lines.append(sentence)
     for key, noun in (("groups_change", "group"), ("clients_change", "client")):
         sites = result.get(key, {}).get("sites", {})
         if any(site["hidden"] or site["before"] != site["after"] for site in sites.values()):
-            said.append(_harm(result[key], len(sites), noun))
+            lines.append(_harm(result[key], len(sites), noun))
     if "next_site" in result:
-        said.append(next_site.sentence(result["next_site"]))
-    return said
+        lines.append(next_site.sentence(result["next_site"]))
+    return lines
 
 
 _WHICH = {"metrics": "", "metrics_after": "After calibration ", "metrics_other": "Other model: "}
 
 
 def _not_calibrated(calibration: Mapping[str, Any], result: Mapping[str, Any], key: str) -> str:
-    """Groups that are off and whose mean alone does not show it: those are named by their gaps."""
+    """Return the sentence on miscalibrated groups, less those that their gaps already name."""
     gaps = result.get("tests", {}).get(key, {}).get("groups", {}).get("by_group", {})
     bad, of = calibration["not_calibrated"], len(calibration["p_values"])
     rest = [name for name in bad if gaps.get(name, 1.0) >= ERROR]
@@ -176,7 +176,7 @@ def _not_calibrated(calibration: Mapping[str, Any], result: Mapping[str, Any], k
 
 
 def _reason(metrics: Mapping[str, Any], score: str) -> str:
-    """What the intervals of gap and slope show, in brackets; "" where each alone shows nothing."""
+    """Return what the intervals of gap and slope show, in brackets; "" if they show nothing."""
     why = []
     gap, slope = metrics["gap"], metrics["calibration_slope"]
     if not gap["low"] <= 0 <= gap["high"]:
@@ -200,8 +200,8 @@ def _harm(change: Mapping[str, Any], of: int, noun: str) -> str:
     if not worse:
         end = f"; {shrank}" if better else f", {shrank}"
         return (
-            f"At none of {of} {noun}s did the gap of mean score and outcome grow by more than "
-            f"chance{end}."
+            f"At none of {of} {noun}s did the gap between mean score and outcome grow by more "
+            f"than chance{end}."
         )
     named = listed(
         [
@@ -214,6 +214,6 @@ def _harm(change: Mapping[str, Any], of: int, noun: str) -> str:
     )
     rest = shrank if better else "it shrank at none"
     return (
-        f"The gap of mean score and outcome grew by more than chance at {len(worse)} of {of} "
-        f"{noun}s ({named}); {rest}."
+        f"The gap between mean score and outcome grew by more than chance at {len(worse)} of "
+        f"{of} {noun}s ({named}); {rest}."
     )

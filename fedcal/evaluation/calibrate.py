@@ -17,7 +17,7 @@ How = Literal[Table, Curve]
 def calibrator_from(
     h: Histogram, score: Score, how: How, classes: int, input: Kind
 ) -> ScoreMap | ScoreLogistic:
-    """A calibrator of the score that the histogram is of.
+    """Return a calibrator of the score that was binned.
 
     Parameters
     ----------
@@ -29,9 +29,9 @@ def calibrator_from(
         "binning", "isotonic", "spline", "bbq" (`ScoreMap`), "platt" or "beta" (`ScoreLogistic`);
         see `fedcal.calibrators.fits`. Under noise "platt", "beta" and "spline" lose least
     classes
-        of the model
+        number of classes of the model
     input
-        what the model gives, "logits" or "probs"
+        kind of the model's scores, "logits" or "probs"
 
     Raises
     ------

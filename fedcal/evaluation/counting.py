@@ -1,4 +1,4 @@
-"""Rows by score and outcome, counted: what `ScoreCounts` asks of rows."""
+"""Counts of rows by score and outcome, the answers to `ScoreCounts`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedcal.queries.evaluation import By
 
 
 def counts_of(shards: Shards, query: ScoreCounts) -> Integers | Floats:
-    """The counts themselves, (clients, counts); whole numbers where each row counts once."""
+    """Return the counts, (clients, counts); whole numbers where each row counts once."""
     each = cells_of(shards, query)
     place = shards.owner[:, None] * query.counts + each
     some = query.subject_rows
@@ -26,7 +26,7 @@ def counts_of(shards: Shards, query: ScoreCounts) -> Integers | Floats:
 
 
 def cells_of(shards: Shards, query: ScoreCounts) -> Integers:
-    """The counts that each row is in, (n, query.ones)."""
+    """Return the indices of the counts that each row adds to, (n, query.ones)."""
     return shards.derived(("score cells", query.counted), lambda s: _cells(s, query))
 
 
@@ -38,51 +38,51 @@ def _cells(shards: Shards, query: ScoreCounts) -> Integers:
         inner = group_of(shards, query.within_names)[:, None]
         group = group * (len(query.within_names) + 1) + inner
     rows = [view_logits(shards, view, query) for view in query.view_names]
-    found = []
+    columns = []
     for v, logits in enumerate(rows):
         value, outcome = scored(logits, shards.labels, score)
         place = ((v * groups + group) * parts + np.arange(parts)) * 2 + outcome
         cell = place * buckets + bucket_of(value, query.bucket_edges)
-        found.append(cell)
+        columns.append(cell)
     start, classes = math.prod(query.shape), query.classes
     predicted = [logits.argmax(axis=1) for logits in rows]
     if query.confusion:
         for v, of in enumerate(predicted):
-            found.append((start + (v * classes + of) * classes + shards.labels)[:, None])
+            columns.append((start + (v * classes + of) * classes + shards.labels)[:, None])
         start += views * classes**2
     if views == 2:
         first, second = (of == shards.labels for of in predicted)
-        found.append((start + 2 * ~first + ~second)[:, None])
-    return np.concatenate(found, axis=1)
+        columns.append((start + 2 * ~first + ~second)[:, None])
+    return np.concatenate(columns, axis=1)
 
 
 def group_of(shards: Shards, names: tuple[str, ...], by: By = "group") -> Integers:
-    """Number of each row's group among the names, (n,); by group the last one is of all others.
+    """Return the index of each row's group among the names, (n,); the last group is "all others".
 
-    InputError for rows without such a column, or a client whose name is not among them.
+    Raises InputError for rows without such a column, or a client whose name is not in `names`.
     """
     if not any(names):
         return np.zeros(len(shards.labels), np.int64)
     place = {name: k for k, name in enumerate(names)}
     if by == "site":
         if not shards.names:
-            raise InputError("rows are counted by site, and this site has no name: --federation")
+            raise InputError("rows are counted by site, but this site has no name: --federation")
         if unknown := [name for name in shards.names if name not in place]:
-            raise InputError(f"rows are counted by site, and {unknown[0]!r} is not among the sites")
+            raise InputError(f"rows are counted by site, but {unknown[0]!r} is not among the sites")
         return np.array([place[name] for name in shards.names], np.int64)[shards.owner]
     if shards.groups is None:
-        raise InputError("the question counts groups of rows, and these rows have no column group")
+        raise InputError("the question counts groups of rows, but these rows have no column group")
     of = np.array([place.get(name, len(names)) for name in shards.group_names], np.int64)
     return of[shards.groups]
 
 
 def view_logits(shards: Shards, view: str, query: ScoreCounts) -> Floats:
-    """The scores that a view is about, as logits, (n, c)."""
+    """Return the scores of a view, as logits, (n, c)."""
     if view == "model":
         return shards.logits
     if view == "other":
         if shards.other is None:
-            raise InputError("the question is about a second model, and these rows have one only")
+            raise InputError("the question is about a second model, but these rows have only one")
         return shards.other
     calibrator = of_text(query.calibrator)
     return np.log(np.maximum(calibrator.calibrated(shards.logits), 1e-12))

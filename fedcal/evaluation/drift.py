@@ -1,16 +1,16 @@
-"""Has a model's score, its calibration or the prevalence changed between two releases?
+"""Tests for changes of scores, calibration or prevalence between two releases of a model.
 
 Three tests of two histograms, with the noise of both:
 
 * `score`: the distribution of scores; largest difference of the distribution functions
   (Kolmogorov-Smirnov);
-* `calibration`: the share of outcome 1 given the score, whatever has become of the scores; largest
-  cumulated difference of shares. With P and T rows of outcome 1 and all rows of a group of
+* `calibration`: the rate of outcome 1 given the score, whatever the distribution of scores;
+  largest cumulated difference of rates. With P and T rows of outcome 1 and all rows of a group of
   buckets, each group adds w (P_a / T_a - P_b / T_b), w = T_a T_b / (T_a + T_b), and the sum is
   divided by that of all w;
 * `prevalence`: the share of outcome 1 in all.
 
-p-values of the first two come from a parametric bootstrap: rows drawn from what both releases say
+p-values of the first two come from a parametric bootstrap: rows drawn from both releases' counts
 together, as a Poisson number in each group, and noise as that of each release. The third is
 asymptotically normal. All take rows as independent of each other: rows of one client often are
 not, and then a change of clients, too, may be found. Where each subject counts once, that is what
@@ -46,7 +46,7 @@ _DRAWS = 30  # for each of several tests: the least p-value times their number i
 
 @dataclass(frozen=True)
 class Change:
-    """One of the tests.
+    """Result of one test of drift.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Change:
     p_value
         chance of so large a statistic if nothing has changed
     floor
-        the smallest p-value that the test can tell
+        the smallest p-value that the test can resolve
     """
 
     change: float
@@ -63,29 +63,28 @@ class Change:
     floor: float
 
     def to_json(self) -> dict[str, float]:
-        """Plain numbers."""
+        """Return the attributes as a dict of plain numbers."""
         return dict(vars(self))
 
 
 def drift_between(
     earlier: Histogram, later: Histogram, *, draws: int = 999, seed: int = 0, what: str = "drift"
 ) -> dict[str, Change]:
-    """Tests of what has changed between two releases about the same score.
+    """Test what has changed between two releases of the same score.
 
     Parameters
     ----------
     earlier, later
         rows by score and outcome, between the same edges
     draws
-        of the bootstrap at most; no p-value is below 1 / (draws + 1)
+        maximum number of bootstrap draws; no p-value is below 1 / (draws + 1)
     seed, what
-        of the bootstrap
+        random seed and name of the bootstrap
 
     Returns
     -------
     dict[str, Change]
-        `score`, `calibration` and `prevalence`; each p-value stands alone, none is corrected for
-        there being three
+        `score`, `calibration` and `prevalence`; p-values are not corrected for the three tests
 
     Raises
     ------
@@ -95,9 +94,9 @@ def drift_between(
     whole("draws", draws, 19, 10**6)
     for name, h in (("earlier", earlier), ("later", later)):
         if _drowned(h):
-            raise InputError(f"the {name} release's noise drowns its rows: no drift can be seen")
+            raise InputError(f"the {name} release's noise drowns its rows: drift cannot be tested")
     if not same_edges(earlier.edges, later.edges):
-        raise InputError("the two releases have other edges of buckets")
+        raise InputError("the two releases have different bucket edges")
     a, b = grouped(earlier, later)
     rng = stream(seed, Purpose.BOOTSTRAP, 0, what)
     return {
@@ -108,7 +107,7 @@ def drift_between(
 
 
 def merged(h: Histogram, starts: Integers) -> Histogram:
-    """Neighbouring buckets joined; `starts` are the first ones of each group, from 0 on."""
+    """Join neighbouring buckets; `starts` are the first bucket of each group, from 0 on."""
     return Histogram(
         np.append(h.edges[:-1][starts], h.edges[-1]),
         np.add.reduceat(h.counts, starts, axis=1),
@@ -120,32 +119,34 @@ def merged(h: Histogram, starts: Integers) -> Histogram:
 def drift_by_site(
     earlier: Mapping[str, Histogram], later: Mapping[str, Histogram], *, seed: int = 0
 ) -> dict[str, dict[str, Change]]:
-    """Tests of what has changed at each site (or group of rows) that both releases have.
+    """Test what has changed at each site (or group of rows) that is in both releases.
 
     Returns
     -------
     dict[str, dict[str, Change]]
-        site -> tests as of `drift_between`, p-values corrected for all tests of all sites (Holm
-        1979): if nothing has changed anywhere, one is below p with a chance of at most p. {} of a
-        site of too few rows, by its noisy count, in one of the releases
+        site -> tests as in `drift_between`, p-values corrected for all tests of all sites (Holm
+        1979): if nothing has changed anywhere, one is below p with a probability of at most p. {}
+        for a site with too few rows, by its noisy count, in one of the releases
     """
     pairs = {site: (earlier[site], later[site]) for site in earlier if site in later}
     there = {s: pair for s, pair in pairs.items() if not any(few(h) for h in pair)}
     draws = max(_CHUNK, _DRAWS * 3 * len(there))
-    found = {
+    results = {
         site: drift_between(*pair, draws=draws, seed=seed, what=f"drift {site}")
         for site, pair in there.items()
     }
-    alone = {(site, name): t.p_value for site, tests in found.items() for name, t in tests.items()}
+    alone = {
+        (site, name): t.p_value for site, tests in results.items() for name, t in tests.items()
+    }
     for (site, name), p in holm(alone).items():
-        one = found[site][name]
+        one = results[site][name]
         floor = p if one.p_value <= one.floor else one.floor
-        found[site][name] = replace(one, p_value=p, floor=floor)
-    return {site: found.get(site, {}) for site in pairs}
+        results[site][name] = replace(one, p_value=p, floor=floor)
+    return {site: results.get(site, {}) for site in pairs}
 
 
 def few(h: Histogram) -> bool:
-    """Return whether nothing should be said of so few rows, by their noisy count."""
+    """Return whether rows are too few for a result, by their noisy count."""
     return bool(h.rows < FEWEST) or _drowned(h)
 
 
@@ -159,7 +160,7 @@ def same_edges(a: Floats, b: Floats) -> bool:
 
 
 def grouped(a: Histogram, b: Histogram) -> tuple[Histogram, Histogram]:
-    """Both with at most `GROUPS` groups of buckets, whose rows together stand out from noise.
+    """Join both into at most `GROUPS` groups of buckets, whose rows together exceed noise.
 
     Not those of each: a group that ends when its noisy rows in one release are enough has too many
     of them there, and the test of the calibration then rejects too often (.11 instead of .05).
@@ -182,7 +183,7 @@ def grouped(a: Histogram, b: Histogram) -> tuple[Histogram, Histogram]:
 
 
 def _score_change(a: Floats, b: Floats) -> Floats:
-    """Of counts (..., 2, groups) each: (...)."""
+    """Return the largest gap of cumulative score distributions, (..., 2, groups) -> (...)."""
     fa, fb = (np.cumsum(x.sum(axis=-2), axis=-1) for x in (a, b))
     with np.errstate(divide="ignore", invalid="ignore"):
         gap = np.abs(fa / fa[..., -1:] - fb / fb[..., -1:]).max(axis=-1)
@@ -190,7 +191,7 @@ def _score_change(a: Floats, b: Floats) -> Floats:
 
 
 def _calibration_change(a: Floats, b: Floats) -> Floats:
-    """Of counts (..., 2, groups) each: (...)."""
+    """Return the largest cumulative gap of outcome rates, (..., 2, groups) -> (...)."""
     ta, tb = a.sum(axis=-2), b.sum(axis=-2)
     with np.errstate(divide="ignore", invalid="ignore"):
         gaps = np.cumsum((a[..., 1, :] * tb - b[..., 1, :] * ta) / (ta + tb), axis=-1)
@@ -199,14 +200,14 @@ def _calibration_change(a: Floats, b: Floats) -> Floats:
 
 
 def _same_scores(a: Histogram, b: Histogram) -> tuple[Floats, Floats]:
-    """Expected counts if scores have one distribution; outcomes do not matter."""
+    """Return expected counts if scores have one distribution; outcomes do not matter."""
     rows = np.maximum((a.counts + b.counts).sum(axis=0), 0.0)
     share = np.stack([rows, np.zeros_like(rows)]) / rows.sum()
     return share * a.counts.sum(), share * b.counts.sum()
 
 
 def _same_shares(a: Histogram, b: Histogram) -> tuple[Floats, Floats]:
-    """Expected counts if each group has one share of outcome 1."""
+    """Return expected counts if each group has the same rate of outcome 1 in both."""
     both = np.maximum(a.counts + b.counts, 0.0)
     share = both / np.maximum(both.sum(axis=0), 1e-12)
     return (
@@ -223,7 +224,7 @@ def _tested(
     rng: np.random.Generator,
     draws: int,
 ) -> Change:
-    """The statistic, and how often counts drawn from `expected` exceed it."""
+    """Return the statistic, and its p-value by counts drawn from `expected`."""
     seen = float(statistic(a.counts, b.counts))
     above = done = 0
     while done < draws and above < _ENOUGH:
@@ -238,7 +239,7 @@ def _tested(
 
 
 def _prevalence(a: Histogram, b: Histogram) -> Change:
-    """Difference of shares against its std if there is none."""
+    """Test the difference of prevalences against its std if there is none."""
     pooled = (a.counts + b.counts).sum(axis=1)
     p = float(np.clip(pooled[1] / pooled.sum(), 0.0, 1.0))
     influence = np.stack([np.full(a.buckets, -p), np.full(a.buckets, 1.0 - p)])

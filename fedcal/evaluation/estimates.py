@@ -28,34 +28,34 @@ def evaluate(
     seed: int = 0,
     only: Collection[str] = (),
 ) -> dict[str, Estimate]:
-    """Every metric of a histogram, with intervals.
+    """Return every metric of a histogram, with intervals.
 
-    Raises InputError if the score is unknown, the threshold is no edge, or the level is not in (0,
-    1).
+    Raises InputError if the score is unknown, the threshold is not an edge, or the level is not in
+    (0, 1).
 
     Parameters
     ----------
     h
         rows by score and outcome
     score
-        what was binned: `positive`, the probability of the second class of two, with outcome 1
+        binned score: `positive`, the probability of the second class of two, with outcome 1
         for that class; or `confidence`, the largest probability, with outcome 1 for correct
     threshold
         lower edge of a bucket; rows with a `positive` score from here on are predicted positive
     level
-        of each interval, alone
+        confidence level of each interval alone
     rows
-        what intervals are for: `new` rows like these, each drawn independently, or `these`
+        population of the intervals: `new` rows like these, each drawn independently, or `these`
         alone, where only noise and buckets make a value uncertain
     spread
-        metric -> variance of its value that clients give, in place of independent rows': the
+        metric -> variance of its value over clients, which replaces that of independent rows: the
         intervals are then for new clients like these
     effect
-        what the sampling variance of metrics that `spread` does not name is multiplied by
+        factor of the sampling variance of metrics that `spread` does not contain
     seed
-        of simulated noise; the same seed gives the same bits
+        random seed of simulated noise; the same seed gives the same bits
     only
-        the metrics that are wanted, of those that the score has; none = all
+        names of the wanted metrics; none = all that the score has
 
     Returns
     -------
@@ -71,7 +71,7 @@ def evaluate(
 
 
 def metrics_of(score: str, threshold: float, only: Collection[str] = ()) -> dict[str, Metric]:
-    """The metrics that a score has, of those that are wanted (none = all), by name."""
+    """Return the wanted metrics (none = all) of those that a score has, by name."""
     one_of("score", score, SCORES)
     # The prediction whose correctness is the outcome is made already: all count as predicted 1.
     at = threshold if score == "positive" else 0.0
@@ -85,7 +85,7 @@ def metrics_of(score: str, threshold: float, only: Collection[str] = ()) -> dict
 def estimates_of(
     metrics: Mapping[str, Metric], spans: Mapping[str, Span], h: Histogram, level: float
 ) -> dict[str, Estimate]:
-    """Spans with their binning and warnings; metrics that constrain each other agree."""
+    """Return spans with binning and warnings, with metrics that constrain each other agreeing."""
     each = {
         name: replace(metric.estimate(spans[name], level, h), warning=metric.warning(h))
         for name, metric in metrics.items()

@@ -1,4 +1,4 @@
-"""What a release says of models, and of groups of rows: all metrics, as `result.json` has them."""
+"""Findings on models and groups of rows: all metrics of a release, as in `result.json`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from fedcal.evaluation.intervals.clusters import MEASURED, Estimand
 from fedcal.evaluation.intervals.intervals import FIRM, Estimate, warned
 from fedcal.evaluation.paired import accuracies, compare
 from fedcal.evaluation.weighting import ROWS, Weighting
-from fedcal.metrics.gap_change import GapChange, gap_change, told
+from fedcal.metrics.gap_change import GapChange, changes_record, gap_change
 from fedcal.metrics.holm import rejected
 
 LEVEL = 0.95
-"""Of each interval."""
+"""Confidence level of each interval."""
 
 FEWEST = 20
-"""Rows of a group below which nothing is said of it."""
+"""Number of rows below which a group has no metrics."""
 
 IN_GROUPS = tuple(name for name, metric in METRICS.items() if metric.in_groups)
 """Metrics of each group, of those that the score has."""
@@ -46,7 +46,7 @@ Key = tuple[str, str, str]
 """(view, group, part): whose scores, of which rows ("" = all), of which class ("" = one part)."""
 
 Metrics = Mapping[str, Estimate]
-"""By name."""
+"""Estimates by name of the metric."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Findings:
     Attributes
     ----------
     score
-        what was binned
+        name of the binned score
     threshold, level
-        of predictions, and of each interval
+        decision threshold, and confidence level of each interval
     rows
-        how many there are of what counts once, with noise, and the noise's std; NaN = unknown
+        noisy number of units that count once, and the noise's std; NaN = unknown
     metrics
         view -> metrics of all rows; the first view is the model itself
     difference
@@ -74,11 +74,11 @@ class Findings:
         view -> group of enough rows -> whether the view is calibrated there, in slope and in the
         large; {} as `tests`
     estimand
-        what intervals are for
+        population of the intervals
     excluded
         sources of error that no interval contains, in words
     weighting
-        what counts once
+        unit that counts once
     single
         view -> group -> p-value that it is calibrated in the large, corrected for their number
     """
@@ -98,13 +98,13 @@ class Findings:
     single: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The keys that `result.json` gains."""
+        """Return the keys that `result.json` gains."""
         counted = {
             name: number if math.isfinite(number) else None
             for name, number in zip(("value", "noise"), self.rows, strict=True)
         }
         of_rows = self.weighting.counted == "rows"
-        found: dict[str, Any] = {
+        record: dict[str, Any] = {
             "score": self.score,
             "threshold": self.threshold,
             "level": self.level,
@@ -114,30 +114,30 @@ class Findings:
             "rows": counted if of_rows else dict.fromkeys(counted),
             "counted": {"of": self.weighting.counted, **counted},
         }
-        found |= {KEYS[view]: _plain(metrics) for view, metrics in self.metrics.items()}
+        record |= {KEYS[view]: _plain(metrics) for view, metrics in self.metrics.items()}
         if self.tests:
-            found["tests"] = {
+            record["tests"] = {
                 KEYS[view]: {name: _test(test) for name, test in tests.items()}
                 for view, tests in self.tests.items()
             }
             for view, p_values in self.single.items():
-                found["tests"][KEYS[view]]["groups"]["by_group"] = dict(p_values)
+                record["tests"][KEYS[view]]["groups"]["by_group"] = dict(p_values)
         if self.difference:
-            found["metrics_difference"] = _plain(self.difference)
+            record["metrics_difference"] = _plain(self.difference)
         if self.groups:
-            found["groups"] = {
+            record["groups"] = {
                 group: {KEYS[view]: _plain(metrics) for view, metrics in views.items()}
                 or {"suppressed": True}
                 for group, views in self.groups.items()
             }
-            found |= self._by_group()
-        return found
+            record |= self._by_group()
+        return record
 
     def _by_group(self) -> dict[str, Any]:
-        """Groups that are surely not calibrated, and whose gap surely grew between two views."""
-        found: dict[str, Any] = {}
+        """Return groups that surely are miscalibrated, or whose gap surely grew between views."""
+        record: dict[str, Any] = {}
         if self.cox:
-            found["groups_calibration"] = {
+            record["groups_calibration"] = {
                 KEYS[view]: {
                     "not_calibrated": list(rejected({g: t.p_value for g, t in tests.items()})),
                     "p_values": {g: t.p_value for g, t in tests.items()},
@@ -145,21 +145,24 @@ class Findings:
                 for view, tests in self.cox.items()
             }
         if len(self.metrics) == 2:
-            one, other = self.metrics
+            first, second = self.metrics
             gaps = {
-                g: (own[one]["gap"], own[other]["gap"])
+                g: (own[first]["gap"], own[second]["gap"])
                 for g, own in self.groups.items()
-                if own and "gap" in own[one]
+                if own and "gap" in own[first]
             }
-            found["groups_change"] = told(
+            record["groups_change"] = changes_record(
                 {g: _gap_change(*pair) for g, pair in gaps.items()}, self.score
             )
-        return found
+        return record
 
 
 def _gap_change(before: Estimate, after: Estimate) -> GapChange:
-    """Compare two views of the same rows: nothing says how they go together, so at most half of
-    both standard deviations is that of their middle; the move is that of these rows."""
+    """Compare two views of the same rows.
+
+    Their correlation is unknown, so the std of their middle is taken to be at most half the sum of
+    both. The move is that of these rows.
+    """
     noise = math.hypot(before.noise, after.noise)
     middle = math.hypot((before.sampling + after.sampling) / 2, noise / 2)
     slack = before.binning + after.binning
@@ -171,7 +174,7 @@ def _plain(metrics: Metrics) -> dict[str, Any]:
 
 
 def _test(test: CalibrationTest) -> dict[str, float | None]:
-    """Plain numbers; None for a statistic that noise has left without a value."""
+    """Return plain numbers; None for a statistic that noise has left without a value."""
     return {k: v if math.isfinite(v) else None for k, v in asdict(test).items()}
 
 
@@ -196,28 +199,28 @@ def findings(
     histograms
         by (view, group, part)
     score
-        what was binned: `positive`, `confidence` or `classes`
+        binned score: `positive`, `confidence` or `classes`
     agreement
-        (4,) rows that both views, only the first, only the second, and none predicts right
+        (4,) rows that both views, only the first, only the second, and neither predict right
     confusion
         view -> rows by predicted class and label, (c, c)
     cell_std
         std of the noise of each number of the latter two
     threshold
-        of predictions, for the score `positive`
+        decision threshold, for the score `positive`
     estimand
-        what intervals are for; see `fedcal.evaluation.intervals.clusters`
+        population of the intervals; see `fedcal.evaluation.intervals.clusters`
     excluded
-        what no interval contains, in words
+        sources of error that no interval contains, in words
     weighting
-        what counts once
+        unit that counts once
     spread, effect
-        as `evaluate` takes them
+        as in `evaluate`
 
     Raises
     ------
     InputError
-        If the threshold is no edge of a bucket.
+        If the threshold is not an edge of a bucket.
     """
     rows = "these" if estimand == "these" else "new"
 
@@ -230,11 +233,11 @@ def findings(
         )
 
     def of_all(view: str) -> Metrics:
-        found = read(view, "")
+        metrics = read(view, "")
         if not confusion or view not in confusion:
-            return found
+            return metrics
         cells = confusion[view].T
-        return {**evaluate_confusion(cells, cell_std, rows=rows), **found}
+        return {**evaluate_confusion(cells, cell_std, rows=rows), **metrics}
 
     views = list(dict.fromkeys(view for view, _, _ in histograms))
     groups: dict[str, dict[str, Metrics]] = {}
@@ -261,14 +264,14 @@ def findings(
         if len(views) == 2:
             at_half = agreement is not None and (threshold == 0.5 or score != "positive")
             pairs = np.asarray(agreement)[::-1].reshape(2, 2) if at_half else None
-            one, other = whole.values()
+            first, second = whole.values()
             if pairs is not None:  # all three accuracies from the same counts: they agree
                 both = accuracies(pairs, cell_std, rows=rows)
                 for view, accuracy in zip(views, both, strict=True):
                     metrics[view] = {**metrics[view], "accuracy": accuracy}
             difference = compare(
-                one,
-                other,
+                first,
+                second,
                 score,
                 agreement=pairs,
                 agreement_noise=cell_std,
@@ -294,6 +297,6 @@ def findings(
 
 
 def counted(histograms: Mapping[Key, Histogram], view: str, group: str) -> tuple[float, float]:
-    """Rows of a group, and the std of their noise."""
+    """Return the rows of a group, and the std of their noise."""
     h = next(h for (v, g, _), h in histograms.items() if (v, g) == (view, group))
     return h.rows, h.rows_std

@@ -1,4 +1,4 @@
-"""Rows by score and outcome, as a release tells them: what every metric is read from."""
+"""Rows by score and outcome as released: the input of every metric."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 
 NoiseLaw = Literal["normal", "double-exponential"]
-"""Of the independent variates that the noise of counts is made of."""
+"""Distribution of the independent variates in the noise of counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Histogram:
         (buckets, variates): the noise of each of the two rows of counts is `root @ z`, with
         independent z of mean 0 and variance 1, other ones for each row; no columns = exact counts
     law
-        of z
+        distribution of z
 
     Raises
     ------
@@ -69,12 +69,12 @@ class Histogram:
 
     @classmethod
     def exact(cls, edges: Floats, counts: Floats) -> Histogram:
-        """Counts without noise."""
+        """Return a histogram of counts without noise."""
         return cls(edges, counts, np.zeros((len(edges) - 1, 0)))
 
     @property
     def buckets(self) -> int:
-        """Number of buckets."""
+        """Number of buckets, one fewer than edges."""
         return len(self.edges) - 1
 
     @property
@@ -84,7 +84,7 @@ class Histogram:
 
     @property
     def rows(self) -> float:
-        """All rows, as released."""
+        """Sum of all counts, noise included."""
         return float(self.counts.sum())
 
     @property
@@ -94,15 +94,15 @@ class Histogram:
 
     @property
     def noisy(self) -> bool:
-        """Whether the counts hold noise."""
+        """True if the counts contain noise."""
         return bool(self.root.any())
 
     def noise_std(self, weights: Floats) -> Floats:
-        """Std of the noise of `sum(weights * counts)`, (..., 2, buckets) -> (...)."""
+        """Return the noise std of `sum(weights * counts)`, (..., 2, buckets) -> (...)."""
         return np.asarray(np.sqrt(np.square(weights @ self.root).sum(axis=(-1, -2))))
 
     def draws(self, rng: np.random.Generator, number: int) -> Floats:
-        """Noise as that of the counts, drawn anew, (number, 2, buckets)."""
+        """Draw noise of the counts' distribution, (number, 2, buckets)."""
         size = (number, 2, self.root.shape[1])
         if self.law == "normal":
             z = rng.standard_normal(size)
@@ -112,11 +112,14 @@ class Histogram:
 
 
 def from_each_edge(counts: Floats) -> Floats:
-    """Sums of the buckets from each edge on, (..., buckets) -> (..., buckets + 1), the last 0."""
+    """Return sums of the buckets from each edge on, (..., buckets) -> (..., buckets + 1).
+
+    The last sum is 0.
+    """
     ends = np.zeros((*counts.shape[:-1], 1))
     return np.concatenate([np.cumsum(counts[..., ::-1], axis=-1)[..., ::-1], ends], axis=-1)
 
 
 def divide(top: Floats, bottom: Floats, empty: float = 0.0) -> Floats:
-    """Top / bottom, `empty` where the bottom is not above 0."""
+    """Return top / bottom, `empty` where the bottom is not above 0."""
     return np.divide(top, bottom, out=np.full_like(top, empty), where=bottom > 0)

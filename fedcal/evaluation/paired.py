@@ -36,7 +36,7 @@ def compare(
     rows: str = "new",
     seed: int = 0,
 ) -> dict[str, Estimate]:
-    """Every metric of b less that of a, on the same rows.
+    """Return every metric of b less that of a, on the same rows.
 
     Two histograms do not show how the metrics of one row go together. Intervals join those of a
     and b (Zou & Donner 2008) as if their sampling errors were independent: right or too wide
@@ -50,7 +50,7 @@ def compare(
     a, b
         rows by score and outcome; noise of the two independent
     score, threshold, level, rows, seed
-        as of `evaluate`
+        as in `evaluate`
     agreement
         (2, 2) rows by whether a is correct (0 = no) and whether b is
     agreement_noise
@@ -68,7 +68,7 @@ def compare(
         one["accuracy"], two["accuracy"] = accuracies(
             agreement, agreement_noise, level=level, rows=rows
         )
-    found = {}
+    differences = {}
     for name, metric in metrics.items():
         before, after = first[name], second[name]
         value = after.value - before.value
@@ -79,27 +79,27 @@ def compare(
             span = _paired(np.asarray(agreement, np.float64), agreement_noise, rows, level)
         reach = metric.bounds[1] - metric.bounds[0]
         change = metric.estimate(span, level, a, b, bounds=(-reach, reach))
-        found[name] = _as_printed(change, one[name], two[name])
-    return found
+        differences[name] = _as_printed(change, one[name], two[name])
+    return differences
 
 
 def accuracies(
     agreement: Floats, noise: float, *, level: float = 0.95, rows: str = "new"
 ) -> tuple[Estimate, Estimate]:
-    """Accuracy of both views from the rows whose difference is paired: the three agree."""
+    """Return the accuracies of both views from the paired rows, so that all three agree."""
     cells = np.asarray(agreement, np.float64)
     if cells.shape != (2, 2) or not np.isfinite(cells).all():
         raise InputError(f"agreement must be 2 x 2 finite counts, got shape {cells.shape}")
     # a table with right rows on its diagonal, two cells of four, is a confusion matrix's
     tables = (np.array([[of[1, 0], of[0, 0]], [of[0, 1], of[1, 1]]]) for of in (cells, cells.T))
-    one, other = (
+    first, second = (
         evaluate_confusion(table, noise, level=level, rows=rows)["accuracy"] for table in tables
     )
-    return one, other
+    return first, second
 
 
 def _as_printed(change: Estimate, before: Estimate, after: Estimate) -> Estimate:
-    """The difference of the two printed values, in its interval; drowned where either is."""
+    """Return the difference of the two printed values, in its interval; drowned if either is."""
     value = after.value - before.value
     if not math.isfinite(value):
         return change
@@ -113,7 +113,7 @@ def _as_printed(change: Estimate, before: Estimate, after: Estimate) -> Estimate
 
 
 def _paired(agreement: Floats, noise: float, rows: str, level: float) -> Span:
-    """(only b correct - only a correct) / n, with its variance (McNemar 1947)."""
+    """Return (only b correct - only a correct) / n, with its variance (McNemar 1947)."""
     only_b, only_a, total = agreement[0, 1], agreement[1, 0], float(agreement.sum())
     if total <= 0:
         return Span(math.nan, -1.0, 1.0, math.nan, math.nan, False)

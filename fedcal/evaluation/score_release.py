@@ -1,4 +1,4 @@
-"""A release of counts by score and outcome: what it takes to be read again, at no further cost."""
+"""A release of counts by score and outcome, which is read again at no further cost."""
 
 from __future__ import annotations
 
@@ -39,44 +39,44 @@ _ALL = ""
 
 @dataclass(frozen=True, eq=False)
 class ScoreRelease(Artifact):
-    """Counts of rows by score and outcome, as a question asked for them and noise left them.
+    """Noisy counts of rows by score and outcome, the answer to one question.
 
-    Everything that is read from it (metrics, curves, calibrators, thresholds) is post-processing
+    Everything computed from it (metrics, curves, calibrators, thresholds) is post-processing
     of a release that was charged when it was made, and costs nothing more.
 
     Attributes
     ----------
     question
-        what was asked; its `reference` and `gain` are of no use any more
+        the question; its `reference` and `gain` are not used any more
     counts
         (question.counts,) unbiased estimates
     std
-        of the noise of each number of an answer; 0 = none
+        standard deviation of the noise of each number of an answer; 0 = none
     exact
         the plan added no noise, so exact numbers may stand beside it; see `judge`. A noise of 0
-        does not say so: a private release that nobody was asked for has none either
+        does not show this: a private release without any answer has none either
     known
         whether anything was released; if not, counts are 0 and mean nothing
     law
-        of that noise
+        distribution of that noise
     privacy
-        what was promised for it, in sentences; those who read the file later need it
+        privacy statement, in sentences, for later readers of the file
     threshold
-        from which score on a row is predicted positive, where nobody says another one
+        default threshold: rows with a score from here on are predicted positive
     estimand
-        what intervals are for; see `fedcal.evaluation.intervals.clusters`
+        population of the intervals; see `fedcal.evaluation.intervals.clusters`
     spread
-        metric -> upper estimate of its variance over clients, at this threshold; {} if not asked
+        metric -> upper estimate of its variance over clients, at this threshold; {} if not measured
     excluded
         sources of error that no interval contains, in words
     input
-        what the clients' rows were, and so what a calibrator from these counts takes
+        kind of the clients' rows, and so the input of a calibrator from these counts
     unit
-        of privacy; "" = without privacy
+        unit of privacy; "" = without privacy
     counted
         see `Weighting`
     data
-        name of the data set or file that it is of; "" = real sites, None = not known
+        name of its data set or file; "" = real sites, None = not known
     """
 
     form = "release"
@@ -105,7 +105,7 @@ class ScoreRelease(Artifact):
             raise InputError("counts and their noise must be finite")
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Edges, counts, and the rest as text."""
+        """Return edges, counts, and all else as text."""
         asked = {k: v for k, v in self.question.params().items() if k not in _NOT_KEPT}
         plain = {**asked, "classes": self.question.classes}
         return {
@@ -128,7 +128,7 @@ class ScoreRelease(Artifact):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """What `arrays` gave."""
+        """Return the release from the arrays of `arrays`."""
         plain = json.loads(str(arrays["question"]))
         classes = plain.pop("classes")
         question = ScoreCounts.read({**plain, "edges": arrays["edges"]}, {"classes": classes})
@@ -152,38 +152,38 @@ class ScoreRelease(Artifact):
             None if taken["data"] is None else str(taken["data"]),
         )
 
-    # -- what is told of it ---------------------------------------------------------------
+    # -- results --------------------------------------------------------------------------
 
     def learnt_on(self, input: Kind) -> None:
-        """Kept for calibrators made of it."""
+        """Set the input kind, for calibrators made from it."""
         object.__setattr__(self, "input", input)
 
     def of_data(self, name: str) -> None:
-        """Kept for who compares it with another release."""
+        """Set the name of the data, for later comparisons with another release."""
         object.__setattr__(self, "data", name)
 
     def under(self, statement: Sequence[str]) -> ScoreRelease:
-        """With the statement, which its file then holds."""
+        """Return the release with a privacy statement, which its file then contains."""
         return replace(self, privacy=tuple(statement))
 
     @property
     def weighting(self) -> Weighting:
-        """What counts once."""
+        """Weighting of rows: unit that counts once, and limit per subject."""
         return Weighting(self.counted, self.question.subject_rows)
 
     def of_sites(self, sites: Mapping[str, Any]) -> ScoreRelease:
-        """With intervals that say that they exclude sites without a part in it."""
+        """Return the release with absent sites listed among the sources that intervals exclude."""
         if not sites["absent"]:
             return self
         away = f"the rows of {listed(sites['absent'])}, which took no part"
         return replace(self, excluded=(*self.excluded, away))
 
     def findings(self, threshold: float | None = None) -> Findings:
-        """All metrics; InputError for a threshold that is no edge of a bucket."""
+        """Return all metrics; raise InputError for a threshold that is not an edge of a bucket."""
         at = self.threshold if threshold is None else threshold
         histograms = self.histograms
         spread, effect = self._spread(histograms, at)
-        found = findings(
+        result = findings(
             histograms,
             self.question.score,
             agreement=self.agreement,
@@ -197,20 +197,22 @@ class ScoreRelease(Artifact):
             weighting=self.weighting,
         )
         return (
-            found if self.known else replace(found, rows=(math.nan, math.nan), tests={}, single={})
+            result
+            if self.known
+            else replace(result, rows=(math.nan, math.nan), tests={}, single={})
         )
 
     def _spread(
         self, histograms: Mapping[Key, Histogram], threshold: float
     ) -> tuple[dict[str, float], float]:
-        """Variances over clients of what was measured, and the design effect for all else."""
+        """Return measured variances over clients, and the design effect of other metrics."""
         if self.estimand != "clients":
             return {}, 1.0
         whole = histograms["model", _ALL, ""]
-        found, effect = spread_of(whole, self.question.score, self.threshold, self.spread)
+        variances, effect = spread_of(whole, self.question.score, self.threshold, self.spread)
         if threshold != self.threshold:
-            found = {name: v for name, v in found.items() if not METRICS[name].at_threshold}
-        return found, effect
+            variances = {name: v for name, v in variances.items() if not METRICS[name].at_threshold}
+        return variances, effect
 
     @cached_property
     def found(self) -> Findings:
@@ -218,18 +220,18 @@ class ScoreRelease(Artifact):
         return self.findings()
 
     def results(self) -> dict[str, Any]:
-        """Its metrics, differences and groups; what to expect at a new site."""
+        """Return its metrics, differences and groups, and the prediction for a new site."""
         return self.found.to_json() | ({"next_site": self._next_site} if self._next_site else {})
 
     @cached_property
     def _next_site(self) -> dict[str, Any]:
-        """What sites that were counted apart tell of one that was not; {} of fewer than 3."""
+        """Prediction for a new site from sites that were counted apart; {} for fewer than 3."""
         asked = self.question
         if asked.by != "site" or asked.score == "classes" or not self.known:
             return {}
         each, root = self.by_site
         counts = dict(zip(asked.group_names, each, strict=True))
-        if not root.any():  # exact: who has no rows, or did not answer, tells nothing
+        if not root.any():  # exact: a site without rows or answer adds nothing
             counts = {name: own for name, own in counts.items() if own.any()}
         if len(counts) < 3:
             return {}
@@ -237,9 +239,9 @@ class ScoreRelease(Artifact):
         return next_site.next_site(every, asked.bucket_edges, root, [*counts])
 
     def judge(self, test: Holdout) -> dict[str, Any]:
-        """Metrics of each client's rows, `clients`, where the plan made the release exact.
+        """Return metrics of each client's rows, `clients`, where the plan made the release exact.
 
-        With privacy nothing exact is told of rows that were evaluated.
+        With privacy exact numbers of the evaluated rows are never returned.
         """
         if test.shards is None or not self.exact:
             return {}
@@ -247,18 +249,18 @@ class ScoreRelease(Artifact):
         return {"clients": by_client(rows.owner, test.names, self._rights(rows), weights)}
 
     def _rights(self, rows: Shards) -> dict[str, tuple[Floats, Floats]]:
-        """View's key -> whether each row is predicted right, and its score less its outcome."""
+        """Return key of view -> whether rows are predicted right, and scores less outcomes."""
         asked = self.question
         score: Any = "positive" if asked.score == "positive" else "confidence"
-        found = {}
+        rights = {}
         for view in asked.view_names:
             value, outcome = scored(view_logits(rows, view, asked), rows.labels, score)
             right = outcome if score == "confidence" else (value >= self.threshold) == outcome
-            found[KEYS[view]] = right[:, 0].astype(np.float64), (value - outcome)[:, 0]
-        return found
+            rights[KEYS[view]] = right[:, 0].astype(np.float64), (value - outcome)[:, 0]
+        return rights
 
     def page(self) -> list[Part]:
-        """Metrics, curves, groups."""
+        """Return tables and figures of metrics, curves and groups."""
         shown = parts(self.found, self.histograms, self.confusion, self.class_names)
         shown += group_parts(self.found, self.histograms)
         return [*shown, next_site.table(self._next_site)] if self._next_site else shown
@@ -271,7 +273,7 @@ class ScoreRelease(Artifact):
         asked, cells = self.question, self._cells
         parts = cells.shape[2]
         counts, root = cells.sum(axis=2), np.tile(self._root, parts)
-        found: dict[Key, Histogram] = {}
+        histograms: dict[Key, Histogram] = {}
         groups = asked.group_names
         for v, view in enumerate(asked.view_names):
             for k in range(counts.shape[2]):
@@ -281,12 +283,12 @@ class ScoreRelease(Artifact):
                     law: NoiseLaw = "normal"  # of a sum of several
                     widened = root * math.sqrt(len(each))
                     whole = Histogram(asked.bucket_edges, each.sum(axis=0), widened, law)
-                    found[view, _ALL, part] = whole
+                    histograms[view, _ALL, part] = whole
                 for g, group in enumerate(groups):
-                    found[view, group, part] = Histogram(
+                    histograms[view, group, part] = Histogram(
                         asked.bucket_edges, each[g], root, self.law
                     )
-        return found
+        return histograms
 
     @property
     def by_site(self) -> tuple[Floats, Floats]:
@@ -298,13 +300,13 @@ class ScoreRelease(Artifact):
     def within(self) -> dict[tuple[str, str], Histogram]:
         """(Site, group) -> rows of a group within a site; site "" = of all. {} if not asked."""
         asked, cells = self.question, self._cells[0, :, :, 0]
-        found, edges = dict[tuple[str, str], Histogram](), asked.bucket_edges
+        histograms, edges = dict[tuple[str, str], Histogram](), asked.bucket_edges
         for k, group in enumerate(asked.within_names):
             root = self._root * math.sqrt(len(cells))
-            found["", group] = Histogram(edges, cells[:, k].sum(axis=0), root, "normal")
+            histograms["", group] = Histogram(edges, cells[:, k].sum(axis=0), root, "normal")
             for site, own in zip(asked.group_names, cells, strict=True):
-                found[site, group] = Histogram(edges, own[k], self._root, self.law)
-        return found
+                histograms[site, group] = Histogram(edges, own[k], self._root, self.law)
+        return histograms
 
     @property
     def _cells(self) -> Floats:
@@ -316,7 +318,7 @@ class ScoreRelease(Artifact):
 
     @property
     def confusion(self) -> dict[str, Floats]:
-        """View -> rows by predicted class and label, (c, c); empty if nobody asked."""
+        """View -> rows by predicted class and label, (c, c); empty unless the question has them."""
         asked = self.question
         if not asked.confusion:
             return {}
@@ -331,7 +333,7 @@ class ScoreRelease(Artifact):
 
     @property
     def cell_std(self) -> float:
-        """Of the noise of each number of `confusion` and `agreement`."""
+        """Standard deviation of the noise of each number of `confusion` and `agreement`."""
         return self.std / self.question.weight
 
     @property
@@ -346,4 +348,4 @@ def _texts(listed: NDArray[Any]) -> tuple[str, ...]:
 
 
 _NOT_KEPT = ("edges", "reference", "gain", "pad")
-"""Parameters of a question that are kept apart, or that its counts are read without."""
+"""Parameters of a question that are stored apart, or not needed to read its counts."""

@@ -1,4 +1,4 @@
-"""One metric by itself, as a run that asked for nothing else yields it."""
+"""One metric by itself, the result of a run with a single question."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class SingleMetric(Artifact):
     Attributes
     ----------
     name
-        of the metric
+        name of the metric
     estimate
-        what is known of it
+        its estimate
     excluded
         sources of error that the interval does not contain, in words
     counted
@@ -61,7 +61,7 @@ class SingleMetric(Artifact):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """What `arrays` gave."""
+        """Return the metric from the arrays of `arrays`."""
         numbers = dict(zip(_NUMBERS, arrays["numbers"].astype(float).tolist(), strict=True))
         warning, drowned = str(arrays["warning"]), bool(arrays["drowned"])
         estimate = Estimate(**numbers, drowned=drowned, warning=warning)
@@ -70,7 +70,7 @@ class SingleMetric(Artifact):
         return cls(str(arrays["name"]), estimate, tuple(map(str, excluded)), counted)
 
     def results(self) -> dict[str, Any]:
-        """The metric, what its interval is for and what that does not contain."""
+        """Return the metric, the population of its interval and the errors that it excludes."""
         return {
             "weighting": Weighting(self.counted).words,
             "estimand": Weighting(self.counted).intervals("rows"),
@@ -79,11 +79,11 @@ class SingleMetric(Artifact):
         }
 
     def page(self) -> list[Any]:
-        """A table of one line."""
+        """Return a table with one row."""
         row = (heading(self.name), *texts(self.name, self.estimate))
-        of = f"Of the probability of {called(self.class_names, 1)}. " * (self.name == "roc_auc")
+        of = f"For the probability of {called(self.class_names, 1)}. " * (self.name == "roc_auc")
         what = Weighting(self.counted)
-        note = f"{of}Interval: the noise of the release and the choice of {what.counted}."
+        note = f"{of}Interval: the noise of the release and sampling of {what.counted}."
         note += beyond(self.excluded)
         title = f"Metric: {what.head}"
         return [Table(title, ("metric", "value", "95 % interval"), (row,), note)]

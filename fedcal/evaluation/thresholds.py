@@ -46,14 +46,14 @@ SHOWN = tuple(name for name, metric in METRICS.items() if metric.of_choice)
 
 @dataclass(frozen=True)
 class Threshold:
-    """A chosen threshold and what it is expected to give.
+    """A chosen threshold and its expected metrics.
 
     Attributes
     ----------
     value
         rows with a score from here on are predicted positive; an edge of a bucket
     goal, wanted
-        what was asked for
+        goal and wanted value
     confident
         whether the goal holds with the confidence of the level, or only by the estimate
     estimates
@@ -68,8 +68,8 @@ class Threshold:
     estimates: Mapping[str, Estimate]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers."""
-        shown = {name: found.to_json() for name, found in self.estimates.items()}
+        """Return the attributes as plain numbers."""
+        shown = {name: estimate.to_json() for name, estimate in self.estimates.items()}
         return {**vars(self), "estimates": shown}
 
 
@@ -82,7 +82,7 @@ class Cost(LinearRatio):
     ratio_of_costs: float = 1.0
 
     def weights(self, h: Histogram) -> tuple[Floats, Floats]:
-        """False negatives and, at their price, false positives; all rows."""
+        """Return false negatives plus, at their price, false positives; and all rows."""
         at = edge_index(h, self.threshold)
         return spread_cells(h, at, (0, self.ratio_of_costs, 1, 0)), np.ones_like(h.counts)
 
@@ -95,15 +95,15 @@ class Flagged(Predictions):
 
 
 def at_threshold(h: Histogram, threshold: float, *, level: float = 0.95) -> dict[str, Estimate]:
-    """Sensitivity, specificity, precision and share flagged of a `positive` score.
+    """Return sensitivity, specificity, precision and fraction flagged of a `positive` score.
 
-    InputError if the threshold is no edge of a bucket.
+    Raises InputError if the threshold is not an edge of a bucket.
     """
     flagged = Flagged(threshold)
     only = ("recall", "specificity", "precision")
-    found = evaluate(h, "positive", threshold=threshold, level=level, only=only)
+    estimates = evaluate(h, "positive", threshold=threshold, level=level, only=only)
     share = flagged.estimate(flagged.span(h, Asked(level)), level, h)
-    return {**{name: found[name] for name in only}, flagged.name: share}
+    return {**{name: estimates[name] for name in only}, flagged.name: share}
 
 
 def choose_threshold(
@@ -115,7 +115,7 @@ def choose_threshold(
     level: float = 0.95,
     seed: int = 0,
 ) -> Threshold:
-    """The threshold that reaches a goal and gives away least.
+    """Choose the threshold that reaches a goal at the least cost to other metrics.
 
     Parameters
     ----------
@@ -131,15 +131,15 @@ def choose_threshold(
         confidence of `level`, noise included; otherwise its estimate is, and the truth is below
         the wanted value about every other time
     level
-        of confidence, and of the intervals
+        confidence level, also of the intervals
     seed
-        of simulated errors
+        random seed of simulated errors
 
     Raises
     ------
     InputError
-        A value that is not allowed; `confident` with a cost; or no threshold reaches the goal: the
-        message says what the best one gives.
+        A value that is not allowed; `confident` with a cost; or a goal out of reach: the message
+        states the value of the best threshold.
     """
     _check(goal, wanted, confident, level)
     one_sided, two_sided = _critical(h, goal, wanted, level, seed)
@@ -155,11 +155,11 @@ def choose_threshold(
         at = int(reached[0] if goal == "precision" else reached[-1])
     value = float(h.edges[at])
     at_once = max(level, math.erf(two_sided / math.sqrt(2)))
-    found = evaluate(h, "positive", threshold=value, level=at_once, only=SHOWN)
+    estimates = evaluate(h, "positive", threshold=value, level=at_once, only=SHOWN)
     if goal == "cost":
         cost = Cost(value, wanted)
-        found["cost"] = cost.estimate(cost.span(h, Asked(at_once)), at_once, h)
-    return Threshold(value, goal, float(wanted), confident, found)
+        estimates["cost"] = cost.estimate(cost.span(h, Asked(at_once)), at_once, h)
+    return Threshold(value, goal, float(wanted), confident, estimates)
 
 
 def _check(goal: Goal, wanted: float, confident: bool, level: float) -> None:
@@ -168,7 +168,7 @@ def _check(goal: Goal, wanted: float, confident: bool, level: float) -> None:
     if goal != "cost" and not wanted < 1:
         raise InputError(f"the wanted {goal} must be in (0, 1), got {wanted!r}")
     if goal == "cost" and confident:
-        raise InputError("confident is for a wanted precision or recall; a cost has no least value")
+        raise InputError("confident is for a wanted precision or recall, not for a cost")
     if not 0 < level < 1:
         raise InputError(f"level must be in (0, 1), got {level!r}")
 
@@ -176,7 +176,7 @@ def _check(goal: Goal, wanted: float, confident: bool, level: float) -> None:
 def _unreached(
     h: Histogram, goal: Goal, wanted: float, confident: bool, level: float, bottom: Floats
 ) -> str:
-    """What the best threshold gives instead."""
+    """Return the message that states the value of the best threshold."""
     firm = _firm(h, goal)
     sure = f" with {100 * level:g} % confidence" if confident else ""
     if not firm.any():
@@ -199,7 +199,7 @@ def _unreached(
 
 
 def _weights(goal: Goal, wanted: Floats | float) -> tuple[Floats | float, ...]:
-    """(u, v, k): the goal's sum is u tp + v fp + k P, with P rows of outcome 1."""
+    """Return (u, v, k): the goal's sum is u tp + v fp + k P, with P rows of outcome 1."""
     if goal == "precision":
         return 1.0 - wanted, -wanted, 0.0
     if goal == "recall":
@@ -208,32 +208,32 @@ def _weights(goal: Goal, wanted: Floats | float) -> tuple[Floats | float, ...]:
 
 
 def _sums(counts: Floats, weights: tuple[Floats | float, ...]) -> Floats:
-    """The goal's sum at each threshold, (..., 2, buckets) -> (..., buckets)."""
+    """Return the goal's sum at each threshold, (..., 2, buckets) -> (..., buckets)."""
     (u, v, k), s = weights, from_each_edge(counts)[..., :-1]
     return np.asarray(u * s[..., 1, :] + v * s[..., 0, :] + k * s[..., 1, :1])
 
 
 def _bottom(h: Histogram, goal: Goal) -> Floats:
-    """What precision or recall is a share of, at each threshold."""
+    """Return the denominator of precision or recall at each threshold, (buckets,)."""
     s = from_each_edge(h.counts)[..., :-1]
     return np.asarray(s.sum(axis=0) if goal == "precision" else np.full(h.buckets, s[1, 0]))
 
 
 def _noise_variance(h: Histogram, weights: tuple[Floats | float, ...]) -> Floats:
-    """Of the goal's sum at each threshold, (buckets,)."""
+    """Return the noise variance of the goal's sum at each threshold, (buckets,)."""
     (u, v, k), s = (np.reshape(w, (-1, 1)) for w in weights), from_each_edge(h.root.T)[:, :-1].T
     return np.asarray(np.square(u * s + k * s[:1]).sum(1) + np.square(v * s).sum(1))
 
 
 def _firm(h: Histogram, goal: Goal) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Thresholds at which the share's bottom stands out from its noise."""
+    """Return whether the fraction's denominator exceeds its noise, at each threshold."""
     own: tuple[float, ...] = (1.0, 1.0, 0.0) if goal == "precision" else (0.0, 0.0, 1.0)
     bottom, noise = _bottom(h, goal), np.sqrt(_noise_variance(h, own))
     return np.asarray((bottom > 0) & (bottom > FIRM * noise))
 
 
 def _std(h: Histogram, goal: Goal, wanted: float) -> Floats:
-    """Of the goal's sum if the wanted share is the true one: rows (Wilson's) and noise."""
+    """Return the std of the goal's sum at the wanted value, from rows (Wilson's) and noise."""
     rows = wanted * (1 - wanted) * np.maximum(_bottom(h, goal), 0.0)
     return np.sqrt(rows + _noise_variance(h, _weights(goal, wanted)))
 
@@ -241,7 +241,7 @@ def _std(h: Histogram, goal: Goal, wanted: float) -> Floats:
 def _critical(
     h: Histogram, goal: Goal, wanted: float, level: float, seed: int
 ) -> tuple[float, float]:
-    """Quantiles of the largest studentised error over thresholds, one-sided and two-sided."""
+    """Return quantiles of the largest studentised error over thresholds, one- and two-sided."""
     rng = stream(seed, Purpose.BOOTSTRAP, 0, "thresholds")
     counts = np.maximum(monotone_counts(h), 0.0)
     errors = rng.standard_normal((DRAWS, 2, h.buckets)) * np.sqrt(counts)

@@ -1,4 +1,4 @@
-"""What counts once in a release: a row, a subject or a client; and the words for it."""
+"""Unit that counts once in a release (a row, a subject or a client), and its wording."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Counted = Literal["rows", "subjects", "clients"]
 
 @dataclass(frozen=True)
 class Weighting:
-    """What counts once.
+    """Unit that counts once.
 
     Attributes
     ----------
     counted
-        "rows", "subjects", or "clients" where each answers by one of its rows; the plural of what
-        counts once
+        "rows", "subjects", or "clients" where each answers by one of its rows: the plural of the
+        unit
     subject_rows
-        of one subject that count as rows at most; see `Shards.weights`. 0 = all
+        maximum number of rows that one subject counts as; see `Shards.weights`. 0 = all
     """
 
     counted: Counted = "rows"
@@ -31,26 +31,26 @@ class Weighting:
 
     @property
     def words(self) -> str:
-        """What counts, in a sentence's part."""
+        """The weighting as part of a sentence."""
         return {
             "rows": "each row counts once"
-            + (f", all rows of one subject as {self.subject_rows:,} at most" * self.limits),
+            + (f", all rows of one subject as at most {self.subject_rows:,}" * self.limits),
             "subjects": "each subject counts once, whatever the number of its rows",
             "clients": "each client counts once, by one of its rows",
         }[self.counted]
 
     @property
     def head(self) -> str:
-        """The same in few words, for the head of a table."""
+        """The weighting in few words, for the head of a table."""
         return self.words.split(", ")[0]
 
     @property
     def limits(self) -> bool:
-        """Return whether rows of one subject may count for less."""
+        """True if rows of one subject may count for less."""
         return self.subject_rows > 1
 
     def intervals(self, estimand: Estimand) -> str:
-        """What intervals are for, in words."""
+        """Return the population of the intervals, in words."""
         if self.counted == "clients" and estimand == "rows":
             return ESTIMANDS["clients"]
         return ESTIMANDS[estimand].replace("rows", self.counted)
@@ -62,7 +62,7 @@ ROWS = Weighting()
 def subject_rows(unit: str, asked: int | None = None) -> int:
     """Return the rows that a subject's rows count as at most: 1 unless asked; 0 = no subjects."""
     if UNITS[unit].column is None:
-        unused(f"unit '{unit}' weighs no subjects", rows_per_subject=asked)
+        unused(f"unit '{unit}' does not weight subjects", rows_per_subject=asked)
         return 0
     return whole("rows_per_subject", 1 if asked is None else asked, 1, MOST_SUBJECT_ROWS)
 

@@ -52,13 +52,13 @@ def model_to_torch(model: TrainedModel) -> nn.Module:
 
 
 def _layers(model: TrainedModel) -> list[Dense]:
-    found = model.architecture.dense(model.w, model.shape, model.classes)
-    if found is None:
+    layers = model.architecture.dense(model.w, model.shape, model.classes)
+    if layers is None:
         there = ", ".join(n for n, network in NETWORKS.items() if network.is_dense)
         raise InputError(
             f"the network {model.network} has no export; these networks have one: {there}"
         )
-    return found
+    return layers
 
 
 def _header(model: TrainedModel) -> dict[str, str]:

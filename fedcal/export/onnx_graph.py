@@ -31,8 +31,8 @@ Binary: TypeAlias = "Callable[[Value, Any], Value]"
 def _operator(kind: str, dtype: type | None = None, *, swapped: bool = False) -> Binary:
     """Return a method of `Value` for an operator of Python; `dtype` is the result's type."""
 
-    def apply(self: Value, other: Any) -> Value:
-        pair = (other, self) if swapped else (self, other)
+    def apply(self: Value, operand: Any) -> Value:
+        pair = (operand, self) if swapped else (self, operand)
         return self.graph.op(kind, *pair, dtype=dtype)
 
     return apply
@@ -99,9 +99,9 @@ class Graph(Operators):
     def double(self, x: Value) -> Value:
         return self._cast(x, np.float64)
 
-    def like(self, x: Value, other: Value) -> Value:
-        """In the type of `other`."""
-        return self._cast(x, other.dtype)
+    @override
+    def like(self, x: Value, reference: Value) -> Value:
+        return self._cast(x, reference.dtype)
 
     def eps(self, x: Value) -> float:
         """Return the machine epsilon of the type of x."""
@@ -166,8 +166,8 @@ class Graph(Operators):
         return self.op("Where", condition, yes, no)
 
     @override
-    def equal(self, x: Value, other: Value) -> Value:
-        return self.op("Equal", x, other, dtype=bool)
+    def equal(self, x: Value, right: Value) -> Value:
+        return self.op("Equal", x, right, dtype=bool)
 
     @override
     def total(self, x: Value) -> Value:
@@ -227,8 +227,8 @@ class Graph(Operators):
 
     def bins(self, x: Value, count: int) -> Value:
         """Return the bin of equal width of each number in [0, 1]; 0 for NaN."""
-        found = self.where(self.op("IsNaN", x, dtype=bool), 0.0, x)  # no cast of it is defined
-        return self.clip(self._cast(found * count, np.int64), high=count - 1)
+        numbers = self.where(self.op("IsNaN", x, dtype=bool), 0.0, x)  # no cast of it is defined
+        return self.clip(self._cast(numbers * count, np.int64), high=count - 1)
 
     def or_nan(self, x: Value, of: Value) -> Value:
         """x, and NaN where `of` is."""

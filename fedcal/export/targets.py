@@ -177,15 +177,15 @@ def save(
 
 def header(calibrator: Calibrator | PredictionSets, input: str) -> dict[str, str]:
     """Return the description of an exported file, as text."""
-    told = {
+    content = {
         "fedcal": fedcal.__version__,
         "kind": calibrator.form if isinstance(calibrator, PredictionSets) else calibrator.kind,
         "classes": str(calibrator.classes),
         "input": input,
     }
     if isinstance(calibrator, PredictionSets):
-        told |= {"alpha": f"{calibrator.alpha:g}", "score": calibrator.conformity.name}
-    return told
+        content |= {"alpha": f"{calibrator.alpha:g}", "score": calibrator.conformity.name}
+    return content
 
 
 def _taken(calibrator: Calibrator | PredictionSets, input: str | None, target: str) -> Kind:

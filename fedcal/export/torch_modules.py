@@ -48,8 +48,8 @@ class _TorchOperators(Operators):
     def double(self, x: Tensor) -> Tensor:
         return x.double()
 
-    def like(self, x: Tensor, other: Tensor) -> Tensor:
-        return x.to(other.dtype)
+    def like(self, x: Tensor, reference: Tensor) -> Tensor:
+        return x.to(reference.dtype)
 
     def eps(self, x: Tensor) -> float:
         return torch.finfo(x.dtype).eps
@@ -78,8 +78,8 @@ class _TorchOperators(Operators):
     def where(self, condition: Tensor, yes: Any, no: Any) -> Tensor:
         return torch.where(condition, yes, no)
 
-    def equal(self, x: Tensor, other: Tensor) -> Tensor:
-        return x == other
+    def equal(self, x: Tensor, right: Tensor) -> Tensor:
+        return x == right
 
     def total(self, x: Tensor) -> Tensor:
         return x.sum(dim=-1, keepdim=True)
@@ -125,8 +125,8 @@ class _TorchOperators(Operators):
         return torch.take(constant, index)
 
     def bins(self, x: Tensor, count: int) -> Tensor:
-        found = x.masked_fill(x.isnan(), 0.0)  # no cast of a NaN to an integer is defined
-        return (found * count).long().clamp_max(count - 1)
+        numbers = x.masked_fill(x.isnan(), 0.0)  # no cast of a NaN to an integer is defined
+        return (numbers * count).long().clamp_max(count - 1)
 
     def or_nan(self, x: Tensor, of: Tensor) -> Tensor:
         return torch.where(of.isnan(), of, x)

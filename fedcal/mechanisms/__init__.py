@@ -1,6 +1,6 @@
-"""Mechanisms: one class in a file of its own each, and their registry.
+"""Mechanisms, each in its own file, and their registry.
 
-A new one is a file here and a name below; see `docs/guide/extend.md`.
+A new mechanism is a file here and a name below; see `docs/guide/extend.md`.
 """
 
 from __future__ import annotations
@@ -40,4 +40,4 @@ MECHANISMS: dict[str, type[Mechanism]] = registry(
 """Name on the command line and in files -> mechanism."""
 
 PRIVATE = {name: law for name, law in MECHANISMS.items() if law.answers != "nothing"}
-"""Those that promise something."""
+"""Mechanisms with a privacy guarantee."""

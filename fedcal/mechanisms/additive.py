@@ -1,4 +1,4 @@
-"""What mechanisms that add noise to sums share: two families, by the norm that they bound."""
+"""Base classes of mechanisms that add noise to sums: two families, by the norm they bound."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from numpy.typing import NDArray
 
 from fedcal.accounting import check_delta, gaussian_multiplier
 from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, Integers, Words
+from fedcal.core.types import Floats, Integers, Words, override
 from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, Target, View
 from fedcal.mechanisms.pure_dp import PureDP
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound, Per
 
 TAIL = 9.2
-"""No normal variate beyond so many stds is expected (probability 2**-60 each); room for it is
-kept in the ring."""
+"""Largest normal variate, in stds, that the ring has capacity for (probability 2**-60 beyond)."""
 
 LAPLACE_TAIL = 43.0
-"""The same for a Laplace variate, in scales."""
+"""Largest Laplace variate, in scales, that the ring has capacity for."""
 
 _EXAMPLES: tuple[Mapping[str, Any], ...] = (
     {"lengths": (1,), "norms": (2.5,)},
@@ -33,65 +32,65 @@ _EXAMPLES: tuple[Mapping[str, Any], ...] = (
 
 
 class Additive(Mechanism):
-    """Noise on a sum, drawn for each number by itself."""
+    """Mechanism that adds independent noise to each number of a sum."""
 
     answers: ClassVar[Answers] = "sum"
     part: ClassVar[Per | None] = None
     settles_replacement: ClassVar[bool] = False
     examples = _EXAMPLES
     root_variance: ClassVar[float]
-    """Std of a variate of scale 1."""
+    """Standard deviation of a variate of scale 1."""
 
     @classmethod
     @abstractmethod
     def steps(cls, scale: float) -> float:
-        """The scale that is drawn so that rounding to the grid costs no privacy; in steps."""
+        """Return the scale to draw, in steps, so that rounding to the grid costs no privacy."""
 
     @abstractmethod
-    def told(self, x: Floats, a: Floats, b: Floats, scales: Floats) -> Floats:
-        """Log-likelihood of each value for the sum `a` rather than `b`, summed, (trials,)."""
+    def log_likelihood_ratio(self, x: Floats, a: Floats, b: Floats, scales: Floats) -> Floats:
+        """Return the log-likelihood ratio of sums `a` and `b` for each value, summed, (trials,)."""
 
     @classmethod
     def check(cls, bound: Bound, rounds: int) -> None:
-        """Every bound goes with noise on a sum."""
+        """Accept every bound, as all go with noise on a sum."""
 
     @classmethod
     def in_shares(cls) -> type[Mechanism] | None:
-        """Itself, if it is divisible."""
+        """Return the class itself if its noise is divisible, else None."""
         return cls if cls.divisible else None
 
     def sentence(self) -> str:
-        """Noise is added."""
+        """Return "", because the trust model says who adds the noise."""
         return ""
 
     def std(self, scales: Floats, noises: float, bound: Bound) -> Floats:
-        """Independent noises add up by their variances."""
+        """Return the std of independent noises, whose variances add up."""
         whole = np.repeat(scales, bound.lengths) * self.root_variance
         return np.asarray(whole * math.sqrt(noises))
 
+    @override
     def noise_of(self, scales: Floats, grid: float, bound: Bound, shares: int) -> Noise | None:
-        """The scales on the grid."""
         steps = tuple(self.steps(float(s) / grid) for s in scales)
         return Noise(type(self), bound.lengths, steps, shares)
 
     @classmethod
     def check_noise(cls, noise: Noise) -> None:
-        """Shares are for divisible noise."""
+        """Refuse shares of noise that is not divisible."""
         if noise.shares < 1 or (noise.shares > 1 and not cls.divisible):
             raise InputError(f"'{cls.name}' cannot be drawn in {noise.shares} shares")
 
     @classmethod
     def client(cls, words: Words, ring: Ring, noise: Noise, source: Source) -> Words:
-        """The contribution and a share of the noise."""
+        """Return the contribution with a share of the noise added."""
         return ring.add(words, noise.draw(source))
 
     def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
-        """The noisy sums."""
+        """Return the noisy sums and their noise std."""
         return sums, of.std
 
     @classmethod
     def worst_pair(cls, bound: Bound, opposite: bool) -> tuple[Floats, Floats]:
-        """All that each group of numbers may hold in its first: both its norms are used up."""
+        """Return a change that uses up both norms in the first number of each group."""
         change = np.zeros(bound.length)
         if bound.rule == "joint":
             change[0] = 1.0
@@ -101,7 +100,7 @@ class Additive(Mechanism):
         return change, -change if opposite else np.zeros_like(change)
 
     def attack(self, view: View) -> NDArray[np.float64]:
-        """Log-likelihood ratio of all releases, or the released number if there is but one."""
+        """Return the log-likelihood ratio of all releases, or the number if there is only one."""
         noise, ring = view.noise, view.ring
         if noise is None:
             raise InputError(f"'{self.name}' adds no noise")
@@ -115,14 +114,14 @@ class Additive(Mechanism):
             x = ring.decode(mine)
             if view.rounds == 1 and view.bound.length == 1:
                 return np.asarray(x[:, 0])
-            told, rate = self.told(x, a, b, scales), view.rate
-            seen += told if rate == 1 else np.logaddexp(math.log1p(-rate), math.log(rate) + told)
-        # what is equal but for rounding must not become an event
+            ratio, rate = self.log_likelihood_ratio(x, a, b, scales), view.rate
+            seen += ratio if rate == 1 else np.logaddexp(math.log1p(-rate), math.log(rate) + ratio)
+        # values that are equal up to rounding must not become different events
         return np.asarray(np.round(seen, 9))
 
 
 def _wide(noise: Noise, trials: int, source: Source) -> Integers:
-    """`trials` draws of one noise, (trials, length): one draw of longer blocks."""
+    """Return `trials` draws of one noise, (trials, length), as one draw of longer blocks."""
     lengths = tuple(n * trials for n in noise.lengths)
     long = Noise(noise.law, lengths, noise.scales, noise.shares)
     blocks = np.split(long.draw(source), np.cumsum(lengths)[:-1])
@@ -131,7 +130,7 @@ def _wide(noise: Noise, trials: int, source: Source) -> Integers:
 
 @dataclass(frozen=True)
 class Laplacian(PureDP, Additive):
-    """Scale norm_b Delta_1 / epsilon: each release is epsilon-DP by itself."""
+    """Mechanisms of scale norm_b Delta_1 / epsilon, whose single releases are epsilon-DP."""
 
     order: ClassVar[Literal[1, 2]] = 1
     tailed: ClassVar[bool] = True
@@ -139,26 +138,27 @@ class Laplacian(PureDP, Additive):
 
     @classmethod
     def steps(cls, scale: float) -> float:
-        """Rounding afterwards costs nothing, and the discrete law lives on the grid."""
+        """Return the scale itself: rounding costs nothing, and discrete noise is on the grid."""
         return scale
 
     def scale(self, bound: Bound, diameter: float) -> Floats:
-        """norm_b Delta_1 / epsilon."""
+        """Return norm_b Delta_1 / epsilon for each block."""
         whole = bound.scale * (bound.l1_sensitivity / (self.epsilon / diameter))
         return np.asarray(whole[bound.firsts])
 
     def tail(self, noises: float, alone: bool) -> float:
-        """Of n variates the moment generating function at 1 / (2 scale) is (4/3)^n.
+        """Return a bound beyond which a sum of n variates has a probability below 2**-60.
 
-        Beyond 2 (LAPLACE_TAIL + 0.29 n) scales there is less than 2**-60.
+        The moment generating function of n variates at 1 / (2 scale) is (4/3)^n, so the bound is
+        2 (LAPLACE_TAIL + 0.29 n) scales.
         """
         return LAPLACE_TAIL if alone else 2.0 * (LAPLACE_TAIL + 0.29 * noises)
 
     def draw_sum(self, total: Words, of: Sum, rng: np.random.Generator) -> Words:
-        """About one Laplace variate, or the sum of many.
+        """Add about one Laplace variate, or the sum of many.
 
-        A Laplace variate is the difference of two exponential ones, and so the sum of d of them
-        that of two Gamma(d).
+        A Laplace variate is the difference of two exponential variates, and so the sum of d Laplace
+        variates is the difference of two Gamma(d) variates.
         """
         std = of.std / of.ring.grid
         if of.alone:
@@ -169,14 +169,14 @@ class Laplacian(PureDP, Additive):
             drawn = std / math.sqrt(2.0 * many) * (plus - minus)
         return of.ring.add(total, np.rint(drawn).astype(np.int64))
 
-    def told(self, x: Floats, a: Floats, b: Floats, scales: Floats) -> Floats:
-        """Of Laplace noise."""
+    @override
+    def log_likelihood_ratio(self, x: Floats, a: Floats, b: Floats, scales: Floats) -> Floats:
         return np.asarray(((np.abs(x - b) - np.abs(x - a)) / scales).sum(axis=1))
 
 
 @dataclass(frozen=True)
 class GaussianFamily(Additive):
-    """Std norm_b Delta_2 * multiplier; see `fedcal.accounting`."""
+    """Mechanisms of std norm_b Delta_2 * multiplier; see `fedcal.accounting`."""
 
     multiplier: float
 
@@ -187,30 +187,30 @@ class GaussianFamily(Additive):
 
     @classmethod
     def calibrate(cls, target: Target) -> Self:
-        """The smallest multiplier for all rounds together."""
+        """Return the mechanism with the smallest multiplier for all rounds together."""
         check_delta(target.delta)
         delta = target.delta - target.slack
         return cls(gaussian_multiplier(target.epsilon, delta, target.rounds, target.rate))
 
     @property
     def key(self) -> tuple[float, float]:
-        """Its multiplier."""
+        """Noise multiplier and 0."""
         return self.multiplier, 0.0
 
     def scale(self, bound: Bound, diameter: float) -> Floats:
-        """norm_b Delta_2 times the multiplier."""
+        """Return norm_b Delta_2 times the multiplier for each block."""
         whole = bound.scale * (diameter * self.multiplier * bound.sensitivity)
         return np.asarray(whole[bound.firsts])
 
     def tail(self, noises: float, alone: bool) -> float:
-        """Sums of normal variates are normal."""
+        """Return a bound in which sums of normal variates are normal."""
         return TAIL * math.sqrt(noises)
 
     def draw_sum(self, total: Words, of: Sum, rng: np.random.Generator) -> Words:
-        """One normal variate."""
+        """Add one normal variate to each number."""
         drawn = of.std / of.ring.grid * rng.standard_normal(len(of.std))
         return of.ring.add(total, np.rint(drawn).astype(np.int64))
 
-    def told(self, x: Floats, a: Floats, b: Floats, scales: Floats) -> Floats:
-        """Of normal noise."""
+    @override
+    def log_likelihood_ratio(self, x: Floats, a: Floats, b: Floats, scales: Floats) -> Floats:
         return np.asarray(((x - (a + b) / 2) * (a - b) / scales**2).sum(axis=1))

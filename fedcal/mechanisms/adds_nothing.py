@@ -1,4 +1,4 @@
-"""What mechanisms share that add no noise to anything: nothing is scaled, drawn or sent."""
+"""Base class of mechanisms that add no noise: nothing is scaled, drawn or sent."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, Integers, Words
+from fedcal.core.types import Floats, Integers, Words, override
 from fedcal.mechanisms.base import Mechanism, Noise, Source, Sum
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
 
 
 class AddsNothing(Mechanism):
-    """Sums stay exact until `release`, where a kind of it does not say otherwise."""
+    """Mechanism under which sums stay exact until `release`, unless a subclass overrides this."""
 
     order: ClassVar[Literal[1, 2]] = 2
     divisible: ClassVar[bool] = False
@@ -22,40 +22,40 @@ class AddsNothing(Mechanism):
 
     @classmethod
     def in_shares(cls) -> type[Mechanism] | None:
-        """There is nothing to share."""
+        """Return None: without noise there are no shares."""
         return None
 
     def scale(self, bound: Bound, diameter: float) -> Floats:
-        """No noise is added to sums."""
+        """Return no scales, because no noise is added to sums."""
         return np.zeros(0)
 
+    @override
     def std(self, scales: Floats, noises: float, bound: Bound) -> Floats:
-        """Exact sums."""
         return np.zeros(bound.length)
 
+    @override
     def tail(self, noises: float, alone: bool) -> float:
-        """Nothing is added."""
         return 0.0
 
+    @override
     def noise_of(self, scales: Floats, grid: float, bound: Bound, shares: int) -> Noise | None:
-        """Nothing is added."""
         return None
 
     @classmethod
     def check_noise(cls, noise: Noise) -> None:
-        """No noise is of this mechanism."""
+        """Raise InputError, because the mechanism has no noise."""
         raise InputError(f"unknown noise {cls.name!r}: it adds none")
 
     @classmethod
     def draw(cls, scale: float, shares: int, n: int, source: Source) -> Integers:
-        """Nothing is added."""
+        """Raise InputError, because the mechanism has no noise."""
         raise InputError(f"'{cls.name}' adds no noise")
 
     @classmethod
     def client(cls, words: Words, ring: Ring, noise: Noise, source: Source) -> Words:
-        """Nothing is added."""
+        """Raise InputError, because the mechanism has no noise."""
         raise InputError(f"'{cls.name}' adds no noise")
 
     def draw_sum(self, total: Words, of: Sum, rng: np.random.Generator) -> Words:
-        """Exact sums."""
+        """Return the exact sum unchanged."""
         return total

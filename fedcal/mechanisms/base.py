@@ -1,16 +1,17 @@
-"""What a mechanism is: from a sum, or a contribution, to something that may be released.
+"""Base class of mechanisms, which turn a sum, or a contribution, into something releasable.
 
-`Delta_1`, `Delta_2` in the docstrings of the mechanisms are the L1 and L2 norms of what a neighbour
-changes in the sum, each block in units of its norm (`Bound`, `Plan.diameter`); unit, adjacency and
+`Delta_1`, `Delta_2` in the docstrings of the mechanisms are the L1 and L2 norms of a neighbour's
+change of the sum, each block in units of its norm (`Bound`, `Plan.diameter`); unit, adjacency and
 trust are the plan's. All noise is added to integers on the ring's grid.
 
-Randomness. A seeded generator is for simulation: it protects nobody who knows the seed, and its
-normal, Laplace and exponential draws are double precision (a candidate of probability below about
-1e-16 is never drawn). None stands for the operating system's: then all draws come from
-`samplers`, whose total variation of 2^-60 a value the plan counts into delta.
+Randomness. A seeded generator is for simulation: it gives no protection against anyone who knows
+the seed, and its normal, Laplace and exponential draws are double precision (a candidate of
+probability below about 1e-16 is never drawn). None stands for the operating system's generator:
+then all draws come from `samplers`, whose total variation of 2^-60 a value the plan counts into
+delta.
 
-A mechanism is a file: a class with everything that the rest of the house asks about it, and a row
-in `MECHANISMS`. There is no method that a subclass may forget: what is missing is found at import.
+A mechanism is a file: a class with everything that other modules need from it, and an entry
+in `MECHANISMS`. A subclass cannot omit a method: a missing one raises an error at import.
 """
 
 from __future__ import annotations
@@ -31,32 +32,32 @@ from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound, Per
 
 Source = np.random.Generator | None
-"""A seeded generator, or None: the operating system."""
+"""A seeded generator; None = the operating system's."""
 
 Answers = Literal["nothing", "sum", "index", "onehot"]
-"""What a mechanism makes of the clients' answers: exact sums, noisy sums, the index of one of
-several candidates, or the counts of answers that are a single 1 among zeros."""
+"""Result of a mechanism: exact sums, noisy sums, the index of one of several candidates, or the
+counts of answers that are a single 1 among zeros."""
 
 
 def words_of(source: Source) -> samplers.Words:
-    """Random words from a source."""
+    """Return random words from a source."""
     return samplers.system_words if source is None else samplers.seeded_words(source)
 
 
 @dataclass(frozen=True)
 class Target:
-    """What the releases of a run may spend together.
+    """Budget that the releases of a run may spend together.
 
     Attributes
     ----------
     epsilon, delta
-        of the whole run
+        of the complete run
     rounds
-        releases
+        number of releases
     rate
-        at which sampling amplifies privacy; 1 = it does not
+        sampling rate that amplifies privacy; 1 = no amplification
     slack
-        part of delta that the samplers' errors take
+        part of delta for the samplers' errors
     """
 
     epsilon: float
@@ -68,18 +69,18 @@ class Target:
 
 @dataclass(frozen=True)
 class Noise:
-    """Integer noise for a vector, in steps of the ring's grid, or one of the shares of it.
+    """Integer noise for a vector, in steps of the ring's grid, complete or in shares.
 
     Attributes
     ----------
     law
-        mechanism whose noise it is
+        mechanism that defines the distribution
     lengths
         numbers in each block
     scales
-        of each block, in steps, of the whole noise, as the mechanism means them
+        of each block's complete noise, in steps, in the mechanism's own parameter
     shares
-        how many draws add up to the whole; 1 = each draw is the whole
+        number of draws that add up to the complete noise; 1 = a draw is complete
     """
 
     law: type[Mechanism]
@@ -98,31 +99,32 @@ class Noise:
 
     @property
     def mechanism(self) -> str:
-        """Name of its law."""
+        """Name of the mechanism that defines it."""
         return self.law.name
 
     def draw(self, source: Source) -> Integers:
-        """One share, shape (length,)."""
+        """Return one share, shape (length,)."""
         pairs = zip(self.scales, self.lengths, strict=True)
         return np.concatenate([self.law.draw(s, self.shares, n, source) for s, n in pairs])
 
 
 @dataclass(frozen=True)
 class Sum:
-    """What a sum of answers is under a plan.
+    """Properties of a sum of answers under a plan.
 
     Attributes
     ----------
     ring, bound, diameter
         of the plan
     repliers
-        answers in it
+        number of answers in the sum
     std
         (length,) of the noise in it
     alone
-        whether that is about one whole draw, or many that add up to nearly normal noise
+        True = about one complete draw of noise; False = many draws, which are nearly normal
+        together
     costs
-        what candidates of a draw cost, by exact sums; None = by their absolute values
+        function from exact sums to the costs of a draw's candidates; None = absolute values
     """
 
     ring: Ring
@@ -135,28 +137,28 @@ class Sum:
 
 
 class Mechanism(ABC):
-    """One mechanism, calibrated: an instance knows what each release of its run may spend.
+    """Calibrated mechanism: an instance holds the budget of each release of its run.
 
     Attributes
     ----------
     name
         on the command line and in files
     noise
-        what it is called in a sentence
+        name in a sentence
     meaning
-        a line for who reads a report
+        line of description in a report
     answers
-        what it makes of the clients' answers
+        result that it makes of the clients' answers
     order
         norm of a contribution that is bounded, L1 or L2
     pure
         whether it needs no delta
     divisible
-        whether several clients can draw a share of its noise each
+        whether several clients can each draw a share of its noise
     part
         the only part of a client that it protects, None = any
     settles_replacement
-        whether its epsilon is for one answer replaced by any other, however far
+        whether its epsilon is for one answer replaced by any other, at any distance
     tailed
         whether one draw has the heavy tails of Laplace noise
     examples
@@ -175,93 +177,93 @@ class Mechanism(ABC):
     tailed: ClassVar[bool]
     examples: ClassVar[tuple[Mapping[str, Any], ...]]
 
-    # -- made by the plan -----------------------------------------------------------------
+    # -- plan -----------------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
     def calibrate(cls, target: Target) -> Self:
-        """The least noise that meets the target."""
+        """Return the mechanism with the least noise that meets the target."""
 
     @classmethod
     @abstractmethod
     def check(cls, bound: Bound, rounds: int) -> None:
-        """InputError if a bound, or so many rounds, do not go with the mechanism."""
+        """Raise InputError if the mechanism does not support a bound, or the number of rounds."""
 
     @classmethod
     @abstractmethod
     def in_shares(cls) -> type[Mechanism] | None:
-        """What takes its place where each client adds a share; None = nothing can."""
+        """Return its replacement where each client adds a share; None = there is none."""
 
     @property
     @abstractmethod
     def key(self) -> tuple[float, float]:
-        """(noise multiplier, epsilon of each release), 0 for the one that it does not have."""
+        """Noise multiplier and epsilon of each release; 0 for the one that it does not have."""
 
     @property
     @abstractmethod
     def event(self) -> str:
-        """One release in a word, for the ledger."""
+        """Name of one release for the ledger."""
 
     @abstractmethod
     def sentence(self) -> str:
-        """What happens to an answer, without a dot; "" where the trust model says who adds noise"""
+        """Return how an answer is changed, without a full stop; "" = see `Trust.adds`."""
 
-    # -- how much noise -------------------------------------------------------------------
+    # -- noise scale ----------------------------------------------------------------------
 
     @abstractmethod
     def scale(self, bound: Bound, diameter: float) -> Floats:
-        """Scale of each block's whole noise, in the statistic's units, (blocks,); () = none."""
+        """Return the scale of each block's noise, in the statistic's units, (blocks,) or ()."""
 
     @abstractmethod
     def std(self, scales: Floats, noises: float, bound: Bound) -> Floats:
-        """Std of each number of a released sum that holds so many whole noises, (length,).
+        """Return the noise std of each number of a released sum, (length,).
 
         Parameters
         ----------
         scales
             of each block (`scale`)
         noises
-            whole noises in the sum, or answers if each answer is encoded
+            number of complete noises in the sum, or of answers if each answer is encoded
         """
 
     @abstractmethod
     def tail(self, noises: float, alone: bool) -> float:
-        """Room in the ring for a sum of so many whole noises, in scales: more has no chance.
+        """Return the capacity of the ring for the noise of a sum, in scales; more has no chance.
 
-        `alone` : the sum holds a single draw.
+        `noises` : number of complete noises; `alone` : the sum holds a single draw.
         """
 
     @abstractmethod
     def noise_of(self, scales: Floats, grid: float, bound: Bound, shares: int) -> Noise | None:
-        """What somebody adds to a vector, in steps of the grid; None = nothing is added."""
+        """Return the noise to add to a vector, in steps of the grid; None = no noise."""
 
     # -- randomness -----------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
     def check_noise(cls, noise: Noise) -> None:
-        """InputError for noise, maybe from a message, that the mechanism cannot draw."""
+        """Raise InputError for noise, maybe from a message, that the mechanism cannot draw."""
 
     @classmethod
     @abstractmethod
     def draw(cls, scale: float, shares: int, n: int, source: Source) -> Integers:
-        """`n` independent shares of noise, in steps, (n,)."""
+        """Return `n` independent shares of noise, in steps, (n,)."""
 
     @classmethod
     @abstractmethod
     def client(cls, words: Words, ring: Ring, noise: Noise, source: Source) -> Words:
-        """What a client that protects itself sends, (length,)."""
+        """Return the message of a client that protects itself, (length,)."""
 
     @abstractmethod
     def draw_sum(self, total: Words, of: Sum, rng: np.random.Generator) -> Words:
-        """An exact sum with what all repliers' own noise adds up to, in one draw; for studies.
+        """Return an exact sum plus the noise of all repliers, in one draw; for studies.
 
         `total` and the result are (length,) words of the ring.
         """
 
     @abstractmethod
     def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
-        """What is released of the sums that the server has, and its noise std, (length,) each.
+        """Return the released numbers and their noise std, from the server's sums, (length,) each.
 
         Parameters
         ----------
@@ -276,19 +278,19 @@ class Mechanism(ABC):
     @classmethod
     @abstractmethod
     def worst_pair(cls, bound: Bound, opposite: bool) -> tuple[Floats, Floats]:
-        """A unit's contributions in two worlds, (length,) each, that tell most.
+        """Return a unit's most distinguishable contributions in two worlds, (length,) each.
 
         `opposite` : a neighbour may be any other contribution, not only none.
         """
 
     @abstractmethod
     def attack(self, view: View) -> NDArray[np.float64]:
-        """The attacker's number in each of many independent runs, (trials,); see `audit`."""
+        """Return the attacker's number in each of many independent runs, (trials,); see `audit`."""
 
 
 @dataclass(frozen=True)
 class View:
-    """All that an attack on a mechanism works with.
+    """Input of an attack on a mechanism.
 
     Attributes
     ----------
@@ -299,9 +301,9 @@ class View:
     words
         (2, length) the unit's encoded contributions in the world with it, and without
     present
-        which of the two worlds
+        whether this is the world with the unit
     rate
-        how likely the unit takes part in a round, for all that the attacker knows
+        probability that the unit takes part in a round, given the attacker's knowledge
     trials
         independent runs
     source
@@ -322,10 +324,10 @@ class View:
 
     @property
     def mine(self) -> Words:
-        """The unit's contribution in this world, (length,)."""
+        """Contribution of the unit in this world, (length,)."""
         return np.asarray(self.words[0 if self.present else 1])
 
     def coins(self) -> NDArray[np.bool_]:
-        """Whether the unit takes part in each run, (trials, 1)."""
+        """Return whether the unit takes part in each run, (trials, 1)."""
         drawn = samplers.bernoulli(self.rate, self.trials, words_of(self.source))
         return np.asarray(drawn)[:, None]

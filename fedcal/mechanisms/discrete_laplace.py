@@ -1,4 +1,4 @@
-"""Discrete Laplace noise, whole or in shares."""
+"""Discrete Laplace noise, complete or in shares."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from fedcal.mechanisms.base import Source, words_of
 
 
 class DiscreteLaplace(Laplacian):
-    """`P(k) ~ exp(-|k| / scale)` on the grid: epsilon-DP (Ghosh et al. 2009).
+    """Discrete Laplace noise, `P(k) ~ exp(-|k| / scale)` on the grid: epsilon-DP.
 
-    It is a sum of n Polya differences, so n clients can add a share each.
+    Source: Ghosh et al. 2009.
+
+    It is a sum of n Polya differences, so each of n clients can add a share.
     """
 
     name: ClassVar[str] = "discrete-laplace"
@@ -23,7 +25,7 @@ class DiscreteLaplace(Laplacian):
 
     @classmethod
     def draw(cls, scale: float, shares: int, n: int, source: Source) -> Integers:
-        """Whole, or a Polya share."""
+        """Return complete draws, or Polya shares."""
         if shares == 1:
             return samplers.discrete_laplace(scale, n, words_of(source))
         return samplers.polya_share(scale, shares, n, words_of(source))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.adds_nothing import AddsNothing
 from fedcal.mechanisms.base import Answers, Source, Sum, View
@@ -20,12 +20,12 @@ from fedcal.units.bounding import Bound, Per
 
 @dataclass(frozen=True)
 class Exponential(PureDP, AddsNothing):
-    """Index i with probability ~ `exp(-epsilon |S_i| / (2 C))`; neighbours differ in `|S_i|` by C.
+    """Draw of index i with probability ~ `exp(-epsilon |S_i| / (2 C))`.
 
-    epsilon-DP (McSherry & Talwar 2007; Asi & Duchi 2020). Only the index is released. The server
-    must have the exact sums. A question may have costs of its own in place of `|S_i|`
-    (`Query.costs`): it is enough that the changes of any two by a neighbour differ by at most 2 C
-    (bounded range, Dong, Durfee & Rogers 2020).
+    Neighbours differ in `|S_i|` by at most C. It is epsilon-DP (McSherry & Talwar 2007; Asi & Duchi
+    2020). Only the index is released. The server must have the exact sums. A question may have its
+    own costs in place of `|S_i|` (`Query.costs`): it is enough that the changes of any two costs by
+    a neighbour differ by at most 2 C (bounded range, Dong, Durfee & Rogers 2020).
     """
 
     name: ClassVar[str] = "exponential"
@@ -40,20 +40,20 @@ class Exponential(PureDP, AddsNothing):
 
     @classmethod
     def check(cls, bound: Bound, rounds: int) -> None:
-        """One draw, and a bound for each candidate."""
+        """Require one draw, and a bound for each candidate."""
         if rounds != 1:
-            raise InputError(f"the exponential mechanism is asked once, got rounds = {rounds}")
+            raise InputError(f"the exponential mechanism needs one round, got rounds = {rounds}")
         if bound.rule == "joint":
             raise InputError("the exponential mechanism needs a bound for each candidate")
         if bound.rule == "per_block" and bound.order != 1:
             raise InputError("scores that are sums of absolute values need a bound of order 1")
 
+    @override
     def sentence(self) -> str:
-        """An index is drawn."""
         return "The released value is drawn at random (exponential mechanism) by the server"
 
     def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
-        """The drawn index, (1,), and no std."""
+        """Return the drawn index, (1,), and no std."""
         norm = max(of.bound.norms) * of.diameter
         costs = None if of.costs is None else of.costs(sums)
         scores = scores_of(sums, of.bound) if costs is None else costs
@@ -62,7 +62,7 @@ class Exponential(PureDP, AddsNothing):
 
     @classmethod
     def worst_pair(cls, bound: Bound, opposite: bool) -> tuple[Floats, Floats]:
-        """The unit makes the favoured candidates better and all others worse."""
+        """Return changes that improve the favoured candidates and worsen all others."""
         change = np.zeros(bound.length)
         change[bound.firsts if bound.rule == "per_block" else slice(None)] = 1.0
         change[: _favoured(bound)[1]] *= -1.0
@@ -70,9 +70,9 @@ class Exponential(PureDP, AddsNothing):
         return change, -change if opposite else np.zeros_like(change)
 
     def attack(self, view: View) -> NDArray[np.float64]:
-        """Whether a candidate was drawn that the unit made better, (trials,)."""
+        """Return whether a candidate was drawn that the unit improved, (trials,)."""
         few, numbers = _favoured(view.bound)
-        # The others' sums: the favoured are best with the unit, the rest without it.
+        # Sums of the other units: the favoured are best with the unit, the rest without it.
         change, instead = view.words.view(np.int64)
         base = -instead.copy()
         base[:numbers] = -change[:numbers]
@@ -90,17 +90,16 @@ class Exponential(PureDP, AddsNothing):
 
 
 def _favoured(bound: Bound) -> tuple[int, int]:
-    """Of the candidates a seventh gets better: (candidates, numbers)."""
+    """Return the size of the favoured seventh of the candidates: (candidates, numbers)."""
     candidates = len(bound.lengths) if bound.rule == "per_block" else bound.length
     few = max(1, candidates // 7)
     return few, sum(bound.lengths[:few]) if bound.rule == "per_block" else few
 
 
 def scores_of(sums: Floats, bound: Bound) -> Floats:
-    """The candidates' scores: sums of absolute values.
+    """Return the candidates' scores, which are sums of absolute values.
 
-    Each number is a candidate of its own (rule "per_value"), or each block is (rule "per_block",
-    order 1).
+    Each number is a candidate (rule "per_value"), or each block (rule "per_block", order 1).
     """
     if bound.rule == "per_value":
         return np.abs(sums)
@@ -108,7 +107,7 @@ def scores_of(sums: Floats, bound: Bound) -> Floats:
 
 
 def draw_index(scores: Floats, epsilon: float, norm: float, source: Source) -> int:
-    """Index drawn by the exponential mechanism, small |score| preferred.
+    """Return an index drawn by the exponential mechanism, small |score| preferred.
 
     Parameters
     ----------
@@ -117,7 +116,7 @@ def draw_index(scores: Floats, epsilon: float, norm: float, source: Source) -> i
     epsilon
         budget of this one draw
     norm
-        C, what one protected unit changes any S_i by
+        C, largest change of any S_i by one protected unit
     """
     logits = -np.abs(scores) * (epsilon / (2.0 * norm))
     if source is None:

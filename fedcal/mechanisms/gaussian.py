@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedcal.core.types import Integers
+from fedcal.core.types import Integers, override
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.additive import GaussianFamily
 from fedcal.mechanisms.base import Mechanism, Source, words_of
@@ -14,7 +14,7 @@ from fedcal.mechanisms.discrete_gaussian import DiscreteGaussian
 
 
 class Gaussian(GaussianFamily):
-    """A normal variate, rounded to the grid: a Gaussian mechanism with its multiplier."""
+    """Gaussian noise, rounded to the grid: a Gaussian mechanism with its multiplier."""
 
     name: ClassVar[str] = "gaussian"
     noise: ClassVar[str] = "Gaussian noise"
@@ -23,22 +23,22 @@ class Gaussian(GaussianFamily):
 
     @classmethod
     def in_shares(cls) -> type[Mechanism] | None:
-        """The discrete law."""
+        """Return the discrete mechanism."""
         return DiscreteGaussian
 
     @property
+    @override
     def event(self) -> str:
-        """Its multiplier."""
         return f"Gaussian(multiplier={self.multiplier!r})"
 
     @classmethod
     def steps(cls, scale: float) -> float:
-        """Rounding afterwards costs nothing."""
+        """Return the scale itself, because rounding afterwards costs nothing."""
         return scale
 
     @classmethod
     def draw(cls, scale: float, shares: int, n: int, source: Source) -> Integers:
-        """In double precision where seeded, several times as fast as the tables."""
+        """Return draws; with a seed they are in double precision, several times as fast."""
         if source is not None:
             return np.rint(source.standard_normal(n) * scale).astype(np.int64)
         return samplers.rounded_gaussian(scale, n, words_of(source))

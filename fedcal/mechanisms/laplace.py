@@ -14,7 +14,7 @@ from fedcal.mechanisms.discrete_laplace import DiscreteLaplace
 
 
 class Laplace(Laplacian):
-    """A Laplace variate, rounded to the grid: epsilon-DP (Dwork et al. 2006).
+    """Laplace noise, rounded to the grid: epsilon-DP (Dwork et al. 2006).
 
     Rounding is post-processing.
     """
@@ -26,12 +26,12 @@ class Laplace(Laplacian):
 
     @classmethod
     def in_shares(cls) -> type[Mechanism] | None:
-        """The discrete law."""
+        """Return the discrete mechanism."""
         return DiscreteLaplace
 
     @classmethod
     def draw(cls, scale: float, shares: int, n: int, source: Source) -> Integers:
-        """In double precision where seeded, several times as fast as the tables."""
+        """Return draws; with a seed they are in double precision, several times as fast."""
         if source is not None:
             return np.rint(source.laplace(0.0, scale, n)).astype(np.int64)
         return samplers.rounded_laplace(scale, n, words_of(source))

@@ -1,4 +1,4 @@
-"""No mechanism: exact sums, and no differential privacy."""
+"""Exact sums, without noise and without differential privacy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.mechanisms.adds_nothing import AddsNothing
 from fedcal.mechanisms.base import Answers, Source, Sum, Target, View
 from fedcal.units.bounding import Bound, Per
@@ -19,7 +19,7 @@ from fedcal.units.bounding import Bound, Per
 
 @dataclass(frozen=True)
 class NoNoise(AddsNothing):
-    """Exact sums are released; nothing is promised."""
+    """Release of exact sums, without any guarantee."""
 
     name: ClassVar[str] = "none"
     noise: ClassVar[str] = "no noise"
@@ -32,38 +32,38 @@ class NoNoise(AddsNothing):
 
     @classmethod
     def calibrate(cls, target: Target) -> Self:
-        """Only where nothing is promised."""
+        """Return the mechanism; InputError if the epsilon is finite."""
         if math.isfinite(target.epsilon):
             raise InputError("without noise there is no finite epsilon")
         return cls()
 
     @classmethod
     def check(cls, bound: Bound, rounds: int) -> None:
-        """Nothing to check."""
+        """Accept every bound: there is nothing to check."""
 
     @property
+    @override
     def key(self) -> tuple[float, float]:
-        """Neither."""
         return 0.0, 0.0
 
     @property
+    @override
     def event(self) -> str:
-        """An exact sum."""
         return "exact sum"
 
+    @override
     def sentence(self) -> str:
-        """Nothing happens."""
         return "No noise is added"
 
     def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
-        """The sums as they are."""
+        """Return the sums as they are, and a std of 0."""
         return sums, np.zeros(len(sums))
 
     @classmethod
     def worst_pair(cls, bound: Bound, opposite: bool) -> tuple[Floats, Floats]:
-        """Nothing is claimed that could be attacked."""
+        """Raise InputError: without noise no claim can be attacked."""
         raise InputError("a plan without privacy claims nothing that could be attacked")
 
     def attack(self, view: View) -> NDArray[np.float64]:
-        """Nothing is claimed that could be attacked."""
+        """Raise InputError: without noise no claim can be attacked."""
         raise InputError("a plan without privacy claims nothing that could be attacked")

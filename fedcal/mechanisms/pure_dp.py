@@ -1,4 +1,4 @@
-"""What mechanisms share that need no delta: each release spends an epsilon of its own."""
+"""Base class of mechanisms that need no delta: each release spends its own epsilon."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from fedcal.accounting import exponential_epsilon
+from fedcal.core.types import override
 from fedcal.mechanisms.base import Mechanism, Target
 
 
 @dataclass(frozen=True)
 class PureDP(Mechanism):
-    """Each release is epsilon-DP by itself."""
+    """Mechanism whose single releases are epsilon-DP."""
 
     epsilon: float
 
@@ -19,15 +20,15 @@ class PureDP(Mechanism):
 
     @classmethod
     def calibrate(cls, target: Target) -> Self:
-        """Basic composition, amplified: an equal part of epsilon for each release."""
+        """Return the mechanism with an equal part of epsilon for each release, amplified."""
         return cls(exponential_epsilon(target.epsilon / target.rounds, target.rate))
 
     @property
     def key(self) -> tuple[float, float]:
-        """Its epsilon."""
+        """Multiplier 0, and the epsilon of each release."""
         return 0.0, self.epsilon
 
     @property
+    @override
     def event(self) -> str:
-        """Its epsilon."""
         return f"{self.name}(epsilon={self.epsilon!r})"

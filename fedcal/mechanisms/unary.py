@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, Words
+from fedcal.core.types import Floats, Words, override
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.adds_nothing import AddsNothing
 from fedcal.mechanisms.base import Answers, Noise, Source, Sum, View
@@ -22,10 +22,10 @@ from fedcal.units.bounding import SLACK, Bound, Per
 
 @dataclass(frozen=True)
 class Unary(PureDP, AddsNothing):
-    """A 1 stays with probability 1/2, a 0 becomes 1 with probability 1 / (1 + e^epsilon).
+    """Unary encoding: a 1 stays with probability 1/2, a 0 becomes 1 with 1 / (1 + e^epsilon).
 
-    epsilon-DP for one client's answer replaced by any other (Wang et al. 2017, OUE). Each client
-    encodes its own answer, so nobody else need be trusted.
+    It is epsilon-DP for one client's answer replaced by any other (Wang et al. 2017, OUE). Each
+    client encodes its own answer, so no other party needs to be trusted.
     """
 
     name: ClassVar[str] = "unary"
@@ -40,46 +40,47 @@ class Unary(PureDP, AddsNothing):
 
     @classmethod
     def check(cls, bound: Bound, rounds: int) -> None:
-        """Room for the 1."""
+        """Require a bound that does not clip the 1."""
         if min(bound.norms) * (1.0 - SLACK) < 1.0:
             raise InputError(
-                f"unary encoding needs clip norms above 1 (2, say), got {bound.norms}: "
-                "at a norm of 1 a 1 would be cut to less and then to 0"
+                f"unary encoding needs clip norms above 1 (such as 2), got {bound.norms}: "
+                "at a norm of 1 a 1 would be clipped to less and truncated to 0"
             )
 
+    @override
     def sentence(self) -> str:
-        """Coins for each bit."""
         return (
             "Each client sends its answer, a single 1 among zeros, bit by bit (optimal unary "
             "encoding): a 1 stays with probability 1/2, a 0 becomes 1 with probability "
-            f"{unary_flip(self.epsilon):.4g}. noise_std is that of a count that nobody is in"
+            f"{unary_flip(self.epsilon):.4g}. noise_std is for the count of an empty cell"
         )
 
     def std(self, scales: Floats, noises: float, bound: Bound) -> Floats:
-        """Of an unbiased count of a cell that nobody is in (Wang et al. 2017, Equation 6).
+        """Return the std of an unbiased count of an empty cell (Wang et al. 2017, Equation 6).
 
-        What the variance gains with the true count is left out. `noises` are answers.
+        The growth of the variance with the true count is neglected. `noises` is the number of
+        answers.
         """
         flip = unary_flip(self.epsilon)
         return np.full(bound.length, math.sqrt(noises * flip * (1.0 - flip)) / (0.5 - flip))
 
     def noise_of(self, scales: Floats, grid: float, bound: Bound, shares: int) -> Noise | None:
-        """The coin of a 0 as its one scale."""
+        """Return noise whose one scale is the probability that a 0 is flipped."""
         return Noise(type(self), (bound.length,), (unary_flip(self.epsilon),))
 
     @classmethod
     def check_noise(cls, noise: Noise) -> None:
-        """A coin that says more than nothing, and no shares."""
+        """Require a flip probability below 1/2, and no shares."""
         if max(noise.scales) >= 0.5:
-            raise InputError(f"unary encoding turns a 0 with probability < 1/2, got {noise.scales}")
+            raise InputError(f"unary encoding flips a 0 with probability < 1/2, got {noise.scales}")
         if noise.shares != 1:
             raise InputError(f"'{cls.name}' cannot be drawn in {noise.shares} shares")
 
     @classmethod
     def client(cls, words: Words, ring: Ring, noise: Noise, source: Source) -> Words:
-        """The encoded answer, (length,).
+        """Return the encoded answer, (length,).
 
-        An all-zero contribution (no rows) is legal: it differs from any one-hot by one bit.
+        An all-zero contribution (no rows) is legal: it differs from any one-hot answer by one bit.
 
         Raises
         ------
@@ -90,7 +91,7 @@ class Unary(PureDP, AddsNothing):
         set_ = words == one
         if set_.sum() > 1 or (words[~set_] != 0).any():
             raise InputError(
-                "unary encoding needs an answer with one 1 at most and zeros elsewhere"
+                "unary encoding needs an answer with at most one 1 and zeros elsewhere"
             )
         if source is None:
             keep = samplers.bernoulli(0.5, len(words), samplers.system_words)
@@ -100,25 +101,25 @@ class Unary(PureDP, AddsNothing):
         return np.where(np.where(set_, keep, turn), one, np.uint64(0))
 
     def draw_sum(self, total: Words, of: Sum, rng: np.random.Generator) -> Words:
-        """Binomial counts of what stays and what is turned."""
+        """Return binomial counts of the bits that stay and that are flipped."""
         ones = np.clip(total.view(np.int64), 0, of.repliers)
         sent = rng.binomial(ones, 0.5) + rng.binomial(of.repliers - ones, unary_flip(self.epsilon))
         return np.asarray(sent.astype(np.int64).view(np.uint64))
 
     def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
-        """Unbiased counts and their noise std from the sum of encoded answers, (length,)."""
+        """Return unbiased counts and their noise std from the sum of encoded answers, (length,)."""
         flip = unary_flip(self.epsilon)
         return (sums - of.repliers * flip) / (0.5 - flip), of.std
 
     @classmethod
     def worst_pair(cls, bound: Bound, opposite: bool) -> tuple[Floats, Floats]:
-        """Two different one-hot answers."""
+        """Return two different one-hot answers."""
         if bound.length < 2:
             raise InputError("unary encoding of one number has no pair of one-hot answers")
         return np.eye(bound.length)[0], np.eye(bound.length)[1]
 
     def attack(self, view: View) -> NDArray[np.float64]:
-        """The bit of this world's cell minus that of the other's, (trials,)."""
+        """Return the bit of this world's cell minus that of the other world's, (trials,)."""
         noise = self.noise_of(np.zeros(0), view.ring.grid, view.bound, 1)
         if noise is None:
             raise InputError(f"'{self.name}' encodes nothing")
@@ -128,5 +129,5 @@ class Unary(PureDP, AddsNothing):
 
 
 def unary_flip(epsilon: float) -> float:
-    """Probability that a 0 is sent as 1: 1 / (1 + e^epsilon), without forming a large power."""
+    """Return the probability that a 0 is sent as 1, 1 / (1 + e^epsilon), without a large power."""
     return math.exp(-epsilon) / (1.0 + math.exp(-epsilon))

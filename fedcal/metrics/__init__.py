@@ -1,4 +1,4 @@
-"""How well calibrated predicted probabilities are: scores, and the mergeable record behind them."""
+"""Calibration of predicted probabilities: scores, and the mergeable record behind them."""
 
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.bootstrap import metric_intervals

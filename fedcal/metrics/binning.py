@@ -7,7 +7,7 @@ Bins are equal in width and half open, [k/B, (k+1)/B), except the last one, whic
 A value on an edge belongs to the bin above it. The product is rounded once, to double, and that
 is the whole rule, also within an ulp of an edge: for B = 10 the double just below 0.9 is in bin
 9, for B = 100 the double 0.29 is in bin 28. For 15 bins and for powers of two, k/B itself is in
-bin k. There is no second comparison with edges made by linspace, which round elsewhere.
+bin k. Edges made by linspace, which round elsewhere, are never compared.
 
 Metrics, client histograms and calibrator tables all call this function, so a probability falls
 into the same bin wherever it is counted.
@@ -29,7 +29,7 @@ MOST_BINS = 2**20
 
 
 def bin_index(values: ArrayLike, bins: int) -> Integers:
-    """Bin of each value, `min(floor(v * bins), bins - 1)`, with the product rounded to double.
+    """Return each value's bin, `min(floor(v * bins), bins - 1)`, with the product in double.
 
     Parameters
     ----------
@@ -51,6 +51,6 @@ def bin_index(values: ArrayLike, bins: int) -> Integers:
     whole("bins", bins, 1, MOST_BINS)
     v = np.asarray(values, np.float64)
     if v.size and not (v.min() >= 0.0 and v.max() <= HIGHEST):  # a NaN fails the first
-        raise InputError(f"values to bin must lie in [0, 1], found [{v.min():g}, {v.max():g}]")
+        raise InputError(f"values to bin must lie in [0, 1], got [{v.min():g}, {v.max():g}]")
     index = np.asarray((v * bins).astype(np.int64))  # v >= 0, so cutting the fraction is floor
     return np.minimum(index, bins - 1, out=index)

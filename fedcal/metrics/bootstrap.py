@@ -1,4 +1,4 @@
-"""How sure test metrics are: intervals from resampled test rows, before, after and the difference.
+"""Intervals of test metrics from resampled test rows: before, after and the difference.
 
 Rows are put into a few hundred random groups, each group's sums are taken once, and a bootstrap
 replicate is a weighted sum of groups (multinomial weights): one matrix product instead of a pass
@@ -37,7 +37,7 @@ REPLICATES = 1000
 MEANS = ("accuracy", "nll", "brier")
 GAPS = ("ece", "classwise_ece", "mce")
 FEWEST = 20
-"""Of fewer test rows a bootstrap says little, of one nothing: results have no intervals then."""
+"""With fewer test rows a bootstrap is unreliable: results do not have intervals then."""
 HIGHEST_VALUE = {"accuracy": 1.0, "brier": 2.0, "ece": 1.0, "classwise_ece": 1.0, "mce": 1.0}
 
 _BLOCK = 2**18  # entries of a block of rows
@@ -52,7 +52,7 @@ def metric_intervals(
     level: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Confidence intervals of the scores of `fedcal.metrics.summary`, over test rows.
+    """Return the confidence intervals of the scores of `fedcal.metrics.summary`, over test rows.
 
     Raises InputError as the scores; the two differ in shape; the level is not in (0, 1).
 
@@ -65,9 +65,9 @@ def metric_intervals(
     bins
         as in `fedcal.metrics.ece`
     level
-        of each interval, alone
+        confidence level of each interval alone
     seed
-        of groups and weights; the same seed gives the same bits
+        random seed of groups and weights; the same seed gives the same bits
 
     Returns
     -------
@@ -90,7 +90,7 @@ def metric_intervals(
     weights = rng.multinomial(groups, np.full(groups, 1 / groups), REPLICATES).astype(np.float32)
     tails = (0.5 - level / 2, 0.5 + level / 2)
     sides = [_side(x, y, order, groups, bins) for x in (p, q)]
-    found: dict[str, Any] = {
+    record: dict[str, Any] = {
         "level": level,
         "replicates": REPLICATES,
         "rows": len(y),
@@ -99,7 +99,7 @@ def metric_intervals(
     }
 
     def note(part: str, metric: str, low: float, high: float) -> None:
-        found[part][metric] = [float(low), float(high)]
+        record[part][metric] = [float(low), float(high)]
 
     for metric in MEANS:
         sums = np.stack([side.means[metric] for side in sides], axis=1)
@@ -112,10 +112,10 @@ def metric_intervals(
         top = HIGHEST_VALUE[metric]
         for part, fit in zip(("before", "after"), fits, strict=True):
             note(part, metric, min(fit.low, top), min(fit.high, top))
-            found["noise"][part][metric] = fit.noise
+            record["noise"][part][metric] = fit.noise
         same = np.array_equal(p, q)
         note("difference", metric, *((0.0, 0.0) if same else _difference(*fits)))
-    return found
+    return record
 
 
 @dataclass(frozen=True)
@@ -133,11 +133,11 @@ class _Side:
 
 
 def _difference(before: Inverted, after: Inverted) -> tuple[float, float]:
-    """Interval of after - before from those of both and their correlation.
+    """Return the interval of after - before from those of both and their correlation.
 
     Zou & Donner 2008 (MOVER): unlike percentiles of paired replicates, which cover the truth in
     69 to 82 % where one of the two is calibrated, it knows how lopsided the two intervals are.
-    Where one of them reaches 0, replicates do not tell the sign of the correlation (a gap that
+    Where one of them reaches 0, replicates do not show the sign of the correlation (a gap that
     is nearly 0 may lie on either side): the ends are then taken as they are, the safe way.
     """
     if min(before.low, after.low) <= 0:
@@ -147,8 +147,8 @@ def _difference(before: Inverted, after: Inverted) -> tuple[float, float]:
     size = float(np.sqrt((x @ x) * (y @ y)))
     correlation = float(x @ y) / size if size > 0 else 0.0
 
-    def reach(one: float, other: float) -> float:
-        return math.sqrt(max(one * one + other * other - 2 * correlation * one * other, 0.0))
+    def reach(a: float, b: float) -> float:
+        return math.sqrt(max(a * a + b * b - 2 * correlation * a * b, 0.0))
 
     middle = after.corrected - before.corrected
     down = reach(after.corrected - after.low, before.high - before.corrected)
@@ -212,7 +212,7 @@ def _add_cells(gaps: Floats, block: Floats, labels: Integers, group: Integers, b
 
 
 def _used(table: Floats) -> NDArray[np.float32]:
-    """The columns in which some group has something."""
+    """Return the columns that are non-zero in some group."""
     return np.ascontiguousarray(table[:, table.any(axis=0)], np.float32)
 
 

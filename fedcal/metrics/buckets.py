@@ -1,4 +1,4 @@
-"""Which number of a row is its score, and what counts as its outcome.
+"""Score and outcome of a row, and buckets of scores.
 
 ==============  ===============================  =======================  ========
 name            score                            outcome                  parts
@@ -30,7 +30,7 @@ as they were, and fall on the same side of an edge."""
 
 
 def check_score(score: str, classes: int) -> Score:
-    """A score that a model with so many classes has; "" = its default."""
+    """Return the score if a model with so many classes has it; "" = its default."""
     if score == "":
         return "positive" if classes == 2 else "confidence"
     one_of("score", score, get_args(Score))
@@ -43,12 +43,12 @@ def check_score(score: str, classes: int) -> Score:
 
 
 def parts_of(score: Score, classes: int) -> int:
-    """Histograms of a score."""
+    """Return the number of histograms that a score has."""
     return classes if score == "classes" else 1
 
 
 def scored(logits: Floats, labels: Integers, score: Score) -> tuple[Floats, Integers]:
-    """Scores and outcomes of rows.
+    """Return the scores and outcomes of rows.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def scored(logits: Floats, labels: Integers, score: Score) -> tuple[Floats, Inte
 
 
 def bucket_of(scores: Floats, edges: Floats) -> Integers:
-    """Bucket of each score; on an edge it is in the bucket above, the last bucket has both.
+    """Return each score's bucket; a score on an edge is in the bucket above, 1 in the last.
 
     Edges k / B are those of `fedcal.metrics.binning`, to the last bit.
     """
@@ -83,12 +83,12 @@ def bucket_of(scores: Floats, edges: Floats) -> Integers:
 
 
 def equal_width(buckets: int) -> Floats:
-    """Edges of buckets of equal width, (buckets + 1,)."""
+    """Return the edges of buckets of equal width, (buckets + 1,)."""
     return np.arange(buckets + 1) / buckets
 
 
 def arcsine(scores: Floats) -> Floats:
-    """2 / pi arcsin sqrt(score), in [0, 1]: scores near 0 and 1 are pulled apart.
+    """Return 2 / pi arcsin sqrt(score), in [0, 1], which spreads scores near 0 and 1 apart.
 
     The variance-stabilising transform of shares: buckets of equal width in it suit scores that
     crowd at both ends, and those in the middle, too.
@@ -97,7 +97,7 @@ def arcsine(scores: Floats) -> Floats:
 
 
 def arcsine_edges(buckets: int) -> Floats:
-    """Edges equally far apart in `arcsine`, (buckets + 1,); 1/2 is one of an even number."""
+    """Return edges equally spaced in `arcsine`, (buckets + 1,); an even number has edge 1/2."""
     edges = np.sin(np.arange(buckets + 1) * (np.pi / (2 * buckets))) ** 2
     edges[-1] = 1.0
     if buckets % 2 == 0:
@@ -106,7 +106,7 @@ def arcsine_edges(buckets: int) -> Floats:
 
 
 def fine_tails(buckets: int) -> Floats:
-    """Edges of equal width, the first and the last bucket halved again and again towards its end.
+    """Return edges of equal width, with the first and last bucket halved repeatedly to its end.
 
     Scores of good models crowd there: the ranking, and what is read from log-odds, would be lost.
 
@@ -117,4 +117,4 @@ def fine_tails(buckets: int) -> Floats:
 
 
 HALVINGS = 8
-"""Of an outer bucket: 240 of equal width make 256."""
+"""Number of halvings of an outer bucket: 240 buckets of equal width make 256."""

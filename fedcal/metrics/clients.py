@@ -1,4 +1,4 @@
-"""Exact metrics of each client's rows: for a researcher's simulation, and no private release."""
+"""Exact metrics of each client's rows: for simulations, never a private release."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from fedcal.core.types import Floats, Integers
 
 MOST_CLIENTS = 1000
-"""Clients of whom each is told; of more, the first ones with rows."""
+"""Maximum number of clients with their own metrics: the first ones with rows."""
 
 
 def by_client(
@@ -19,14 +19,14 @@ def by_client(
     views: Mapping[str, tuple[Floats, Floats]],
     weights: Floats | None = None,
 ) -> dict[str, Any]:
-    """Accuracy and calibration in the large of each client that has rows.
+    """Return the accuracy and calibration in the large of each client that has rows.
 
     Parameters
     ----------
     owner
         (n,) client of each row, in [0, K)
     names
-        of the K clients
+        names of the K clients
     views
         key -> (n,) whether the prediction is right, and (n,) score minus outcome
     weights
@@ -41,12 +41,12 @@ def by_client(
     there = np.flatnonzero(rows)[:MOST_CLIENTS]
     each = np.ones(len(owner)) if weights is None else weights
     total = np.bincount(owner, each, len(names))
-    found: dict[str, Any] = {names[k]: {"rows": int(rows[k])} for k in there}
+    record: dict[str, Any] = {names[k]: {"rows": int(rows[k])} for k in there}
     for key, (right, gap) in views.items():
         accuracy, mean = (
             np.bincount(owner, value * each, len(names))[there] / total[there]
             for value in (right, gap)
         )
         for k, a, g in zip(there, accuracy, mean, strict=True):
-            found[names[k]][key] = {"accuracy": float(a), "gap": float(g)}
-    return found
+            record[names[k]][key] = {"accuracy": float(a), "gap": float(g)}
+    return record

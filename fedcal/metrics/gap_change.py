@@ -21,7 +21,7 @@ from fedcal.metrics.clients import MOST_CLIENTS
 from fedcal.metrics.holm import rejected
 
 LEAST = 0.005
-"""Change of a gap's size below which nobody need act: no verdict is made of it."""
+"""Change of a gap's size below which no action is needed: it has no verdict."""
 
 FEWEST = 20
 """Rows of a site below which no verdict is made."""
@@ -29,7 +29,7 @@ FEWEST = 20
 
 @dataclass(frozen=True)
 class GapChange:
-    """Gap of one site before and after, and how surely its size grew or shrank.
+    """Gap of one site before and after, and the evidence that its size grew or shrank.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ def gap_change(
     """
 
     def p_value(sign: float) -> float:
-        """P-value against `sign` * move * middle > 0: both have one sign, or both the other."""
+        """Return the p-value against `sign` * move * middle > 0: both of one sign, or the other."""
         ways = []
         for way in (1.0, -1.0):
             by_move = _above(way * (after - before) - move_slack, move_std)
@@ -87,7 +87,7 @@ def gap_change(
 
 
 def _above(value: float, std: float) -> float:
-    """One-sided p-value of the hypothesis that a normal estimate's mean is at most 0."""
+    """Return the one-sided p-value of the hypothesis that a normal estimate's mean is at most 0."""
     if not math.isfinite(value) or not math.isfinite(std):
         return 1.0
     if std <= 0:
@@ -101,7 +101,7 @@ def changes_by_client(
     before: tuple[Floats, Floats],
     after: tuple[Floats, Floats],
 ) -> dict[str, GapChange]:
-    """Change of each client that has at least `FEWEST` rows, from the rows themselves.
+    """Return the change of each client that has at least `FEWEST` rows, from the rows themselves.
 
     The variance of the middle is the larger of the observed one and that of calibrated scores,
     which few rows of one outcome do not make 0.
@@ -111,7 +111,7 @@ def changes_by_client(
     owner
         (n,) client of each row, in [0, K)
     names
-        of the K clients
+        names of the K clients
     before, after
         (n,) scores in [0, 1], and (n,) outcomes 0 or 1
     """
@@ -134,15 +134,15 @@ def changes_by_client(
     return {names[k]: gap_change(*map(float, own)) for k, *own in each}
 
 
-def told(changes: Mapping[str, GapChange], score: str) -> dict[str, Any]:
-    """Plain numbers, and the names of the sites that surely got worse, and better.
+def changes_record(changes: Mapping[str, GapChange], score: str) -> dict[str, Any]:
+    """Return plain numbers, and the names of the sites that surely got worse, and better.
 
     Parameters
     ----------
     changes
-        of each site
+        change of each site
     score
-        whose gap it is: "positive" or "confidence", see `fedcal.metrics.buckets`
+        score of the gap: "positive" or "confidence", see `fedcal.metrics.buckets`
     """
     return {
         "score": score,

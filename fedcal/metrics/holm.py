@@ -1,4 +1,4 @@
-"""Several tests at once: p-values corrected for how many there are (Holm 1979)."""
+"""Multiple tests: p-values corrected for their number (Holm 1979)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import TypeVar
 Name = TypeVar("Name")
 
 ERROR = 0.05
-"""Chance that any true hypothesis at all is rejected."""
+"""Probability that any true hypothesis is rejected (familywise error)."""
 
 
 def holm(p_values: Mapping[Name, float]) -> dict[Name, float]:
-    """P-values corrected for their number: one below alpha is wrong with probability alpha at most.
+    """Return p-values corrected for their number, with familywise error at most alpha.
 
     The k-th smallest of m (k from 0) times m - k, none below one before it.
     """
-    found, least = dict(p_values), 0.0
-    for k, name in enumerate(sorted(found, key=found.__getitem__)):
-        least = found[name] = min(max(least, (len(found) - k) * found[name]), 1.0)
-    return found
+    corrected, least = dict(p_values), 0.0
+    for k, name in enumerate(sorted(corrected, key=corrected.__getitem__)):
+        least = corrected[name] = min(max(least, (len(corrected) - k) * corrected[name]), 1.0)
+    return corrected
 
 
 def rejected(p_values: Mapping[Name, float]) -> tuple[Name, ...]:
-    """Names of the hypotheses that are rejected at `ERROR`, the smallest p-value first."""
+    """Return the names of the hypotheses rejected at `ERROR`, the smallest p-value first."""
     sure = holm(p_values)
     return tuple(name for name in sorted(p_values, key=p_values.__getitem__) if sure[name] <= ERROR)

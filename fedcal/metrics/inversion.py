@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 from fedcal.core.types import Floats
 
 Join = Literal["sum", "max", "norm"]
-"""How absolute gaps become one error; the norm is the root of the sum of their squares."""
+"""Rule that joins absolute gaps to one error; the norm is the root of the sum of their squares."""
 
 JOINS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "sum": (np.sum, np.add),
     "max": (np.max, np.maximum),
     "norm": (np.linalg.norm, np.hypot),
 }
-"""How cells are joined along an axis, and blocks of cells with one another."""
+"""Functions that join cells along an axis, and blocks of cells with one another."""
 _LEAST = 0.5  # standard errors: no entry of the direction u is smaller
 _CLEAR = 2.0  # standard errors: what stands out
 _FACTORS = np.concatenate([np.linspace(0.0, 1.5, 16), np.linspace(1.75, 3.0, 6), [3.5, 4.5, 6, 8]])
@@ -40,7 +40,7 @@ _BLOCK = 2**18  # entries of replicates x cells
 
 @dataclass(frozen=True)
 class Inverted:
-    """The interval of one calibration error, and what a paired difference needs.
+    """Interval of one calibration error, and the inputs of a paired difference.
 
     Attributes
     ----------
@@ -66,16 +66,16 @@ class Inverted:
 
 
 def spread_out(gap: Floats, error: Floats) -> Floats:
-    """The direction of the module's docstring: every cell may have a true gap, (cells,)."""
+    """Return the module docstring's direction with a true gap in every cell, (cells,)."""
     return np.asarray(np.where(gap < 0, -1.0, 1.0) * np.maximum(np.abs(gap), _LEAST * error))
 
 
 def concentrated(gap: Floats, error: Floats) -> Floats:
-    """The direction in which only gaps that stand out from their standard error are true ones.
+    """Return the direction whose true gaps are only those that stand out from their error.
 
-    Of all true gaps with one sum, those in few cells give the largest observed error, because the
-    noise of all other cells comes on top; those spread out give the smallest. An interval whose
-    low end is from here and whose high end is from `spread_out` holds for both.
+    Among all true gaps with one sum, those in few cells give the largest observed error, because
+    the noise of all other cells comes on top; gaps that are spread out give the smallest. An
+    interval with its low end from here and its high end from `spread_out` is valid for both.
     """
     least = _LEAST / 2 * error
     return np.asarray(np.where(np.abs(gap) > _CLEAR * error, gap, np.copysign(least, gap)))
@@ -96,13 +96,13 @@ def invert(
     gap
         (cells,) observed gaps, in units of the error
     direction
-        (cells,) what true gaps are multiples of, from their standard errors, say `spread_out`
+        (cells,) what true gaps are multiples of, from their standard errors, such as `spread_out`
     deviations
         cells -> (replicates, cells) float32 draws of observed less true gaps
     replicates
-        how many
+        number of replicates
     join
-        what the error is of the absolute gaps
+        rule that joins absolute gaps to the error
     tails
         probabilities of the interval's ends, (.025, .975) for 95 %
 
@@ -118,14 +118,14 @@ def invert(
     columns = [slice(i, i + step) for i in range(0, len(gap), step)]
 
     def spread(factors: Floats) -> Floats:
-        """(factors, replicates): the error, were the true gaps factor * direction."""
-        found = np.zeros((len(factors), replicates))
+        """Return the error for true gaps of factor * direction, (factors, replicates)."""
+        errors = np.zeros((len(factors), replicates))
         for part in columns:
             noise = deviations(part)
             for k, factor in enumerate(factors):
                 gaps = noise + (factor * direction[part]).astype(np.float32)
-                merge(found[k], together(np.abs(gaps, out=gaps), axis=1), out=found[k])
-        return found
+                merge(errors[k], together(np.abs(gaps, out=gaps), axis=1), out=errors[k])
+        return errors
 
     observed, unit = (float(together(np.abs(x), axis=0)) for x in (gap, direction))
     values = spread(_FACTORS)
@@ -142,6 +142,6 @@ def invert(
 
 
 def _crossing(quantile: Floats, observed: float) -> float:
-    """The factor at which a quantile, which grows with it, reaches the observed value."""
+    """Return the factor at which a quantile, which grows with it, reaches the observed value."""
     grown = np.maximum.accumulate(quantile)
     return 0.0 if grown[0] >= observed else float(np.interp(observed, grown, _FACTORS))

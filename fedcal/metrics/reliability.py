@@ -71,17 +71,17 @@ class Reliability:
 
     @property
     def bins(self) -> int:
-        """Number of bins."""
+        """Number of bins of equal width."""
         return len(self.count)
 
     @property
     def classes(self) -> int:
-        """Number of classes."""
+        """Number of classes of the model."""
         return len(self.class_count)
 
     @property
     def rows(self) -> int:
-        """Number of rows read."""
+        """Number of rows in all bins."""
         return int(self.count.sum())
 
     @property
@@ -91,28 +91,28 @@ class Reliability:
 
     @property
     def ece(self) -> float:
-        """As `scores.ece` of all rows; InputError without rows."""
+        """ECE of all rows as in `scores.ece`; raises InputError without rows."""
         return mean_gap(self.sum_confidence - self.sum_correct, self._some_rows())
 
     @property
     def classwise_ece(self) -> float:
-        """As `scores.classwise_ece` of all rows; InputError without rows."""
+        """Classwise ECE of all rows as in `scores.classwise_ece`; InputError without rows."""
         gap = self.class_sum_confidence - self.class_sum_correct
         return mean_gap(gap, self._some_rows() * self.classes)
 
     @property
     def mce(self) -> float:
-        """As `scores.mce` of all rows; InputError without rows."""
+        """MCE of all rows as in `scores.mce`; raises InputError without rows."""
         self._some_rows()
         return worst_gap(self.sum_confidence - self.sum_correct, self.count)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as (nested) lists of finite numbers, which strict JSON can hold."""
+        """Return the fields as (nested) lists of finite numbers, valid in strict JSON."""
         return {f.name: getattr(self, f.name).tolist() for f in fields(self)}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
-        """From what `to_json` wrote; InputError for anything else."""
+        """Return the record from a dict of `to_json`; raise InputError for anything else."""
         names = [f.name for f in fields(cls)]
         if not isinstance(record, Mapping) or set(record) != set(names):
             raise InputError(f"a reliability record has exactly the keys {', '.join(names)}")
@@ -120,12 +120,12 @@ class Reliability:
 
     def _some_rows(self) -> int:
         if not self.rows:
-            raise InputError("reliability of no rows has no scores")
+            raise InputError("a reliability record without rows has no scores")
         return self.rows
 
 
 def _numbers(name: str, values: ArrayLike, counts: bool) -> NDArray[Any]:
-    """A read-only copy, int64 or float64; text, booleans, ragged lists are refused."""
+    """Return a read-only copy, int64 or float64; refuse text, booleans and ragged lists."""
     try:
         array = np.array(values)
     except ValueError:

@@ -36,13 +36,13 @@ _PENDING = 2**20  # selected entries kept before they are counted
 
 
 def accuracy(probs: ArrayLike, labels: ArrayLike) -> float:
-    """Fraction of rows whose largest probability is the label's."""
+    """Return the fraction of rows whose largest probability is the label's."""
     p, y = check_scored(probs, labels)
     return float(scan(p, y, top=True).hit.mean())
 
 
 def ece(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> float:
-    """Top-label expected calibration error, `sum_b |sum_{i in b} (correct_i - conf_i)| / n`.
+    """Return the top-label ECE, `sum_b |sum_{i in b} (correct_i - conf_i)| / n`.
 
     Naeini et al. 2015; Guo et al. 2017, eq. (3).
     """
@@ -53,7 +53,7 @@ def ece(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> float:
 
 
 def classwise_ece(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> float:
-    """Mean over classes j of the ECE of p_ij against 1{y_i = j}.
+    """Return the mean over classes j of the ECE of p_ij against 1{y_i = j}.
 
     `sum_j sum_b |sum_{i: p_ij in b} (1{y_i = j} - p_ij)| / (n c)`; Kull et al. 2019.
     """
@@ -64,13 +64,13 @@ def classwise_ece(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> floa
 
 
 def nll(probs: ArrayLike, labels: ArrayLike) -> float:
-    """Mean of -ln max(p_iy, 1e-12): the floor keeps one confident error from being infinite."""
+    """Return the mean of -ln max(p_iy, 1e-12): the floor keeps a confident error finite."""
     p, y = check_scored(probs, labels)
     return _nll(scan(p, y, own=True))
 
 
 def brier(probs: ArrayLike, labels: ArrayLike) -> float:
-    """Mean over rows of sum_j (p_ij - 1{y_i = j})**2, in [0, 2] (Brier 1950).
+    """Return the mean over rows of sum_j (p_ij - 1{y_i = j})**2, in [0, 2] (Brier 1950).
 
     The sum runs over all classes: for two of them it is twice the form that looks at one.
     """
@@ -79,7 +79,7 @@ def brier(probs: ArrayLike, labels: ArrayLike) -> float:
 
 
 def mce(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> float:
-    """Maximum calibration error: the largest `|accuracy - confidence|` of a bin that has rows.
+    """Return the largest `|accuracy - confidence|` of a bin that has rows.
 
     Guo et al. 2017, eq. (5).
     """
@@ -89,7 +89,7 @@ def mce(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> float:
 
 
 def summary(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> dict[str, float]:
-    """All of the scores above, from one pass over the rows.
+    """Return all of the scores above, from one pass over the rows.
 
     Returns
     -------
@@ -112,12 +112,12 @@ def summary(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> dict[str, 
 
 
 def mean_gap(gap: NDArray[Any], entries: int) -> float:
-    """Sum of |gap| over bins (and classes) per entry; gap = summed confidence - correct."""
+    """Return the sum of |gap| per entry; gap = summed confidence - correct, by bin (and class)."""
     return float(np.abs(gap).sum() / entries)
 
 
 def worst_gap(gap: NDArray[Any], count: NDArray[Any]) -> float:
-    """Largest |gap| / count of the bins that have rows, (bins,), (bins,)."""
+    """Return the largest |gap| / count of the bins that have rows, (bins,), (bins,)."""
     some = count > 0
     return float((np.abs(gap[some]) / count[some]).max())
 
@@ -135,7 +135,7 @@ def _brier(seen: Seen) -> float:
 
 
 def check_scored(probs: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Integers]:
-    """Probabilities and labels as arrays that fit together; `scan` looks at the probabilities.
+    """Return probabilities and labels as matching arrays; `scan` checks the probabilities.
 
     Returns
     -------
@@ -163,7 +163,7 @@ def check_scored(probs: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Int
 
 @dataclass
 class Seen:
-    """What `scan` collects; what was not asked for stays empty.
+    """Results of `scan`; values that were not requested stay empty.
 
     own : (n,) probability of the row's label
     confidence, hit : (n,) largest probability, and whether it is the label's
@@ -185,7 +185,7 @@ def scan(
     squares: bool = False,
     cells: Cells | None = None,
 ) -> Seen:
-    """One pass over checked rows; the flags choose what is collected, `cells` is filled.
+    """Scan checked rows once; the flags choose what is collected, `cells` is filled.
 
     Raises InputError if a probability is not finite or outside [0, 1].
     """
@@ -231,7 +231,7 @@ def top_tables(seen: Seen, bins: int) -> tuple[Integers, Floats, Integers]:
 
 
 def _top_label(block: Floats, labels: Integers, own: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Each row's largest probability, and whether the first class that has it is the label."""
+    """Return each row's largest probability, and whether its first class is the label."""
     m, c = block.shape
     if c <= _FEW:
         columns = np.ascontiguousarray(block.T)
@@ -303,7 +303,7 @@ class Cells:
         self.pending, self.waiting = [], 0
 
     def tables(self) -> Floats:
-        """(3 if full else 1, classes, bins), of all rows taken in."""
+        """Return (3 if full else 1, classes, bins), over all rows added so far."""
         if self.pending:
             self._count()
         tables = self.filled.reshape(-1, self.classes, self.bins)

@@ -1,4 +1,4 @@
-"""Who owns which row: partitions of a data set over simulated clients."""
+"""Owners of rows: partitions of a data set over simulated clients."""
 
 from fedcal.partition.base import DrawnPartition, Partition
 from fedcal.partition.dealing import DEALT, PARTITIONS, client_names, deal, forms, parse

@@ -1,4 +1,4 @@
-"""Base classes of partitions: how one is written, and which client owns a row."""
+"""Base classes of partitions: their form on the command line, and the owner of each row."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fedcal.core.types import Integers
 from fedcal.datasets import Dataset
 
 CLIENTS = 100
-"""Clients where neither the user nor the data say how many."""
+"""Default number of clients, if neither the user nor the data set it."""
 
 
 @dataclass(frozen=True)
 class Partition(ABC):
-    """A way to deal rows to clients, as `--partition NAME` or `NAME:VALUE` says it.
+    """A way to assign rows to clients, the value of `--partition`: `NAME` or `NAME:VALUE`.
 
     Subclasses set `name`, and `form` where they take a value, and are registered in
     `fedcal.partition.PARTITIONS`: options, help, files and the planner know them from there.
@@ -28,47 +28,48 @@ class Partition(ABC):
 
     name: ClassVar[str]
     form: ClassVar[str] = ""
-    """What follows the name: "" = nothing."""
+    """Form of the value after the name: "" = none."""
     example: ClassVar[str] = ""
     """A value that may follow the name."""
 
     @classmethod
     def of(cls, value: str) -> Self:
-        """The partition that `name:value` stands for; InputError or ValueError if none."""
+        """Return the partition for `name:value`; raise InputError or ValueError if invalid."""
         return cls()
 
     @abstractmethod
     def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
-        """The client of each fit row, (n,), and how many clients there are.
+        """Return the client of each fit row, (n,), and the number of clients.
 
-        Raises InputError if the data do not have what it needs, or make another number of clients.
+        Raises InputError if the data lack what the partition needs, or make another number of
+        clients.
         """
 
 
 @dataclass(frozen=True)
 class DrawnPartition(Partition):
-    """Dealt by a draw of labels and their number alone: a plan can simulate it without data."""
+    """Partition drawn from labels and their number alone: a plan can simulate it without data."""
 
     @abstractmethod
     def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """The client of each row, (n,) in [0, clients)."""
+        """Return the client of each row, (n,) in [0, clients)."""
 
     def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
-        """Drawn from the labels of the fit rows."""
+        """Draw the clients from the labels of the fit rows."""
         there = clients or CLIENTS
         return self.draw(data.labels, there, stream(seed, Purpose.PARTITION)), there
 
 
 @dataclass(frozen=True)
 class SkewedPartition(DrawnPartition):
-    """Drawn by a Dirichlet law of parameter beta."""
+    """Partition drawn from a Dirichlet distribution of parameter beta."""
 
     form = "BETA"
     beta: float
 
     @classmethod
     def of(cls, value: str) -> Self:
-        """A finite beta > 0."""
+        """Return the partition for a finite beta > 0."""
         beta = float(value)
         if not math.isfinite(beta) or beta <= 0:
             raise InputError(f"beta of partition '{cls.name}' must be finite and > 0, got {value}")

@@ -1,4 +1,4 @@
-"""From what `--partition` says to one shard for each client."""
+"""From the value of `--partition` to one shard for each client."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
 from fedcal.core.shards import Shards, numbered
-from fedcal.core.types import Integers
+from fedcal.core.types import Integers, override
 from fedcal.datasets import Dataset
 from fedcal.partition import owners
 from fedcal.partition.base import CLIENTS, DrawnPartition, Partition, SkewedPartition
 from fedcal.partition.flower_partitioners import Options, owners_by, parse_partitioner
 
 DEALT = "dealt"
-"""What is said in place of a partition where a file holds rows that are dealt already."""
+"""Value in place of a partition if a file contains rows that are already partitioned."""
 
 
 class Iid(DrawnPartition):
-    """Uniform, of sizes that differ by at most one row."""
+    """Uniform partition into sizes that differ by at most one row."""
 
     name = "iid"
 
+    @override
     def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """See `fedcal.partition.iid`."""
         return owners.iid(labels, clients, rng)
 
 
 class Dirichlet(SkewedPartition):
-    """Label skew: each class divided by shares that are drawn."""
+    """Label skew: each class divided by drawn proportions."""
 
     name, example = "dirichlet", "0.1"
 
+    @override
     def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """See `fedcal.partition.dirichlet`."""
         return owners.dirichlet(labels, clients, self.beta, rng)
 
 
 class Quantity(SkewedPartition):
-    """Skew of sizes: all rows divided by shares that are drawn."""
+    """Skew of sizes: all rows divided by drawn proportions."""
 
     name, example = "quantity", "0.5"
 
+    @override
     def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """See `fedcal.partition.quantity`."""
         return owners.quantity(labels, clients, self.beta, rng)
 
 
@@ -60,11 +60,11 @@ class LabelShards(DrawnPartition):
 
     @classmethod
     def of(cls, value: str) -> Self:
-        """Shards per client, 1 or more."""
+        """Return the partition for 1 or more shards per client."""
         return cls(whole("shards per client", int(value), 1))
 
+    @override
     def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """See `fedcal.partition.label_shards`."""
         return owners.label_shards(labels, clients, self.shards_per_client, rng)
 
 
@@ -74,7 +74,7 @@ class Natural(Partition):
     name = "natural"
 
     def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
-        """The data's column of clients."""
+        """Return the data's column of clients, and their number."""
         if data.client is None or data.client_names is None:
             raise InputError(f"{data.name} names no clients of its own; use another --partition")
         there = len(data.client_names)
@@ -94,17 +94,17 @@ class FlowerPartitioner(Partition):
 
     @classmethod
     def of(cls, value: str) -> Self:
-        """`NAME` or `NAME:KEY=VALUE:KEY=VALUE`."""
+        """Return the partition for `NAME` or `NAME:KEY=VALUE:KEY=VALUE`."""
         return cls(*parse_partitioner(value))
 
     def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
-        """As the partitioner deals the rows; some have a number of clients of their own."""
-        found, there = owners_by(self.partitioner, self.options, data, clients or CLIENTS, seed)
+        """Return the partitioner's clients; some partitioners fix their number themselves."""
+        owner, there = owners_by(self.partitioner, self.options, data, clients or CLIENTS, seed)
         if clients not in (None, there):
             raise InputError(
                 f"flwr:{self.partitioner} makes {there} partitions, but clients = {clients}"
             )
-        return found, there
+        return owner, there
 
 
 PARTITIONS: dict[str, type[Partition]] = registry(
@@ -114,12 +114,12 @@ PARTITIONS: dict[str, type[Partition]] = registry(
 
 
 def forms() -> list[str]:
-    """How each partition is written: `iid`, `dirichlet:BETA`, ..."""
+    """Return the command-line forms of all partitions: `iid`, `dirichlet:BETA`, ..."""
     return [f"{name}:{p.form}" if p.form else name for name, p in PARTITIONS.items()]
 
 
 def parse(spec: str) -> Partition:
-    """Check what `--partition` says, without data.
+    """Check the value of `--partition`, without data.
 
     Raises InputError for anything else, and where flwr-datasets is needed and not installed.
 
@@ -146,7 +146,7 @@ def parse(spec: str) -> Partition:
 
 
 def client_names(data: Dataset, spec: str, clients: int) -> tuple[str, ...]:
-    """What the clients of a data set that was dealt by `spec` are called."""
+    """Return the names of the clients of a data set that was partitioned by `spec`."""
     if spec == Natural.name and data.client_names is not None:
         return data.client_names
     return numbered(clients)
@@ -155,7 +155,7 @@ def client_names(data: Dataset, spec: str, clients: int) -> tuple[str, ...]:
 def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
     """Deal the fit rows of a data set to clients.
 
-    Every engine, and every site of a simulation, deals the same rows to the same clients: the
+    Every engine, and every site of a simulation, assigns the same rows to the same clients: the
     owner of a row follows from the data, `spec`, `clients` and `seed` alone.
 
     Raises InputError if `spec` is not allowed, or the data do not have what it needs.
@@ -163,13 +163,13 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
     Parameters
     ----------
     data
-        its test part is left alone; rows of one subject are dealt like any others
+        its test part is left alone; rows of one subject are assigned like any others
     spec
-        as `--partition` takes it
+        as in `--partition`
     clients
-        how many; None = the data's own for `natural`, the partitioner's own for `flwr`
-        where it has a number of its own (natural ids, given sizes), else 100
+        number of clients; None = the data's own for `natural`, the partitioner's own for `flwr`
+        if the partition fixes it (natural ids, explicit sizes), else 100
     seed
-        of what is drawn
+        random seed of the partition
     """
     return data.shards(*parse(spec).owners(data, clients, seed))

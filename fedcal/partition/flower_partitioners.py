@@ -27,10 +27,10 @@ from fedcal.core.types import Integers
 from fedcal.datasets import Dataset
 
 COLUMNS = ("label", "client", "confidence")
-"""What `partition_by` may name; `confidence` is the model's largest probability of a row."""
+"""Values of `partition_by`; `confidence` is the model's largest probability of a row."""
 
 MAX_SPEC = 2**16
-"""Characters of a partition; longer ones are no parameters that somebody wrote."""
+"""Maximum number of characters of a partition; a longer text was not written by a person."""
 
 _UNFIT = {
     "Partitioner": "is the base class of partitioners",
@@ -45,8 +45,8 @@ _BY = {  # where it is not the label that a partitioner divides by
     "ContinuousPartitioner": "confidence",
 }
 _HINT = {
-    "DirichletPartitioner": "; min_partition_size is 10 unless given",
-    "ShardPartitioner": "; the partition shards:N deals every row",
+    "DirichletPartitioner": "; min_partition_size is 10 by default",
+    "ShardPartitioner": "; the partition shards:N assigns every row",
 }
 _ROW = "row"
 
@@ -54,7 +54,7 @@ Options = tuple[tuple[str, Any], ...]
 
 
 def parse_partitioner(text: str) -> tuple[str, Options]:
-    """`NAME:KEY=VALUE:...` -> name and parameters (lists as tuples), checked as far as possible.
+    """Parse `NAME:KEY=VALUE:...` to name and parameters (lists as tuples), checked if possible.
 
     A value is TOML (7, 0.3, true, [10, 20]) or plain text.
 
@@ -67,7 +67,7 @@ def parse_partitioner(text: str) -> tuple[str, Options]:
     if len(text) > MAX_SPEC:
         raise InputError(f"partition 'flwr': more than {MAX_SPEC} characters")
     name, *pairs = text.split(":")
-    takes = _parameters(name)
+    accepted = _parameters(name)
     options: dict[str, Any] = {}
     for pair in pairs:
         key, sign, raw = (part.strip() for part in pair.partition("="))
@@ -75,13 +75,13 @@ def parse_partitioner(text: str) -> tuple[str, Options]:
             raise InputError(
                 f"partition 'flwr' needs flwr:{name}:KEY=VALUE:KEY=VALUE, got {pair[:80]!r}"
             )
-        one_of(f"parameter of {name}", key, takes)
+        one_of(f"parameter of {name}", key, accepted)
         if key in options:
-            raise InputError(f"{name}: parameter {key!r} is there twice")
-        options[key] = _checked(name, takes[key], _value(name, key, raw))
+            raise InputError(f"{name}: parameter {key!r} occurs twice")
+        options[key] = _checked(name, accepted[key], _value(name, key, raw))
     lacking = [
         key
-        for key, parameter in takes.items()
+        for key, parameter in accepted.items()
         if parameter.default is parameter.empty and key not in (*options, *_FILLED)
     ]
     if lacking:
@@ -93,51 +93,51 @@ def parse_partitioner(text: str) -> tuple[str, Options]:
 
 
 def spelt(partition: Any) -> Any:
-    """`flwr:NAME:KEY=VALUE:...` for a partitioner object of flwr-datasets; anything else as it is.
+    """Return `flwr:NAME:KEY=VALUE:...` for a partitioner of flwr-datasets; all else unchanged.
 
-    Its parameters are read from the object, so that a run's config says how rows are dealt.
+    Its parameters are read from the object, so that a run's config states the partition.
 
-    Raises InputError if it is a class of its own, or has a parameter that no text says, such as a
-    function.
+    Raises InputError if it is a third-party class, or has a parameter without a text form, such as
+    a function.
     """
     if "Partitioner" not in {kind.__name__ for kind in type(partition).__mro__}:
         return partition
     name = type(partition).__name__
     own: Any = _partitioners().get(name)
     if type(partition) is not own:
-        raise InputError(f"partition: {name} is none of flwr-datasets' own partitioners")
-    said = [f"flwr:{name}"]
+        raise InputError(f"partition: {name} is not one of flwr-datasets' own partitioners")
+    parts = [f"flwr:{name}"]
     for key in _parameters(name):
         value = getattr(partition, f"_initial_{key}", getattr(partition, f"_{key}"))
         if value is not None:
             value = np.asarray(value).tolist()
-            said.append(f"{key}={value if isinstance(value, str) else json.dumps(value)}")
-    return ":".join(said)
+            parts.append(f"{key}={value if isinstance(value, str) else json.dumps(value)}")
+    return ":".join(parts)
 
 
 def owners_by(
     name: str, options: Options, data: Dataset, clients: int, seed: int
 ) -> tuple[Integers, int]:
-    """Owner of each fit row (n,) and the number of clients, as a partitioner deals them.
+    """Return the partitioner's owner of each fit row (n,), and the number of clients.
 
-    Rows are handed over in an order drawn by `seed`, as `FederatedDataset` shuffles them:
-    several partitioners, IidPartitioner among them, cut the rows as they come. Not given
-    parameters are filled: `num_partitions` (or equal `partition_sizes`) from `clients`, `seed`,
-    and `partition_by` with "label", "client" for natural ids, or "confidence" for
-    ContinuousPartitioner. Labels are handed over as ranks, 0 for the least that occurs.
+    Rows are passed in an order drawn by `seed`, as `FederatedDataset` shuffles them: several
+    partitioners, IidPartitioner among them, cut the rows as they come. Missing parameters are
+    filled: `num_partitions` (or equal `partition_sizes`) from `clients`, `seed`, and
+    `partition_by` with "label", "client" for natural ids, or "confidence" for
+    ContinuousPartitioner. Labels are passed as ranks, 0 for the smallest that occurs.
 
-    Raises InputError for what the partitioner itself refuses; or rows that it gives to nobody, or
-    to two clients.
+    Raises InputError for values that the partitioner itself refuses; or for rows that it assigns to
+    no client, or to two.
     """
     spec = f"flwr:{name}"
-    takes, arguments = _parameters(name), {key: _unfrozen(value) for key, value in options}
+    accepted, arguments = _parameters(name), {key: _unfrozen(value) for key, value in options}
     n = len(data.labels)
     order = stream(seed, Purpose.PARTITION).permutation(n)
     columns: dict[str, NDArray[Any]] = {_ROW: order}
     even = [n // clients + (k < n % clients) for k in range(clients)]
     filled = (clients, _BY.get(name, "label"), even, seed)
     for key, value in zip(_FILLED, filled, strict=True):
-        if key in takes:
+        if key in accepted:
             arguments.setdefault(key, value)
     if "partition_by" in arguments:
         columns[arguments["partition_by"]] = _column(data, arguments["partition_by"])[order]
@@ -152,9 +152,9 @@ def owners_by(
     except MemoryError:
         raise InputError(f"{spec}: does not fit into memory") from None
     except Exception as error:  # noqa: BLE001  partitioners raise what they like, asserts too
-        said = " ".join(str(error).split()).rstrip(".")[:400] or type(error).__name__
-        hint = f"its parameters: {', '.join(takes)}{_HINT.get(name, '')}"
-        raise InputError(f"{spec}: {said} ({hint})") from None
+        message = " ".join(str(error).split()).rstrip(".")[:400] or type(error).__name__
+        hint = f"its parameters: {', '.join(accepted)}{_HINT.get(name, '')}"
+        raise InputError(f"{spec}: {message} ({hint})") from None
     dealt = np.concatenate([np.empty(0, np.int64), *parts])
     times = np.bincount(dealt, minlength=n)
     if (times != 1).any():
@@ -185,7 +185,7 @@ def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No progress bars, and no warnings of their own: what matters of them is refused below."""
+    """Suppress progress bars and third-party warnings; relevant cases are refused below."""
     with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
         warnings.filterwarnings("ignore", module=r"(flwr_datasets|datasets|pyarrow)(\.|$)")
         yield
@@ -208,7 +208,7 @@ def _frozen(value: Any) -> Any:
 
 
 def _unfrozen(value: Any) -> Any:
-    """Tuples as the lists that partitioners take; rows of numbers as an array."""
+    """Return tuples as the lists that partitioners take; rows of numbers as an array."""
     if not isinstance(value, tuple):
         return value
     listed = [_unfrozen(entry) for entry in value]
@@ -220,7 +220,7 @@ def _unfrozen(value: Any) -> Any:
 
 
 def _checked(name: str, parameter: inspect.Parameter, value: Any) -> Any:
-    """`value` if it has the type of the parameter's default; else "false" would be true."""
+    """Return `value` if it has the type of the parameter's default; else "false" would be true."""
     key, default = parameter.name, parameter.default
     if key == "num_partitions":
         return whole(f"{name}: {key}", value, 1)

@@ -14,7 +14,7 @@ from fedcal.core.types import Integers
 
 
 def iid(labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
-    """Uniform partition into shards whose sizes differ by at most one row."""
+    """Draw a uniform partition into shards whose sizes differ by at most one row."""
     whole("clients", clients, 1)
     owner = np.empty(len(labels), np.int64)
     owner[rng.permutation(len(labels))] = np.arange(len(labels)) % clients
@@ -22,7 +22,7 @@ def iid(labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
 
 
 def dirichlet(labels: Integers, clients: int, beta: float, rng: np.random.Generator) -> Integers:
-    """Dirichlet label skew (Yurochkin et al. 2019; Maddock et al., A.2).
+    """Draw Dirichlet label skew (Yurochkin et al. 2019; Maddock et al., A.2).
 
     For each class draw p ~ Dirichlet(beta, ..., beta) over clients and split that class's rows
     by p. Small beta: each class sits with few clients. beta = 1 is *not* uniform; use `iid`.
@@ -37,11 +37,11 @@ def dirichlet(labels: Integers, clients: int, beta: float, rng: np.random.Genera
 
 
 def quantity(labels: Integers, clients: int, beta: float, rng: np.random.Generator) -> Integers:
-    """Quantity skew: shards of very different size, labels iid within (NIID-Bench, Li et al. 2022).
+    """Draw quantity skew: shards of very different size, iid labels (NIID-Bench, Li et al. 2022).
 
     Draw p ~ Dirichlet(beta, ..., beta) over clients and split the shuffled rows by p; of the
-    labels only their number matters. Small beta: few clients have nearly all rows. Unlike the
-    source there is no least size of a shard: a client that draws next to nothing is empty.
+    labels only their number matters. Small beta: few clients have nearly all rows. Unlike in the
+    source, a shard does not have a least size: a client that draws next to nothing is empty.
     """
     whole("clients", clients, 1)
     positive("beta", beta)
@@ -52,7 +52,7 @@ def quantity(labels: Integers, clients: int, beta: float, rng: np.random.Generat
 
 
 def _dirichlet_runs(rows: int, clients: int, beta: float, rng: np.random.Generator) -> Integers:
-    """Owners of `rows` shuffled rows, (rows,) ascending: runs in proportions ~ Dirichlet(beta)."""
+    """Draw owners of shuffled rows, (rows,) ascending, in proportions ~ Dirichlet(beta)."""
     share = rng.dirichlet(np.full(clients, float(beta)))
     if not abs(share.sum() - 1) < 1e-6:  # all of it underflowed (nan), or its sum overflowed
         raise InputError(
@@ -93,7 +93,7 @@ def label_shards(
 
 
 def natural(client: Integers) -> Integers:
-    """The clients that the data name themselves, (n,) with values 0..K-1."""
+    """Return the clients that the data themselves name, (n,) with values 0..K-1."""
     client = np.asarray(client)
     if client.ndim != 1 or not np.issubdtype(client.dtype, np.integer):
         raise InputError("natural clients must be one integer per row")

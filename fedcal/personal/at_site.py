@@ -1,4 +1,4 @@
-"""At a site: its parameters by its own rows and a prior, and the gate that keeps the model else.
+"""Recalibration at a site by its own rows and a prior, with a gate that may keep the model.
 
 Nothing of this leaves the site, and it costs no privacy: a site may use its own rows for itself.
 One function for one site or ten thousand.
@@ -44,7 +44,7 @@ and no such probability 13 cells had more than 5 %, up to 17 % where the model i
 have 30 rows: a continuous prior never believes that. Both were chosen on made-up rows."""
 
 STEPS = (1.0, 0.75, 0.5, 0.25)
-"""Parts of the way from the model to the fit that are judged."""
+"""Parts of the way from the model to the fit that are evaluated."""
 
 _ITERATIONS, _LONGEST = 40, 0.5
 _DRAWS, _WIDER = 256, 1.3
@@ -54,20 +54,20 @@ _FURTHEST, _LOWEST = 30.0, 100.0
 
 @dataclass(frozen=True, eq=False)
 class AtSite:
-    """What each site finds, (S,) and more.
+    """Recalibration found by each site, (S,) and more.
 
     Attributes
     ----------
     parameters
-        (S, d) what is judged: the largest posterior density, or a part of the way to it, the
-        step of `STEPS` with the largest gain of those whose risk is accepted (the least, if none)
+        (S, d) evaluated parameters: the largest posterior density, or a part of the way to it, the
+        step of `STEPS` with the largest gain among those with acceptable risk (the least, if none)
     step
-        (S,) how far that is, in (0, 1]
+        (S,) length of that step, in (0, 1]
     risk
         (S,) posterior probability that they lose more than `HARM` against the model, on new rows
         with scores like the site's own; 1 where it has no rows. See `RIGHT`
     gain
-        (S,) posterior mean of what log loss falls by
+        (S,) posterior mean of the decrease of log loss
     taken
         (S,) whether the risk is at most `MOST_RISK` and the gain above 0; else the site keeps the
         model
@@ -88,7 +88,7 @@ class AtSite:
 def recalibrated(
     shards: Shards, priors: Sequence[SitePrior], weights: Floats | None = None
 ) -> AtSite:
-    """Fit each client's parameters to its own rows, by its own prior, and judge the risk.
+    """Fit each client's parameters to its own rows, by its own prior, and evaluate the risk.
 
     Raises InputError if the priors are not those of so many clients, or of such parameters.
 
@@ -97,7 +97,7 @@ def recalibrated(
     shards
         rows of S clients
     priors
-        of each of them
+        prior of each client
     weights
         (n,) what each row counts; None = 1. Rows of one person are not independent of each other:
         `Shards.weights(1)` counts each person once
@@ -114,9 +114,9 @@ def recalibrated(
 def posterior(
     shards: Shards, priors: Sequence[SitePrior], weights: Floats | None = None
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """The fit (S, d), its covariance (S, d, d); the priors' mean and precision, in these shapes.
+    """Return the fit (S, d), its covariance (S, d, d); the priors' mean and precision likewise.
 
-    A client's bits do not depend on who shares the shards. No row makes it raise.
+    A client's bits do not depend on which clients share the shards. Rows never make it raise.
     """
     two, sites = shards.classes == 2, shards.clients
     if len(priors) != sites or any(len(p.mean) != 1 + two for p in priors):
@@ -142,7 +142,7 @@ def posterior(
 
 
 def calibrator_of(parameters: Floats, classes: int, input: Kind) -> Calibrator:
-    """The calibrator of one site's parameters, (d,); all 0 = the model as it is."""
+    """Return the calibrator of one site's parameters, (d,); all 0 = the model as it is."""
     made: Calibrator = Identity(classes)
     if parameters.any():
         if classes == 2:
@@ -155,7 +155,7 @@ def calibrator_of(parameters: Floats, classes: int, input: Kind) -> Calibrator:
 
 
 def applied(shards: Shards, parameters: Floats) -> Floats:
-    """Probabilities of each row with its client's parameters (S, d), (n, c)."""
+    """Return each row's probabilities with its client's parameters (S, d), (n, c)."""
     own = parameters[shards.owner]
     if shards.classes == 2:
         p = sigmoid(own[:, 0] + np.exp(own[:, 1]) * _log_odds(shards))
@@ -170,7 +170,7 @@ def cross_validated(
     folds: int = 5,
     seed: int = 0,
 ) -> Floats:
-    """Probabilities of each row by what its site would have chosen without its fold, (n, c).
+    """Return each row's probabilities by its site's choice without the row's fold, (n, c).
 
     Rows of one subject are in one fold. Without its fold a site of one row keeps the model.
     """
@@ -179,13 +179,13 @@ def cross_validated(
     probs = np.zeros(shards.logits.shape)
     for k in range(folds):
         out = fold == k
-        found = recalibrated(shards, priors, np.where(out, 0.0, each))
-        probs[out] = applied(shards, found.chosen)[out]
+        recalibration = recalibrated(shards, priors, np.where(out, 0.0, each))
+        probs[out] = applied(shards, recalibration.chosen)[out]
     return probs
 
 
 def _folds(shards: Shards, folds: int, seed: int) -> Integers:
-    """Number of each row's fold, (n,): as many of each as can be at every site."""
+    """Return the fold of each row, (n,), with nearly equal numbers at every site."""
     rng = stream(seed, Purpose.SPLIT, 0, "folds at home")
     who = np.arange(len(shards.labels)) if shards.subjects is None else shards.subjects
     _, unit = np.unique(np.stack([shards.owner, who]), axis=1, return_inverse=True)
@@ -214,14 +214,14 @@ class _Rows:
         self.share = weights / np.where(self.total > 0, self.total, 1.0)[self.owner]
 
     def moved(self, at: Floats) -> Floats:
-        """Log odds (n,), or logits (n, c), with the parameters (S, d) of each row's client."""
+        """Return log odds (n,), or logits (n, c), by the parameters (S, d) of each row's client."""
         own = at[self.owner]
         if self.two:
             return own[:, 0] + np.exp(own[:, 1]) * self.x
         return self.x * np.exp(own)
 
     def derivatives(self, at: Floats) -> tuple[Floats, Floats]:
-        """Gradient (S, d) of the log likelihood, and its expected curvature (S, d, d)."""
+        """Return gradient (S, d) and expected curvature (S, d, d) of the log likelihood."""
         own, w = at[self.owner], self.weights
         if not self.two:
             a = np.exp(own)
@@ -238,7 +238,7 @@ class _Rows:
         return pull, np.moveaxis(curve, -1, 0)
 
     def look(self, at: Floats) -> tuple[Floats, Floats]:
-        """Log likelihood of each row (n,); and the expected outcome, or the expected own logit."""
+        """Return the rows' log likelihood (n,), and the expected outcome or own logit."""
         z = self.moved(at)
         if self.two:
             return self.shards.labels * z - softplus(z), sigmoid(z)
@@ -248,7 +248,7 @@ class _Rows:
         return label_entries(z, self.shards.labels) - np.log(total), mean
 
     def risk(self, at: Floats, cov: Floats, mean: Floats, sure: Floats) -> tuple[Floats, Floats]:
-        """Posterior probability of harm, and the mean of the fall of log loss: (steps, S) each.
+        """Return the posterior probability of harm, and the mean fall of log loss: (steps, S).
 
         By importance sampling about the largest density: the posterior of few rows, nearly all of
         one class, is skewed, and a normal one would see harm where there is none.
@@ -260,7 +260,7 @@ class _Rows:
             lever.append(self.share * (z - self.x if self.two else np.exp(own[:, 0]) - 1))
 
         def judged(true: Floats) -> tuple[Floats, Floats]:
-            """What log loss rises by where these (S, d) are true, and their log posterior."""
+            """Return the rise of log loss if these (S, d) are true, and their log posterior."""
             likelihood, expected = self.look(true)
             far = (true - mean)[:, None]
             log = self.sums(self.weights * likelihood) - (far @ sure * far).sum(axis=(1, 2)) / 2
@@ -292,7 +292,7 @@ def _log_sum(z: Floats) -> Floats:
 
 
 def normal_points(number: int, dimensions: int) -> Floats:
-    """Points (number, dimensions) spread like a standard normal, always the same.
+    """Return fixed points (number, dimensions) spread like a standard normal.
 
     The additive recurrence of the root of x^(d + 1) = x + 1 (Roberts 2018), by the quantiles.
     """

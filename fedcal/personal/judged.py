@@ -1,4 +1,4 @@
-"""What recalibration at home is worth to each site of a simulation: exact numbers."""
+"""Exact value of recalibration at home for each site of a simulation."""
 
 from __future__ import annotations
 
@@ -26,30 +26,31 @@ MOST_ROWS = 30
 
 
 class JudgedAtHome(Artifact):
-    """What gives each site a prior, judged by what the sites of a simulation do with it at home.
+    """Artifact that gives each site a prior, evaluated by its use at the sites of a simulation.
 
-    On test rows of these sites where there are any, else on their own rows out of fold: a site's
-    prior knows nothing of these. Each subject counts once, where it is known whom rows are about.
+    It is evaluated on test rows of these sites if there are any, else on their own rows out of
+    fold: a site's prior does not depend on these. Each subject counts once, if the subjects of rows
+    are known.
     """
 
     noun = "prior"
 
     @abstractmethod
     def priors(self, only: Sequence[str] | None = None) -> dict[str, SitePrior]:
-        """Prior of each site by its name, and under "" that of any other; or of these names."""
+        """Return the priors by site's name, all or `only` these; "" = that of any other site."""
 
     def judge(self, test: Holdout) -> dict[str, Any]:
-        """Metrics of all judged rows `before` and `after`, and what each site did: `personal`.
+        """Return metrics of test rows `before` and `after`, and each site's result, `personal`.
 
-        That is `sites` (name -> `rows`, `taken`, `risk`, and where rows judge it `nll_before`,
+        That is `sites` (name -> `rows`, `taken`, `risk`, and with test rows `nll_before`,
         `nll_after`, and whether it is `harmed`: worse by more than `HARM` beyond chance, by a
         one-sided t test of its rows at 5 %), how many have `taken` it, `kept` the model and are
-        `harmed`, and what they are `judged_on`. {} where nobody has the sites' rows.
+        `harmed`, and the kind of rows they are `judged_on`. {} where the sites' rows are missing.
         """
         if test.fit is not None and self not in test.kept:
             test.kept[self] = self._judged(test, test.fit)
-        found: dict[str, Any] = test.kept.get(self, {})
-        return found
+        result: dict[str, Any] = test.kept.get(self, {})
+        return result
 
     def _judged(self, test: Holdout, fit: Shards) -> dict[str, Any]:
         priors = self.priors()
@@ -74,8 +75,12 @@ class JudgedAtHome(Artifact):
             taken, risk = bool(home.taken[k]), float(home.risk[k])
             sites[name] = {"rows": int(fit.rows[k]), "taken": taken, "risk": risk}
             if rows[k]:
-                one, other = (float(loss[k] / rows[k]) for loss in losses)
-                sites[name] |= {"nll_before": one, "nll_after": other, "harmed": bool(harmed[k])}
+                one, calibrated = (float(loss[k] / rows[k]) for loss in losses)
+                sites[name] |= {
+                    "nll_before": one,
+                    "nll_after": calibrated,
+                    "harmed": bool(harmed[k]),
+                }
         counts = {"taken": int(home.taken.sum()), "kept": int((~home.taken).sum())}
         counts["harmed"] = sum(one.get("harmed", False) for one in sites.values())
         return {
@@ -85,9 +90,9 @@ class JudgedAtHome(Artifact):
         }
 
     def judged_page(self, test: Holdout) -> list[Part]:
-        """Each site's decision and log loss, those that fared worst first."""
-        told = self.judge(test).get("personal", {"sites": {}, "judged_on": ""})
-        judged = {name: one for name, one in told["sites"].items() if "nll_after" in one}
+        """Return each site's decision and log loss, largest increase first."""
+        personal = self.judge(test).get("personal", {"sites": {}, "judged_on": ""})
+        judged = {name: one for name, one in personal["sites"].items() if "nll_after" in one}
         worst = sorted(judged.items(), key=lambda s: s[1]["nll_before"] - s[1]["nll_after"])
         rows = tuple(
             (
@@ -98,12 +103,12 @@ class JudgedAtHome(Artifact):
             )
             for name, one in worst[:MOST_ROWS]
         )
-        some = f"The {len(rows)} that fared worst of {len(worst)}" if worst[MOST_ROWS:] else "All"
+        some = f"The {len(rows)} worst of {len(worst)}" if worst[MOST_ROWS:] else "All"
         note = (
-            f"{some} sites that have rows to be judged on, worst first: {told['judged_on']}. Risk "
-            f"is the probability that the log loss rises by more than {HARM:g}; worse is by as "
-            "much beyond chance (a t test of the site's rows at 5 %). Exact numbers of a "
-            "simulation, for the researcher's eyes: in a deployment they stay at the site."
+            f"{some} sites with evaluation rows, worst first: {personal['judged_on']}. Risk is the "
+            f"probability that the log loss rises by more than {HARM:g}; worse = it rose by more "
+            "than that beyond chance (a t test of the site's rows at 5 %). Exact numbers of a "
+            "simulation, for research only: in a deployment they stay at the site."
         )
         columns = ("site", "rows", "at home", "risk, %", "log loss before", "log loss after", "")
         return [Table("Recalibration at home", columns, rows, note)] if rows else []
@@ -115,7 +120,7 @@ class SitesRelease(JudgedAtHome, ScoreRelease):
     form, noun = "prior", "prior"
 
     def priors(self, only: Sequence[str] | None = None) -> dict[str, SitePrior]:
-        """Prior of each site, without its own cells; under "" that of one that is not in it."""
+        """Return each site's prior without its own cells; "" = that of a site outside."""
         if not self.known:
             return dict.fromkeys(only or [""], identity_prior(self.question.classes))
         return site_priors(self, only)

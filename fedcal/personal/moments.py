@@ -1,4 +1,4 @@
-"""A prior for any site from moments of the sites' own recalibrations, where whole sites hide."""
+"""A prior for any site from moments of the sites' recalibrations, with site-level privacy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Part, Table
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.personal.judged import JudgedAtHome
 from fedcal.personal.prior import SitePrior, identity_prior
 
@@ -38,9 +38,9 @@ def prior_from_moments(moments: Floats, std: float, clients: float, classes: int
     moments
         (2 d,) means of m / s, then of (v + m^2) / s^2 - 1
     std, clients
-        of the noise of each; sites that they are means over
+        std of the noise of each; number of sites in the means
     classes
-        of the model
+        number of classes of the model
     """
     none = identity_prior(classes)
     if std > HIDES:
@@ -77,28 +77,28 @@ class MomentsPrior(JudgedAtHome):
         if not (self.std >= 0 and 0 < self.clients < np.inf):
             raise InputError("noise must not be negative, and clients must be above 0")
 
+    @override
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Each attribute."""
         return {name: np.array(value) for name, value in vars(self).items() if name in _KEPT}
 
     @classmethod
+    @override
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """What `arrays` gave."""
         moments, std, clients, classes = (arrays[name] for name in _KEPT)
         return cls(np.array(moments, np.float64), float(std), float(clients), int(classes))
 
     def priors(self, only: Sequence[str] | None = None) -> dict[str, SitePrior]:
-        """Under "" alone the prior of any site: its own part in it is hidden."""
+        """Return one prior, under "", for any site: a site's own part in it is hidden."""
         return {"": prior_from_moments(self.moments, self.std, self.clients, self.classes)}
 
     def results(self) -> dict[str, Any]:
-        """The prior: `mean` and `std` of each parameter; whether noise has `hidden` the sites."""
+        """Return the prior: `mean` and `std` of each parameter, and `hidden` (by noise)."""
         prior = self.priors()[""]
-        found = {"mean": prior.mean.tolist(), "std": np.sqrt(np.diag(prior.cov)).tolist()}
-        return {"prior": {**found, "hidden": prior.sites == 0}}
+        record = {"mean": prior.mean.tolist(), "std": np.sqrt(np.diag(prior.cov)).tolist()}
+        return {"prior": {**record, "hidden": prior.sites == 0}}
 
     def page(self) -> list[Part]:
-        """The prior."""
+        """Return the prior as a table."""
         prior, names = self.results()["prior"], ("offset", "log of the slope")
         rows = tuple(zip(names[2 - len(prior["mean"]) :], prior["mean"], prior["std"], strict=True))
         return [Table("Prior of a recalibration at home", ("parameter", "mean", "std"), rows)]

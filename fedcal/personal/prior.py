@@ -1,12 +1,12 @@
-"""The prior that other sites give a site: random effects, integrated over how much sites differ.
+"""A site's prior from all other sites: random effects, integrated over their variance.
 
 A site's parameters are N(mu, diag(tau^2)); mu is normal about "the model as it is", each tau
 half-normal with a declared scale, and is integrated over, never plugged in: by restricted maximum
 likelihood tau is 0 in 15 to 33 % of draws of 4 to 8 sites, which would force every site onto the
-common calibrator (Higgins, Thompson & Spiegelhalter 2009, JRSS A 172:137). Where a release says
+common calibrator (Higgins, Thompson & Spiegelhalter 2009, JRSS A 172:137). Where a release shows
 nothing, for noise or for want of rows, the prior is the identity prior, and nothing else.
 
-All of it is post-processing of a release; nobody's rows are read.
+All of it is post-processing of a release; no rows are read.
 """
 
 from __future__ import annotations
@@ -59,35 +59,35 @@ class SitePrior:
 
 
 def common_spread(classes: int) -> tuple[Floats, Floats]:
-    """Std of the common parameters, and scale of tau: (d,) each."""
+    """Return the std of the common parameters, and the scale of tau: (d,) each."""
     own = slice(None) if classes == 2 else slice(1, None)
     return _COMMON[own], _SCALE[own]
 
 
 def identity_prior(classes: int) -> SitePrior:
-    """What is known of a site without a release: about the model as it is, std 1 and 0.5."""
+    """Return the prior of a site without a release: about the model as it is, std 1 and 0.5."""
     common, scale = common_spread(classes)
     return SitePrior(np.zeros(len(common)), np.diag(common**2 + scale**2))
 
 
 def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dict[str, SitePrior]:
-    """The prior of each site of a release, which leaves its own cells out.
+    """Return the prior of each site of a release, without the site's own cells.
 
-    A site's own rows count once, in its own fit. (Of more than 100 sites all are linearised about
-    one common fit, which the site's own rows then have their small part in.)
+    A site's own rows count once, in its own fit. (With more than 100 sites all are linearised about
+    one common fit, to which the site's own rows contribute a little.)
 
     Parameters
     ----------
     release
-        of counts by site
+        release of counts by site
     only
-        sites that are wanted, "" among them for one that is not in the release; None = all
+        wanted sites, "" among them for a site that is not in the release; None = all
 
     Raises
     ------
     InputError
         If sites were not counted apart, but groups of rows or none, or a score that has several
-        histograms; if a site has more rows than there can be.
+        histograms; if a site has more rows than possible.
     """
     asked = release.question
     if asked.by != "site" or asked.score == "classes":
@@ -98,18 +98,18 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
     names, classes = asked.group_names, asked.classes
     counts, root = release.by_site
     if max(np.abs(counts).max(initial=0.0), release.std) > _MOST_ROWS:
-        raise InputError(f"a site has at most {_MOST_ROWS:g} rows, and noise is of no more")
+        raise InputError(f"a site's rows and the noise's std must be at most {_MOST_ROWS:g}")
     (spread, _), none = common_spread(classes), identity_prior(classes)
 
-    def found(some: Floats) -> Effects:
+    def effects_of(some: Floats) -> Effects:
         return effects(some, asked.bucket_edges, root, classes, spread)
 
     def prior(some: Floats) -> SitePrior:
-        law = predictive(found(some), classes) if len(some) else (none.mean, none.cov)
+        law = predictive(effects_of(some), classes) if len(some) else (none.mean, none.cov)
         return SitePrior(*law, len(some))
 
     if only is None and len(names) > _MANY:
-        laws = zip(*leave_one_out(found(counts), classes), strict=True)
+        laws = zip(*leave_one_out(effects_of(counts), classes), strict=True)
         rest = {n: SitePrior(*law, len(names) - 1) for n, law in zip(names, laws, strict=True)}
         return {"": prior(counts), **rest}
     wanted = ("", *names) if only is None else only
@@ -117,22 +117,22 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
     return {name: prior(some) for name, some in rest_of.items()}
 
 
-def predictive(found: Effects, classes: int) -> tuple[Floats, Floats]:
-    """Mean (..., d) and covariance (..., d, d) of the parameters of a site that is not there."""
-    sums = [part.sum(axis=-k) for k, part in enumerate(_parts(found, classes), 1)]
-    return _mixed(found, classes, *sums)
+def predictive(site_effects: Effects, classes: int) -> tuple[Floats, Floats]:
+    """Return mean (..., d) and covariance (..., d, d) of the parameters of an absent site."""
+    sums = [part.sum(axis=-k) for k, part in enumerate(_parts(site_effects, classes), 1)]
+    return _mixed(site_effects, classes, *sums)
 
 
-def leave_one_out(found: Effects, classes: int) -> tuple[Floats, Floats]:
-    """The same for each site, without its own scores: (..., S, d) and (..., S, d, d)."""
-    parts = enumerate(_parts(found, classes), 1)
+def leave_one_out(site_effects: Effects, classes: int) -> tuple[Floats, Floats]:
+    """Return the prior of each site without its own scores: (..., S, d) and (..., S, d, d)."""
+    parts = enumerate(_parts(site_effects, classes), 1)
     rest = [np.moveaxis(p.sum(axis=-k, keepdims=True) - p, -k, 0) for k, p in parts]
-    mean, cov = _mixed(found, classes, *rest)
+    mean, cov = _mixed(site_effects, classes, *rest)
     return np.moveaxis(mean, 0, -2), np.moveaxis(cov, 0, -3)
 
 
 def _grid(classes: int) -> Floats:
-    """Values of tau, (nodes, d), equally probable a priori: quantiles of the half-normal."""
+    """Return equally probable values of tau, (nodes, d): quantiles of the half-normal."""
     _, scale = common_spread(classes)
     halves = (np.arange(_NODES) + 0.5) / _NODES
     nodes = np.array([NormalDist().inv_cdf((1 + half) / 2) for half in halves])
@@ -140,28 +140,31 @@ def _grid(classes: int) -> Floats:
     return np.stack([axis.ravel() for axis in axes], axis=-1)
 
 
-def _parts(found: Effects, classes: int) -> tuple[Floats, Floats, Floats]:
-    """Of each tau and site, what adds up over sites: log likelihood, its gradient, its curvature.
+def _parts(site_effects: Effects, classes: int) -> tuple[Floats, Floats, Floats]:
+    """Return log likelihood, gradient and curvature of each tau and site, which add up over sites.
 
     (..., nodes, S), (..., nodes, S, d), (..., nodes, S, d, d), about mu = the common fit.
     """
     tau = _grid(classes)
-    info, noise = found.information[..., None, :, :, :], found.noise[..., None, :, :, :]
+    info, noise = (
+        site_effects.information[..., None, :, :, :],
+        site_effects.noise[..., None, :, :, :],
+    )
     apart = info @ (info * (tau**2)[:, None, :, None])
     within = inverse(info + noise + apart)
-    score = found.scores[..., None, :, :, None]
+    score = site_effects.scores[..., None, :, :, None]
     weighed = within @ score
     fit = -(score * weighed).sum(axis=(-1, -2)) / 2 + np.linalg.slogdet(within)[1] / 2
     return fit, (info @ weighed)[..., 0], info @ within @ info
 
 
 def _mixed(
-    found: Effects, classes: int, fit: Floats, pull: Floats, weight: Floats
+    site_effects: Effects, classes: int, fit: Floats, pull: Floats, weight: Floats
 ) -> tuple[Floats, Floats]:
-    """Mean and covariance of a new site's parameters, mixed over tau; `_parts` summed up."""
+    """Return mean and covariance of a new site's parameters, mixed over tau, from `_parts`."""
     common, _ = common_spread(classes)
     prior, tau = np.diag(1 / common**2), _grid(classes)
-    at = found.at[..., None, :]
+    at = site_effects.at[..., None, :]
     cov = np.linalg.inv(prior + weight)
     start = pull - at @ prior
     mean = (cov @ start[..., None])[..., 0]
@@ -176,4 +179,4 @@ def _mixed(
     wider = np.sqrt(1 + _WIDEN * np.clip(learnt, 0, 1))
     misfit = _MISFIT if classes == 2 else _MISFIT_TOP
     spread = spread * wider[..., :, None] * wider[..., None, :]
-    return mixed + found.at, np.asarray(spread + np.diag(misfit**2))
+    return mixed + site_effects.at, np.asarray(spread + np.diag(misfit**2))

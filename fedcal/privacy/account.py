@@ -150,17 +150,17 @@ def stage_of(entry: Entry) -> AnyStage:
 
 def _together(entries: Sequence[Entry], delta: float, fixed_beforehand: bool) -> tuple[float, str]:
     """(epsilon, rule) of runs on the same rows."""
-    found = [(math.fsum(entry.epsilon for entry in entries), "sum")]
+    rules = [(math.fsum(entry.epsilon for entry in entries), "sum")]
     if delta == 0 or len(entries) < 2:
-        return found[0]
+        return rules[0]
     stages = [stage_of(entry) for entry in entries]
     gaussian = [s for s in stages if isinstance(s, Stage) and s.rate == 1]
     if len(gaussian) == len(stages):
-        return min(*found, (composed_epsilon(stages, delta), "Gaussian DP"))
-    found.append((_renyi_epsilon(stages, delta), "Renyi DP"))
+        return min(*rules, (composed_epsilon(stages, delta), "Gaussian DP"))
+    rules.append((_renyi_epsilon(stages, delta), "Renyi DP"))
     if fixed_beforehand and _room(stages, delta):
-        found.append((composed_epsilon(stages, delta), "loss distributions"))
-    return min(found)
+        rules.append((composed_epsilon(stages, delta), "loss distributions"))
+    return min(rules)
 
 
 def _room(stages: Sequence[AnyStage], delta: float) -> bool:

@@ -170,11 +170,11 @@ class Ledger(AbstractContextManager["Ledger"]):
             self._db.mark(_APPLICATION, _SCHEMA)
         stored = self._stored_caps()
         self._entries()  # refuses damaged rows
-        for name, given, kept in zip(
+        for name, wanted, present in zip(
             ("cap", "cap on delta"), (cap, cap_delta), stored, strict=True
         ):
-            if given is not None and given != kept:
-                raise InputError(f"{self._name} has the {name} {kept}, not {given}")
+            if wanted is not None and wanted != present:
+                raise InputError(f"{self._name} has the {name} {present}, not {wanted}")
         # a read-only file begins and commits without complaint: find out now, not in round 1
         self._db.execute("UPDATE cap SET epsilon = epsilon")
         return stored
@@ -230,9 +230,9 @@ class Ledger(AbstractContextManager["Ledger"]):
             entries = self._entries()
             if any(entry.run == run for entry in entries):
                 raise InputError(f"{self._name} already has a reservation for run {run!r}")
-            if other := next((entry for entry in entries if entry.unit != unit), None):
+            if another := next((entry for entry in entries if entry.unit != unit), None):
                 raise InputError(
-                    f"{self._name} counts for unit {other.unit!r} (run {other.run!r}): "
+                    f"{self._name} counts for unit {another.unit!r} (run {another.run!r}): "
                     f"unit {unit!r} needs a ledger of its own"
                 )
             check_caps(

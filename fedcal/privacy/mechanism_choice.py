@@ -40,14 +40,16 @@ def choose(
         return (law.in_shares() or law) if trust.shared else law
     law = MECHANISMS[asked]
     if law.answers != "sum":
-        sums = ", ".join(name for name, other in PRIVATE.items() if other.answers == "sum")
+        sums = ", ".join(name for name, mechanism in PRIVATE.items() if mechanism.answers == "sum")
         raise InputError(
             f"mechanism '{asked}' does not fit a release that is a sum; allowed: {AUTO}, {sums}"
         )
-    if not trust.takes(law):
-        takes = " or ".join(name for name, other in PRIVATE.items() if trust.takes(other))
+    if not trust.accepts(law):
+        allowed = " or ".join(
+            name for name, mechanism in PRIVATE.items() if trust.accepts(mechanism)
+        )
         raise InputError(
-            f"mechanism '{asked}' cannot be drawn in shares; trust '{trust.name}' takes {takes}"
+            f"mechanism '{asked}' cannot be drawn in shares; trust '{trust.name}' takes {allowed}"
         )
     return law
 
@@ -55,15 +57,15 @@ def choose(
 def _only(federation: Federation, law: type[Mechanism]) -> type[Mechanism]:
     """Return the one mechanism that fits the method's release; InputError if it is not allowed."""
     trust, unit = TRUSTS[str(federation.trust)], UNITS[federation.unit]
-    if not trust.takes(law):
-        home = " or ".join(f"'{name}'" for name, other in NOISY.items() if other.takes(law))
+    if not trust.accepts(law):
+        home = " or ".join(f"'{name}'" for name, model in NOISY.items() if model.accepts(law))
         raise InputError(f"mechanism '{law.name}' needs trust {home}, got '{trust.name}'")
     if federation.mechanism not in (AUTO, law.name):
         raise InputError(
             f"this method's release is made for '{law.name}', not for '{federation.mechanism}'"
         )
     if law.part not in (None, unit.per):
-        home = " or ".join(f"'{name}'" for name, other in UNITS.items() if other.per == law.part)
+        home = " or ".join(f"'{name}'" for name, model in UNITS.items() if model.per == law.part)
         raise InputError(
             f"mechanism '{law.name}' protects one client's answer: it needs unit {home}"
         )

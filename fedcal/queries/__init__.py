@@ -1,7 +1,7 @@
-"""One class for each question: its parameters, the shape of its answer, its public bound.
+"""Questions to the clients: parameters, the shape of the answer, its public bound.
 
-`fedcal.queries.request` has what travels: the question with its bound and ring (`Request`), and
-what it is asked for (`Context`).
+`fedcal.queries.request` has the messages: the question with its bound and ring (`Request`), and its
+purpose (`Context`).
 """
 
 from __future__ import annotations

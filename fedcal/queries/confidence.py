@@ -15,9 +15,9 @@ MOST_BINS = 2**16
 
 @dataclass(frozen=True)
 class BinOutcomes(Query):
-    """Correct predictions of each bin of the confidence, then wrong ones or all, in rows.
+    """Question for correct predictions in each bin of the confidence, then wrong or all ones.
 
-    `bound` takes a client's clip of all counts together, in rows.
+    `bound` needs a client's clip of all counts together, in rows.
 
     Parameters
     ----------
@@ -38,12 +38,12 @@ class BinOutcomes(Query):
     counts: Counts
 
     def lengths(self) -> tuple[int, ...]:
-        """All counts in one block."""
+        """Return one block with all counts."""
         return (2 * self.bins,)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """All counts to a client's clip. A row adds a single 1, or a correct one 1 to each half."""
-        if self.takes(part, clips, 1):
+        """Return the bound of all counts together; of a row a single 1, or a 1 in each half."""
+        if self.takes_clips(part, clips, 1):
             return Bound(self.lengths(), (clips[0],), order=order)
         if self.counts == "correct_wrong":
             return Bound(self.lengths(), (1.0,), order=order)
@@ -52,7 +52,7 @@ class BinOutcomes(Query):
 
 @dataclass(frozen=True)
 class OutcomeCell(Cell):
-    """The cell of `BinOutcomes` ("correct_wrong") of one row of each client, for unary encoding.
+    """Question for the cell of `BinOutcomes` ("correct_wrong") of one row of each client.
 
     Parameters
     ----------
@@ -72,5 +72,5 @@ class OutcomeCell(Cell):
     seed: Seed
 
     def lengths(self) -> tuple[int, ...]:
-        """A cell of correct and one of wrong predictions for each bin."""
+        """Return one block with a cell of correct and a cell of wrong predictions for each bin."""
         return (2 * self.bins,)

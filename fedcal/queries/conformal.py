@@ -38,12 +38,12 @@ from fedcal.queries.evaluation import ROOM, check_names
 from fedcal.units.bounding import SLACK, Rule
 
 _LARGEST = 1e6
-"""Of what a row of a class adds."""
+"""Limit of what a row of a class adds."""
 
 
 @dataclass(frozen=True, eq=False)
 class SetQuery(Query):
-    """What the three share: the score, its thresholds, and what rows are told apart by.
+    """Base class of questions about conformity scores: the score, thresholds and parts of rows.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ class SetQuery(Query):
     score, randomised, penalty, free, seed, calibrator
         see `fedcal.conformal.Conformity`
     once
-        one of a client's rows counts, drawn by a hash of their logits; one of each subject's where
-        these are clipped by themselves
+        count only one of a client's rows, drawn by a hash of the rows' logits; one of each
+        subject's rows where subjects are clipped by themselves
     by, groups
-        "none"; "class": each label by itself; "group": each of the JSON list of names by itself, by
-        the rows' column, and all other rows after them
+        "none": all rows together; "class": a part for each label; "group": a part for each name in
+        the JSON list `groups`, by the rows' column, and a last part for all other rows
     """
 
     facts = ("classes",)
@@ -83,26 +83,26 @@ class SetQuery(Query):
         if thresholds[0] < 0 or thresholds[-1] > 1 or (np.diff(thresholds) <= 0).any():
             raise InputError("thresholds must increase within [0, 1]")
         one_of("by", self.by, BY)
-        _ = self.conformity  # refuses what is none
+        _ = self.conformity  # raises InputError for an invalid score
         if (self.by == "group") != bool(self.groups):
-            raise InputError("names of groups go with by = 'group', and only with it")
+            raise InputError("groups and by = 'group' need each other")
         _ = self.names
 
     @cached_property
     def conformity(self) -> Conformity:
-        """The score of labels."""
+        """Conformity score of the labels."""
         return Conformity(
             self.score, self.randomised, self.penalty, self.free, self.seed, self.calibrator
         )
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of the groups."""
+        """Names of the groups; () = rows are not counted by group."""
         return check_names(self.groups) if self.groups else ()
 
     @property
     def parts(self) -> int:
-        """What rows are told apart by: how many; with groups the others are one more."""
+        """Number of parts of the rows; with groups, all other rows are one more part."""
         return {"none": 1, "class": self.classes, "group": len(self.names) + 1}[self.by]
 
 
@@ -110,12 +110,12 @@ class SetQuery(Query):
 class SetGaps(SetQuery, Summed):
     """Sum over rows of hit_y [score <= t] - need_y, for each threshold t, times `gain`.
 
-    With hit = 1 and need = 1 - alpha: by how many more rows have a score of at most t than a share
-    1 - alpha of them. How many rows there are need not be known, and for all rows of a client it is
-    around the root of their number near the threshold that is looked for (a residual query). It
-    grows with t. With `average` a client's answer is divided by its number of rows.
+    With hit = 1 and need = 1 - alpha it is the number of rows with a score of at most t minus 1 -
+    alpha times the number of rows. The number of rows need not be known, and for all rows of a
+    client the sum is about the root of their number near the threshold in question (a residual
+    query). It grows with t. With `average` a client's answer is divided by its number of rows.
 
-    Answers are (parts, thresholds), clipped each by itself. As candidates of a draw they have
+    Answers are (parts, thresholds), each clipped by itself. As candidates of a draw they have
     `costs`.
 
     Parameters
@@ -123,13 +123,13 @@ class SetGaps(SetQuery, Summed):
     hit, need
         (classes,) by a row's label, or (1,) for all of them; hit >= 0 and need <= hit
     gain
-        what answers are multiplied by before they are clipped
+        factor of answers before they are clipped
     average
         divide by the client's rows
     level
-        L, in answers: what the sum should reach
+        L, in answers: the level that the sum should reach
     tilt
-        what each candidate further from the last one costs
+        cost of a candidate for each step away from the last one
     """
 
     kind = "set_gaps"
@@ -175,31 +175,31 @@ class SetGaps(SetQuery, Summed):
         not_too_long(self)
 
     def lengths(self) -> tuple[int, ...]:
-        """All in one block."""
+        """Return one block with all numbers."""
         return (self.parts * len(self.thresholds),)
 
     @property
     def row_bound(self) -> float:
-        """The most that a row adds to a number, in absolute value, before any gain."""
+        """Largest absolute value that a row adds to a number, before any gain."""
         return float(np.maximum(self.hit - self.need, np.abs(self.need)).max())
 
     @property
     def rule(self) -> Rule:
-        """Each number by itself."""
+        """Rule that clips each number by itself."""
         return "per_value"
 
     def added(self, part: Part, order: Order) -> float:
-        """What a row adds to a number."""
+        """Return the largest absolute value that a row adds to a number."""
         if self.average:
-            raise InputError("a mean over a client's rows is no sum over rows")
+            raise InputError("a mean over a client's rows is not a sum over rows")
         return self.row_bound * self.gain * ROOM
 
     def costs(self, sums: Floats) -> Floats:
-        """How far each threshold is from the one where the sum crosses the level, (m,).
+        """Return the distance of each threshold from the one where the sum crosses the level, (m,).
 
-        max{S_{j-1} - L, L - S_j, 0}, and for the last threshold, of all labels, without the second:
-        so there always is one that costs nothing. Both change by at most C where every S_j does,
-        and so do costs. The tilt is public.
+        It is max{S_{j-1} - L, L - S_j, 0}, and for the last threshold, of all labels, without the
+        second term: so at least one threshold costs nothing. Both terms change by at most C if
+        every S_j does, and so do costs. The tilt is public.
         """
         before = np.concatenate([[-np.inf], sums[:-1]]) - self.level
         after = np.concatenate([self.level - sums[:-1], [-np.inf]])
@@ -209,14 +209,14 @@ class SetGaps(SetQuery, Summed):
 
 @dataclass(frozen=True, eq=False)
 class SetRanks(SetGaps):
-    """Rows with a score of at most each threshold, as candidates for a quantile.
+    """Numbers of rows with a score of at most each threshold, as candidates for a quantile.
 
-    Sums of `SetGaps` with need = 0; the last threshold is 1, so that the last sum is n.
+    They are the sums of `SetGaps` with need = 0; the last threshold is 1, so the last sum is n.
 
     Parameters
     ----------
     quantile
-        q, in (0, 1): the share of rows that the drawn threshold should be above
+        q, in (0, 1): the fraction of rows that the drawn threshold should be above
     """
 
     kind = "set_ranks"
@@ -232,18 +232,21 @@ class SetRanks(SetGaps):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.thresholds[-1] != 1 or self.parts > 1:
-            raise InputError("a quantile is drawn of all rows, and the last threshold must be 1")
+            raise InputError("a quantile needs by = 'none', and the last threshold must be 1")
         if not 0 < self.quantile < 1:
             raise InputError(f"quantile must be in (0, 1), got {self.quantile:g}")
 
     def costs(self, sums: Floats) -> Floats:
-        """`fedcal.conformal.levels.angelopoulos.quantile_costs`: a row raises each by 0 to 1."""
+        """Return the `quantile_costs` of `fedcal.conformal.levels.angelopoulos`.
+
+        A row raises each cost by 0 to 1.
+        """
         return quantile_costs(np.diff(sums, prepend=0.0), self.quantile)
 
 
 @dataclass(frozen=True, eq=False)
 class SetCounts(SetQuery, Summed):
-    """How many rows are in each bucket of the score, encoded, of each part; times `gain`.
+    """Encoded number of rows of each part in each bucket of the score, times `gain`.
 
     The last threshold is 1. The answer is the product of each part's counts and the matrix of the
     encoding (`fedcal.queries.encodings`); a row is a 1 in one count.
@@ -253,9 +256,9 @@ class SetCounts(SetQuery, Summed):
     encoding, height
         of each part's counts
     totals
-        with noise of its own also the number of rows of each part, times this; 0 = no
+        send also the number of rows of each part, times this, with independent noise; 0 = no
     gain
-        what answers are multiplied by before they are clipped
+        factor of answers before they are clipped
     pad
         zeros after the answer
     """
@@ -292,12 +295,12 @@ class SetCounts(SetQuery, Summed):
 
     @property
     def buckets(self) -> int:
-        """As many as thresholds."""
+        """Number of buckets, which is that of the thresholds."""
         return len(self.thresholds)
 
     @property
     def matrix(self) -> Floats:
-        """What a part's counts become, (answers, buckets)."""
+        """Matrix that maps a part's counts to answers, (answers, buckets)."""
         coded = matrix_of(self.encoding, self.buckets, self.height)
         if not self.totals:
             return coded
@@ -305,27 +308,27 @@ class SetCounts(SetQuery, Summed):
 
     @property
     def decoder(self) -> Floats:
-        """Counts of a part are this times its answers, without gain, (buckets, answers)."""
-        found = decoder_of(self.encoding, self.buckets, self.height)
-        return np.pad(found, ((0, 0), (0, 1))) if self.totals else found
+        """Matrix that maps a part's answers, without gain, to counts, (buckets, answers)."""
+        decoder = decoder_of(self.encoding, self.buckets, self.height)
+        return np.pad(decoder, ((0, 0), (0, 1))) if self.totals else decoder
 
     def decode(self, answers: Floats) -> Floats:
-        """Counts from a sum of answers, without gain, (parts, buckets)."""
+        """Return counts from a sum of answers, without gain, (parts, buckets)."""
         return np.asarray(self._of_parts(answers) @ self.decoder.T / self.gain)
 
     def rows_of(self, answers: Floats) -> Floats:
-        """Rows of each part by the answer that is theirs alone, (parts,); needs `totals`."""
+        """Return the rows of each part from its total, (parts,); needs `totals`."""
         return np.asarray(self._of_parts(answers)[:, -1] / (self.totals * self.gain))
 
     def _of_parts(self, answers: Floats) -> Floats:
         return np.asarray(answers[: len(answers) - self.pad].reshape(self.parts, -1))
 
     def lengths(self) -> tuple[int, ...]:
-        """All in one block."""
+        """Return one block with all numbers."""
         return (self.parts * len(self.matrix) + self.pad,)
 
     def added(self, part: Part, order: Order) -> float:
-        """What a row adds to all numbers together."""
+        """Return the largest norm of the contribution of a row to all numbers together."""
         norm = column_norm(self.encoding, self.buckets, self.height, order)
         norm = float(np.linalg.norm([norm, self.totals], order)) * self.gain
         return norm * ROOM / (1.0 - SLACK)
@@ -333,7 +336,7 @@ class SetCounts(SetQuery, Summed):
 
 @dataclass(frozen=True, eq=False)
 class SetCell(Cell, SetQuery):
-    """The bucket of one row of each client, as a single 1, for unary encoding."""
+    """Question for the bucket of one row of each client, as a single 1, for unary encoding."""
 
     kind = "set_cell"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -349,5 +352,5 @@ class SetCell(Cell, SetQuery):
             raise InputError("unary encoding hides one bucket of one row: by = 'none', once = true")
 
     def lengths(self) -> tuple[int, ...]:
-        """A number for each bucket."""
+        """Return one block with a number for each bucket."""
         return (len(self.thresholds),)

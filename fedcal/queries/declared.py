@@ -1,7 +1,7 @@
-"""Which questions the rounds of a job may ask: fixed parameters, and ranges of those that move.
+"""Questions that the rounds of a job may ask: fixed parameters, and ranges of moving ones.
 
-A method declares them before anything is learned (`Method.questions`). The server asks no others,
-and a site that makes the method by itself, from the job's settings, answers no others.
+A method declares its questions before anything is learned (`Method.questions`). The server asks no
+other questions, and a site that builds the method from the job's settings answers no others.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class Range:
 
 
 SEED = Range(0, 2.0**64, whole=True)
-"""A seed: it chooses among rows by a hash, or their order, and is not a fact of the job."""
+"""Seed that chooses rows by a hash, or their order; it is not a fact of the job."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """One kind of question that some rounds of a job may ask.
+    """Kind of question that some rounds of a job may ask.
 
     Attributes
     ----------
@@ -79,8 +79,8 @@ class Question:
     rounds
         first and last round that may ask it
     cells
-        numbers of an answer, at most: rows are told apart into no more parts. Infinite where the
-        server chooses in the run where to cut
+        maximum numbers of an answer: rows are partitioned into no more cells. Infinite where the
+        server chooses the cells in the run
     """
 
     kind: str
@@ -124,14 +124,14 @@ class Question:
         return ""
 
     def to_plain(self) -> dict[str, Any]:
-        """Return it as plain values for a JSON file; `from_plain` reads them."""
+        """Return plain values for a JSON file, for `from_plain`."""
         fixed = {n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in self.fixed.items()}
         moving = {name: asdict(allowed) for name, allowed in self.moving.items()}
         return {**vars(self), "fixed": fixed, "moving": moving}
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> Self:
-        """Read what `to_plain` wrote."""
+        """Return the question of `to_plain` values."""
         moving = {name: Range(**allowed) for name, allowed in values["moving"].items()}
         return cls(**{**values, "moving": moving, "rounds": tuple(values["rounds"])})
 
@@ -139,22 +139,22 @@ class Question:
 def check_question(questions: Sequence[Question], round_number: int, query: Query) -> None:
     """Refuse a query that no question declares for this round.
 
-    Raises InputError, one line that says what differs from what may be asked.
+    Raises InputError with one line that names the difference.
     """
     may = [q for q in questions if q.is_of(round_number)]
     why = [q.differs(query) for q in may if q.kind == query.kind]
     if "" in why:
         return
     kinds = " or ".join(sorted({q.kind for q in may})) or "nothing"
-    told = why[0] if why else f"it may ask {kinds}"
+    difference = why[0] if why else f"it may ask {kinds}"
     raise InputError(
         f"the question '{query.kind}' of round {round_number} is not one of the job's method with "
-        f"its settings: {told}"
+        f"its settings: {difference}"
     )
 
 
 def cells_of(questions: Sequence[Question], rounds: int) -> float:
-    """Return into how many parts all rounds together tell rows apart, at most."""
+    """Return the maximum number of cells into which all rounds together partition rows."""
     return sum(
         max((q.cells for q in questions if q.is_of(number)), default=0.0)
         for number in range(1, rounds + 1)
@@ -168,7 +168,7 @@ def _sized(allowed: Range, example: Any) -> Range:
 
 
 def _same(value: Any, own: Any) -> bool:
-    """Return whether two values are one, but for the rounding of another type of CPU."""
+    """Return whether two values are equal up to the rounding of another type of CPU."""
     vector, own_vector = (np.ndim(v) > 0 for v in (value, own))
     if vector or own_vector:
         return np.shape(value) == np.shape(own) and np.allclose(value, own, _ROUNDING, 0.0)

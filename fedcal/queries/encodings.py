@@ -1,11 +1,11 @@
-"""What a client sends in place of counts, so that noise on it costs sums of neighbours little.
+"""Encodings of counts, under which sums of neighbouring counts have little noise.
 
-A release of counts h with noise z on each of them is h + z. Clients may as well send M h, for a
+A release of counts h with noise z on each of them is h + z. Instead, clients may send M h, for a
 public integer matrix M (the strategy matrix of the matrix mechanism, Li et al. 2010), and the
-server reads h from M h + z by least squares. Sums of many counts then hold much less noise:
+server estimates h from M h + z by least squares. Sums of many counts then have much less noise:
 
 ========  ==============================================================  ==================
-name      M                                                               made for
+name      M                                                               intended for
 ========  ==============================================================  ==================
 flat      the identity                                                    single counts
 prefix    the square root of the matrix of prefix sums, lower triangular  Gaussian noise
@@ -31,10 +31,10 @@ import numpy as np
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
-from fedcal.core.types import Floats, Integers
+from fedcal.core.types import Floats, Integers, override
 
 SCALE = 128
-"""Of the square root, before its entries are rounded to whole numbers."""
+"""Factor of the square root, before its entries are rounded to integers."""
 
 Height = Annotated[int, lambda name, value: whole(name, value, 1, 12)]
 """Levels of a tree of counts, as the type of a parameter."""
@@ -44,35 +44,35 @@ MOST_BUCKETS = 4096
 
 
 class Encoding(ABC):
-    """A strategy matrix for a vector of counts, and how counts are read from its noisy product."""
+    """Strategy matrix of a vector of counts, which are decoded from its noisy product."""
 
     name: ClassVar[str]
 
     @staticmethod
     @abstractmethod
     def matrix(buckets: int, height: int) -> Floats:
-        """M, (answers, buckets), of whole numbers."""
+        """Return M, (answers, buckets), of integers."""
 
 
 class Flat(Encoding):
-    """Each count by itself."""
+    """Encoding that sends each count by itself."""
 
     name = "flat"
 
     @staticmethod
+    @override
     def matrix(buckets: int, height: int) -> Floats:
-        """The identity."""
         return np.eye(buckets)
 
 
 class Prefix(Encoding):
-    """The square root of prefix sums, rounded."""
+    """Encoding by the rounded square root of prefix sums."""
 
     name = "prefix"
 
     @staticmethod
     def matrix(buckets: int, height: int) -> Floats:
-        """128 times the Toeplitz matrix, rounded."""
+        """Return 128 times the Toeplitz matrix, rounded."""
         i = np.arange(1, buckets)
         first = np.cumprod(np.concatenate([[1.0], (2 * i - 1) / (2 * i)]))
         lag = np.subtract.outer(np.arange(buckets), np.arange(buckets))
@@ -80,13 +80,13 @@ class Prefix(Encoding):
 
 
 class Tree(Encoding):
-    """Sums over the nodes of a tree."""
+    """Encoding by sums over the nodes of a tree."""
 
     name = "tree"
 
     @staticmethod
     def matrix(buckets: int, height: int) -> Floats:
-        """A row of ones over its leaves for each node, the widest nodes first.
+        """Return a row of ones over its leaves for each node, the widest nodes first.
 
         Each level has the same number of children, as few as reach all buckets.
         """
@@ -100,7 +100,7 @@ ENCODINGS: dict[str, type[Encoding]] = registry(Flat, Prefix, Tree)
 
 
 def branching(buckets: int, height: int) -> int:
-    """Children of a node: the least number with `children ** height >= buckets`."""
+    """Return the children of a node: the least number with `children ** height >= buckets`."""
     fan = 1
     while fan**height < buckets:
         fan += 1
@@ -108,17 +108,17 @@ def branching(buckets: int, height: int) -> int:
 
 
 def tree_levels(buckets: int, height: int) -> tuple[int, ...]:
-    """Nodes of each level of a tree, the widest ones first; those that tell nothing new left out.
+    """Return the nodes of each level of a tree, the widest ones first, without redundant levels.
 
     With 5 buckets and height 3 there are levels of 2, 3 and 5 nodes.
     """
     fan = branching(buckets, height)
-    found = (-(-buckets // fan**level) for level in range(height - 1, -1, -1))
-    return tuple(sorted(set(found)))
+    widths = (-(-buckets // fan**level) for level in range(height - 1, -1, -1))
+    return tuple(sorted(set(widths)))
 
 
 def node_of(buckets: int, height: int, level: int) -> Integers:
-    """The node of a level that each bucket is under, (buckets,)."""
+    """Return the node of a level that is above each bucket, (buckets,)."""
     nodes, fan = tree_levels(buckets, height)[level], branching(buckets, height)
     widths = [fan**k for k in range(height)]
     width = next(w for w in widths if -(-buckets // w) == nodes)
@@ -126,44 +126,44 @@ def node_of(buckets: int, height: int, level: int) -> Integers:
 
 
 def check_encoding(name: str, buckets: int, height: int) -> None:
-    """InputError for a matrix that nobody would make."""
+    """Raise InputError if an encoding does not exist, or its matrix would be too large."""
     if name not in ENCODINGS:
         raise InputError(f"encoding must be one of {', '.join(ENCODINGS)}, got {name!r}")
     whole("buckets", buckets, 1, MOST_BUCKETS)
     whole("height", height, 1, 12)
     if name != Tree.name and height != 1:
-        raise InputError(f"height = {height} is of encoding 'tree'; encoding '{name}' has none")
+        raise InputError(f"height = {height} is for encoding 'tree', not for '{name}'")
 
 
 @cache
 def matrix_of(name: str, buckets: int, height: int = 1) -> Floats:
-    """M, (answers, buckets), not to be written."""
-    found = ENCODINGS[name].matrix(buckets, height)
-    found.setflags(write=False)
-    return found
+    """Return M, (answers, buckets), read-only."""
+    matrix = ENCODINGS[name].matrix(buckets, height)
+    matrix.setflags(write=False)
+    return matrix
 
 
 @cache
 def decoder_of(name: str, buckets: int, height: int = 1) -> Floats:
-    """From noisy answers to unbiased counts of least variance, (buckets, answers).
+    """Return the matrix that decodes noisy answers, (buckets, answers), with least variance.
 
-    The pseudo-inverse of M: least squares where all answers have the same noise.
+    It is the pseudo-inverse of M: least squares where all answers have the same noise.
     """
     m = matrix_of(name, buckets, height)
-    found = np.linalg.inv(m) if len(m) == buckets else np.linalg.solve(m.T @ m, m.T)
-    found.setflags(write=False)
-    return np.asarray(found)
+    decoder = np.linalg.inv(m) if len(m) == buckets else np.linalg.solve(m.T @ m, m.T)
+    decoder.setflags(write=False)
+    return np.asarray(decoder)
 
 
 def column_norm(name: str, buckets: int, height: int, order: Literal[1, 2]) -> float:
-    """The most that one row, which is in one bucket, adds to an answer: L1 or L2 norm."""
+    """Return the largest L1 or L2 norm of the contribution of a row, which is in one bucket."""
     return float(np.linalg.norm(matrix_of(name, buckets, height), order, axis=0).max())
 
 
 def prefix_std(name: str, buckets: int, height: int, order: Literal[1, 2]) -> float:
-    """Root mean square noise of a prefix sum, per unit of noise std at a sensitivity of 1.
+    """Return the root mean square noise of a prefix sum, per unit of noise std at sensitivity 1.
 
-    What encodings are chosen by: metrics at a threshold, and curves, are read from prefix sums.
+    Encodings are chosen by it: metrics at a threshold, and curves, are computed from prefix sums.
     """
     sums = np.cumsum(decoder_of(name, buckets, height), axis=0)
     norm = column_norm(name, buckets, height, order)

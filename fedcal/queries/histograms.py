@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from fedcal.calibrators.histogram_binning import tables
+from fedcal.core.types import override
 from fedcal.queries.base import Classes, Order, Part, Query, Summed, not_too_long, within
 from fedcal.units.bounding import Bound
 
 MOST_BINS = 2**16
 
 OUTSIDE = 2.0
-"""Of a row's pooled negatives, how many may lie outside the first bin unclipped."""
+"""Number of a row's pooled negatives that may lie outside the first bin unclipped."""
 
 
 @dataclass(frozen=True)
 class HistogramQuery(Query):
-    """What the two share: P and N, bounded jointly. `bound` takes a client's clips of P and of N.
+    """Base class of questions for histograms P and N, which are bounded jointly.
+
+    `bound` needs a client's clips of P and of N.
 
     Parameters
     ----------
@@ -41,19 +44,19 @@ class HistogramQuery(Query):
 
     @abstractmethod
     def norms(self, positive: float, negative: float) -> tuple[float, ...]:
-        """Of each block, where P has norm `positive` and N has norm `negative`."""
+        """Return the norm of each block, where P has norm `positive` and N has norm `negative`."""
 
     @abstractmethod
     def ones(self, order: Order) -> float:
-        """A row's counts in the norm of this order, to its power: where three classes or more."""
+        """Return a row's counts in the norm of this order, to its power, for 3 classes or more."""
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """All blocks, each in units of its norm, to norm 1 together.
+        """Return the bound of all blocks, each in units of its norm, to norm 1 together.
 
-        Of a row the norms follow from what a row is, so that hardly any is cut: of two classes a
-        single 1; else `ones`.
+        For a row, the norms follow from what a row adds, so that hardly any is clipped: a single 1
+        for two classes, else `ones`.
         """
-        if self.takes(part, clips, 2):
+        if self.takes_clips(part, clips, 2):
             norms = self.norms(clips[0], clips[1])
         else:
             one = 1.0 if self.classes == 2 else float(self.ones(order) ** (1.0 / order))
@@ -63,9 +66,9 @@ class HistogramQuery(Query):
 
 @dataclass(frozen=True)
 class ClassHistograms(HistogramQuery):
-    """P_j and N_j, of each class: rows of the class, and the others, by their probability of it.
+    """Question for P_j and N_j of each class: rows of it, and other rows, by its probability.
 
-    Of two classes only class 1 is sent.
+    For two classes only class 1 is sent.
     """
 
     kind = "class_histograms"
@@ -75,25 +78,25 @@ class ClassHistograms(HistogramQuery):
     )
 
     def lengths(self) -> tuple[int, ...]:
-        """P_1, ..., P_c, N_1, ..., N_c."""
+        """Return blocks P_1, ..., P_c, N_1, ..., N_c."""
         return (self.bins,) * (2 * tables(self.classes))
 
     def norms(self, positive: float, negative: float) -> tuple[float, ...]:
-        """Of each P and of each N."""
+        """Return the norms of each P and of each N."""
         m = tables(self.classes)
         return (positive,) * m + (negative,) * m
 
     def ones(self, order: Order) -> float:
-        """A 1 in P of its class and a 1 in N of each other: c ones."""
+        """Return c: a row is a 1 in P of its class and a 1 in N of each other class."""
         return float(self.classes)
 
 
 @dataclass(frozen=True)
 class PooledHistograms(HistogramQuery):
-    """P and N over all classes. Of two classes N is P mirrored, and only P is sent.
+    """Question for P and N over all classes; for two classes N is P mirrored, and only P is sent.
 
-    N's first bin, where nearly all of the c - 1 negatives of each row are, is a block of its own,
-    with norm 2 (c - 1) times P's. Of two classes the clip of N is not used.
+    N's first bin, which holds nearly all of the c - 1 negatives of each row, is a separate block,
+    with norm 2 (c - 1) times P's. For two classes the clip of N is not used.
     """
 
     kind = "pooled_histograms"
@@ -103,23 +106,23 @@ class PooledHistograms(HistogramQuery):
     )
 
     def lengths(self) -> tuple[int, ...]:
-        """P, N's first bin, N's other bins."""
+        """Return blocks P, N's first bin, N's other bins."""
         return (self.bins,) if self.classes == 2 else (self.bins, 1, self.bins - 1)
 
     def norms(self, positive: float, negative: float) -> tuple[float, ...]:
-        """Of P, N's first bin, N's other bins."""
+        """Return the norms of P, N's first bin, N's other bins."""
         if self.classes == 2:
             return (positive,)
         return (positive, 2.0 * (self.classes - 1) * positive, negative)
 
     def ones(self, order: Order) -> float:
-        """A 1 in P, `OUTSIDE` in N outside the first bin, and half a norm in the first."""
+        """Return the counts: 1 in P, `OUTSIDE` in N, and half a norm in N's first bin."""
         return 1.0 + OUTSIDE + 0.5**order
 
 
 @dataclass(frozen=True)
 class ClassCounts(Summed):
-    """Rows of each class, of everybody. `bound` takes a client's clip, in rows.
+    """Question to all clients for the rows of each class; `bound` needs a client's clip, in rows.
 
     Parameters
     ----------
@@ -136,9 +139,9 @@ class ClassCounts(Summed):
     classes: Classes
 
     def lengths(self) -> tuple[int, ...]:
-        """A number for each class."""
+        """Return one block with a number for each class."""
         return (self.classes,)
 
+    @override
     def added(self, part: Part, order: Order) -> float:
-        """A single 1."""
         return 1.0

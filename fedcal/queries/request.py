@@ -1,8 +1,8 @@
-"""What goes from the server to a client: a question, the bound that travels with it, its context.
+"""Request from the server to a client: a question, its bound and its context.
 
 The question and its bound are one record of a message, the context another: a client needs the
-first to answer, and the second to decide whether it wants to. The context, and the versions that
-travel in its record, are in no key of noise and in no count of payload.
+first to answer, and the second to decide whether to answer. The context, and the versions in its
+record, are in no noise key and do not count as payload.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from fedcal.units.bounding import Bound
 Field = Scalar | bytes | list[int] | list[float] | list[str] | list[bytes] | list[bool]
 
 VERSION = 1
-"""Of the wire form."""
+"""Version of the wire form."""
 
 RUN = re.compile(r"[\w.:-]{1,64}")
-"""What a run may be called."""
+"""Form of a run's name."""
 
 _DIGEST, _NAME = re.compile(r"[0-9a-f]{64}"), re.compile(r"[a-z-]{1,32}")
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a question is asked for: a site books by it and checks it; nothing is computed from it.
+    """Purpose of a question: a site checks and books it; nothing is computed from it.
 
     Attributes
     ----------
     run
-        names the run
+        name of the run
     plan
         digest of the plan, without the seed (`Plan.key`)
     round, rounds
-        number of this round, from 1, and of all
+        number of this round, from 1, and number of rounds
     unit, trust, mechanism
-        as the plan's
+        as in the plan
     epsilon, delta
-        what the whole run spends; (inf, 0) without privacy
+        budget of the complete run; (inf, 0) without privacy
     """
 
     run: str
@@ -82,23 +82,23 @@ class Context:
 
 @dataclass(frozen=True)
 class Request:
-    """A question with its bound and its ring: all a client needs to answer.
+    """Question with its bound and its ring, which is all that a client needs to answer.
 
-    Nothing that a client sends is believed about its own bound: the client clips to `bound`,
+    No claim of a client about its own bound is trusted: the client clips to `bound`,
     and the mechanism takes its sensitivity from the same field of the plan.
 
     Attributes
     ----------
     noise
-        what each client adds to its answer (trust `distributed`, `local`); None = nothing
+        noise that each client adds to its answer (trust `distributed`, `local`); None = none
     rate
         each client's rows take part with this probability, by its own coin (`distributed`)
     seed
-        of a simulated client's noise and coins; a real site takes none from a message
+        of a simulated client's noise and coins; a real site accepts none from a message
     context
-        what it is asked for; None = nobody said
+        purpose of the question; None = not stated
     row_rate
-        each row takes part with this probability, by a coin of its client's
+        each row takes part with this probability, by a coin of its client
     """
 
     query: Query
@@ -132,19 +132,21 @@ class Request:
 
     def _agrees(self, context: Context) -> None:
         if context.round != self.round:
-            raise InputError(f"a query of round {self.round} came for round {context.round}")
+            raise InputError(
+                f"a query of round {self.round} has a context of round {context.round}"
+            )
         if self.noise is not None and self.noise.mechanism != context.mechanism:
             raise InputError(
-                f"noise of {self.noise.mechanism!r} does not go with a run by {context.mechanism!r}"
+                f"noise of {self.noise.mechanism!r} does not fit a run with {context.mechanism!r}"
             )
 
     def to_fields(self, *, noise: bool = True) -> dict[str, Field]:
-        """Flat scalars and lists, fit for a Flower `ConfigRecord`; `from_fields` reads them.
+        """Return flat scalars and lists for a Flower `ConfigRecord`, for `from_fields`.
 
         Parameters
         ----------
         noise
-            name the noise and the coins too; not where a site takes them from its own plan
+            include the noise and the coins; False where a site takes them from its own plan
         """
         fields: dict[str, Field] = {
             "kind": self.query.kind,
@@ -176,7 +178,7 @@ class Request:
         return fields
 
     def context_fields(self) -> dict[str, Field]:
-        """The record beside it: versions, public facts of the question, and the context."""
+        """Return the record beside it: versions, public facts of the question, and the context."""
         fields: dict[str, Field] = {"version": VERSION, "query-version": self.query.version}
         fields |= {f"fact.{name}": getattr(self.query, name) for name in self.query.facts}
         if self.context is not None:
@@ -185,9 +187,9 @@ class Request:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], context: Mapping[str, Any]) -> Request:
-        """The request that `to_fields` and `context_fields` wrote.
+        """Return the request of `to_fields` and `context_fields` records.
 
-        Raises InputError if a field is missing or makes no sense, or a version is not known here.
+        Raises InputError if a field is missing or invalid, or a version is unknown.
         """
         try:
             return cls(
@@ -212,18 +214,18 @@ class Request:
         except (TypeError, ValueError, OverflowError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError("a field of a query holds something else than it should") from None
+            raise InputError("a field of a query has a value of the wrong type") from None
 
     @property
     def question(self) -> str:
-        """What is asked, without how it travels: part of the key of seeded noise."""
+        """Key of the question without its transport: part of the key of seeded noise."""
         return self.query.noise_key
 
     @property
     def key(self) -> str:
-        """The question and all that the noise on its answer follows from, but the round.
+        """Key of the question and of all that the noise on its answer depends on, except the round.
 
-        The same noise on two answers, or at two scales, would give both away.
+        The same noise on two different answers, or at two scales, would reveal both.
         """
         return self._key(self.question)
 
@@ -239,9 +241,9 @@ class Request:
 
     @property
     def digest(self) -> str:
-        """Of the whole question, of all that `key` tells and of what it is asked for, in hex.
+        """Digest, in hex, of the complete question, of all that is in `key`, and of its context.
 
-        A site answers one of them in a round, ever.
+        A site answers only one digest in a round, ever.
         """
         context = None if self.context is None else vars(self.context)
         whole = self._key(self.query.key)
@@ -249,7 +251,7 @@ class Request:
 
     @property
     def payload_bytes(self) -> int:
-        """Bytes of the question: 8 per number, 1 per character. The context does not count."""
+        """Bytes of the question: 8 per number, 1 per character; the context does not count."""
         return sum(
             len(v) if isinstance(v, str) else 8 * len(v) if isinstance(v, list) else 8
             for v in self.to_fields().values()
@@ -261,8 +263,8 @@ def _query(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
     query = QUERIES[one_of("query", fields["kind"], QUERIES)]
     _known(f"query {query.kind!r}", context["query-version"], query.version)
     params, facts = (
-        {k.removeprefix(start): _param(v) for k, v in given.items() if k.startswith(start)}
-        for given, start in ((fields, "param."), (context, "fact."))
+        {k.removeprefix(start): _param(v) for k, v in record.items() if k.startswith(start)}
+        for record, start in ((fields, "param."), (context, "fact."))
     )
     return query.read(params, facts)
 
@@ -273,7 +275,7 @@ def _known(what: str, version: Any, ours: int) -> None:
 
 
 def _context(fields: Mapping[str, Any]) -> Context | None:
-    """The context, if any of it is there; then all must be."""
+    """Return the context, or None if no field is there; if one is there, all must be."""
     names = tuple(Context.__dataclass_fields__)
     if not any(name in fields for name in names):
         return None
@@ -302,11 +304,11 @@ def _noise(fields: Mapping[str, Any]) -> Noise | None:
 
 
 def _param(value: Any) -> Param:
-    """A scalar as it is; a list as the vector that it was."""
+    """Return a scalar as it is, and a list as the vector it was."""
     if not isinstance(value, list):
         scalar: Scalar = value
         return scalar
     try:
         return np.array(value, np.float64)
     except (TypeError, ValueError):
-        raise InputError("a vector in a query holds something else than numbers") from None
+        raise InputError("a vector in a query holds a value that is not a number") from None

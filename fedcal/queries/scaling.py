@@ -38,8 +38,8 @@ from fedcal.units.bounding import Bound
 Curvature = Literal["full", "diagonal", "none"]
 
 ROW_CLIP = 10.0
-"""Bound of one row's gradient for descent, in nats: one row in a hundred reaches it where a model
-was trained with small gradients (a CIFAR-10 probe by DP-SGD), and 1 would hold back most errors."""
+"""Bound of one row's gradient for descent, in nats: one row in a hundred reaches it for a model
+that was trained with small gradients (a CIFAR-10 probe by DP-SGD), and 1 would clip most errors."""
 
 
 _VECTOR = np.array([1.25, 0.75, 1.0, -0.5, 0.0, 0.25])
@@ -49,7 +49,7 @@ _MLP = np.linspace(-0.25, 0.25, 129 * 3 + 4224)
 
 
 class Norms(NamedTuple):
-    """Of gradient and curvature's diagonal, each of slopes and of offsets."""
+    """Norms of the gradient and of the curvature's diagonal, each for slopes and for offsets."""
 
     g_slopes: float
     g_offsets: float
@@ -67,11 +67,11 @@ ROW_NORMS = {
     "vector": Norms(8.0, 1.5, 16.0, 0.5),
     "order-preserving-vector": Norms(4.0, 4.0, 4.0, 2.0),
 }
-"""The same of one row, in nats."""
+"""Norms of one row for these forms, in nats."""
 
 
 def form_of(kind: Any) -> type[ParametricScaling]:
-    """The scaling calibrator of this kind, or InputError."""
+    """Return the class of the scaling calibrator of this kind, or raise InputError."""
     forms = {k: form for k, form in kinds().items() if issubclass(form, ParametricScaling)}
     return forms[one_of("form", kind, forms)]
 
@@ -80,7 +80,7 @@ Form = Annotated[str, lambda _, value: form_of(value).kind]
 
 
 class _OfForm(Query):
-    """A question at the parameters w of a scaling."""
+    """Question at the parameters w of a scaling calibrator."""
 
     w: Vector
     form: str
@@ -88,7 +88,7 @@ class _OfForm(Query):
 
     @classmethod
     def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any]:
-        """Parameters near the identity."""
+        """Return parameters near the identity."""
         name = example.get("form", "order-preserving-mlp")
         if name == TemperatureScaling.kind:
             return {}
@@ -96,7 +96,7 @@ class _OfForm(Query):
         return {"w": near + np.linspace(-0.25, 0.25, len(near))}
 
     def _check_size(self, size: int) -> None:
-        """Refuse another number of parameters than the form has."""
+        """Refuse a number of parameters that differs from that of the form."""
         if len(self.w) != size:
             raise InputError(
                 f"{self.form} scaling of {self.classes} classes has {size} parameters here, the "
@@ -106,10 +106,10 @@ class _OfForm(Query):
 
 @dataclass(frozen=True, eq=False)
 class ScalingUpdate(_OfForm, Update):
-    """How far from w is the optimum of your own rows? (Maddock et al., Algorithm 2.)
+    """Question for the difference of a client's own optimum from w (Maddock et al., Algorithm 2).
 
-    As many numbers as w and, with `count`, 1 if the client has rows. `bound` takes the clip of the
-    update.
+    The answer has as many numbers as w and, with `count`, a 1 if the client has rows. `bound` needs
+    the clip of the update.
 
     Parameters
     ----------
@@ -118,11 +118,11 @@ class ScalingUpdate(_OfForm, Update):
     form
         kind of calibrator
     proximal
-        weight of the way from w, >= 0
+        weight of the distance from w, >= 0
     steps
-        most evaluations of a local fit
+        maximum evaluations of a local fit
     count
-        send also whether there are rows (without privacy, where the mean is over those)
+        send also whether there are rows (without privacy, where the mean is over clients with rows)
     """
 
     kind = "scaling_update"
@@ -154,7 +154,7 @@ class ScalingUpdate(_OfForm, Update):
 
 @dataclass(frozen=True, eq=False)
 class MLPUpdate(_OfForm, Update):
-    """How far from w does SGD on your own rows lead? (Maddock et al., Algorithm 2; Peng et al.)
+    """Question for the change of w by SGD on a client's rows (Maddock et al.; Peng et al.).
 
     Numbers and bound are those of `ScalingUpdate`.
 
@@ -165,9 +165,9 @@ class MLPUpdate(_OfForm, Update):
     epochs, batch, lr
         of SGD
     seed
-        of the order of rows, another one each round
+        of the order of rows, which differs in each round
     count
-        send also whether there are rows (without privacy, where the mean is over those)
+        send also whether there are rows (without privacy, where the mean is over clients with rows)
     """
 
     kind = "mlp_update"
@@ -189,7 +189,7 @@ class MLPUpdate(_OfForm, Update):
 class ScalingNewton(_OfForm):
     """Gradient and Gauss-Newton curvature of the negative log-likelihood at w, in nats.
 
-    `bound` takes the clip of a client's gradient; all numbers are clipped together.
+    `bound` needs the clip of a client's gradient; all numbers are clipped together.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ class ScalingNewton(_OfForm):
         not_too_long(self)
 
     def lengths(self) -> tuple[int, ...]:
-        """G, H; of slopes and offsets with a diagonal, G's of each and H's of each."""
+        """Return blocks G, H; for slopes and offsets with a diagonal, G of each and H of each."""
         size = len(self.w)
         if self.curvature == "none":
             return (size,)
@@ -240,8 +240,8 @@ class ScalingNewton(_OfForm):
         return (self.classes,) * 4 if self.form in ROW_NORMS else (size, size)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """With a diagonal by `CLIENT_NORMS`, `ROW_NORMS`; else as of one temperature."""
-        client, lengths = self.takes(part, clips, 1), self.lengths()
+        """Return the bound: by `CLIENT_NORMS`, `ROW_NORMS` for a diagonal, else by two norms."""
+        client, lengths = self.takes_clips(part, clips, 1), self.lengths()
         if len(lengths) == 4:
             norms: tuple[float, ...] = tuple(ROW_NORMS[self.form])
             if client:
@@ -255,21 +255,21 @@ class ScalingNewton(_OfForm):
 
 @dataclass(frozen=True, eq=False)
 class ScalingGradients(_OfForm, Summed):
-    """The gradient of the negative log-likelihood at w, in nats, summed over rows. (DP-SGD.)
+    """Gradient of the negative log-likelihood at w, in nats, summed over rows (DP-SGD).
 
-    As many numbers as w. `bound` takes the clip of a client's sum.
+    The answer has as many numbers as w. `bound` needs the clip of a client's sum.
 
     Parameters
     ----------
     form
-        kind of calibrator. A "temperature" is told by one number u, 1/T = log(1 + exp(u)), so that
+        kind of calibrator. A "temperature" has one number u, 1/T = log(1 + exp(u)), so that
         T > 0 wherever steps lead (as in the code that Zhang et al. published)
     w
         (size,) parameters
     classes
         of the model
     clip
-        C, norm that each row's gradient is clipped to; None = as `bound` says
+        C, norm that each row's gradient is clipped to; None = as in `bound`
     """
 
     kind = "scaling_gradients"
@@ -292,9 +292,9 @@ class ScalingGradients(_OfForm, Summed):
         not_too_long(self)
 
     def lengths(self) -> tuple[int, ...]:
-        """As w."""
+        """Return one block with as many numbers as w."""
         return (len(self.w),)
 
     def added(self, part: Part, order: Order) -> float:
-        """`clip`, or 10 nats, of a row or a subject."""
+        """Return `clip`, or 10 nats, for a row or a subject."""
         return self.clip or ROW_CLIP

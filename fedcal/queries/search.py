@@ -1,7 +1,7 @@
-"""What a search over temperatures asks for, at one temperature or at several (Luo et al., C.2).
+"""Questions of a search over temperatures, at one temperature or at several (Luo et al., C.2).
 
-At one temperature all numbers are clipped together. At several each temperature is a candidate of
-its own, for one draw among them, and is clipped by itself.
+At one temperature all numbers are clipped together. At several, each temperature is a candidate for
+one draw, and is clipped by itself.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from fedcal.core.checks import positive
 from fedcal.core.errors import InputError
+from fedcal.core.types import override
 from fedcal.metrics.binning import MOST_BINS
 from fedcal.queries.base import Order, Part, Positive, Query, within
 from fedcal.units.bounding import Bound, Rule
@@ -24,50 +25,50 @@ MOST_TEMPERATURES = 65536
 
 @dataclass(frozen=True)
 class TemperatureQuery(Query):
-    """What the three share. `bound` takes a client's clip, in the units of the answer.
+    """Base class of questions at temperatures; `bound` needs a client's clip.
 
     Parameters
     ----------
     temperatures
-        one number, or a sequence of them
+        one number, or a sequence of numbers
     """
 
     temperatures: float | tuple[float, ...]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given: Any = self.temperatures
-        if not isinstance(given, (list, tuple, np.ndarray)):
-            self._set(temperatures=positive("a temperature", given))
+        value: Any = self.temperatures
+        if not isinstance(value, (list, tuple, np.ndarray)):
+            self._set(temperatures=positive("a temperature", value))
             return
-        several = given.tolist() if isinstance(given, np.ndarray) else list(given)
+        several = value.tolist() if isinstance(value, np.ndarray) else list(value)
         if not isinstance(several, list) or not 1 <= len(several) <= MOST_TEMPERATURES:
             raise InputError(f"temperatures must be 1 to {MOST_TEMPERATURES:,} numbers")
         self._set(temperatures=tuple(positive("a temperature", t) for t in several))
 
     @property
     def each(self) -> tuple[float, ...]:
-        """All that are asked about."""
+        """Temperatures as a tuple, also if there is one."""
         return self.temperatures if isinstance(self.temperatures, tuple) else (self.temperatures,)
 
     @property
     def numbers(self) -> int:
-        """Of the answer to one temperature."""
+        """Length of the answer for one temperature."""
         return 1
 
     @property
     @abstractmethod
     def row_bound(self) -> float:
-        """What one row adds to the answer to one temperature at most, in L1 norm."""
+        """Largest L1 norm of what one row adds to the answer for one temperature."""
 
     def lengths(self) -> tuple[int, ...]:
-        """A block for each temperature; of single numbers one for all."""
+        """Return a block for each temperature; one block for all if each has a single number."""
         many = len(self.each)
         return (self.numbers,) * many if self.numbers > 1 else (many,)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Each temperature's numbers to a client's clip, or to what a row adds."""
-        norm = clips[0] if self.takes(part, clips, 1) else self.row_bound
+        """Return the bound of each temperature's numbers: a client's clip, or `row_bound`."""
+        norm = clips[0] if self.takes_clips(part, clips, 1) else self.row_bound
         lengths, rule = self.lengths(), "joint"
         if isinstance(self.temperatures, tuple):
             rule = "per_block" if self.numbers > 1 else "per_value"
@@ -87,7 +88,7 @@ class AccuracyGap(TemperatureQuery):
 
     @property
     def row_bound(self) -> float:
-        """One row."""
+        """One row, as a row adds less than 1."""
         return 1.0
 
 
@@ -98,7 +99,7 @@ class ClippedNLL(TemperatureQuery):
     Parameters
     ----------
     nll_clip
-        what a row adds at most
+        maximum that a row adds
     """
 
     kind = "clipped_nll"
@@ -112,7 +113,7 @@ class ClippedNLL(TemperatureQuery):
 
     @property
     def row_bound(self) -> float:
-        """The statistic's own clip."""
+        """Clip of the statistic itself, in nats."""
         return self.nll_clip
 
 
@@ -140,11 +141,11 @@ class CalibrationGaps(TemperatureQuery):
             raise InputError(f"points x bins must be at most {MOST_BINS:,} numbers of a client")
 
     @property
+    @override
     def numbers(self) -> int:
-        """One for each bin."""
         return self.bins
 
     @property
     def row_bound(self) -> float:
-        """A row is in one bin, and adds less than 1 there."""
+        """Bound of 1, as a row is in one bin and adds less than 1 there."""
         return 1.0

@@ -1,7 +1,7 @@
 """Questions for one metric alone: the mean of a value of rows, and the gaps of calibration.
 
-Both ask for differences from what is expected, which for all rows of one client add up to about the
-root of their number, where counts add up to the number itself: a clip that suits them is small.
+Both ask for differences from an expected value. Over all rows of one client these sum to about the
+root of their number, while counts sum to the number itself: so a small clip is enough.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _LARGEST_VALUE = 1e6
 class MeanGaps(Summed):
     """Sum over rows of (value - a), for each candidate a of their mean value, times `gain`.
 
-    The sum over all clients falls with a and crosses zero at the mean; how many rows there are
-    need not be known. A row's value depends on its score and outcome: it is linear between
-    knots that are equally far apart in arcsin sqrt(score). `bound` takes a client's clip of each
-    candidate's sum, after `gain`.
+    The sum over all clients falls with a and crosses zero at the mean; the number of rows need not
+    be known. A row's value depends on its score and outcome: it is linear between knots that are
+    equally spaced in arcsin sqrt(score). `bound` needs a client's clip of each candidate's sum,
+    after `gain`.
 
     Parameters
     ----------
@@ -44,14 +44,14 @@ class MeanGaps(Summed):
     low, high
         ends of the grid of candidates, in [0, 1]
     points
-        how many, the ends included; with one of them low = high
+        number of candidates, the ends included; if it is 1, low = high
     gain
-        what sums are multiplied by before they are clipped
+        factor of sums before they are clipped
     numbers
-        of the answer: zeros follow the sum at a single candidate, where the answers of all rounds
-        of a run have one length
+        length of the answer: zeros follow the sum at a single candidate, where the answers of all
+        rounds of a run have one length
     subject_rows
-        as of `ScoreCounts`
+        as in `ScoreCounts`
     """
 
     kind = "mean_gaps"
@@ -94,7 +94,7 @@ class MeanGaps(Summed):
                 f"values must be an even number of at least 4, within +-1e6, got {len(values)}"
             )
         if (values == values[0]).all():
-            raise InputError(f"all values are {values[0]:g}: their mean needs no question")
+            raise InputError(f"all values are {values[0]:g}: their mean is known")
         if not 0 <= low <= high <= 1 or (points == 1) != (low == high):
             raise InputError(
                 f"{points} candidates in [0, 1] cannot lie from low = {low:g} to high = {high:g}"
@@ -105,33 +105,33 @@ class MeanGaps(Summed):
 
     @property
     def candidates(self) -> Floats:
-        """(points,)."""
+        """Candidates of the mean, (points,), increasing."""
         return np.asarray(np.linspace(self.low, self.high, self.points))
 
     def value_of(self, scores: Floats, outcomes: Integers) -> Floats:
-        """Value of each row, (n,)."""
+        """Return the value of each row, (n,)."""
         knots = np.linspace(0.0, 1.0, len(self.values) // 2)
         at = arcsine(scores)
         negative, positive_ = (np.interp(at, knots, half) for half in np.split(self.values, 2))
         return np.asarray(np.where(outcomes == 1, positive_, negative))
 
     def lengths(self) -> tuple[int, ...]:
-        """One sum for each candidate, or one and zeros."""
+        """Return one block with a sum for each candidate, or with one sum and zeros."""
         return (max(self.points, self.numbers),)
 
     @property
     def row_bound(self) -> float:
-        """What one row adds to any of the sums at most, before `gain`."""
+        """Largest absolute value that one row adds to any of the sums, before `gain`."""
         lowest, highest = float(self.values.min()), float(self.values.max())
         return max(highest - self.low, self.high - lowest, 1e-9)
 
     @property
     def rule(self) -> Rule:
-        """Each sum by itself."""
+        """Rule that clips each sum by itself."""
         return "per_value" if self.points > 1 else "joint"
 
     def added(self, part: Part, order: Order) -> float:
-        """What a row or a subject adds to a sum."""
+        """Return the largest absolute value that a row or a subject adds to a sum."""
         return self.row_bound * self.gain * rows_in(part, self.subject_rows)
 
 
@@ -139,8 +139,8 @@ class MeanGaps(Summed):
 class ScoreGaps(Summed):
     """Sum of (outcome - score) over the rows of each bucket of the score, encoded, times `gain`.
 
-    Where scores are probabilities of the outcome, the sums are 0 on average: what is asked for is
-    how far the model is from calibrated. `bound` takes a client's clip of all numbers together.
+    If scores are probabilities of the outcome, the sums are 0 on average: they measure how far the
+    model is from calibrated. `bound` needs a client's clip of all numbers together.
 
     Parameters
     ----------
@@ -153,11 +153,11 @@ class ScoreGaps(Summed):
     encoding, height
         see `fedcal.queries.encodings`
     gain
-        what answers are multiplied by before they are clipped
+        factor of answers before they are clipped
     count
-        send also how many rows there are (without privacy: nothing bounds that)
+        send also the number of rows (without privacy: it has no bound)
     subject_rows
-        as of `ScoreCounts`
+        as in `ScoreCounts`
     """
 
     kind = "score_gaps"
@@ -183,27 +183,27 @@ class ScoreGaps(Summed):
 
     @property
     def matrix(self) -> Floats:
-        """Of the encoding, (answers, buckets)."""
+        """Matrix of the encoding, (answers, buckets)."""
         return matrix_of(self.encoding, self.buckets, self.height)
 
     def lengths(self) -> tuple[int, ...]:
-        """All gaps in one block, the count."""
+        """Return a block with all gaps, and a block with the count."""
         return (len(self.matrix), 1) if self.count else (len(self.matrix),)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """All numbers together; not where rows are counted, which nothing bounds."""
+        """Return the bound of all numbers together; InputError with `count`, which has no bound."""
         if self.count:
             raise InputError("rows are counted without privacy only")
         return super().bound(part, clips, order)
 
     def added(self, part: Part, order: Order) -> float:
-        """A row is in one bucket, and adds at most 1."""
+        """Return the norm of what a row, which is in one bucket, or a subject adds at most."""
         norm = column_norm(self.encoding, self.buckets, self.height, order) * self.gain
         return norm * rows_in(part, self.subject_rows)
 
 
 def one_part(score: str, classes: int) -> Score:
-    """A score that a row has one of, or InputError."""
+    """Return a score of which each row has one, or raise InputError."""
     if score == "":
         raise InputError("score must be positive or confidence")
     checked = check_score(score, classes)

@@ -1,4 +1,4 @@
-"""The question behind intervals for new clients: how much do metrics vary from client to client?"""
+"""Question for intervals for new clients: variation of metrics from client to client."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from fedcal.queries.single_metrics import one_part
 from fedcal.units.bounding import SLACK
 
 FOLDS = 20
-"""Parts of the clients whose sums are kept apart."""
+"""Folds of the clients, whose sums are separate."""
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreSpread(Summed):
     """Sum over a client's rows of one weight for each metric, by the row's outcome and bucket.
 
-    The weights are what a row changes metrics by (`fedcal.evaluation.intervals.clusters`). An
-    answer has a place for each of `FOLDS` folds: the statistic puts the sums into the first one,
-    and before a client sends them they move to the fold of its number, or to one drawn by a real
-    site, which has none: it does not depend on the rows.
+    A weight is the change of a metric by a row (`fedcal.evaluation.intervals.clusters`). An answer
+    has a place for each of `FOLDS` folds: the statistic puts the sums into the first one, and
+    before a client sends them they move to the fold of its number. A real site has no number and
+    draws a fold, which does not depend on the rows.
 
     Parameters
     ----------
     classes
         of the model
     edges
-        (buckets + 1,) of the buckets, from 0 to 1; one number = so many buckets of equal width
+        (buckets + 1,) of the buckets, from 0 to 1; one number = the number of buckets of equal
+        width
     weights
         of the counts (2, buckets) for each metric, flat
     score
@@ -42,7 +43,7 @@ class ScoreSpread(Summed):
     pad
         zeros at the end of an answer, so that all questions of a run have one length
     subject_rows
-        as of `ScoreCounts`
+        as in `ScoreCounts`
     """
 
     kind = "score_spread"
@@ -81,20 +82,20 @@ class ScoreSpread(Summed):
 
     @cached_property
     def as_counts(self) -> ScoreCounts:
-        """The question for the counts that the weights are of."""
+        """Question for the counts that the weights apply to."""
         return ScoreCounts(self.classes, self.edges, self.score)
 
     @property
     def by_metric(self) -> Floats:
-        """The weights, (metrics, 2 * buckets)."""
+        """Weights as (metrics, 2 * buckets)."""
         return np.asarray(self.weights.reshape(-1, 2 * self.as_counts.buckets))
 
     def lengths(self) -> tuple[int, ...]:
-        """All metrics of all folds."""
+        """Return one block with all metrics of all folds."""
         return (len(self.by_metric) * self.folds + self.pad,)
 
     def added(self, part: Part, order: Order) -> float:
-        """What a row or a subject adds to all numbers together."""
+        """Return the largest norm of what a row or a subject adds to all numbers together."""
         norm = max(float(np.linalg.norm(self.by_metric, order, axis=0).max()), 1e-9)
         norm *= rows_in(part, self.subject_rows)
         return norm * ROOM / (1.0 - SLACK)
@@ -102,10 +103,10 @@ class ScoreSpread(Summed):
 
 @dataclass(frozen=True, eq=False)
 class ScoreSquares(ScoreSpread):
-    """The squares of a client's sums of `ScoreSpread`, no folds: no sum over rows any more.
+    """Squares of a client's sums of `ScoreSpread`, without folds; they are not a sum over rows.
 
-    For a guarantee that hides whole clients, or for none: a row's part of a square has no bound.
-    `bound` takes a client's clip of all squares together.
+    It is for a guarantee that hides complete clients, or for none: a row's part of a square has no
+    bound. `bound` needs a client's clip of all squares together.
     """
 
     kind = "score_squares"

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedcal.core.checks import positive
 from fedcal.core.errors import InputError
+from fedcal.core.types import override
 from fedcal.queries.base import (
     Classes,
     Order,
@@ -29,11 +30,11 @@ from fedcal.units.bounding import Bound, Rule
 Average = Literal["inverse", "temperature"]
 
 LIMIT = 20.0
-"""Of 1/T and of T, exp(LOG_A_LIMIT), where a question names no other."""
+"""Default limit of 1/T and of T, exp(LOG_A_LIMIT)."""
 
 MOST_STEPS, MOST_POINTS = 10**6, 65536
 Logarithm = Annotated[float, partial(finite, most=100.0)]
-"""Of a temperature, or a number of that size."""
+"""Logarithm of a temperature, or a number of that size, within +-100."""
 
 ROW_GRADIENT = 4.0
 """Bound of one row's gradient of the negative log-likelihood in log(1/T), in nats."""
@@ -42,38 +43,38 @@ ROW_OFFSETS = 1.2
 """Bound of one row's gradient in the offsets of all classes, in nats; none exceeds sqrt(2)."""
 
 ROW_GAIN = 1.0
-"""Bound of what offsets change one row's loss by, in nats."""
+"""Bound of the change of one row's loss by offsets, in nats."""
 
 COUNTED = 2.0
-"""Bound of a count that is at most 1, and so stays as it is."""
+"""Bound of a count that is at most 1, and so is never clipped."""
 
 
 def check_limit(name: str, value: Any) -> float:
-    """The largest 1/T and T, or InputError."""
+    """Return the largest 1/T and T, or raise InputError."""
     if not 1 < positive(name, value) <= 1e6:
         raise InputError(f"{name} must be above 1 and at most 1e6, got {value:g}")
     return float(value)
 
 
 def row_curvature(classes: int) -> float:
-    """Bound of one row's curvature in log(1/T), in nats: 2 + log(c)^2 / 2.
+    """Return the bound of one row's curvature in log(1/T), in nats: 2 + log(c)^2 / 2.
 
-    Twice what bounds the variance of log-probabilities of c classes (Reeb & Wolf 2015): the clip is
-    left to gradients.
+    It is twice the bound of the variance of log-probabilities of c classes (Reeb & Wolf 2015), so
+    that gradients use up most of the joint clip.
     """
     return 2.0 + math.log(classes) ** 2 / 2.0
 
 
 def client_curvature(gradient: float) -> float:
-    """Bound of one client's curvature in log(1/T): 3 times its gradient's."""
+    """Return the bound of one client's curvature in log(1/T): 3 times its gradient's."""
     return 3.0 * gradient
 
 
 class Update(Query):
-    """How far from w does training on your own rows lead? (Maddock et al., Algorithm 2.)
+    """Question for the change of w by training on a client's rows (Maddock et al., Algorithm 2).
 
-    As many numbers as w and, with `count`, 1 if the client has rows. `bound` takes the clip of the
-    update.
+    The answer has as many numbers as w and, with `count`, a 1 if the client has rows. `bound` needs
+    the clip of the update.
     """
 
     row_sums = False
@@ -82,13 +83,13 @@ class Update(Query):
     count: bool
 
     def lengths(self) -> tuple[int, ...]:
-        """The update, the count."""
+        """Return a block with the update, and a block with the count."""
         size = int(np.size(self.w))
         return (size, 1) if self.count else (size,)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """The update to the clip; the count, by itself, stays as it is."""
-        self.takes(part, clips, 1)
+        """Return the bound: the clip for the update; the count has its own and is never clipped."""
+        self.takes_clips(part, clips, 1)
         if not self.count:
             return Bound(self.lengths(), (clips[0],), order=order)
         return Bound(self.lengths(), (clips[0], COUNTED), "per_block", order)
@@ -96,9 +97,10 @@ class Update(Query):
 
 @dataclass(frozen=True)
 class TemperatureUpdate(Update):
-    """How far is your own optimum from w? (Maddock et al., Algorithm 2.)
+    """Question for the difference of a client's own optimum from w (Maddock et al., Algorithm 2).
 
-    One number and, with `count`, 1 if the client has rows. `bound` takes the clip of the number.
+    The answer is one number and, with `count`, a 1 if the client has rows. `bound` needs the clip
+    of the number.
 
     Parameters
     ----------
@@ -107,11 +109,11 @@ class TemperatureUpdate(Update):
     average
         w is 1/T ("inverse") or T ("temperature")
     count
-        send also whether there are rows (without privacy, where the mean is over those)
+        send also whether there are rows (without privacy, where the mean is over clients with rows)
     limit
-        the largest 1/T and T, in (1, 1e6]
+        largest 1/T and T, in (1, 1e6]
     steps
-        most steps of a client's optimisation; None = to the optimum
+        maximum steps of a client's optimisation; None = to the optimum
     """
 
     kind = "temperature_update"
@@ -134,7 +136,7 @@ class TemperatureUpdate(Update):
 class TemperatureNewton(Query):
     """Gradient and curvature of the negative log-likelihood at log(1/T), in nats.
 
-    `bound` takes the clip of a client's gradient; both numbers are clipped together.
+    `bound` needs the clip of a client's gradient; both numbers are clipped together.
 
     Parameters
     ----------
@@ -156,12 +158,12 @@ class TemperatureNewton(Query):
     classes: Classes
 
     def lengths(self) -> tuple[int, ...]:
-        """G, H."""
+        """Return blocks G and H of one number each."""
         return (1, 1)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Of a client G to its clip and H to 3 times that; of a row 4 nats and `row_curvature`."""
-        if self.takes(part, clips, 1):
+        """Return the bounds of G and H: the clip and 3 times the clip; a row has constants."""
+        if self.takes_clips(part, clips, 1):
             return Bound((1, 1), (clips[0], client_curvature(clips[0])), order=order)
         return Bound((1, 1), (ROW_GRADIENT, row_curvature(self.classes)), order=order)
 
@@ -170,9 +172,8 @@ class TemperatureNewton(Query):
 class OffsetNewton(Query):
     """Derivatives of the loss of softmax(a z + b) in log a, or in the offsets b, in nats.
 
-    One answer holds one of the two and zeros elsewhere: each has the whole bound for itself.
-    `bound` takes the clips of a client's gradient in log a, of the gain, and of its gradient in
-    b.
+    An answer holds one of the two and zeros elsewhere: each has the complete bound for itself.
+    `bound` needs the clips of a client's gradient in log a, of the gain, and of its gradient in b.
 
     Parameters
     ----------
@@ -181,8 +182,8 @@ class OffsetNewton(Query):
     offsets
         (c,) b
     asks
-        "temperature": gradient and curvature in log a, and how much less the loss is with b than
-        without; "classes": curvature and gradients in b
+        "temperature": gradient and curvature in log a, and the decrease of the loss by b;
+        "classes": curvature and gradients in b
     classes
         of the model, c
     """
@@ -216,17 +217,17 @@ class OffsetNewton(Query):
 
     @classmethod
     def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any]:
-        """Offsets of about the same size."""
+        """Return offsets of about the same size."""
         most = float(np.abs(example["offsets"]).max())
         return {"offsets": np.linspace(-most, most, classes)}
 
     def lengths(self) -> tuple[int, ...]:
-        """G and H in log a, the gain; curvature and gradients in b."""
+        """Return blocks G and H in log a, the gain, and curvature and gradients in b."""
         return (1, 1, 1, 1, self.classes)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Of a client as the clips say, H as `client_curvature`; of a row as the constants say."""
-        if self.takes(part, clips, 3):
+        """Return the bound by the clips and `client_curvature`; for a row by the constants."""
+        if self.takes_clips(part, clips, 3):
             g, gain, of_classes = clips
             norms = (g, client_curvature(g), gain, of_classes, of_classes)
         else:
@@ -239,16 +240,16 @@ class OffsetNewton(Query):
 
 @dataclass(frozen=True)
 class TemperatureScores(Summed):
-    """The score, T times the derivative of the negative log-likelihood, on a log grid of T.
+    """Score, T times the derivative of the negative log-likelihood, on a log grid of T.
 
-    `bound` takes the clip of each of a client's scores, in nats.
+    `bound` needs the clip of each of a client's scores, in nats.
 
     Parameters
     ----------
     low, high
         ends of the grid
     points
-        how many, the ends included
+        number of points, the ends included
     """
 
     kind = "temperature_scores"
@@ -264,16 +265,16 @@ class TemperatureScores(Summed):
             raise InputError(f"low must be below high, got {self.low!r} and {self.high!r}")
 
     def lengths(self) -> tuple[int, ...]:
-        """One score for each temperature."""
+        """Return one block with a score for each temperature."""
         return (self.points,)
 
     @property
     def rule(self) -> Rule:
-        """Each score by itself."""
+        """Rule that clips each score by itself."""
         return "per_value"
 
+    @override
     def added(self, part: Part, order: Order) -> float:
-        """4 nats."""
         return ROW_GRADIENT
 
 
@@ -281,9 +282,9 @@ class TemperatureScores(Summed):
 class TopLabelNewton(Query):
     """Derivatives for a temperature, and for a logistic map of the confidence at it, in nats.
 
-    Gradient and curvature of the negative log-likelihood at log(1/T); then those of predictions
-    being right with probability sigmoid(w_0 + w_1 s), s the predicted class's log-odds at T.
-    `bound` takes the clip of a client's gradient; all numbers are clipped together.
+    They are gradient and curvature of the negative log-likelihood at log(1/T), and those for
+    predictions being right with probability sigmoid(w_0 + w_1 s), s the predicted class's log-odds
+    at T. `bound` needs the clip of a client's gradient; all numbers are clipped together.
 
     Parameters
     ----------
@@ -308,12 +309,12 @@ class TopLabelNewton(Query):
     classes: Classes
 
     def lengths(self) -> tuple[int, ...]:
-        """G and H of the temperature; of the map G and H, its upper triangle."""
+        """Return blocks G, H of the temperature, and G, upper triangle of H of the map."""
         return (1, 1, 2, 3)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Of a row 8 nats and `row_curvature`, and 4 and 1, each times sqrt(2)."""
-        if self.takes(part, clips, 1):
+        """Return the bound; for a row 8 nats, `row_curvature`, 4 and 1, each times sqrt(2)."""
+        if self.takes_clips(part, clips, 1):
             g = clips[0]
             norms: tuple[float, ...] = (g, client_curvature(g), g, g)
         else:
@@ -323,10 +324,10 @@ class TopLabelNewton(Query):
 
 @dataclass(frozen=True)
 class SiteEffects(Query):
-    """How would your own rows recalibrate the model, and how sure are they?
+    """Question for the recalibration by a client's own rows, and its uncertainty.
 
     For each parameter (`fedcal.personal`), with its best value m and variance v under the identity
-    prior of std s, m / s; then (v + m^2) / s^2 - 1 of each; 0 without rows. `bound` takes the clip
+    prior of std s, m / s; then (v + m^2) / s^2 - 1 of each; 0 without rows. `bound` needs the clip
     of all of them together.
     """
 
@@ -338,10 +339,10 @@ class SiteEffects(Query):
     classes: Classes
 
     def lengths(self) -> tuple[int, ...]:
-        """Two moments of each of two parameters for two classes, of one for more."""
+        """Return one block with two moments of each parameter: two for two classes, else one."""
         return (4 if self.classes == 2 else 2,)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Of a client alone: no row has a part of it."""
-        self.takes(part, clips, 1)
+        """Return the bound of a client; a row has no part of the answer."""
+        self.takes_clips(part, clips, 1)
         return Bound(self.lengths(), (clips[0],), order=order)

@@ -29,11 +29,11 @@ from fedcal.training.networks import network_named
 from fedcal.units.bounding import Bound
 
 COUNT_NORM = 5.0
-"""Norm of the last number of a `LocalUpdate`, whose value is 1/2 at most: its noise is so much
-larger than an update's, which costs the update half a percent."""
+"""Norm of the last number of a `LocalUpdate`, which is 1/2 at most: its noise is larger than an
+update's by this factor, and its part of the joint bound costs the update half a percent."""
 
 FINE = 2.0**-36
-"""Steps in which a row's gradient is told, in units of the clip rounded to a power of two."""
+"""Step of a row's gradient, in units of the clip rounded to a power of two."""
 
 MOST_EPOCHS, MOST_BATCH, MOST_ROUNDS = 10**4, 2**31, 10**5
 
@@ -41,7 +41,7 @@ _W = np.linspace(-0.5, 0.5, 12)
 
 
 class _OfNetwork(Query):
-    """A question about a network on inputs of one shape, at its weights w."""
+    """Question about a network on inputs of one shape, at its weights w."""
 
     network: str
     shape: str
@@ -51,23 +51,23 @@ class _OfNetwork(Query):
 
     @classmethod
     def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any]:
-        """Weights for inputs that are logits."""
+        """Return weights for inputs that are logits."""
         size = network_named(example["network"]).size((classes,), classes)
         return {"shape": str(classes), "w": np.linspace(-0.5, 0.5, size)}
 
     @property
     def architecture(self) -> Network:
-        """What is trained."""
+        """Network that is trained."""
         return network_named(self.network)
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """As `shape` says."""
+        """Shape of one input of the network."""
         return shape_of(self.shape)
 
     @property
     def key(self) -> str:
-        """By the bytes of w, which is long and asked about thousands of times."""
+        """Digest with the bytes of w, which is long and is in thousands of questions."""
         params = self.params()
         rest = [value for name, value in params.items() if name != "w"]
         digest = hashlib.sha256(repr((self.kind, *rest)).encode())
@@ -75,7 +75,7 @@ class _OfNetwork(Query):
         return digest.hexdigest()
 
     def _check_weights(self) -> None:
-        """Keep weights that are those of the network, and the classes; or InputError."""
+        """Replace weights and classes by their checked values, or raise InputError."""
         w, classes = vector("w", self.w), number_of_classes(self.classes)
         size = self.architecture.size(shape_of(self.shape), classes)
         if len(w) != size:
@@ -88,10 +88,10 @@ class _OfNetwork(Query):
 
 @dataclass(frozen=True, eq=False)
 class Gradients(_OfNetwork):
-    """The sum of your rows' gradients of the cross-entropy at w, each bounded. (DP-SGD.)
+    """Sum of a client's row gradients of the cross-entropy at w, each bounded (DP-SGD).
 
-    As many numbers as w. A row adds at most `clip`, as `clipping` says; where clients or subjects
-    are protected, their sums are clipped as a whole instead.
+    The answer has as many numbers as w. A row adds at most `clip`, bounded by the rule `clipping`;
+    where clients or subjects are protected, the sum of each is clipped instead.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Gradients(_OfNetwork):
     clipping
         "row", "global" or "none" (see `Clipping.factors`)
     reach
-        Z of "global": gradients of a larger norm are left out
+        Z of "global": gradients with a larger norm are left out
     classes
         of the model
     """
@@ -142,31 +142,31 @@ class Gradients(_OfNetwork):
 
     @property
     def rows(self) -> Clipping:
-        """What bounds a row's gradient."""
+        """Clipping rule of a row's gradient."""
         return Clipping(self.clip, self.clipping, self.reach)
 
     @property
     def grid(self) -> float:
-        """The step in which sums are told where no plan says another one."""
+        """Step of the grid of sums where the plan sets none."""
         return float(FINE * 2.0 ** math.floor(math.log2(self.clip)))
 
     def lengths(self) -> tuple[int, ...]:
-        """As w."""
+        """Return one block with as many numbers as w."""
         return (len(self.w),)
 
     def params(self) -> Mapping[str, Param]:
-        """All; the rule only where it is not the usual one."""
+        """Return all parameters; the clipping rule only if it is not the default."""
         usual: dict[str, Param] = {"network": self.network, "shape": self.shape, "w": self.w}
         if self.clipping != "row":
             usual |= {"clipping": self.clipping, "reach": self.reach}
         return usual | {"clip": self.clip}
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """`clip` for a row or a subject, the clip that is given for a client.
+        """Return the bound: `clip` for a row or a subject, the client's clip for a client.
 
-        They bound the L2 norm; in L1 it is what a vector of that norm may have.
+        Both bound the L2 norm; the L1 bound is the largest L1 norm of a vector of that L2 norm.
         """
-        norm = clips[0] if self.takes(part, clips, 1) else self.clip
+        norm = clips[0] if self.takes_clips(part, clips, 1) else self.clip
         if order == 1:
             norm *= math.sqrt(len(self.w))
         return Bound(self.lengths(), (norm,), order=order)
@@ -177,7 +177,7 @@ _SGD = {"network": "linear", "shape": "3", "w": _W, "classes": 3}
 
 @dataclass(frozen=True, eq=False)
 class _OfLocalSGD(_OfNetwork):
-    """A question about what SGD on a client's own rows makes of w."""
+    """Question for the result of SGD on a client's own rows, started at w."""
 
     row_sums = False
 
@@ -190,11 +190,11 @@ class _OfLocalSGD(_OfNetwork):
 
     @property
     def sgd(self) -> LocalSGD:
-        """How a client trains."""
+        """Settings of a client's SGD."""
         return LocalSGD(self.epochs, self.batch, self.lr)
 
     def params(self) -> Mapping[str, Param]:
-        """All but the public facts."""
+        """Return all fields but the public facts."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in self.facts}
 
     def _check_sgd(self) -> None:
@@ -208,23 +208,23 @@ class _OfLocalSGD(_OfNetwork):
 
 @dataclass(frozen=True, eq=False)
 class LocalUpdate(_OfLocalSGD):
-    """How far from w does SGD on your own rows lead? (DP-FedAvg, McMahan et al. 2018.)
+    """Question for the change of w by SGD on a client's rows (DP-FedAvg, McMahan et al. 2018).
 
-    (w_k - w) / clip, of norm 1 at most, and with `count` one number more: +1/2 if it was within the
-    clip, else -1/2 (Andrew et al. 2021). All zeros without rows.
+    The answer is (w_k - w) / clip, of norm 1 at most, and with `count` one number more: +1/2 if it
+    was within the clip, else -1/2 (Andrew et al. 2021). All are zeros without rows.
 
     Parameters
     ----------
     network, shape, w, classes
-        as `Gradients`
+        as in `Gradients`
     epochs, batch, lr
         of the client's SGD
     clip
         C, norm of the largest update
     count
-        whether the share of updates within the clip is asked for
+        whether to send the number that gives the fraction of updates within the clip
     seed
-        of the order of rows, another one each round
+        of the order of rows, which differs in each round
     """
 
     kind = "local_update"
@@ -248,16 +248,16 @@ class LocalUpdate(_OfLocalSGD):
         not_too_long(self)
 
     def lengths(self) -> tuple[int, ...]:
-        """As w, and the number for the count."""
+        """Return a block with as many numbers as w, and a block with the count."""
         return (len(self.w), 1) if self.count else (len(self.w),)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """1 for the update; with the count it and the update together take little more.
+        """Return the bound: 1 for the update; little more with the count.
 
         A client adds u of norm at most 1 and b within +-1/2, which lies in the ellipsoid
         ``(norm(u) / U)^2 + (b / V)^2 <= 1`` with V = `COUNT_NORM` and 1 / U^2 + 1 / (2 V)^2 = 1.
         """
-        self.takes(part, clips, 0)
+        self.takes_clips(part, clips, 0)
         if not self.count:
             return Bound(self.lengths(), (1.0,), order=order)
         update = 1.0 / math.sqrt(1.0 - 1.0 / (2.0 * COUNT_NORM) ** 2)
@@ -270,20 +270,20 @@ FARTHEST = 2.0**10
 
 @dataclass(frozen=True, eq=False)
 class WeightedUpdate(_OfLocalSGD):
-    """Where does SGD on your own rows lead, weighted by rows? (FedAvg, McMahan et al. 2017.)
+    """Question for the change of w by SGD on a client's rows, weighted by rows.
 
-    n (w_k - w) for n rows, and three numbers more: n times the mean loss on the way in nats, n, and
-    how many of these n rows are of a client whose training diverged, which adds no update and no
-    loss. All zeros without rows.
+    FedAvg (McMahan et al. 2017). The answer is n (w_k - w) for n rows, and three numbers more:
+    n times the mean training loss in nats, n, and the number of these rows if the client's training
+    diverged; then it adds no update and no loss. All are zeros without rows.
 
     Parameters
     ----------
     network, shape, w, classes
-        as `Gradients`
+        as in `Gradients`
     epochs, batch, lr
         of the client's SGD
     seed, round
-        with the client's number the order of its rows follows from them
+        with the client's number they determine the order of its rows
     """
 
     kind = "weighted_update"
@@ -302,10 +302,10 @@ class WeightedUpdate(_OfLocalSGD):
         not_too_long(self)
 
     def lengths(self) -> tuple[int, ...]:
-        """As w, and the sums of losses, of rows, and of rows whose training diverged."""
+        """Return a block as long as w, and a block with the three sums."""
         return (len(self.w), 3)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """The clips of the update and of the three sums."""
-        self.takes(part, clips, 2)
+        """Return the clips of the update and of the three sums."""
+        self.takes_clips(part, clips, 2)
         return Bound(self.lengths(), tuple(clips), order=order)

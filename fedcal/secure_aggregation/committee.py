@@ -44,9 +44,9 @@ def check_committee(size: int, threshold: int) -> None:
 
 def read_committee(text: str) -> tuple[int, int]:
     """Members and threshold of "C,T"; InputError for anything else."""
-    if not (found := re.fullmatch(r"\s*(\d{1,3})\s*,\s*(\d{1,3})\s*", text)):
+    if not (match := re.fullmatch(r"\s*(\d{1,3})\s*,\s*(\d{1,3})\s*", text)):
         raise InputError(f"committee must be C,T, such as 5,4; got {text!r}")
-    size, threshold = int(found[1]), int(found[2])
+    size, threshold = int(match[1]), int(match[2])
     check_committee(size, threshold)
     return size, threshold
 

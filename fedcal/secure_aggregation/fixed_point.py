@@ -145,13 +145,13 @@ class Ring:
             coordinate would be a mistake for noise.
         """
         total = _ring_elements("total", total)
-        other = np.asarray(integers)
-        if other.dtype == np.int64:
-            other = other.view(np.uint64)
-        other = _ring_elements("integers", other)
-        if other.shape != total.shape:
-            raise InputError(f"ring: integers of shape {other.shape}, expected {total.shape}")
-        return np.asarray(np.add(total, other))
+        addend = np.asarray(integers)
+        if addend.dtype == np.int64:
+            addend = addend.view(np.uint64)
+        addend = _ring_elements("integers", addend)
+        if addend.shape != total.shape:
+            raise InputError(f"ring: integers of shape {addend.shape}, expected {total.shape}")
+        return np.asarray(np.add(total, addend))
 
     def _check(self, values: NDArray[np.float64]) -> None:
         # Two passes without a temporary; both propagate NaN. Python then compares a float with an
@@ -201,14 +201,14 @@ def _power_of_two(value: Any) -> float:
 
 
 def _real(x: ArrayLike) -> NDArray[np.float64]:
-    given = np.asarray(x)
-    if given.dtype.kind not in "fiub" or given.dtype.itemsize > 8:
+    array = np.asarray(x)
+    if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
         raise InputError(
-            f"the contribution has dtype {given.dtype}, allowed are real numbers of at most 64 bits"
+            f"the contribution has dtype {array.dtype}, allowed are real numbers of at most 64 bits"
         )
-    values = np.asarray(given, np.float64)
+    values = np.asarray(array, np.float64)
     # From 2**53 on the conversion rounds, perhaps away from zero.
-    if given.dtype.kind in "iu" and given.size and np.abs(values).max() > _EXACT_IN_FLOAT:
+    if array.dtype.kind in "iu" and array.size and np.abs(values).max() > _EXACT_IN_FLOAT:
         raise ContributionRefused("the contribution holds an integer beyond +-2**53; send floats")
     return values
 

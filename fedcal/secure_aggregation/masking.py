@@ -215,14 +215,14 @@ def masks(
     block = np.zeros((len(row), length), np.uint64)
     for client, k in row.items():
         for position in graph[place[client]].tolist():
-            other = ids[position]
-            partner = row.get(other)
-            if partner is not None and other < client:
+            neighbour = ids[position]
+            partner = row.get(neighbour)
+            if partner is not None and neighbour < client:
                 continue  # done when the loop was, or will be, at the smaller id
-            words = stream(pair_seed(run_seed, client, other, round), length)
-            _apply(block[k], words, add=client < other)
+            words = stream(pair_seed(run_seed, client, neighbour, round), length)
+            _apply(block[k], words, add=client < neighbour)
             if partner is not None:
-                _apply(block[partner], words, add=other < client)
+                _apply(block[partner], words, add=neighbour < client)
     return block
 
 
@@ -325,10 +325,10 @@ def unmask(
     RoundFailed
         If the revealed pairs are not exactly the expected ones.
     """
-    given = np.asarray(total)
-    if given.dtype != np.uint64 or given.shape != (length,):
+    words = np.asarray(total)
+    if words.dtype != np.uint64 or words.shape != (length,):
         raise InputError(
-            f"unmask: total is {given.dtype} of shape {given.shape}, expected uint64 ({length},)"
+            f"unmask: total is {words.dtype} of shape {words.shape}, expected uint64 ({length},)"
         )
     pairs = {(survivor, lost) for survivor, seeds in revealed.items() for lost in seeds}
     both = {lost for _, lost in pairs} & {survivor for survivor, _ in pairs}
@@ -341,7 +341,7 @@ def unmask(
                 f"unmask: {len(wanted - pairs)} of {len(wanted)} pair seeds of dropped clients"
                 f" are missing and {len(pairs - wanted)} were not asked for; the sum stays masked"
             )
-    plain = given.copy()
+    plain = words.copy()
     for survivor, seeds in revealed.items():
         for lost, seed in seeds.items():
             _apply(plain, stream(seed, length), add=lost < survivor)

@@ -55,8 +55,8 @@ def opened(hidden_sum: Words, openings: Mapping[int, Mapping[int, Words]], piece
     """
     total = hidden_sum.copy()
     known: dict[int, Words] = {}
-    for told in openings.values():
-        for piece, words in told.items():
+    for opening in openings.values():
+        for piece, words in opening.items():
             if not np.array_equal(known.setdefault(piece, words), words):
                 raise RoundFailed("members of the committee differ about a mask: nothing is opened")
     if len(known) < pieces:

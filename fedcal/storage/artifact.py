@@ -269,17 +269,17 @@ def read_arrays(
         arrays = read_npz(path)
         try:
             header: Header = json.loads(str(arrays.pop("header")))
-            found = {key: header[key] for key in ("format", "version", *fields)}
-            if found["format"] != format:
+            fields_read = {key: header[key] for key in ("format", "version", *fields)}
+            if fields_read["format"] != format:
                 raise KeyError(format)
         except (KeyError, TypeError, ValueError, RecursionError):
             raise InputError(f"is no {format.replace('-', ' ')}") from None
-        if found["version"] != VERSION:
+        if fields_read["version"] != VERSION:
             raise InputError(
-                f"has version {found['version']!r}; this fedcal reads version {VERSION}"
+                f"has version {fields_read['version']!r}; this fedcal reads version {VERSION}"
             )
         try:
-            made = make(found, arrays)
+            made = make(fields_read, arrays)
             if isinstance(made, Artifact):
                 made.of_classes(_names(header))
             return made

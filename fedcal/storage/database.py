@@ -98,10 +98,10 @@ class Database:
             SQLite's ``application_id``; `mark` writes it
         """
         ((tables,),) = self.rows("SELECT count(*) FROM sqlite_master")
-        ((found,),) = self.rows("PRAGMA application_id")
-        if tables == found == self.version == 0:
+        ((owner,),) = self.rows("PRAGMA application_id")
+        if tables == owner == self.version == 0:
             return True
-        if found != application:
+        if owner != application:
             raise InputError(f"{self.name} is a database of something else")
         if self.rows("SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index')"):
             raise InputError(f"{self.name} does more than keep books: somebody has changed it")

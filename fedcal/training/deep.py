@@ -69,8 +69,8 @@ class Deep(Network):
         if not len(inputs):
             return np.zeros((0, classes))
         with one_thread():
-            found = logits_of(model, self.tensor(inputs))
-        return np.asarray(found.numpy(), np.float64)
+            logits = logits_of(model, self.tensor(inputs))
+        return np.asarray(logits.numpy(), np.float64)
 
     def prepared(self, inputs: NDArray[Any]) -> NDArray[Any]:
         """Return the inputs unchanged; the network scales or embeds them."""
@@ -188,17 +188,17 @@ class MLP(Deep):
                 f"hidden widths must be multiples of {_LANES}, got {text_of(widths)}: with others "
                 "the last bits of a row's gradient depend on the rows beside it"
             )
-        found = MLP()
-        found.hidden = widths[: whole("number of hidden layers", len(widths), 1, 8)]
-        return found
+        network = MLP()
+        network.hidden = widths[: whole("number of hidden layers", len(widths), 1, 8)]
+        return network
 
     def dense(self, w: Floats, shape: tuple[int, ...], classes: int) -> list[Dense]:
         """Return its layers, in the order of `weights_of`."""
-        found = []
+        layers = []
         for width, out in pairwise((*shape, *self.hidden, classes)):
             weight, bias, w = np.split(w, [out * width, out * (width + 1)])
-            found.append((weight.reshape(out, width), bias))
-        return found
+            layers.append((weight.reshape(out, width), bias))
+        return layers
 
 
 @lru_cache(maxsize=32)

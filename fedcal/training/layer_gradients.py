@@ -106,8 +106,8 @@ class Whole(Part):
 
 
 def _truncated(values: Floats, factors: Floats, step: Floats) -> Floats:
-    found = _finite(values, factors) * (factors / step)[:, None]
-    return np.asarray(np.trunc(found, out=found))
+    scaled = _finite(values, factors) * (factors / step)[:, None]
+    return np.asarray(np.trunc(scaled, out=scaled))
 
 
 def _finite(values: Floats, factors: Floats) -> Floats:

@@ -53,12 +53,12 @@ def scored(probs: Floats, labels: Integers) -> dict[str, float]:
     `ece_debiased` the median-unbiased estimate of `fedcal.evaluation`, which does not mistake the
     scatter of few rows for an error.
     """
-    found, top = summary(probs, labels), probs.max(axis=1)
+    metrics, top = summary(probs, labels), probs.max(axis=1)
     right = probs.argmax(axis=1) == labels
     counts = np.array([np.histogram(top[rows], _EDGES)[0] for rows in (~right, right)], np.float64)
     one = evaluate(Histogram.exact(_EDGES, counts), "confidence", only=("ece_debiased",))
     gap = probs[:, 1] - labels if probs.shape[1] == 2 else top - right
-    return {**found, "ece_debiased": one["ece_debiased"].value or 0.0, "gap": float(gap.mean())}
+    return {**metrics, "ece_debiased": one["ece_debiased"].value or 0.0, "gap": float(gap.mean())}
 
 
 def clipped_share(query: Gradients, inputs: NDArray[Any], labels: Integers) -> float:
@@ -112,10 +112,10 @@ def card_parts(looks: Mapping[str, Floats], test: Holdout) -> list[Part]:
     test
         their labels and groups
     """
-    found = {name: scored(probs, test.labels) for name, probs in looks.items()}
+    metrics = {name: scored(probs, test.labels) for name, probs in looks.items()}
     named = {**_NAMES, "gap": heading("gap", check_score("", test.probs.shape[1]))}
     rows = tuple(
-        (name, *(_shown(name, found[look][key]) for look in looks)) for key, name in named.items()
+        (name, *(_shown(name, metrics[look][key]) for look in looks)) for key, name in named.items()
     )
     records = {name: Reliability.of(probs, test.labels) for name, probs in looks.items()}
     parts: list[Part] = [
@@ -192,10 +192,10 @@ def _by_group(looks: Mapping[str, Floats], test: Holdout, group: Integers) -> Ta
     for k, name in enumerate(test.group_names[:MOST_LINES]):
         mine = group == k
         if mine.any():
-            found = [scored(probs[mine], test.labels[mine]) for probs in looks.values()]
-            told = (f"{100 * one[key]:.2f}" for one in found for key in ("accuracy", "ece"))
-            debiased = (f"{100 * one['ece_debiased']:.2f}" for one in found)
-            lines.append((name, f"{mine.sum():,}", *told, *debiased))
+            metrics = [scored(probs[mine], test.labels[mine]) for probs in looks.values()]
+            texts = (f"{100 * one[key]:.2f}" for one in metrics for key in ("accuracy", "ece"))
+            debiased = (f"{100 * one['ece_debiased']:.2f}" for one in metrics)
+            lines.append((name, f"{mine.sum():,}", *texts, *debiased))
     columns = tuple(f"{look}: {what}" for look in looks for what in ("accuracy, %", "ECE, %"))
     more = tuple(f"{look}: ECE, debiased, %" for look in looks)
     note = "The ECE of few rows is large by chance alone: compare the debiased one."

@@ -45,13 +45,15 @@ def enlist(model: Any) -> str:
     text = model if isinstance(model, str) else ""
     if text and (text in OWN or text.partition(":")[2][:1] in ("", *"0123456789")):
         return text
-    found = named("--model", text) if text else model
-    if not callable(found):
-        raise InputError(f"{found!r:.80} is not a model: a torch.nn.Module, its class or its maker")
-    is_module = hasattr(found, "state_dict") and not isinstance(found, type)
-    own = found if hasattr(found, "__qualname__") else type(found)
+    network = named("--model", text) if text else model
+    if not callable(network):
+        raise InputError(
+            f"{network!r:.80} is not a model: a torch.nn.Module, its class or its maker"
+        )
+    is_module = hasattr(network, "state_dict") and not isinstance(network, type)
+    own = network if hasattr(network, "__qualname__") else type(network)
     name = text or f"{own.__module__}:{own.__qualname__}"
-    OWN[name] = OwnModule(name, (lambda: found) if is_module else found)
+    OWN[name] = OwnModule(name, (lambda: network) if is_module else network)
     return name
 
 
@@ -83,11 +85,11 @@ class OwnModule(Deep):
                 raise InputError(f"{self.name} makes a {type(made).__name__}, no torch.nn.Module")
             module: nn.Module = made.to("cpu", torch.float32).eval()
             logits = module(torch.zeros(2, *shape))  # lazy layers learn their shapes, too
-            given = tuple(getattr(logits, "shape", ()))
-        if given != (2, classes):
+            shape_of_logits = tuple(getattr(logits, "shape", ()))
+        if shape_of_logits != (2, classes):
             raise InputError(
                 f"the model {self.name} must give logits (n, {classes}) of rows (n, "
-                f"{', '.join(map(str, shape))}); of 2 rows it gives {given}"
+                f"{', '.join(map(str, shape))}); of 2 rows it gives {shape_of_logits}"
             )
         return module
 
@@ -112,8 +114,8 @@ class OwnModule(Deep):
         with self._blamed(shape):
             alone, together, again = (module(rows.clone())[:1] for rows in (x[:1], x, x[:1]))
             w, labels = self.initial(shape, classes, 0), np.zeros(3, np.int64)
-            found = self.row_parts(w, inputs[[0, -1, 0]], labels, classes)
-            first, _, last = np.concatenate([part.squares() for _, (part,) in found])
+            parts = self.row_parts(w, inputs[[0, -1, 0]], labels, classes)
+            first, _, last = np.concatenate([part.squares() for _, (part,) in parts])
             self.logits(w, inputs, classes)
             module.train()(x)
         now = dict(module.named_buffers())
@@ -159,8 +161,10 @@ class OwnModule(Deep):
             set_weights(module, w)  # a module may write to them, as an embedding with max_norm
             logits = module(self.tensor(x[row : row + 1]))
             loss = torch.nn.functional.cross_entropy(logits, labels[row : row + 1])
-            found = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
-            return torch.cat([one.reshape(-1) for one in found]).numpy()
+            gradients = torch.autograd.grad(
+                loss, parameters, allow_unused=True, materialize_grads=True
+            )
+            return torch.cat([one.reshape(-1) for one in gradients]).numpy()
 
         for start in range(0, len(y), every):
             some = slice(start, min(start + every, len(y)))

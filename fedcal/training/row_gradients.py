@@ -132,7 +132,7 @@ class RowGradients:
             yield Factors.of(self._places[layer.weight], bias, _doubles(rows), _doubles(back))
             return
         if len(pairs) > 1:  # steps in time: one more axis, which the sampler adds up over
-            rows, back = (torch.stack(found, dim=1) for found in zip(*pairs, strict=True))
+            rows, back = (torch.stack(tensors, dim=1) for tensors in zip(*pairs, strict=True))
         sampler = GradSampleModule.GRAD_SAMPLERS[type(layer)]
         for parameter, gradients in sampler(layer, [rows], back).items():
             yield Whole(self._places[parameter], _doubles(gradients.flatten(1)))

@@ -1,4 +1,4 @@
-"""Trust models: one class in a file of its own each, and their registry."""
+"""Trust models, each in its own file, and their registry."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ TRUSTS: dict[str, type[Trust]] = registry(SecAgg, Central, Distributed, Local)
 """Name on the command line and in files -> trust model."""
 
 NOISY = {name: trust for name, trust in TRUSTS.items() if trust.noise_by != "nobody"}
-"""Those under which a finite epsilon can be had."""
+"""Trust models under which a finite epsilon is possible."""

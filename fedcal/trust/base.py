@@ -1,7 +1,8 @@
-"""What a trust model is: who adds the noise, and so whom it protects against.
+"""Base class of trust models: which party adds the noise, and whom it protects against.
 
-A trust model is a file: a class with everything that the rest of the house asks about it, and a row
-in `TRUSTS`. What is missing is found at import. Sentences stand beside what they speak of.
+A trust model is a file: a class with everything that other modules need from it, and an entry
+in `TRUSTS`. A missing method raises an error at import. Sentences stand beside the code they
+describe.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ NoiseBy = Literal["server", "client", "nobody"]
 
 @dataclass(frozen=True)
 class Facts:
-    """What sentences about a run speak of.
+    """Facts of a run that sentences depend on.
 
     Attributes
     ----------
     clients, quorum
-        enrolled, and fewest that must answer
+        number enrolled, and fewest that must answer
     contribution
-        what a client sends, in words
+        a client's message, in words
     secure_aggregation
         one of `fedcal.secure_aggregation.SECURE_AGGREGATION`
     wholes
-        whole noises in the sum if everybody answers
+        complete noises in the sum if every client answers
     committee, colluding
         as in `fedcal.privacy.noise_plan.Plan`
     real
@@ -46,37 +47,37 @@ class Facts:
 
     @property
     def summed(self) -> bool:
-        """Whether the server sees sums of contributions alone."""
+        """Condition that the server sees only sums of contributions."""
         return self.secure_aggregation != "none"
 
     @property
     def over(self) -> str:
-        """What a sum that the server sees is taken over."""
+        """Contributions in a sum that the server sees, in words."""
         if self.committee is None:
             return "masked contributions"
         return f"{self.quorum} or more contributions"
 
 
 class Trust(ABC):
-    """One trust model.
+    """Trust model: which party adds the noise, and whom the guarantee protects against.
 
     Attributes
     ----------
     name
         on the command line and in files
     meaning
-        a line for who reads a report
+        line of description in a report
     noise_by
-        who adds noise
+        party that adds noise
     shared
-        whether a client's noise is a share of the whole
+        whether a client's noise is a share of the complete noise
     replaces
-        whether a client's rows may become any others, not only none, in a neighbouring input
+        whether a client's rows may become any other rows, not only none, in a neighbouring input
     amplifies
         whether sampling can hide from those it protects against who took part
     asks_everyone
-        whether every client answers every round, and a secret coin of its own says
-        whether its rows count
+        whether every client answers every round, and a secret coin of its own decides whether its
+        rows count
     why_not_amplified
         reason in words, where `amplifies` is False
     client_sees
@@ -97,28 +98,28 @@ class Trust(ABC):
 
     @classmethod
     @abstractmethod
-    def takes(cls, law: type[Mechanism]) -> bool:
-        """Whether the mechanism can work under this model."""
+    def accepts(cls, law: type[Mechanism]) -> bool:
+        """Return whether the mechanism can work under this model."""
 
     @classmethod
     @abstractmethod
     def quorum(cls, share: float, clients: int) -> int:
-        """Fewest answers that a round is released with, of the share that the federation names."""
+        """Return the fewest answers for a release, from the minimum fraction of clients."""
 
     @classmethod
     @abstractmethod
     def shares(cls, quorum: int) -> int:
-        """How many clients' noise makes the whole."""
+        """Return the number of clients whose noise adds up to the complete noise."""
 
     @classmethod
     @abstractmethod
     def noises(cls, repliers: int, shares: int) -> float:
-        """How many whole noises lie in the sum of so many answers: its variance in theirs."""
+        """Return the number of complete noises in a sum of answers, in units of their variance."""
 
     @classmethod
     @abstractmethod
     def addends(cls, clients: int) -> float:
-        """How many answers' truncation counts against the noise: the grid is so much finer.
+        """Return the number of answers whose truncation counts against the noise; it sets the grid.
 
         Each addend is truncated toward zero by less than a step, so the sum of K is off by less
         than K steps, and its noise grows as the model says.
@@ -127,67 +128,67 @@ class Trust(ABC):
     @classmethod
     @abstractmethod
     def expected(cls, rate: float, clients: int) -> int:
-        """Answers that the stated noise std is for."""
+        """Return the number of answers that the stated noise std is for."""
 
     @classmethod
     @abstractmethod
     def draws(cls, length: int, clients: int) -> int:
-        """Draws of noise in a round on whose error the guarantee of one unit rests."""
+        """Return the draws of noise in a round whose error affects the guarantee of one unit."""
 
     @classmethod
     @abstractmethod
     def spent_when_asked(cls, masked: bool) -> bool:
-        """Whether the first question spends the budget: what a client answers is out."""
+        """Return whether the first question spends the budget, because its answer is disclosed."""
 
     # -- words ----------------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
     def holds(cls, secure_aggregation: str, quorum: float, colluding: int = 0) -> str:
-        """Against whom a guarantee holds, in half a sentence; `quorum` is a share."""
+        """Return whom a guarantee protects against, in half a sentence; `quorum` is a fraction."""
 
     @classmethod
     @abstractmethod
     def against(cls, facts: Facts) -> list[str]:
-        """Against whom it holds and what it counts on, in whole sentences."""
+        """Return whom it protects against and under which assumptions, in sentences."""
 
     @classmethod
     @abstractmethod
     def what_spends(cls, rounds: int) -> str:
-        """What the epsilon is of: "All 3 releases together are", say."""
+        """Return the subject of the epsilon, such as "All 3 releases together are"."""
 
     @classmethod
     @abstractmethod
     def server_sees(cls, facts: Facts) -> str:
-        """What the server sees of a private run."""
+        """Return what the server sees of a private run, in sentences."""
 
     @classmethod
     @abstractmethod
     def counts_on_coins(cls, facts: Facts) -> str:
-        """What amplification by sampling counts on; for models that amplify."""
+        """Return the assumption of amplification by sampling; for models that amplify."""
 
     @classmethod
     @abstractmethod
     def adds(cls, noise: str, facts: Facts) -> str:
-        """Who adds the noise to what, in a sentence without its dot."""
+        """Return which party adds the noise to what, in a sentence without its full stop."""
 
 
 OWN_COINS = (
-    "Every client answers every round and counts its rows in by a secret coin of its own: the "
-    "epsilon counts on that coin, which nobody else sees, the server neither."
+    "Every client answers every round, and a secret coin of its own decides whether its rows "
+    "count: the epsilon relies on that coin, which no one else sees, not even the server."
 )
 
 
 def who_sets_noise(facts: Facts) -> str:
-    """Where clients add noise: whether a server could ask for less of it, or for more answers."""
+    """Return whether a server could ask clients for less noise, or for more answers."""
     if facts.real:
         return (
-            "Each site makes the plan by itself, draws its own noise, answers a round once and "
+            "Each site computes the plan itself, draws its own noise, answers a round once and "
             "books the run: a server that asks for less noise, or asks again, gets nothing more."
         )
     return (
-        "These clients answer whatever they are asked. Real sites make the plan by "
-        "themselves, draw their own noise and answer a round once."
+        "These clients answer every request. Real sites compute the plan themselves, draw their "
+        "own noise and answer a round once."
     )
 
 
@@ -196,32 +197,32 @@ def _up_to(sites: int) -> str:
 
 
 def about_committee(facts: Facts) -> list[str]:
-    """Who opens sums under the protocol of secure aggregation; nothing without it."""
+    """Return who opens sums under the secure aggregation protocol; [] without it."""
     if facts.committee is None:
         return []
     size, threshold = facts.committee
     who = f"any {threshold} of the {size} members of a committee"
     if size == threshold:
-        who = f"all {size} members of a committee, none of whom may be absent,"
+        who = f"all {size} members of a committee, none of which may be absent,"
     alone, more = "The server", "a site that works with it"
     if facts.colluding:
         alone, more = f"The server together with {_up_to(facts.colluding)}", "more"
     trusted = (
-        "That counts on the keys in federation.toml being the sites' own, and on sites whose "
-        "records are not set back to an earlier state."
+        "This relies on the keys in federation.toml being the sites' own, and on no site's records "
+        "being reset to an earlier state."
     )
     simulated = (
         "In this simulation the server and all sites are one process: it shows the protocol and "
-        "what it costs, and protects nobody."
+        "its cost, and protects nobody."
     )
     return [
         f"Contributions are added up by a protocol among the sites: {who} open one sum a round, "
-        f"of {facts.quorum} or more contributions. {alone} learns nothing else of the others' "
+        f"of {facts.quorum} or more contributions. {alone} learns nothing else about the others' "
         f"contributions; with {more} it may.",
         trusted if facts.real else simulated,
     ]
 
 
 def spent_by_releases(rounds: int) -> str:
-    """Where releases, and nothing before them, are seen by those it protects against."""
+    """Return the subject of the epsilon where those it protects against see releases only."""
     return "The one release is" if rounds == 1 else f"All {rounds} releases together are"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from fedcal.core.types import override
 from fedcal.mechanisms import Mechanism
 from fedcal.trust.base import OWN_COINS, Facts, NoiseBy
 from fedcal.trust.whole import ExactSums
 
 
 class Central(ExactSums):
-    """The server sees exact sums, adds noise to them, and is trusted to forget them."""
+    """Trust model in which the server sees exact sums, adds noise and is trusted to forget them."""
 
     name: ClassVar[str] = "central"
     meaning: ClassVar[str] = (
@@ -22,26 +23,26 @@ class Central(ExactSums):
     why_not_amplified: ClassVar[str] = ""
 
     @classmethod
-    def takes(cls, law: type[Mechanism]) -> bool:
-        """Noise on the sum, and draws that need exact sums."""
+    def accepts(cls, law: type[Mechanism]) -> bool:
+        """Return whether it adds noise to the sum, or draws from exact sums."""
         return law.answers in ("sum", "index")
 
     @classmethod
     def draws(cls, length: int, clients: int) -> int:
-        """One for each number."""
+        """Return one draw for each number."""
         return length
 
     @classmethod
+    @override
     def holds(cls, secure_aggregation: str, quorum: float, colluding: int = 0) -> str:
-        """Everyone but the server."""
         exact = "each client's contribution, and so exact sums,"
         if secure_aggregation != "none":
             exact = "exact sums"
         return f"against everyone but the server, which sees {exact} and is trusted to forget them"
 
     @classmethod
+    @override
     def against(cls, facts: Facts) -> list[str]:
-        """Everyone but the server."""
         if facts.committee:
             return [
                 "The server sees the exact sums. It is trusted to add the noise and to forget "
@@ -50,12 +51,14 @@ class Central(ExactSums):
         server = (
             "the exact sums" if facts.summed else f"{facts.contribution}, and so the exact sums,"
         )
-        said = f"The server sees {server} and is trusted to forget them; everyone else sees "
-        return [f"{said}releases only."]
+        return [
+            f"The server sees {server} and is trusted to forget them; everyone else sees releases "
+            "only."
+        ]
 
     @classmethod
     def server_sees(cls, facts: Facts) -> str:
-        """Exact sums, which it forgets."""
+        """Return the exact sums, which the server forgets."""
         if facts.summed:
             return (
                 f"The exact sum of each round, over {facts.over}, and who answered. It is trusted "
@@ -69,18 +72,15 @@ class Central(ExactSums):
 
     @classmethod
     def counts_on_coins(cls, facts: Facts) -> str:
-        """Who was sampled stays secret."""
+        """Return the assumption that the sample stays secret."""
         if facts.committee:
             return OWN_COINS
         seen = "the server"
         if facts.summed:
             seen += " and, with masks, against sampled clients, who learn each other's names"
-        return (
-            "The epsilon counts on who was sampled staying secret: it does not hold against "
-            f"{seen}."
-        )
+        return f"The epsilon relies on the sample staying secret: it does not hold against {seen}."
 
     @classmethod
+    @override
     def adds(cls, noise: str, facts: Facts) -> str:
-        """The server, once."""
         return f"{noise[:1].upper()}{noise[1:]} is added to each sum by the server, once"

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
+from fedcal.core.types import override
 from fedcal.mechanisms import Mechanism
 from fedcal.trust.base import OWN_COINS, Facts, NoiseBy, Trust, spent_by_releases, who_sets_noise
 
 _SIMULATED_MASKS = (
-    "Secure aggregation is simulated here: its masks follow from the seed, so whoever knows that "
-    "sees each client's contribution with its share of the noise only."
+    "Secure aggregation is simulated here: its masks follow from the seed, so anyone who knows the "
+    "seed sees each client's contribution with its share of the noise only."
 )
 
 
 class Distributed(Trust):
-    """Each client adds a share of the noise; a quorum of answers makes all of it."""
+    """Trust model in which each client adds a share of the noise; a quorum completes it."""
 
     name: ClassVar[str] = "distributed"
     meaning: ClassVar[str] = (
@@ -33,48 +34,48 @@ class Distributed(Trust):
     )
 
     @classmethod
-    def takes(cls, law: type[Mechanism]) -> bool:
-        """Noise that comes in shares."""
+    def accepts(cls, law: type[Mechanism]) -> bool:
+        """Return whether its noise can be drawn in shares."""
         return law.answers == "sum" and law.divisible
 
     @classmethod
     def quorum(cls, share: float, clients: int) -> int:
-        """The share of all clients, rounded up."""
+        """Return the fraction of all clients, rounded up."""
         return max(1, math.ceil(share * clients))
 
     @classmethod
     def shares(cls, quorum: int) -> int:
-        """A quorum's."""
+        """Return the quorum."""
         return quorum
 
     @classmethod
     def noises(cls, repliers: int, shares: int) -> float:
-        """More answers than the quorum bring more than one whole."""
+        """Return the ratio of answers to shares: more answers than the quorum bring more noise."""
         return repliers / shares
 
     @classmethod
     def addends(cls, clients: int) -> float:
-        """All clients."""
+        """Return the number of all clients."""
         return float(clients)
 
     @classmethod
     def expected(cls, rate: float, clients: int) -> int:
-        """All clients answer; coins decide whose rows count."""
+        """Return all clients: each answers, and coins decide whose rows count."""
         return clients
 
     @classmethod
     def draws(cls, length: int, clients: int) -> int:
-        """Everybody's shares."""
+        """Return the draws of all clients' shares."""
         return length * clients
 
     @classmethod
     def spent_when_asked(cls, masked: bool) -> bool:
-        """Without masks the server sees contributions with a share of noise each."""
+        """Return True without masks: the server sees contributions with a share of the noise."""
         return not masked
 
     @classmethod
     def holds(cls, secure_aggregation: str, quorum: float, colluding: int = 0) -> str:
-        """Everyone, or where contributions are seen all but the server."""
+        """Return everyone, or everyone but the server if it sees contributions."""
         if secure_aggregation == "protocol":
             friends = f" with up to {colluding} sites that work with it" if colluding else ""
             return (
@@ -91,55 +92,55 @@ class Distributed(Trust):
 
     @classmethod
     def against(cls, facts: Facts) -> list[str]:
-        """What noise in shares counts on."""
+        """Return the assumptions of noise in shares."""
         quorum, clients = facts.quorum, facts.clients
         honest = (
             f"at least {quorum} of the {clients} clients answer and are honest (add their "
-            "share of the noise and tell it to nobody)"
+            "share of the noise and keep it secret)"
         )
         if clients == 1:
-            honest = "the one client answers and is honest (adds its noise and tells it to nobody)"
+            honest = "the one client answers and is honest (adds its noise and keeps it secret)"
         if facts.committee:
             return [*_under_protocol(facts), who_sets_noise(facts)]
         if facts.summed:
-            said = [
+            sentences = [
                 "Each client adds a share of the noise. This holds against everyone, the server "
                 f"too, if the secure aggregation shows nothing but the sum and {honest}.",
                 _SIMULATED_MASKS,
             ]
         else:
-            said = [
+            sentences = [
                 "Each client adds a share of the noise, but this run used no secure aggregation: "
                 f"the server sees each client's contribution with 1/{quorum} of the noise's "
                 "variance, and this does not hold against it. It holds against everyone else if "
                 f"{honest}."
             ]
         if clients > quorum:
-            said.append(
-                "Who knows shares is not among the honest, and each client knows its own: of "
-                f"{clients} clients up to {clients - quorum} in all may fail to answer or work "
+            sentences.append(
+                "Each client knows its own share, so an attacking client does not count as honest: "
+                f"of {clients} clients up to {clients - quorum} in all may fail to answer or work "
                 "together against the others."
             )
         elif clients > 1:
-            said.append(
+            sentences.append(
                 "Each client knows its own share: with a quorum of all clients, against a client "
                 f"only {quorum - 1} of {quorum} parts of the noise's variance are left. A smaller "
-                "quorum leaves room for that."
+                "quorum allows for that."
             )
-        said.append(
+        sentences.append(
             f"A round with fewer than {quorum} answers is not released: dropouts never leave less "
             "noise than planned."
         )
-        return [*said, who_sets_noise(facts)]
+        return [*sentences, who_sets_noise(facts)]
 
     @classmethod
+    @override
     def what_spends(cls, rounds: int) -> str:
-        """Its releases."""
         return spent_by_releases(rounds)
 
     @classmethod
     def server_sees(cls, facts: Facts) -> str:
-        """Noisy sums, or without masks single shares."""
+        """Return noisy sums, or without masks contributions with single shares."""
         if facts.summed:
             return f"The noisy sum of each round, over {facts.over}, and who answered."
         return (
@@ -150,12 +151,12 @@ class Distributed(Trust):
 
     @classmethod
     def counts_on_coins(cls, facts: Facts) -> str:
-        """Coins of the clients' own."""
+        """Return the assumption that the clients' coins stay secret."""
         return OWN_COINS
 
     @classmethod
+    @override
     def adds(cls, noise: str, facts: Facts) -> str:
-        """Each client a share."""
         return (
             f"Each client adds a share of {noise} to its answer. "
             f"{facts.quorum - facts.colluding} shares make all of it; those of all "
@@ -164,7 +165,7 @@ class Distributed(Trust):
 
 
 def _under_protocol(facts: Facts) -> list[str]:
-    """What noise in shares counts on where the protocol shows nothing but sums."""
+    """Return the assumptions of noise in shares if the protocol shows only sums."""
     quorum, honest = facts.quorum, facts.quorum - facts.colluding
     friends = (
         f"as long as no more than {facts.colluding} of the sites work with it or leave out "
@@ -172,16 +173,16 @@ def _under_protocol(facts: Facts) -> list[str]:
     )
     if not facts.colluding:
         friends = "as long as no site works with it or leaves out its noise"
-    said = [
+    sentences = [
         f"Each client adds a share of the noise, and any {honest} shares make all of it. This "
         f"holds against everyone, the server too, {friends}.",
         f"A round with fewer than {quorum} contributions is not opened: dropouts never leave "
         "less noise than planned.",
     ]
     if not facts.colluding:
-        said.append(
+        sentences.append(
             "Each client knows its own share: against a client only "
             f"{quorum - 1} of {quorum} parts of the noise's variance are left. A "
-            "committee that bears a site that works with the server makes up for that."
+            "committee that tolerates a site that works with the server allows for that."
         )
-    return said
+    return sentences

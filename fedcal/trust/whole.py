@@ -1,14 +1,15 @@
-"""What trust models share whose noise comes whole, or not at all: no answer waits for others."""
+"""Base classes of trust models without shares of noise: no answer depends on others."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
+from fedcal.core.types import override
 from fedcal.trust.base import Trust, spent_by_releases
 
 
 class WholeNoise(Trust):
-    """One answer is enough for a round: its sum has all of its noise in any case."""
+    """Trust model in which the sum of a round has all of its noise with any number of answers."""
 
     shared: ClassVar[bool] = False
     asks_everyone: ClassVar[bool] = False
@@ -16,41 +17,41 @@ class WholeNoise(Trust):
 
     @classmethod
     def quorum(cls, share: float, clients: int) -> int:
-        """One."""
+        """Return 1, because one answer is enough."""
         return 1
 
     @classmethod
     def shares(cls, quorum: int) -> int:
-        """Each draw is a whole."""
+        """Return 1, because each draw is complete."""
         return 1
 
 
 class ExactSums(WholeNoise):
-    """The server has exact sums of all clients: noise, if there is any, is added to them once."""
+    """Trust model in which the server has exact sums; noise, if any, is added to them once."""
 
     replaces: ClassVar[bool] = False
 
     @classmethod
     def noises(cls, repliers: int, shares: int) -> float:
-        """One, whoever answered."""
+        """Return 1 for any number of answers."""
         return 1.0
 
     @classmethod
     def addends(cls, clients: int) -> float:
-        """All clients: the noise does not grow with them."""
+        """Return all clients: the noise does not grow with their number."""
         return float(clients)
 
     @classmethod
     def expected(cls, rate: float, clients: int) -> int:
-        """The noise is the same for any number."""
+        """Return all clients: the noise is the same for any number of answers."""
         return clients
 
     @classmethod
     def spent_when_asked(cls, masked: bool) -> bool:
-        """What arrives at the server is not released yet."""
+        """Return False: what arrives at the server is not yet released."""
         return False
 
     @classmethod
+    @override
     def what_spends(cls, rounds: int) -> str:
-        """Its releases."""
         return spent_by_releases(rounds)

@@ -1,4 +1,4 @@
-"""Units of privacy: one class in a file of its own each, and their registry."""
+"""Units of privacy, each in its own file, and their registry."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a unit of privacy is: whose presence a guarantee hides.
+"""Base class of units of privacy, whose presence in the data a guarantee hides.
 
-A unit is a file: a class with everything that the rest of the house asks about it, and a row in
-`UNITS`. What is missing is found at import. Sentences stand beside what they speak of.
+A unit is a file: a class with everything that other modules need from it, and an entry in
+`UNITS`. A missing method raises an error at import. Sentences stand beside the code they describe.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from fedcal.units.bounding import Per
 
 
 class Unit(ABC):
-    """One unit.
+    """Unit of privacy, whose presence in the data a guarantee hides.
 
     Attributes
     ----------
     name
         on the command line and in files
     meaning
-        a line for who reads a report
+        line of description in a report
     plural
-        of what it protects, in words
+        name of the protected units, in the plural
     per
-        the part of a client's answer that is clipped by itself, where the answer is a sum over
-        rows: all of it, each subject's part, or each row's
+        part of a client's answer that is clipped by itself, where the answer is a sum over rows:
+        all of it, each subject's part, or each row's
     column
-        of the data that says which rows of a client are of one unit; None = needs none
+        column of the data that assigns a client's rows to units; None = needs none
     whole_client
-        whether it is all rows of a client, so that sampling clients amplifies it and a
-        nominal number of a client's rows sets a bound
+        whether it is all rows of a client, so that sampling clients amplifies it and a nominal
+        number of a client's rows sets a bound
     neighbours
-        adjacency -> what makes two inputs neighbours, in words
+        adjacency -> difference of two neighbouring inputs, in words
     worlds
-        adjacency -> the same for who reads a report
+        adjacency -> the same for readers of a report
     curators
-        who is trusted with single rows, in whole sentences
+        parties that are trusted with single rows, in sentences
     in_short
-        what a table of guarantees adds for this unit, half a sentence; "" = nothing
+        addition for this unit in a table of guarantees, half a sentence; "" = nothing
     own_client
-        who sees the unit's rows as they are, and what of them; None = nobody
+        party that sees the unit's rows as they are, and what it sees; None = no party
     """
 
     name: ClassVar[str]
@@ -59,25 +59,25 @@ class Unit(ABC):
     @classmethod
     @abstractmethod
     def adjacency(cls, replaces: bool) -> str:
-        """Which inputs are neighbours; `replaces`: a client's rows may become any others."""
+        """Return the adjacency; `replaces`: a client's rows may become any other rows."""
 
     @classmethod
     @abstractmethod
     def limits(cls, more: str) -> list[str]:
-        """What the epsilon is for, in whole sentences; `more` is " and more delta" or ""."""
+        """Return what the epsilon is for, in sentences; `more` is " and more delta" or ""."""
 
     @classmethod
     @abstractmethod
     def covered(cls, more: str) -> str:
-        """What more than one unit of a person costs, a sentence."""
+        """Return the cost of more than one unit of a person, in a sentence."""
 
 
 class PartOfClient(Unit):
-    """A unit that is a part of a client, whose own client has all its rows in any case."""
+    """Unit that is a part of a client, which has all its rows in any case."""
 
     whole_client: ClassVar[bool] = False
 
     @classmethod
     def adjacency(cls, replaces: bool) -> str:
-        """One more or less, under every trust model: its own client has it anyway."""
+        """Return add-remove under every trust model: the unit's own client knows it anyway."""
         return "add-remove"

@@ -1,20 +1,20 @@
-"""How much one protected unit may add to a sum, and the one function that sees to it.
+"""Bound of what one protected unit may add to a sum, and the one function that enforces it.
 
 **Formal guarantee.**
-`bounded` maps any array to one whose rows lie in the set that `Bound` describes. What a row
-of that array is, `Bound.per` says: a client's whole contribution ("client"), or, for statistics
+`bounded` maps any array to one whose rows lie in the set that `Bound` describes. `Bound.per`
+defines a row of that array: a client's complete contribution ("client"), or, for statistics
 that are sums over rows, what all rows of one of its subjects ("subject") or one of its labelled
 rows ("row") add to it; the client's contribution is then the sum of these clipped parts and has no
-bound of its own but the ring's. So a sum over clients changes by at most one member of the set when
-one client (subject, row) is added or removed; a client's shard replaced by the empty one (zero-out,
-the number of clients stays public) is the same. When it is *replaced* by another, or when one row
-changes a per-client statistic that is no sum over rows, the change is a difference of two members:
-`Plan.diameter` is 2 there.
+bound of its own except the ring's. So a sum over clients changes by at most one member of the set
+when one client (subject, row) is added or removed; replacing a client's shard by the empty one
+(zero-out, the number of clients stays public) is the same. When it is *replaced* by another, or
+when one row changes a per-client statistic that is not a sum over rows, the change is a difference
+of two members: `Plan.diameter` is 2 there.
 
 In units where block b is divided by its norm, one member has at most
 
 =============  =========================================  ===============  ======================
-rule           what is limited to 1                       L2 sensitivity   L1 sensitivity
+rule           quantity limited to 1                      L2 sensitivity   L1 sensitivity
 =============  =========================================  ===============  ======================
 ``joint``      the norm of all blocks together            1                1, or sqrt(numbers)
 ``per_block``  the norm of each block                     sqrt(blocks)     blocks, or the sum of
@@ -26,8 +26,9 @@ where the norm is L1 (`order` 1: Laplace noise) or L2 (`order` 2: Gaussian noise
 figure of the last column is that of an L2 norm.
 
 Edge cases: a zero vector stays zero; a vector inside the bound keeps every bit; NaN counts as 0
-and an infinity as a number beyond every bound, because a refusal would tell the row that made it
-(without a bound they are refused: `ContributionRefused`); a non-positive norm is an `InputError`.
+and an infinity as a number beyond every bound, because a refusal would reveal the row that caused
+it (without a bound they are refused: `ContributionRefused`); a non-positive norm is an
+`InputError`.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ SLACK = 2.0**-34
 """Vectors are clipped to norm (1 - SLACK), so that no rounding of the clip itself, nor of the
 sum of up to 2**18 squares (or absolute values) that checks it, can hide a true norm above 1."""
 
-_SMALLEST = 1e-100  # a norm whose square is no normal float could not be checked
-_LARGEST = 1e50  # of a number, in norms: a square of it, and a sum of these, is a normal float
+_SMALLEST = 1e-100  # a norm whose square is not a normal float could not be checked
+_LARGEST = 1e50  # largest number, in norms: its square, and a sum of squares, is a normal float
 
 
 @dataclass(frozen=True)
 class Bound:
-    """The shape of a contribution, and what one client, or one row, may add.
+    """Shape of a contribution, and the bound of one client, or one row.
 
     Attributes
     ----------
@@ -70,8 +71,7 @@ class Bound:
     order
         1 or 2, the norm that is bounded
     per
-        "client", or "subject" or "row" where the addend of each is clipped before a client adds
-        them up
+        "client", or "subject" or "row" if the addend of each is clipped before a client sums them
     """
 
     lengths: tuple[int, ...]
@@ -97,27 +97,27 @@ class Bound:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells this bound from others, for `streams.key_of`."""
+        """Values that identify the bound, for `streams.key_of`."""
         return (self.lengths, self.norms, self.rule, self.order, self.per)
 
     @property
     def length(self) -> int:
-        """Numbers in a contribution."""
+        """Number of numbers in a contribution."""
         return sum(self.lengths)
 
     @property
     def firsts(self) -> Integers:
-        """Place of each block's first number, shape (blocks,)."""
+        """Index of each block's first number, shape (blocks,)."""
         return np.cumsum((0, *self.lengths[:-1]))
 
     @property
     def finite(self) -> bool:
-        """Whether a client's influence is bounded at all."""
+        """Condition that a client's influence is bounded."""
         return bool(self.norms)
 
     @property
     def sensitivity(self) -> float:
-        """L2 norm of one member, each block in units of its norm."""
+        """Largest L2 norm of one member, each block in units of its norm."""
         return {
             "joint": 1.0,
             "per_block": math.sqrt(len(self.lengths)),
@@ -126,7 +126,7 @@ class Bound:
 
     @property
     def l1_sensitivity(self) -> float:
-        """L1 norm of one member, each block in units of its norm."""
+        """Largest L1 norm of one member, each block in units of its norm."""
         if self.rule == "per_value":
             return float(self.length)
         if self.order == 1:
@@ -137,12 +137,12 @@ class Bound:
 
     @cached_property
     def scale(self) -> Floats:
-        """The norm of the block that each coordinate belongs to, shape (length,)."""
+        """Norm of the block that each coordinate belongs to, shape (length,)."""
         norms = self.norms or (1.0,) * len(self.lengths)
         return np.repeat(np.array(norms, np.float64), self.lengths)
 
     def norms_of(self, x: Floats) -> Floats:
-        """What the rule limits to 1, shape (clients, length) -> (clients, groups)."""
+        """Return the norms that the rule limits to 1, (clients, length) -> (clients, groups)."""
         if self.rule == "per_value":
             return np.asarray(np.abs(x) / self.scale)
         sizes = self._blocks_sum(x) / np.array(self.norms) ** self.order
@@ -151,7 +151,7 @@ class Bound:
         return np.asarray(sizes if self.order == 1 else np.sqrt(sizes))
 
     def _blocks_sum(self, x: Floats) -> Floats:
-        """Sum of squares (order 2) or of absolute values of each block, (clients, blocks)."""
+        """Return each block's sum of squares (order 2) or absolute values, (clients, blocks)."""
         y = np.abs(x) if self.order == 1 else x
         ones = np.ones_like(y) if self.order == 1 else y
         if len(set(self.lengths)) == 1:
@@ -162,13 +162,13 @@ class Bound:
         return np.stack([np.einsum("ki,ki->k", a, b) for a, b in pairs], axis=1)
 
     def scaled(self, x: Floats, factors: Floats) -> Floats:
-        """Each group of numbers times its factor, (clients, length), (clients, groups)."""
+        """Return each group of numbers times its factor, (clients, length), (clients, groups)."""
         each = factors if self.rule != "per_block" else np.repeat(factors, self.lengths, axis=1)
         return x * each
 
 
 def bounded(x: Floats, bound: Bound) -> Floats:
-    """Clip each contribution to exactly the query's bound; the only clipping there is.
+    """Clip each contribution to exactly the query's bound; this is the only clipping.
 
     Parameters
     ----------
@@ -202,11 +202,11 @@ def bounded(x: Floats, bound: Bound) -> Floats:
 
 
 def encode_bounded(x: Floats, bound: Bound, ring: Ring) -> Words:
-    """Clip, put on the ring's grid (truncating toward zero) and check the norm once more.
+    """Clip, encode on the ring's grid (truncating toward zero) and check the norm once more.
 
     The last check is on the integers that leave the client, so it covers every rounding on the
-    way. It cannot fail for a vector that `bounded` clipped; it is there because a release
-    without a bound is the one thing that must never happen.
+    way. It cannot fail for a vector that `bounded` clipped; it exists because a release
+    without a bound must never happen.
 
     Returns
     -------

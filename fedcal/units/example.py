@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from fedcal.core.types import override
 from fedcal.units.base import PartOfClient
 from fedcal.units.bounding import Per
 
 
 class Example(PartOfClient):
-    """One row."""
+    """One row of one client as the unit."""
 
     name: ClassVar[str] = "example"
     meaning: ClassVar[str] = (
@@ -21,11 +22,12 @@ class Example(PartOfClient):
     column: ClassVar[str | None] = None
     neighbours: ClassVar[Mapping[str, str]] = {"add-remove": "adding or removing one row"}
     worlds: ClassVar[Mapping[str, str]] = {
-        "add-remove": "add-remove: two worlds that differ in one row being there or not; the "
+        "add-remove": "add-remove: two worlds that differ in whether one row is present; the "
         "number of clients is public"
     }
     curators: ClassVar[tuple[str, ...]] = (
-        "It says nothing against a row's own client, which has the row and is trusted with it.",
+        "It gives no protection against a row's own client, which has the row and is trusted with "
+        "it.",
     )
     in_short: ClassVar[str] = (
         "; its own client knows the row, and a client of m rows has m times the epsilon"
@@ -37,16 +39,16 @@ class Example(PartOfClient):
 
     @classmethod
     def limits(cls, more: str) -> list[str]:
-        """Not for whole clients."""
+        """Return that complete clients are not protected."""
         return [
             "The epsilon is for one row. A client, or a person, with m rows has m times the "
             f"epsilon{more}: it does not protect whole clients."
         ]
 
     @classmethod
+    @override
     def covered(cls, more: str) -> str:
-        """Several rows add up."""
         return (
-            "An example is one row: a client, or somebody, with k rows has k times the epsilon"
-            f"{more}, and what a client is like as a whole may show."
+            "An example is one row: a client, or a person, with k rows has k times the epsilon"
+            f"{more}, and properties of a client as a whole may show."
         )

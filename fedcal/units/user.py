@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from fedcal.core.types import override
 from fedcal.units.base import Unit
 from fedcal.units.bounding import Per
 
 
 class User(Unit):
-    """All rows of one client together."""
+    """All rows of one client together as the unit."""
 
     name: ClassVar[str] = "user"
     meaning: ClassVar[str] = "user: all rows of one client together"
@@ -23,9 +24,9 @@ class User(Unit):
         "replace": "replacing all rows of one client by any others",
     }
     worlds: ClassVar[Mapping[str, str]] = {
-        "zero-out": "zero-out: two worlds that differ in one client's rows being there or not; the "
-        "number of clients is public",
-        "replace": "replace: two worlds that differ in all rows of one client being others",
+        "zero-out": "zero-out: two worlds that differ in whether the rows of one client are "
+        "present; the number of clients is public",
+        "replace": "replace: two worlds in which all rows of one client are different",
     }
     curators: ClassVar[tuple[str, ...]] = ()
     in_short: ClassVar[str] = ""
@@ -33,17 +34,17 @@ class User(Unit):
 
     @classmethod
     def adjacency(cls, replaces: bool) -> str:
-        """Zero-out, or replacement where a client's answer itself is seen."""
+        """Return zero-out, or replacement if a client's answer itself is seen."""
         return "replace" if replaces else "zero-out"
 
     @classmethod
     def limits(cls, more: str) -> list[str]:
-        """It is for the client as a whole."""
+        """Return [], because the epsilon is for the complete client."""
         return []
 
     @classmethod
+    @override
     def covered(cls, more: str) -> str:
-        """Several clients add up."""
         return (
-            f"A user is one client: somebody with rows at k clients has k times the epsilon{more}."
+            f"A user is one client: a person with rows at k clients has k times the epsilon{more}."
         )

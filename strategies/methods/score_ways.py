@@ -385,7 +385,7 @@ def encodes(federation: Federation) -> bool:
         return False
     if asked != AUTO:
         return MECHANISMS[asked].answers == "onehot"
-    return trust.takes(Unary) and UNITS[federation.unit].whole_client
+    return trust.accepts(Unary) and UNITS[federation.unit].whole_client
 
 
 def best_height(buckets: int) -> int:

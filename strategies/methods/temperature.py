@@ -269,7 +269,7 @@ def _one_shot_release(
 def draws_index(federation: Federation) -> bool:
     """Return whether one of several candidates is drawn, by trust model or named mechanism."""
     if federation.mechanism == AUTO:
-        return TRUSTS[str(federation.trust)].takes(Exponential)
+        return TRUSTS[str(federation.trust)].accepts(Exponential)
     return MECHANISMS[federation.mechanism].answers == "index"
 
 

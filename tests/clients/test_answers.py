@@ -266,5 +266,5 @@ def test_a_unary_answer_is_bits():
     assert (sent != plain.astype(np.uint64)).any()
     assert sent[CLIENTS - 1].any()  # who has no rows sends noise all the same
     several = replace(request, query=BinOutcomes(4, "correct_wrong"))
-    with pytest.raises(InputError, match="one 1 at most"):
+    with pytest.raises(InputError, match="at most one 1"):
         contribute(shards, several, everybody)

@@ -23,7 +23,7 @@ CLIENTS, DRAWS = 10, 1200
 CASES = [
     (law, trust, law.examples[i])
     for law, trust in product(PRIVATE.values(), NOISY.values())
-    if trust.takes(law)
+    if trust.accepts(law)
     for i in range(len(law.examples))
 ]
 every_case = pytest.mark.parametrize(

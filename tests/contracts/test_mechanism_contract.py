@@ -33,7 +33,7 @@ CLIENTS = 20
 TRUSTED = [
     (law.name, trust.name)
     for trust, law in product(NOISY.values(), PRIVATE.values())
-    if law.answers == "sum" and trust.takes(law)
+    if law.answers == "sum" and trust.accepts(law)
 ]
 trusted = pytest.mark.parametrize(("mechanism", "trust"), TRUSTED)
 

@@ -51,9 +51,9 @@ def check_size(content: bytes) -> list[zipfile.ZipInfo]:
         raise InputError(f"a bundle of {len(content)} bytes came; at most {MOST_BYTES} are taken")
     try:
         with zipfile.ZipFile(BytesIO(content)) as bundle:
-            found = bundle.infolist()
+            members = bundle.infolist()
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
         raise InputError("the server's bundle is no zip file") from None
-    if any(info.file_size > MOST_BYTES for info in found):
+    if any(info.file_size > MOST_BYTES for info in members):
         raise InputError(f"a file of the server's bundle is larger than {MOST_BYTES} bytes")
-    return found
+    return members

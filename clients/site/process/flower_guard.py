@@ -120,14 +120,14 @@ clientapp = "hostile:app"
 
 def _bundle(**files: str) -> bytes:
     """Return a bundle as `flwr build` packs it, with these files beside the run config."""
-    found = {MEMBERS[0]: _APP, **files}
+    contents = {MEMBERS[0]: _APP, **files}
     lines = [
         f"{name},{hashlib.sha256(text.encode()).hexdigest()},{8 * len(text)}"
-        for name, text in found.items()
+        for name, text in contents.items()
     ]
     packed = BytesIO()
     with zipfile.ZipFile(packed, "w") as bundle:
-        for name, text in {**found, MEMBERS[1]: "\n".join(lines)}.items():
+        for name, text in {**contents, MEMBERS[1]: "\n".join(lines)}.items():
             bundle.writestr(name, text)
     return packed.getvalue()
 

@@ -125,8 +125,8 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
                 words, again = answer_once(site, context.run_config, plan, request, draw)
                 reply = answer_with(words, message, request, site.number or 0)
             job = job_digest(context.run_config, asked.run)
-        said = ", again, with the same numbers" if again else ""
-        log.info("answered: run %s, round %d, job %s%s", asked.run, asked.round, job[:12], said)
+        note = ", again, with the same numbers" if again else ""
+        log.info("answered: run %s, round %d, job %s%s", asked.run, asked.round, job[:12], note)
         return reply
 
     @app.query("reveal")
@@ -142,8 +142,8 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
 
         with _told("keep a result"):
             records = message.content.config_records
-            said, files = records["run"], records["files"]
-            run, form = read(said, "run", str), read(said, "form", str)
+            about, files = records["run"], records["files"]
+            run, form = read(about, "run", str), read(about, "form", str)
             site, fields = prepared(folder), context.run_config
             check_booked(site, fields, run)
             terms = own_terms(fields, run, site, terms_of_job)
@@ -175,9 +175,9 @@ def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -
     def enrol(message: Message, context: Context) -> Message:
         with _told("enrol"):
             secure = in_job(message, context, "job")
-            said = secure.enrol()
+            text = secure.enrol()
         log.info("enrolled as a member of the committee: job %s", secure.job[:12])
-        return said_to(message, said)
+        return said_to(message, text)
 
     @app.query("confirm")
     def confirm(message: Message, context: Context) -> Message:
@@ -185,9 +185,9 @@ def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -
             secure = in_job(message, context, "sum")
             asked = message.content.config_records["sum"]
             number, headers = read(asked, "round", int), texts_in(asked, "headers")
-            said = secure.confirm(number, headers, texts_in(asked, "sealed"))
+            text = secure.confirm(number, headers, texts_in(asked, "sealed"))
         log.info("confirmed: job %s, round %d, %d sites", secure.job[:12], number, len(headers))
-        return said_to(message, said)
+        return said_to(message, text)
 
     @app.query("open")
     def open_sum(message: Message, context: Context) -> Message:
@@ -195,9 +195,9 @@ def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -
             secure = in_job(message, context, "sum")
             asked = message.content.config_records["sum"]
             number = read(asked, "round", int)
-            said = secure.open(number, read(asked, "of", str), texts_in(asked, "signed"))
+            text = secure.open(number, read(asked, "of", str), texts_in(asked, "signed"))
         log.info("opened: job %s, round %d", secure.job[:12], number)
-        return said_to(message, said)
+        return said_to(message, text)
 
 
 def texts_in(record: Mapping[str, Any], key: str) -> list[bytes]:

@@ -58,8 +58,8 @@ class CountFile:
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as e:
-            other = "" if path is None else "; name a file that outlasts --state as --key-records"
-            raise InputError(f"cannot write {self.path}: {e.strerror}{other}") from None
+            hint = "" if path is None else "; name a file that outlasts --state as --key-records"
+            raise InputError(f"cannot write {self.path}: {e.strerror}{hint}") from None
 
     @contextmanager
     def held(self) -> Iterator[None]:

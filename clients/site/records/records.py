@@ -202,12 +202,12 @@ class SiteRecords(RecordsFile):
             known = self._known(job, about)
             whole("the number of a round", round, 1, about.rounds)
             of_round = "SELECT question, answer FROM answers WHERE job = ? AND round = ?"
-            for asked, kept in self._db.rows(of_round, (job, round)):
+            for asked, sent in self._db.rows(of_round, (job, round)):
                 if asked != question:
                     raise InputError("this round was asked before with another question")
-                if kept is None:
+                if sent is None:
                     raise InputError("this round is an old one, whose answer is no longer kept")
-                return bytes(kept), True
+                return bytes(sent), True
             if not self._db.rows("SELECT 1 FROM answers WHERE job = ? LIMIT 1", (job,)):
                 self._afford(job, about)
             elif asked_once:
@@ -326,17 +326,17 @@ class SiteRecords(RecordsFile):
     def booked(self) -> tuple[Booked, ...]:
         """All jobs that were charged, oldest first."""
         names = ", ".join(f"jobs.{name}" for name in ("job", *_FACTS, "booked", "closed"))
-        found: dict[str, Booked] = {}
+        jobs: dict[str, Booked] = {}
         with self._lock:
             rows = self._db.rows(
                 f"SELECT {names}, round FROM jobs LEFT JOIN answers USING (job)"
                 " WHERE booked IS NOT NULL ORDER BY jobs.rowid, round"
             )
         for job, *facts, when, closed, round in rows:
-            before = found[job].answered if job in found else ()
+            before = jobs[job].answered if job in jobs else ()
             rounds = before if round is None else (*before, round)
-            found[job] = Booked(job, JobFacts(*facts), when, rounds, closed or "")
-        return tuple(found.values())
+            jobs[job] = Booked(job, JobFacts(*facts), when, rounds, closed or "")
+        return tuple(jobs.values())
 
     @property
     def limits(self) -> Limits | None:
@@ -357,15 +357,15 @@ class SiteRecords(RecordsFile):
         """Return whether the job is in the file; InputError if it is closed, expired or another."""
         if not _JOB.fullmatch(job):
             raise InputError(f"a job is named by 64 hexadecimal digits, got {job[:80]!r}")
-        kept = about
+        stored = about
         rows = self._of_job(", ".join((*_FACTS, "closed")), job)
         for *facts, closed in rows:
-            kept = JobFacts(*facts)
+            stored = JobFacts(*facts)
             if closed is not None:
                 raise InputError(f"nothing of job {job[:12]} is answered any more: {closed}")
-            if about is not None and any(getattr(about, n) != getattr(kept, n) for n in _AGREED):
+            if about is not None and any(getattr(about, n) != getattr(stored, n) for n in _AGREED):
                 raise InputError(f"job {job[:12]} was written down with other facts")
-        if kept is not None and kept.expires <= time.time():
+        if stored is not None and stored.expires <= time.time():
             raise InputError(f"job {job[:12]} has expired")
         return bool(rows)
 

@@ -1,4 +1,4 @@
-"""Apply a calibrator, or prediction sets, to all rows of a file, a test part after the others."""
+"""Apply a calibrator or prediction sets to all rows of a file; its test part comes last."""
 
 from __future__ import annotations
 
@@ -51,15 +51,18 @@ def command(
     calibrator: Annotated[Path, typer.Option(help="calibrator.npz, sets.npz or model.npz.")],
     data: Annotated[str, typer.Option(help="A shipped name or a file; labels are optional.")],
     out: Annotated[
-        Path, typer.Option(help=f"Probabilities, sets or logits: {', '.join(FORMATS)}.")
+        Path,
+        typer.Option(help=f"File to write, probabilities, sets or logits: {', '.join(FORMATS)}."),
     ],
     model: Annotated[
         str | None,
-        typer.Option(help="MODULE:CLASS of your own that was trained: a file imports no code."),
+        typer.Option(help="MODULE:CLASS of the trained module: a file imports no code."),
     ] = None,
     alpha: Annotated[
         float | None,
-        typer.Option(help="Of sets: another share of missing labels, from the same release."),
+        typer.Option(
+            help="For sets: another share of rows without their label, from the same release."
+        ),
     ] = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,

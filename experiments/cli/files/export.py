@@ -1,4 +1,4 @@
-"""Write a calibrator, or prediction sets, for another runtime."""
+"""Export a calibrator or prediction sets to ONNX or PyTorch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ OF_FLOAT32 = (
 
 def command(
     calibrator: Annotated[Path, typer.Option(help="calibrator.npz, sets.npz or model.npz.")],
-    out: Annotated[Path, typer.Option(help="ONNX (.onnx) or a PyTorch program (.pt2).")],
+    out: Annotated[
+        Path, typer.Option(help="File to write: ONNX (.onnx) or a PyTorch program (.pt2).")
+    ],
     overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,

@@ -13,9 +13,9 @@ EXAMPLES = ("fedcal flower-app app", "fedcal flower-app app --family evaluate")
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where `flwr run` will find it.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for `flwr run`.")],
     family: Annotated[
-        str, typer.Option(help="calibrate | evaluate | conformal | personal | train: what it does.")
+        str, typer.Option(help="Kind of app: calibrate | evaluate | conformal | personal | train.")
     ] = "calibrate",
     quiet: Quiet = False,
     json: Json = False,

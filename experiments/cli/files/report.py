@@ -1,4 +1,4 @@
-"""Write the report of a result folder again: one HTML file that reads offline."""
+"""Write the report of a result folder again: one HTML file that works offline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXAMPLES = ("fedcal report run",)
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run, of any command.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Result folder of any command.")],
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

@@ -1,5 +1,6 @@
 """Check a federation.toml, show its digest for comparison by telephone, or sign it as the
-federation's coordinator."""
+federation's coordinator.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make this site's signing key, or show the public half of one that is there."""
+"""Make this site's signing key, or show the public half of an existing one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Recalibrate a model at this site: its own labelled rows, and what one private release says of the
-others. Nothing leaves the machine."""
+"""Recalibrate a model at this site, from its own labelled rows and one private release of the
+others. Nothing leaves the machine.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +23,15 @@ EXAMPLES = ("fedcal site recalibrate --release run/prior.npz rows.csv --site Cle
 def command(
     data: Annotated[str, typer.Argument(metavar="ROWS", help="This site's labelled scores.")],
     *,
-    release: Annotated[Path, other(ROWS, "Of fedprior the prior.npz, of evaluate release.npz.")],
-    site: Annotated[str | None, other(ROWS, "Its name there: its rows count once then.")] = None,
-    class_names: Annotated[str | None, other(ROWS, "Names of the classes, by comma.")] = None,
-    positive: Annotated[str | None, other(ROWS, "Of two classes the one of column 1.")] = None,
-    out: Annotated[Path | None, other(FILES, "Folder; its files are this user's alone.")] = None,
+    release: Annotated[Path, other(ROWS, "prior.npz of fedprior, or release.npz of evaluate.")],
+    site: Annotated[
+        str | None, other(ROWS, "Name of this site in the release, so that its rows count once.")
+    ] = None,
+    class_names: Annotated[str | None, other(ROWS, "Comma-separated names of the classes.")] = None,
+    positive: Annotated[str | None, other(ROWS, "Positive class of two: that of column 1.")] = None,
+    out: Annotated[
+        Path | None, other(FILES, "Folder for the result, readable by this user only.")
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Read, fit, judge, and show it."""

@@ -1,5 +1,6 @@
-"""Once a backup of a site's folder, or of its machine, was put back, or another folder takes the
-place of a lost one: close all jobs that were under way, and book what was spent."""
+"""After restoring a backup of a site's folder or machine, or replacing a lost folder: close all
+open jobs, and book what was spent.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ def command(
         str | None,
         other(
             FILES,
-            "What was spent and is not in these records, EPSILON,DELTA,UNIT: it is booked. Or the "
-            "word nothing.",
+            "EPSILON,DELTA,UNIT: budget spent that is missing in these records and is booked now; "
+            "or the word nothing.",
             "--spent",
         ),
     ] = None,

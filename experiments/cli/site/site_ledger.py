@@ -1,4 +1,4 @@
-"""What a site has spent, by whom it was asked, for what, and what is left."""
+"""Show what a site has spent, on which jobs of which server, and what is left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedcal.experiments.report.tables import TextTable, print_table
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.files import to_json
 
-State: TypeAlias = Annotated[Path, other(FILES, "The site's own folder.")]
+State: TypeAlias = Annotated[Path, other(FILES, "Folder of the site.")]
 
 STATE = Path("fedcal-site")
 _COLUMNS = (

@@ -1,4 +1,4 @@
-"""Be a site of a federation: answer a SuperLink's questions about rows that stay here."""
+"""Run a site of a federation: it answers a SuperLink's questions about rows that stay here."""
 
 from __future__ import annotations
 
@@ -28,51 +28,53 @@ def command(
         str,
         other(
             ROWS,
-            "A file of scores or of features of this site alone, or module:function, which "
-            "returns (logits, labels) or a mapping with the keys of a file of scores.",
+            "File with scores or features of this site, or module:function that returns "
+            "(logits, labels) or a mapping with the keys of a file of scores.",
         ),
     ],
     class_names: Annotated[
         str | None,
-        other(ROWS, "Names of the classes, by comma; the same at all sites. Default: 0,1,..."),
+        other(
+            ROWS, "Comma-separated names of the classes, the same at all sites (default: 0,1,...)."
+        ),
     ] = None,
     fleet: Annotated[
         str | None, other(LINK, "HOST:PORT of the SuperLink's Fleet API.", "--fleet")
     ] = None,
     root_certificates: Annotated[
-        Path | None, other(LINK, "PEM file that its certificate is verified by.")
+        Path | None, other(LINK, "PEM file that verifies the SuperLink's certificate.")
     ] = None,
     key: Annotated[
-        Path | None, other(LINK, "This site's private key: ECDSA, OpenSSH's format.")
+        Path | None, other(LINK, "Private key of this site: ECDSA, in OpenSSH's format.")
     ] = None,
     wait: Annotated[
-        float, other(LINK, "Seconds to wait for a SuperLink that is not up yet.", "--wait")
+        float, other(LINK, "Seconds to wait for a SuperLink to start.", "--wait")
     ] = 60.0,
     policy: Annotated[
         Path | None,
-        other(LIMITS, "This site's own rules (site.toml): methods, budgets, how many in a sum."),
+        other(LIMITS, "Policy of this site (site.toml): methods, budgets, contributions in a sum."),
     ] = None,
     federation: Annotated[
         Path | None,
-        other(LIMITS, "federation.toml: who the sites are, for secure aggregation by protocol."),
+        other(LIMITS, "federation.toml with all sites, for secure aggregation by protocol."),
     ] = None,
     sign_key: Annotated[
         Path | None,
-        other(LIMITS, "This site's private key in the federation, as fedcal site key made it."),
+        other(LIMITS, "Signing key of this site in the federation, from fedcal site key."),
     ] = None,
     state: Annotated[
-        Path, other(FILES, "The site's own folder: rows, answers, results, logs.")
+        Path, other(FILES, "Folder of the site: rows, answers, results, logs.")
     ] = Path("fedcal-site"),
     key_records: Annotated[
         Path | None,
         other(
             FILES,
-            "File that says which records belong to the site's key. Default: beside --sign-key, "
-            "or else --key, with the suffix .records.",
+            "File that binds the records to the site's key (default: beside --sign-key, or else "
+            "--key, with the suffix .records).",
         ),
     ] = None,
     dry_run: Annotated[
-        bool, other(FILES, "Show what would be sent, start nothing.", "--dry-run")
+        bool, other(FILES, "Show what would be sent, and start nothing.", "--dry-run")
     ] = False,
 ) -> None:
     """Run it until it is stopped."""

@@ -1,4 +1,4 @@
-"""Say what a study costs and what it will show, from public numbers alone; nobody is asked."""
+"""Check what a study costs and what it will show, from public numbers; no site is contacted."""
 
 from __future__ import annotations
 

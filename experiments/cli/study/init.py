@@ -1,4 +1,4 @@
-"""Begin a study: write its file, with all that a person may edit."""
+"""Begin a study: write its file, which holds everything that a person may edit."""
 
 from __future__ import annotations
 
@@ -26,20 +26,31 @@ def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file, NAME.toml.")],
     *,
     sites: Annotated[
-        str, other(WHO, "Names by comma; NAME=300 says about how many patients, in public.")
+        str,
+        other(
+            WHO, "Comma-separated names of the sites; NAME=300 states a public number of patients."
+        ),
     ],
     classes: Annotated[
-        str, other(WHO, "Names by comma, in the order of the columns; of two the last is positive.")
+        str,
+        other(
+            WHO,
+            "Comma-separated names of the classes, in column order; of two the last is positive.",
+        ),
     ],
-    server: Annotated[str, other(WHO, "HOST:PORT at which the sites will find the server.")],
-    protect: Annotated[str, other(COST, " | ".join(PROTECTED))] = "patient",
-    per_year: Annotated[int, other(COST, "Releases in a year.")] = 4,
-    epsilon: Annotated[float, other(COST, "Of one of those protected, in a year.")] = 4.0,
+    server: Annotated[str, other(WHO, "HOST:PORT of the server, as sites reach it.")],
+    protect: Annotated[
+        str, other(COST, "Whom the budget protects: " + " | ".join(PROTECTED) + ".")
+    ] = "patient",
+    per_year: Annotated[int, other(COST, "Number of releases in a year.")] = 4,
+    epsilon: Annotated[
+        float, other(COST, "Privacy budget of one protected person in a year.")
+    ] = 4.0,
     thresholds: Annotated[
-        str | None, other(WHO, "Of two classes: thresholds of interest, by comma.")
+        str | None, other(WHO, "Comma-separated thresholds of interest, for two classes.")
     ] = None,
-    model: Annotated[str, other(WHO, "Name of the model, as reports have it.")] = "the model",
-    question: Annotated[str, other(WHO, "That the report answers.")] = "",
+    model: Annotated[str, other(WHO, "Name of the model in reports.")] = "the model",
+    question: Annotated[str, other(WHO, "Question that the report answers.")] = "",
 ) -> None:
     """Write it."""
     if file.suffix != ".toml":

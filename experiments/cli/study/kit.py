@@ -1,5 +1,6 @@
-"""Make what a study's sites and server need: keys, certificates, and a folder for each site. Again
-after a change of the study's file: keys and certificates are kept."""
+"""Make keys, certificates and a folder for each site of a study. Repeat it after a change of the
+study's file; keys and certificates are kept.
+"""
 
 from __future__ import annotations
 

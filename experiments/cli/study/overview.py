@@ -1,4 +1,4 @@
-"""A study is named sites, one private release a quarter, a verdict for each: this is the way."""
+"""Show the steps of a study: named sites, one private release a quarter, a verdict for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make one release of a study and its report; or rehearse it on a file, before anybody is asked."""
+"""Make one release of a study and its report, or rehearse it on a file without any site."""
 
 from __future__ import annotations
 
@@ -22,18 +22,23 @@ EXAMPLES = (
 def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file.")],
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The release's name, and its folder's.")
+        str, typer.Argument(metavar="NAME", help="Name of the release and of its folder.")
     ],
     *,
     simulate: Annotated[
-        str | None, other(FILES, "Rows of all sites in one file: ask nobody.", "--simulate")
+        str | None,
+        other(
+            FILES,
+            "Rehearse on a file with the rows of all sites; no site is contacted.",
+            "--simulate",
+        ),
     ] = None,
-    seed: Annotated[int | None, other(FILES, "Of a simulation.")] = None,
+    seed: Annotated[int | None, other(FILES, "Random seed of a rehearsal.")] = None,
     control: Annotated[
-        str | None, other(FILES, "HOST:PORT of the server. Default: the one that runs here.")
+        str | None, other(FILES, "HOST:PORT of the server (default: the one that runs here).")
     ] = None,
     without_unready: Annotated[
-        bool, other(FILES, "Go on without sites that cannot take part.", "--without-unready")
+        bool, other(FILES, "Continue without sites that cannot take part.", "--without-unready")
     ] = False,
     quiet: Quiet = False,
     json: Json = False,

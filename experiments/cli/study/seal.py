@@ -1,4 +1,4 @@
-"""Enrol the sites of a study by what they sent back, and sign it: they compare its digest."""
+"""Enrol the sites of a study from their .join files, and sign it; sites compare its digest."""
 
 from __future__ import annotations
 

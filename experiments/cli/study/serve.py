@@ -1,4 +1,4 @@
-"""Run the server of a sealed study: one command, which ends cleanly; it needs no signing key."""
+"""Run the server of a sealed study until it is stopped; it needs no signing key."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The sealed study.")],
     *,
     control: Annotated[
-        str, other(PORTS, "HOST:PORT for whoever starts releases: it has no login.")
+        str, other(PORTS, "HOST:PORT at which releases are started; it has no login.")
     ] = "127.0.0.1:8000",
     listen: Annotated[
-        str | None, other(PORTS, "HOST:PORT for the sites. Default: everywhere, the study's port.")
+        str | None,
+        other(PORTS, "HOST:PORT for the sites (default: the study's port on all addresses)."),
     ] = None,
 ) -> None:
     """Run it until it is stopped."""
     from fedcal.experiments.study.study_server import serve
 
     try:
-        serve(file, at=control, listen=listen, said=console().print)
+        serve(file, at=control, listen=listen, say=console().print)
     except KeyboardInterrupt:
         raise Stopped("the server is stopped; the same command starts it again") from None

@@ -1,4 +1,4 @@
-"""Sign a quarter with the coordinator's key, on its machine, once all that it says is verified."""
+"""Verify a quarter, and sign it with the coordinator's key, on the coordinator's machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the quarter.")],
     *,
     key: Annotated[Path, other(FILES, "The coordinator's private key.")],
-    sealed: Annotated[Path | None, other(FILES, "Default: beside the key's folder.")] = None,
+    sealed: Annotated[
+        Path | None, other(FILES, "The sealed study (default: beside the key's folder).")
+    ] = None,
 ) -> None:
     """Verify, then sign."""
     from fedcal.experiments.study.sealed import SEALED

@@ -1,4 +1,4 @@
-"""Accept a sealed study at a site: see what will be asked, the budget and the digest; say yes."""
+"""Accept a sealed study at a site, after showing its questions, budget and digest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The sealed study.")],
     *,
     yes: Annotated[
-        bool, other(FILES, "Accept without asking: the digest was compared before.", "--yes")
+        bool, other(FILES, "Accept without a question: the digest was compared before.", "--yes")
     ] = False,
 ) -> None:
     """Show it, ask, and write down what this site takes part in."""

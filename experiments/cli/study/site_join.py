@@ -20,7 +20,8 @@ def command(
     ],
     *,
     new_keys: Annotated[
-        bool, other(FILES, "Make other keys: the old ones are lost, or known.", "--new-keys")
+        bool,
+        other(FILES, "Make new keys, if the old ones are lost or known to others.", "--new-keys"),
     ] = False,
 ) -> None:
     """Check, make, and say what to send."""

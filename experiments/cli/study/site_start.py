@@ -1,4 +1,4 @@
-"""Be a site of a study that was accepted: answer its releases from rows that stay here."""
+"""Run a site of an accepted study: it answers releases from rows that stay here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def command(
     kit: Annotated[Path, typer.Argument(metavar="KIT", help="This site's folder.")],
     data: Annotated[
         str | None,
-        typer.Argument(metavar="[ROWS]", help="New rows from now on. Default: those it has."),
+        typer.Argument(
+            metavar="[ROWS]", help="Rows to use from now on (default: the current ones)."
+        ),
     ] = None,
 ) -> None:
     """Run it until it is stopped; a file of rows that changes is read anew."""

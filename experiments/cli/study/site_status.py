@@ -1,4 +1,4 @@
-"""Show in one screen what a site of a study has accepted and spent, and what it does next."""
+"""Show what a site of a study has accepted and spent, and its next step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verify a quarter without data: its signature, and every number of its report from the release."""
+"""Verify a quarter without rows: its signature, and every number of its report."""
 
 from __future__ import annotations
 

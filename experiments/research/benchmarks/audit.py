@@ -107,7 +107,7 @@ def attacks() -> list[Attacked]:
     found = [
         Attacked(law.name, trust.name, unit.name, numbers=_NUMBERS[law.answers])
         for law, trust, unit in product(PRIVATE.values(), NOISY.values(), UNITS.values())
-        if trust.takes(law) and law.part in (None, unit.per)
+        if trust.accepts(law) and law.part in (None, unit.per)
     ]
     central, shared, local = Central.name, Distributed.name, Local.name
     user, row = User.name, Example.name

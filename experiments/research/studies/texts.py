@@ -247,6 +247,30 @@ def tables(name: str, some: slice = slice(None)) -> str:
     return "\n".join(map(markdown, results(name).blocks[some]))
 
 
+def claims(names: Sequence[str]) -> str:
+    """Return how many claims of these experiments hold, and a list of those that do not."""
+    verdicts = {name: results(name).verdicts for name in names}
+    counts = [
+        f"`{name}` {sum(v.word == 'holds' for v in of)} of {len(of)}"
+        for name, of in verdicts.items()
+        if of
+    ]
+    failed: dict[str, dict[str, None]] = {}
+    for name, of in verdicts.items():
+        for verdict in of:
+            if verdict.word == "does not hold":
+                place, colon, text = verdict.text.rstrip(".").partition(": ")
+                facts = [name.partition("-")[2]] if len(names) > 1 else []
+                facts += [place] if colon else []
+                failed.setdefault(text if colon else place, {})[", ".join(facts)] = None
+    lines = [
+        f"* {text} ({'; '.join(places)})." if any(places) else f"* {text}."
+        for text, places in failed.items()
+    ]
+    head = f"Claims that hold everywhere: {', '.join(counts)}."
+    return "\n".join([head, *(["", "Claims that do not hold:", "", *lines] if lines else [])])
+
+
 _NAMES = tuple(
     path.stem
     for name in EXPERIMENTS
@@ -302,8 +326,7 @@ def complete(page: str) -> str:
 BLOCKS: Mapping[str, Callable[[], str]] = {
     **{k: block for k, block in subgroups.BLOCKS.items() if block not in _OTHER["subgroups"]},
     **{f"made-by-{page}": partial(filled, "made_by", names) for page, names in _PAGES.items()},
-    **{f"{page}-verdicts": partial(filled, "verdicts", _PAGES[page]) for page in COMPLETE},
-    **{f"{page}-outcome": partial(filled, "outcome", _PAGES[page]) for page in COMPLETE},
+    **{f"{page}-claims": partial(claims, _PAGES[page]) for page in COMPLETE},
     "zhang-main": partial(tables, "zhang-table1@cifar10", slice(1)),
     "secure-sums-measured": published_sums.measured,
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),

@@ -26,7 +26,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Source:
-    """What features are made of.
+    """Rows of which features are made.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ def extract(
     severity: int = 3,
     progress: Progress | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """The arrays of a features file.
+    """Return the arrays of a features file.
 
     Every row is made by itself: the extractor's features, of unit length; with `size` a random
     projection, whose matrix has a fixed seed, again to unit length, and int8 steps of a fixed
@@ -81,14 +81,14 @@ def extract(
 
     def made(rows: Any) -> NDArray[Any]:
         nonlocal done
-        found: list[NDArray[Any]] = []
+        blocks: list[NDArray[Any]] = []
         for start in range(0, len(rows), BATCH):
             batch = rows[start : start + BATCH]
-            found.append(packed(extractor.features(batch)))
+            blocks.append(packed(extractor.features(batch)))
             done += len(batch)
             if progress is not None:
                 progress(done, total)
-        return np.concatenate(found)
+        return np.concatenate(blocks)
 
     for key, rows in jobs.items():
         arrays[key] = made(rows)
@@ -106,7 +106,7 @@ def step_of(size: int) -> float:
 
 
 def projection(width: int, size: int, name: str) -> Features:
-    """A public random matrix (width, size) of standard normal numbers, by a fixed seed."""
+    """Return a public random matrix (width, size) of standard normals, by a fixed seed."""
     what = f"projection {name} {width} {size}"
     drawn = stream(0, Purpose.SAMPLING, 0, what).standard_normal((width, size))
     return drawn.astype(np.float32)

@@ -64,12 +64,12 @@ class EfficientNetLite0(Extractor):
         pixels = np.ascontiguousarray(x.astype(np.float32).transpose(0, 3, 1, 2))
         with self._torch.inference_mode():
             maps = self._model.extract_features(self._torch.from_numpy(pixels))
-            found: Features = maps.mean((2, 3)).numpy()
-        return found
+            features: Features = maps.mean((2, 3)).numpy()
+        return features
 
 
 class RandomFilters(Extractor):
-    """Random 5 x 5 filters, ReLU, means over 4 x 4 regions: a network that nobody trained.
+    """Random 5 x 5 filters, ReLU, means over 4 x 4 regions: an untrained network.
 
     16 filters with mean 0 and unit length, drawn by a fixed seed, give 256 features, and need no
     package. Each image is first brought to mean 0 and standard deviation 1, and a place counts as
@@ -133,8 +133,8 @@ class WordLlama(Extractor):
 
     def features(self, rows: list[str]) -> Features:
         """(n, 256) of n texts; an empty one gives zeros."""
-        found: Features = self._model.embed(rows)
-        return np.nan_to_num(found)
+        features: Features = self._model.embed(rows)
+        return np.nan_to_num(features)
 
 
 EXTRACTORS = registry(EfficientNetLite0, RandomFilters, WordLlama)

@@ -26,7 +26,7 @@ TARS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
 
 
 def kind_of(path: Path) -> str:
-    """Whether a path is of "text" or of "image"s, by its ending."""
+    """Return "text" or "image", by the path's ending."""
     return "text" if path.name.lower().endswith(tuple(TABLES)) else "image"
 
 
@@ -103,10 +103,10 @@ def _table(path: Path) -> Source:
     opened: Any = gzip.open if end.endswith(".gz") else open
     try:
         with opened(path, "rt", encoding="utf-8", newline="") as lines:
-            found = list(csv.reader(lines, delimiter=TABLES[end], strict=True))
+            table = list(csv.reader(lines, delimiter=TABLES[end], strict=True))
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"is no intact table in UTF-8 ({type(error).__name__})") from None
-    heading, rows = (found[0], found[1:]) if found else ([], [])
+    heading, rows = (table[0], table[1:]) if table else ([], [])
     for name in ("text", "label"):
         if heading.count(name) != 1:
             raise InputError(f"needs one column {name!r}; the columns are {heading[:20]}")

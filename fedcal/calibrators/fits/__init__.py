@@ -1,1 +1,1 @@
-"""How calibrators are fitted: closed forms and numerical minimisation, on arrays."""
+"""Fits of calibrators: closed forms and numerical minimisation, on arrays."""

@@ -23,7 +23,7 @@ from fedcal.core.types import Floats, Integers
 
 
 def class_triangle(probs: Floats, factors: Floats, rows: int) -> Floats:
-    """Upper triangle of H for indicators 1{i = k}: p_k (1 - p_k), and -p_k p_l beside it.
+    """Return H's upper triangle for indicators 1{i = k}: p_k (1 - p_k), and -p_k p_l beside it.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def class_triangle(probs: Floats, factors: Floats, rows: int) -> Floats:
     factors
         (blocks rows, size), size a multiple of c
     rows
-        of each block
+        number of rows of each block
 
     Returns
     -------
@@ -54,7 +54,7 @@ def class_triangle(probs: Floats, factors: Floats, rows: int) -> Floats:
 
 
 def rank_triangle(probs: Floats, factors: Floats, rows: int) -> Floats:
-    """Upper triangle of H for indicators 1{i <= k}: S_k (1 - S_l) for k <= l, S the sums of p.
+    """Return H's upper triangle for 1{i <= k}: S_k (1 - S_l) for k <= l, S the sums of p.
 
     Parameters and return value as `class_triangle`; the last rank's indicator is always 1, and
     has covariance 0.
@@ -70,32 +70,32 @@ def rank_triangle(probs: Floats, factors: Floats, rows: int) -> Floats:
 
 
 def product_triangle(left: Floats, right: Floats, rows: int) -> Floats:
-    """Upper triangle of left' right of each block: (blocks rows, size) as `class_triangle`."""
+    """Return left' right's upper triangle by block: (blocks rows, size) as `class_triangle`."""
     return _products(left, right, rows, *_pairs(left.shape[1]))
 
 
 def rank_variances(probs: Floats) -> Floats:
-    """Var 1{i <= k} = S_k (1 - S_k), (n, c) -> (n, c)."""
+    """Return Var 1{i <= k} = S_k (1 - S_k), (n, c) -> (n, c)."""
     out = np.zeros_like(probs)
     np.multiply(np.cumsum(probs[:, :-1], axis=1), _tails(probs), out=out[:, :-1])
     return out
 
 
 def _tails(probs: Floats) -> Floats:
-    """sum_{l > k} p_l for all k but the last, (n, c - 1)."""
+    """Return sum_{l > k} p_l for all k but the last, (n, c - 1)."""
     return np.cumsum(probs[:, :0:-1], axis=1)[:, ::-1]
 
 
 @lru_cache(maxsize=8)
 def _pairs(size: int) -> tuple[Integers, Integers]:
-    """Row and column of each entry of the upper triangle."""
+    """Return row and column of each entry of the upper triangle."""
     first, second = np.triu_indices(size)
     first.flags.writeable = second.flags.writeable = False
     return first, second
 
 
 def _products(left: Floats, right: Floats, rows: int, first: Integers, second: Integers) -> Floats:
-    """Entries (first, second) of left' right of each block, (blocks, len(first))."""
+    """Return entries (first, second) of left' right of each block, (blocks, len(first))."""
     size = left.shape[1]
     a, b = left.reshape(-1, rows, size), right.reshape(-1, rows, size)
     product = np.matmul(a.swapaxes(1, 2), b).reshape(-1, size * size)

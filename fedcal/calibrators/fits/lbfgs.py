@@ -1,4 +1,4 @@
-"""Many small problems of minimisation at once: L-BFGS in a box, batched."""
+"""Many small minimisation problems at once: batched L-BFGS in a box."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ class Problems(Protocol):
     """
 
     scale: Floats
-    """(k,) size of a value that matters, say, the number of rows."""
+    """(k,) size of a value that matters, such as the number of rows."""
 
     def value(self, w: Floats) -> tuple[Floats, Floats]:
-        """(k, size) -> values (k,) and gradients (k, size)."""
+        """Return the values (k,) and gradients (k, size) at points (k, size)."""
 
     def diagonal(self, w: Floats) -> Floats:
-        """(k, size) -> about the diagonal of the curvature, >= 0, (k, size)."""
+        """Return about the diagonal of the curvature, >= 0, (k, size) -> (k, size)."""
 
     def take(self, ids: Integers) -> Self:
-        """The problems `ids` alone."""
+        """Return the problems `ids` alone."""
 
 
 def minimize(problems: Problems, start: Floats, low: Floats, high: Floats, steps: int) -> Floats:
-    """Where each problem is least in the box, as far as `steps` evaluations lead.
+    """Minimise each problem in the box, as far as `steps` evaluations lead.
 
     L-BFGS (Nocedal & Wright 2006, Algorithm 7.4) that begins from the diagonal of the curvature
-    and leaves variables alone that press against the box; a step is projected on the box and
-    shortened until it has a share of the decrease that its slope promises. So no value ever
-    rises, also where a problem is not convex. Each pass evaluates one trial point of each
-    problem; a problem is frozen at its own convergence, when a step promises less than 1e-14 of
+    and fixes variables that press against the box; a step is projected on the box and
+    shortened until its decrease is a fraction of the decrease that its slope predicts. So no value
+    ever rises, also where a problem is not convex. Each pass evaluates one trial point of each
+    problem; a problem is frozen at its own convergence, when a step predicts less than 1e-14 of
     its value and scale.
 
     Parameters
@@ -58,7 +58,7 @@ def minimize(problems: Problems, start: Floats, low: Floats, high: Floats, steps
     low, high
         (size,)
     steps
-        most evaluations
+        maximum number of evaluations
 
     Returns
     -------
@@ -88,13 +88,12 @@ def minimize(problems: Problems, start: Floats, low: Floats, high: Floats, steps
 
 @dataclass
 class _State:
-    """Where the k problems stand.
+    """State of the k problems.
 
     w, gradient, direction : (k, size); value, t (length of the next step), slope : (k,)
-    flat : (k, size) inverse of the curvature's diagonal at the start; gamma : (k,) what it is
-        multiplied by
-    steps, changes : (MEMORY, k, size) pairs; weight : (MEMORY, k) 1 / (step change), 0 where
-        there is no pair
+    flat : (k, size) inverse of the curvature's diagonal at the start; gamma : (k,) its factor
+    steps, changes : (MEMORY, k, size) pairs; weight : (MEMORY, k) 1 / (step change), 0 without
+        a pair
     newest : slot of the newest pair
     """
 
@@ -132,7 +131,7 @@ class _State:
         )
 
     def take(self, ids: Integers) -> _State:
-        """The problems `ids` alone."""
+        """Return the state of the problems `ids` alone."""
         pairs = {name: getattr(self, name)[:, ids] for name in ("steps", "changes", "weight")}
         others = [f.name for f in fields(self) if f.name not in (*pairs, "newest")]
         return replace(self, **pairs, **{name: getattr(self, name)[ids] for name in others})
@@ -140,7 +139,7 @@ class _State:
     def try_step(
         self, trial: Floats, value: Floats, gradient: Floats, live: NDArray[Any], slot: int
     ) -> NDArray[Any]:
-        """Go to the trial points that are low enough, (k,) bool; shorten the others' steps."""
+        """Move to the trial points that are low enough, (k,) bool; shorten all other steps."""
         step = trial - self.w
         promised = dot_rows(self.gradient, step)
         moved = live & (value <= self.value + _DECREASE * promised) & (promised < 0)
@@ -163,7 +162,7 @@ class _State:
         return moved
 
     def turn(self, moved: NDArray[Any], low: Floats, high: Floats) -> None:
-        """New directions of the problems that moved."""
+        """Set new directions of the problems that moved."""
         at_low, at_high = self.w <= low, self.w >= high
         free = ~((at_low & (self.gradient > 0)) | (at_high & (self.gradient < 0)))
         downhill = np.clip(-self.flat * self.gradient, low - high, high - low) * free
@@ -178,7 +177,7 @@ class _State:
         self.slope = np.where(moved, slope, self.slope)
 
     def _newton(self, q: Floats) -> Floats:
-        """The inverse curvature that the pairs tell, times q: the two loops of L-BFGS."""
+        """Return the inverse curvature by the pairs, times q: the two loops of L-BFGS."""
         slots = [(self.newest - i) % MEMORY for i in range(MEMORY)] if self.newest >= 0 else []
         alphas = []
         for i in slots:
@@ -192,7 +191,7 @@ class _State:
 
 
 def dot_rows(x: Floats, y: Floats) -> Floats:
-    """Product of each row with its like, (k, size), (k, size) -> (k,).
+    """Return the dot product of matching rows, (k, size), (k, size) -> (k,).
 
     In pieces: a library for vectors may split a long row over a number of threads of its own.
     """

@@ -1,4 +1,4 @@
-"""What is done with negative noisy counts before a calibrator reads them as counts.
+"""Treatment of negative noisy counts before a calibrator reads them.
 
 Noise makes counts of few rows negative. Three ways, all post-processing of a release:
 
@@ -6,7 +6,7 @@ Noise makes counts of few rows negative. Three ways, all post-processing of a re
 * `merged`: at 0 too, but each of BBQ's coarser histograms is made of uncut fine bins and cut
   afterwards, so that noise of both signs cancels first.
 * `norm-sub`: a common amount is subtracted from the positive counts, so that the total stays
-  what the noisy counts said (Wang et al. 2020, "Locally Differentially Private Frequency
+  that of the noisy counts (Wang et al. 2020, "Locally Differentially Private Frequency
   Estimation with Consistency").
 
 Measured: `fedcal reproduce binning-pays`, its column "negative counts"; the figures are in the
@@ -25,7 +25,7 @@ Negatives = Literal["cut", "merged", "norm-sub"]
 
 
 def norm_sub(counts: Floats) -> Floats:
-    """Non-negative counts of the same total, row by row (Norm-Sub; Wang et al. 2020, section 4).
+    """Return non-negative counts with each row's total (Norm-Sub; Wang et al. 2020, section 4).
 
     Repeat: cut negative counts to 0, subtract the excess of the total evenly from the positive
     ones; until none is negative. It ends at max(x - t, 0) with the one t that keeps the total, the
@@ -53,13 +53,13 @@ def norm_sub(counts: Floats) -> Floats:
 
 
 def cleaned(counts: Floats, negatives: Negatives) -> Floats:
-    """Fine bins as they go into merging; "merged" leaves them as they are."""
+    """Return fine bins as they go into merging; "merged" leaves them unchanged."""
     if negatives == "norm-sub":
         return norm_sub(counts)
     return counts if negatives == "merged" else np.maximum(counts, 0.0)
 
 
 def merged(fine: Floats, bins: int) -> Floats:
-    """Neighbouring bins joined, (tables, fine) -> (tables, bins); what is still negative is cut."""
+    """Join neighbouring bins, (tables, fine) -> (tables, bins), and cut negative sums at 0."""
     counts: Floats = fine.reshape(len(fine), bins, -1).sum(axis=2)
     return np.maximum(counts, 0.0)

@@ -1,6 +1,6 @@
-"""Maps of a score from its noisy histogram: what share of outcomes is 1 in each bucket.
+"""Maps of a score from its noisy histogram: the rate of outcome 1 in each bucket.
 
-Counts come as a release tells them: noisy, possibly negative, with the covariance of their noise.
+Counts come as in a release: noisy, possibly negative, with the covariance of their noise.
 All of it is post-processing of the release, so nothing here costs any privacy.
 
 Measured: log loss on held-out rows after 240 buckets of equal width, noise of std 3.7 (10) in each
@@ -14,7 +14,7 @@ forecasts   .647    .659 (.686)  .646 (.648)  .646 (.646)  .646 (.646)  .646 (.6
 ResNet-110  .358    .323 (.381)  .251 (.290)  .253 (.255)  .254 (.255)  .249 (.253)
 ==========  ======  ===========  ===========  ===========  ===========  ===========
 
-Without noise isotonic regression is as good as the curves or better; under noise they lose least.
+Without noise isotonic regression is at least as good as the curves; under noise they lose least.
 Nine tenths of the ResNet's rows lie in the last bucket: equi-depth buckets give .232 and .226
 there, at std 3.7.
 
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 Curve = Literal["platt", "beta"]
 
 BINS = 15
-"""Of histogram binning (as many as the calibration error has by default)."""
+"""Number of groups of histogram binning (the default of the calibration error)."""
 
 SLOPES = {"platt": np.ones((1, 2)), "beta": np.eye(2)}
-"""What is free of (a, b) in a log s - b log(1 - s) + c."""
+"""Basis of the free (a, b) in a log s - b log(1 - s) + c."""
 
 LEAST_ROWS = 1e-9
 """Rows of a bucket, instead of 0 in a variance."""
@@ -61,7 +61,7 @@ _SPREAD = 0.3  # variance of a share around the logistic curve, in units of m (1
 
 
 def binned(h: Histogram) -> Floats:
-    """Histogram binning: the share of outcome 1 in each of 15 groups of buckets, (buckets,).
+    """Return the rate of outcome 1 in each of 15 groups of buckets, (buckets,).
 
     Negative counts are cut at 0; a group without rows has its middle (Zadrozny & Elkan 2001).
     """
@@ -73,7 +73,7 @@ def binned(h: Histogram) -> Floats:
 
 
 def bbq(h: Histogram) -> Floats:
-    """Bayesian binning into 2, 4, 8, ... and all groups of buckets, (buckets,); see `BBQ`.
+    """Fit Bayesian binning into 2, 4, 8, ... and all groups of buckets, (buckets,); see `BBQ`.
 
     The finest groups are those of `isotonic`, and negative counts are cut at 0 after merging:
     cut in each bucket, noise adds rows of the rarer outcome.
@@ -91,7 +91,7 @@ def bbq(h: Histogram) -> Floats:
 
 
 def isotonic(h: Histogram) -> Floats:
-    """Isotonic regression of the outcome on the score, (buckets,).
+    """Fit an isotonic regression of the outcome on the score, (buckets,).
 
     Buckets are joined until their noisy total exceeds two stds of its noise; pool-adjacent-
     violators then weighs with these totals, so that each block's value is a ratio of its sums. A
@@ -103,7 +103,7 @@ def isotonic(h: Histogram) -> Floats:
     starts = _solid(h)
     (wrong, right), ends = _sums(h.counts, starts), np.append(starts, h.buckets)
     total, noise = wrong + right, np.add.reduceat(h.root, starts, axis=0)
-    if total[0] <= 0:  # one group: as good as nothing is known
+    if total[0] <= 0:  # one group: almost nothing is known
         return curve
     value = pool_adjacent_violators(right / total, total)
     rows = norm_sub(h.counts.sum(axis=0)) + LEAST_ROWS
@@ -119,7 +119,7 @@ def isotonic(h: Histogram) -> Floats:
 
 
 def logistic(h: Histogram, curve: Curve) -> Floats:
-    """Parameters (a, b, c) of the share 1 / (1 + exp(-(a log s - b log(1 - s) + c))), (3,).
+    """Fit (a, b, c) of the outcome rate 1 / (1 + exp(-(a log s - b log(1 - s) + c))), (3,).
 
     `platt` has a = b (Platt 1999, on the logit of the score), `beta` is free (Kull et al. 2017);
     neither slope is negative: one that would be is 0 and the others are fitted again. With x the
@@ -145,14 +145,14 @@ def logistic(h: Histogram, curve: Curve) -> Floats:
 
 
 def probability(w: Floats, scores: Floats) -> Floats:
-    """1 / (1 + exp(-(a log s - b log(1 - s) + c))) of scores in (0, 1), shape kept."""
+    """Return 1 / (1 + exp(-(a log s - b log(1 - s) + c))) of scores in (0, 1), shape kept."""
     return sigmoid(w[0] * np.log(scores) - w[1] * np.log1p(-scores) + w[2])
 
 
 def pool_adjacent_violators(values: Floats, weights: Floats) -> Floats:
-    """The non-decreasing sequence nearest to `values` in weighted squares, (n,), (n,) -> (n,).
+    """Return the nearest non-decreasing sequence in weighted squares, (n,), (n,) -> (n,).
 
-    Ayer et al. 1955. Neighbours that end in one block have the very same value.
+    Ayer et al. 1955. Neighbours that end in one block have exactly the same value.
     """
     means: list[float] = []
     mass: list[float] = []
@@ -170,14 +170,14 @@ def pool_adjacent_violators(values: Floats, weights: Floats) -> Floats:
 
 
 def near_rows(h: Histogram) -> Floats:
-    """Rows of each bucket as the mean of its neighbours' noisy ones, none negative, (buckets,)."""
+    """Return each bucket's rows as the mean of its noisy neighbours, not negative, (buckets,)."""
     near = np.ones(2 * _NEIGHBOURS + 1) / (2 * _NEIGHBOURS + 1)
     total = h.counts.sum(axis=0)
     return norm_sub(np.convolve(np.pad(total, _NEIGHBOURS, "edge"), near, "valid"))
 
 
 def _quasi_likelihood(h: Histogram, x: Floats) -> Floats:
-    """What `logistic` says, for features x, (k, buckets), the last of them constant: w, (k,)."""
+    """Fit `logistic` to features x, (k, buckets), the last of them constant: w, (k,)."""
     start = np.append(np.ones(len(x) - 1), 0.0)
     total, rows = h.counts.sum(axis=0), near_rows(h)
     noise, w = h.root @ h.root.T, start
@@ -197,12 +197,12 @@ def _quasi_likelihood(h: Histogram, x: Floats) -> Floats:
 
 
 def _even(buckets: int, groups: int) -> Integers:
-    """First buckets of about equally many buckets in each group, (at most groups,)."""
+    """Return the first buckets of about equally long groups, (at most groups,)."""
     return np.unique(np.arange(groups) * buckets // groups)
 
 
 def _solid(h: Histogram) -> Integers:
-    """First buckets of groups with at least one row, and two stds of noise, (groups,)."""
+    """Return first buckets of groups with at least one row, and two stds of noise, (groups,)."""
     total, starts = h.counts.sum(axis=0), [0]
     rows, noise = 0.0, np.zeros(h.root.shape[1])
 
@@ -229,5 +229,5 @@ def _middles(h: Histogram, starts: Integers) -> Floats:
 
 
 def _spread(values: Floats, starts: Integers, buckets: int) -> Floats:
-    """Each group's value for each of its buckets."""
+    """Return each group's value for each of its buckets."""
     return np.repeat(values, np.diff(np.append(starts, buckets)))

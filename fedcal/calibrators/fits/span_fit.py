@@ -22,12 +22,12 @@ from fedcal.core.types import Floats, Integers
 
 _DECREASE, _PROMISE = 1e-4, 1e-14  # as in `lbfgs`
 _FORCED = 0.25  # largest residual of a Newton step, of the gradient; less and less on the way
-_FAR = 8.0  # change of a score, from which the curvature at its old value says little
+_FAR = 8.0  # change of a score, from which the curvature at its old value is unreliable
 _PRODUCTS = 200  # most conjugate gradient steps for one
 
 
 def residuals(scores: Floats, columns: Integers) -> tuple[Floats, Floats]:
-    """Loss of each row and its gradient in the scores.
+    """Return the loss of each row and its gradient in the scores.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def residuals(scores: Floats, columns: Integers) -> tuple[Floats, Floats]:
 def fit_in_span(
     x: Floats, columns: Integers, scores: Floats, proximal: float, steps: int
 ) -> Floats:
-    """How far from its start matrix scaling is best on one client's rows.
+    """Return the change from its start that fits matrix scaling to one client's rows.
 
     Parameters
     ----------
@@ -67,12 +67,12 @@ def fit_in_span(
     proximal
         > 0
     steps
-        most evaluations of the loss
+        maximum number of evaluations of the loss
 
     Returns
     -------
     Floats
-        (c^2 + c,) what is added to the matrix, row by row, and to the offsets
+        (c^2 + c,) change of the matrix, row by row, and of the offsets
     """
     kernel = product(x, x.T) + 1.0
     best = _Point(scores, columns, np.zeros_like(scores), np.zeros_like(scores), proximal)
@@ -117,7 +117,7 @@ class _Point:
 
 
 def _newton(kernel: Floats, at: _Point, proximal: float) -> tuple[Floats, Floats]:
-    """The coefficients of a step, nearly Newton's, and K times them: conjugate gradients."""
+    """Return a nearly Newton step's coefficients, and K times them, by conjugate gradients."""
     p = at.probs
     step, moved = np.zeros_like(p), np.zeros_like(p)
     rest = -at.gradient
@@ -146,5 +146,5 @@ def _newton(kernel: Floats, at: _Point, proximal: float) -> tuple[Floats, Floats
 
 
 def _inner(a: Floats, b: Floats) -> float:
-    """The sum of all products, row by row."""
+    """Return the sum of all products, row by row."""
     return float(np.vecdot(a, b).sum())

@@ -25,7 +25,7 @@ _EDGE = 1e-6  # a value's least distance from 0 and from 1
 
 
 def spline(h: Histogram) -> Floats:
-    """Share of outcome 1 in each bucket as a monotone spline of the score's logit, (buckets,).
+    """Return each bucket's outcome rate as a monotone spline of the score's logit, (buckets,).
 
     The log-odds are the Platt curve's plus a spline f. A normal prior has f be 0 on average, with a
     variance and a length of correlation (Matern's of smoothness 3/2, in 16 knots) that maximise
@@ -48,11 +48,11 @@ def spline(h: Histogram) -> Floats:
         both = np.outer(1 - g, 1 - g) + np.outer(g, g)  # P - T g = (1 - g) P - g N
         weighted = np.linalg.solve(noise * both + np.diag(d + LEAST_ROWS), slopes.T).T
         known = weighted @ slopes.T
-        told = weighted @ (h.counts[1] - total * g) + known @ w
-        found = [_posterior(known, told, std) for std in stds]
-        best = _choice(np.array([evidence for evidence, _ in found]))
+        weighted_estimate = weighted @ (h.counts[1] - total * g) + known @ w
+        posteriors = [_posterior(known, weighted_estimate, std) for std in stds]
+        best = _choice(np.array([evidence for evidence, _ in posteriors]))
         stds = stds if step < _CHOOSING else stds[[best]]
-        change = found[best][1] - w
+        change = posteriors[best][1] - w
         longest = np.abs(change @ features).max()
         size = size if longest < last else size / 2  # to and fro: noisy totals overstate a step
         w = w + change * min(size, _LONGEST / max(longest, _NEAR))
@@ -64,29 +64,29 @@ def spline(h: Histogram) -> Floats:
 
 
 def _choice(evidence: Floats) -> int:
-    """The first, or the best of the others if their mean evidence is more; (k,) logs."""
+    """Return 0, or the best other index if their mean evidence is larger; (k,) logs."""
     most = evidence.max()
     if len(evidence) == 1 or np.exp(evidence[0] - most) >= np.exp(evidence[1:] - most).mean():
         return 0
     return int(evidence[1:].argmax()) + 1
 
 
-def _posterior(known: Floats, told: Floats, std: Floats) -> tuple[float, Floats]:
-    """Log evidence and mean of weights of prior N(0, diag(std^2)), with `known` their information.
+def _posterior(known: Floats, weighted_estimate: Floats, std: Floats) -> tuple[float, Floats]:
+    """Return log evidence and mean of weights ~ N(0, diag(std^2)), given information `known`.
 
-    `told` is the information times their estimate, (k,); a weight of std 0 is 0.
+    `weighted_estimate` is the information times their estimate, (k,); a weight of std 0 is 0.
     """
     used = np.flatnonzero(std)
     s = std[used]
     root = np.linalg.cholesky(np.eye(len(used)) + known[np.ix_(used, used)] * np.outer(s, s))
-    half = np.linalg.solve(root, s * told[used])
+    half = np.linalg.solve(root, s * weighted_estimate[used])
     mean = np.zeros_like(std)
     mean[used] = s * np.linalg.solve(root.T, half)
     return float(half @ half / 2 - np.log(np.diag(root)).sum()), mean
 
 
 def _spline_features(x: Floats, length: float) -> Floats:
-    """Functions of x whose sum with standard normal weights has Matern's covariance, (16, n)."""
+    """Return functions of x whose random sums have Matern's covariance, (16, n)."""
     knots = np.linspace(x[0] - 0.5, x[-1] + 0.5, _KNOTS)
 
     def covariance(a: Floats) -> Floats:

@@ -18,7 +18,7 @@ _STEP = 1.0  # of log(1/T)
 
 
 def best_log_a(logits: Floats, labels: Integers) -> float:
-    """log(1/T) with the least negative log-likelihood, in [-log 20, log 20].
+    """Return log(1/T) with the least negative log-likelihood, in [-log 20, log 20].
 
     Cheap looks first: some 500 rows, then all rows in single precision, and only the last
     steps (nearly always one) in double precision. The result does not depend on the cheap looks
@@ -62,12 +62,12 @@ class _Pooled:
         return cls(z, axis, top, label_entries(logits, labels) - top.ravel())
 
     def rows(self, which: slice) -> _Pooled:
-        """Some of the rows, without a copy."""
+        """Return some of the rows, without a copy."""
         at = self._at(which)
         return _Pooled(self.z[at], self.axis, self.top[at], self.of_label[which])
 
     def derivatives(self, log_a: float, dtype: type[np.floating[Any]]) -> tuple[float, ...]:
-        """Of the summed loss in log a: the first, its Gauss-Newton second, and the true third.
+        """Return the loss's first, Gauss-Newton second and true third derivative in log a.
 
         With cumulants k1, k2, k3 of a row's logits under softmax(a z) they are sums over rows of
         G = a (k1 - z_y), H = a^2 k2 and G + 3 H + a^3 k3; the true second is G + H.
@@ -89,7 +89,7 @@ class _Pooled:
 
 
 def _cumulants(z: NDArray[Any], e: NDArray[Any], axis: int, a: Any) -> tuple[float, ...]:
-    """First three cumulants of each row under softmax(a z), summed over rows; e is scratch.
+    """Return each row's first three cumulants under softmax(a z), summed; e is scratch.
 
     k1 = m1, k2 = m2 - m1^2, k3 = m3 - 3 m1 m2 + 2 m1^3.
     """
@@ -115,7 +115,7 @@ def _dot(x: NDArray[Any], y: NDArray[Any], axis: int) -> NDArray[Any]:
 
 
 def _root(rows: _Pooled, log_a: float, dtype: type[np.floating[Any]], tolerance: float) -> float:
-    """Halley steps inside a bracket, until one is below `tolerance`.
+    """Take Halley steps inside a bracket, until one is below `tolerance`.
 
     The error left is about its cube. Where the loss is hardly convex in log a a Gauss-Newton step,
     and where a step leaves the bracket a bisection takes over. So it does after 20 steps: without

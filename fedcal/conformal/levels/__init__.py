@@ -1,1 +1,1 @@
-"""How large a noisy count must be before its threshold covers enough."""
+"""Levels of noisy counts from which their thresholds cover enough."""

@@ -2,9 +2,9 @@
 
 Algorithms 2, 3 and 5, and equations (3), (9) and (10), as printed, with two remarks.
 
-**Where q~ >= 1, the sets hold all labels.** The paper goes on at the level min(q~, 1). There
-nothing below the last bin is told apart by rows below it, and bins without rows above them are all
-alike: the draw is so wide that mean coverage of .55 to .81 is measured for .90.
+**If q~ >= 1, the sets hold all labels.** The paper continues at the level min(q~, 1). There the
+rows below a bin do not affect its cost, and all bins without rows above them have the same cost:
+the draw is so wide that mean coverage of .55 to .81 is measured for .90.
 
 **Privacy.** The costs are min(q, 1 - q) times the paper's w_j, max{(1-q)/q #<, #>} for q >= 1/2. A
 row that is added moves one bin at a time into "#<" or "#>", never out of it: every cost rises by 0
@@ -30,18 +30,18 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
 
 LEAST_GAMMA = 1e-12
-"""The candidate of equation (10) that is left where both roots lie outside (0, 1)."""
+"""Candidate of equation (10) that remains if both roots lie outside (0, 1)."""
 
 CANDIDATES = np.unique(np.logspace(2, 6, 50).round().astype(int))
 """Numbers of bins that Algorithm 5 tries."""
 
 MOST = 10.0
-"""More than so many times n epsilon bins are not tried: Figure 4 has no more, the best number is
-proportional to n epsilon, and every client sends so many counts."""
+"""Largest number of bins to try, over n epsilon: Figure 4 has no more, the best number is
+proportional to n epsilon, and every client sends one count for each bin."""
 
 
 def inflated_level(n: int, m: int, epsilon: float, alpha: float, gamma: float) -> float:
-    """q~ of equation (3): the level whose private quantile covers 1 - alpha in the mean.
+    """Return q~ of equation (3): the level whose private quantile has mean coverage 1 - alpha.
 
     Parameters
     ----------
@@ -52,14 +52,14 @@ def inflated_level(n: int, m: int, epsilon: float, alpha: float, gamma: float) -
     epsilon
         > 0
     alpha
-        share of labels that may be missed, in (0, 1)
+        fraction of labels that may be missed, in (0, 1)
     gamma
-        share of `alpha` kept for draws that fall short, in (0, 1)
+        fraction of `alpha` reserved for draws that fall short, in (0, 1)
 
     Returns
     -------
     float
-        From 1 on all labels are needed.
+        >= 1 if all labels are needed.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def inflated_level(n: int, m: int, epsilon: float, alpha: float, gamma: float) -
 
 
 def best_gamma(n: int, m: int, epsilon: float, alpha: float) -> float:
-    """gamma* of equations (9) and (10): the one with the lowest q~."""
+    """Return gamma* of equations (9) and (10): the gamma with the lowest q~."""
     linear = alpha * (1 - alpha) * epsilon * (n + 1) / 2 + 2 * alpha
     root = math.sqrt(linear**2 - 4 * alpha**2)  # linear >= 2 alpha
     large = (linear + root) / (2 * alpha**2)
@@ -88,13 +88,13 @@ def best_gamma(n: int, m: int, epsilon: float, alpha: float) -> float:
 
 @cache
 def best_bins(n: int, epsilon: float, alpha: float, seed: int = 0) -> int:
-    """m* of Algorithm 5: the number of bins with the smallest threshold of n uniform scores.
+    """Return m* of Algorithm 5: the number of bins with the smallest threshold of n uniform scores.
 
-    The scores are simulated, so that no row is looked at. Each number of bins is drawn once, as in
-    the paper, so that m* is in part luck and varies with the seed from 100 to n epsilon; the mean
-    threshold of uniform scores hardly does. Where scores crowd near 1, more bins than this are
-    better (the authors' program tries none below 10,000). Where every number needs all labels, it
-    is the smallest.
+    The scores are simulated, so that no client row is used. Each number of bins is drawn once, as
+    in the paper, so m* is partly random and varies with the seed from 100 to n epsilon; the mean
+    threshold of uniform scores hardly does. Where scores are close to 1, more bins than this are
+    better (the authors' program tries none below 10,000). If every number needs all labels, m* is
+    the smallest.
 
     Parameters
     ----------
@@ -106,17 +106,17 @@ def best_bins(n: int, epsilon: float, alpha: float, seed: int = 0) -> int:
     Returns
     -------
     int
-        One of `CANDIDATES`, at most `MOST` n epsilon, but the first if that is less.
+        One of `CANDIDATES`, at most `MOST` n epsilon, or the first if that is less.
     """
     rng = stream(seed, Purpose.BOOTSTRAP, what=f"bins {n} {epsilon:.9e} {alpha:.9e}")
     scores = rng.random((1, n))
     tried = [m for m in CANDIDATES.tolist() if m <= max(MOST * n * epsilon, CANDIDATES[0])]
-    found = [float(private_thresholds(scores, m, epsilon, alpha, rng)[0]) for m in tried]
-    return int(tried[int(np.argmin(found))])
+    ends = [float(private_thresholds(scores, m, epsilon, alpha, rng)[0]) for m in tried]
+    return int(tried[int(np.argmin(ends))])
 
 
 def binned(scores: Floats, m: int) -> Integers:
-    """Bins of scores in [0, 1], 0 to m - 1: [0, 1/m], then (j/m, (j+1)/m], of any shape."""
+    """Return bins of scores in [0, 1], 0 to m - 1: [0, 1/m], then (j/m, (j+1)/m], of any shape."""
     edges = thresholds(m)
     guess = np.minimum((scores * m).astype(np.int64), m - 1)  # at most one off
     guess -= (guess > 0) & (scores <= edges[np.maximum(guess - 1, 0)])
@@ -124,12 +124,12 @@ def binned(scores: Floats, m: int) -> Integers:
 
 
 def thresholds(m: int) -> Floats:
-    """The upper ends of m bins of equal width, (m,): the scores that a draw can give."""
+    """Return the upper ends of m bins of equal width, (m,): the scores that a draw can return."""
     return np.arange(1, m + 1) / m
 
 
 def quantile_costs(counts: Floats | Integers, q: float) -> Floats:
-    """The cost of each bin as the q-quantile, which the exponential mechanism draws by.
+    """Return the exponential mechanism's cost of each bin as the q-quantile.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def quantile_costs(counts: Floats | Integers, q: float) -> Floats:
     -------
     Floats
         (..., m): max{(1-q)/q #<, #>} for q >= 1/2, else max{#<, q/(1-q) #>}, where #< and #> are
-        the rows in bins below and above. A row that is added raises each by 0 to 1.
+        the rows in bins below and above. An added row raises each cost by 0 to 1.
     """
     upto = np.cumsum(counts, axis=-1, dtype=np.float64)
     below, above = upto - counts, upto[..., -1:] - upto
@@ -156,14 +156,14 @@ def quantile_costs(counts: Floats | Integers, q: float) -> Floats:
 def private_quantile(
     counts: Floats | Integers, q: float, epsilon: float, rng: np.random.Generator
 ) -> Integers:
-    """Algorithm 2: draw a bin with probability ~ exp(-epsilon cost / 2), (k, m) -> (k,)."""
+    """Draw a bin with probability ~ exp(-epsilon cost / 2) (Algorithm 2), (k, m) -> (k,)."""
     costs = quantile_costs(counts, q)
     costs -= costs.min(axis=-1, keepdims=True)
     weights = np.exp(-0.5 * epsilon * costs)
     upto = np.cumsum(weights, axis=-1)
     drawn = rng.random(len(upto)) * upto[:, -1]
-    found = [np.searchsorted(row, at, side="right") for row, at in zip(upto, drawn, strict=True)]
-    return np.asarray(np.minimum(np.array(found, np.int64), upto.shape[-1] - 1))
+    bins = [np.searchsorted(row, at, side="right") for row, at in zip(upto, drawn, strict=True)]
+    return np.asarray(np.minimum(np.array(bins, np.int64), upto.shape[-1] - 1))
 
 
 def private_thresholds(
@@ -174,12 +174,12 @@ def private_thresholds(
     rng: np.random.Generator,
     gamma: float | None = None,
 ) -> Floats:
-    """Algorithm 3, for many sets of rows at once.
+    """Apply Algorithm 3 to many sets of rows.
 
     Parameters
     ----------
     scores
-        (k, n) in [0, 1], of n rows each
+        (k, n) in [0, 1], n rows in each set
     m, epsilon, alpha
         as in `inflated_level`
     rng
@@ -203,22 +203,23 @@ def private_thresholds(
 def drawn_bins(
     scores: Floats, m: int, level: float, epsilon: float, rng: np.random.Generator
 ) -> Integers:
-    """Algorithm 2 of many sets of rows, in blocks that fit into memory, (k, n) -> (k,)."""
+    """Apply Algorithm 2 to many sets of rows, in blocks that fit into memory, (k, n) -> (k,)."""
     step = max(1, 2_000_000 // m)
-    found = [np.zeros(0, np.int64)]
+    blocks = [np.zeros(0, np.int64)]
     for start in range(0, len(scores), step):
         some = binned(scores[start : start + step], m)
         place = some + m * np.arange(len(some))[:, None]
         counts = np.bincount(place.ravel(), minlength=m * len(some)).reshape(-1, m)
-        found.append(private_quantile(counts, level, epsilon, rng))
-    return np.concatenate(found)
+        blocks.append(private_quantile(counts, level, epsilon, rng))
+    return np.concatenate(blocks)
 
 
 def spent_by_authors(epsilon: float, alpha: float, level: float) -> float:
-    """The epsilon by the paper's own account of the authors' program, at a level q~ >= 1/2.
+    """Return the epsilon that the authors' program spends, at a level q~ >= 1/2.
 
-    Their `get_private_quantile` weighs by exp(-epsilon min(alpha, 1 - alpha) w_j / 2), and a row
-    moves w_j by up to 1 / (1 - q~). (Seen in their repository `private_prediction_sets`, 89a25ca.
-    It takes q~ as at most 1 - 1e-12, and so spends without bound where q~ >= 1.)
+    It follows from the paper's own analysis: their `get_private_quantile` weighs by
+    exp(-epsilon min(alpha, 1 - alpha) w_j / 2), and a row moves w_j by up to 1 / (1 - q~). (Read in
+    their repository `private_prediction_sets`, 89a25ca. It caps q~ at 1 - 1e-12, so the epsilon has
+    no bound where q~ >= 1.)
     """
     return epsilon * min(alpha, 1 - alpha) / (1 - level) if level < 1 else math.inf

@@ -1,11 +1,11 @@
-"""How many encoded misses are too many: the exact law of optimal unary encoding.
+"""Number of encoded misses that is too large, by the exact distribution of unary encoding.
 
-Of K clients that each send one bucket in unary encoding (a 1 stays with probability 1/2, a 0
-becomes 1 with probability q), the bits of the buckets above a threshold are, where `a` clients are
-above it, Bin(a, 1/2) + Bin(cells K - a, q), with `cells` buckets above. The server adds further
-coins to those that have fewer buckets above them, so that all thresholds have one law; then the
-argument of `fedcal.conformal.levels.levels` holds with misses in place of ranks: of n exchangeable
-clients, n - Bin(n, u) at a uniform u is uniform on 0..n.
+K clients each send one bucket in optimal unary encoding (a 1 stays with probability 1/2, a 0
+becomes 1 with probability q). If `a` clients are above a threshold with `cells` buckets above it,
+the number of set bits above it is Bin(a, 1/2) + Bin(cells K - a, q). The server adds further coins
+to thresholds with fewer buckets above them, so that all thresholds have the same distribution. Then
+the argument of `fedcal.conformal.levels.levels` holds with misses in place of ranks: for n
+exchangeable clients, n - Bin(n, u) at a uniform u is uniform on 0..n.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from fedcal.conformal.set_release import Goal
 from fedcal.core.types import Floats, Integers
 
 _STEPS = 96
-"""Numbers of misses at which the law is computed; between two that of the lower one counts."""
+"""Numbers of misses at which the distribution is computed; others use the next lower one."""
 
 
 @lru_cache(256)
 def most_misses(clients: int, cells: int, flip: float, goal: Goal) -> int:
-    """The most set bits above a threshold with which it still may be high enough.
+    """Return the largest number of set bits above a threshold that may be high enough.
 
-    A threshold with more of them is too low. Chosen so that thresholds cover as the goal says.
+    A threshold with more set bits is too low. The number is chosen so that coverage meets the goal.
 
     Parameters
     ----------
     clients
-        K, who all have rows
+        K, all of which have rows
     cells
-        buckets above a threshold, with those that were added
+        buckets above a threshold, including those that were added
     flip
         q
 
     Returns
     -------
     int
-        Less than any number of bits where only all labels cover enough.
+        -1, less than any number of bits, if only sets of all labels cover enough.
     """
     zeros = cells * clients
     spread = 10.0 * math.sqrt(zeros * flip * (1 - flip) + clients / 4.0) / (0.5 - flip)
@@ -68,12 +68,12 @@ def most_misses(clients: int, cells: int, flip: float, goal: Goal) -> int:
 
 
 def _below(k: Integers, clients: int, share: float) -> Floats:
-    """P(Bin(clients, share) < k)."""
+    """Return P(Bin(clients, share) < k), of any shape."""
     return np.where(k > 0, bdtr(np.maximum(k - 1, 0), clients, share), 0.0)
 
 
 def _bits(ones: int, zeros: int, flip: float) -> tuple[int, Floats]:
-    """The law of Bin(ones, 1/2) + Bin(zeros, flip): its first number, and probabilities."""
+    """Return the first value of Bin(ones, 1/2) + Bin(zeros, flip), and probabilities from it on."""
     first, law = 0, np.ones(1)
     for number, share in ((ones, 0.5), (zeros, flip)):
         spread = 9.0 * math.sqrt(number * share * (1 - share)) + 9.0

@@ -1,19 +1,19 @@
-"""How large a noisy count must be before its threshold covers enough: by exact laws, no bounds.
+"""Levels of noisy counts from which a threshold covers enough, by exact distributions.
 
 Let T be a threshold that is above t_j whenever the noisy count N_j + Z < r, where N_j of n
-exchangeable rows have a score of at most t_j, and Z has one law for all j, independent of the rows.
-Then, for any law of the scores (ties, masses at the thresholds) and any dependence between the
-noise of different j, P(F(T) >= u) >= P(Bin(n, u) + Z < r), and so
+exchangeable rows have a score of at most t_j, and Z has one distribution for all j, independent of
+the rows. Then, for any distribution of the scores (ties, masses at the thresholds) and any
+dependence between the noise of different j, P(F(T) >= u) >= P(Bin(n, u) + Z < r), and so
 
     E coverage >= (1 / (n + 1)) sum over k = 0..n of P(Z < r - k)                  (marginal)
     P(coverage >= 1 - alpha) >= P(Bin(n, 1 - alpha) + Z < r)                       (PAC)
 
 because Bin(n, u) at a uniform u is uniform on 0..n. Without noise these are the ranks of split
 conformal prediction, ceil((n + 1) (1 - alpha)), and of Vovk (2012). A draw by the exponential
-mechanism is of the same form: Z bounds how many ranks it may fall short (`Shortfall`).
+mechanism has the same form: Z bounds the number of ranks it may fall short (`Shortfall`).
 
-Where n is private too, counts are taken less (1 - alpha) n, and the level is one that is right for
-every n from a lower bound on (marginal), or up to an upper bound (PAC).
+If n is private too, (1 - alpha) n is subtracted from the counts, and the level is valid for every n
+above a lower bound (marginal), or between a lower and an upper bound (PAC).
 """
 
 from __future__ import annotations
@@ -27,64 +27,66 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import bdtrik, gammaln, ndtr
 
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 
 _STEPS = 400
-"""Ranks that are added up one by one in one standard deviation; more are taken in strides."""
+"""Ranks in one standard deviation that are summed one by one; more are summed in strides."""
 
 _EXACT = 1e-6
-"""Ranks up to which a level is the least."""
+"""Ranks by which a level may exceed the least one."""
 
 _UNEVEN, _ROUGH = 100, 50.0
-"""Numbers of rows that are looked at, at least, where noise reaches less than so many ranks."""
+"""Least number of values of n to check, where the noise reaches less than `_ROUGH` ranks."""
 
 
 class Law(ABC):
-    """Of a noise Z: a lower bound of P(Z < x)."""
+    """Distribution of a noise Z, as a lower bound of P(Z < x)."""
 
     @abstractmethod
     def below(self, x: Floats) -> Floats:
-        """P(Z < x), or less, of any shape."""
+        """Return P(Z < x), or a lower bound of it, of any shape."""
 
     @property
     @abstractmethod
     def reach(self) -> tuple[float, float]:
-        """Up to where P(Z < x) is 0, and above what it is 1, up to 1e-15."""
+        """Points below which P(Z < x) is 0 and above which it is 1, up to 1e-15."""
 
 
 @dataclass(frozen=True)
 class Nothing(Law):
-    """No noise."""
+    """Distribution that is always 0: no noise."""
 
+    @override
     def below(self, x: Floats) -> Floats:
-        """Whether x > 0."""
         return np.asarray(x > 0, np.float64)
 
     @property
+    @override
     def reach(self) -> tuple[float, float]:
-        """At 0."""
         return 0.0, 0.0
 
 
 @dataclass(frozen=True)
 class Normal(Law):
-    """Normal noise of a standard deviation > 0."""
+    """Distribution of normal noise with a standard deviation > 0."""
 
     std: float
 
+    @override
     def below(self, x: Floats) -> Floats:
-        """The normal distribution function."""
         return np.asarray(ndtr(x / self.std))
 
     @property
     def reach(self) -> tuple[float, float]:
-        """8 standard deviations."""
+        """Points at 8 standard deviations to either side."""
         return -8.0 * self.std, 8.0 * self.std
 
 
 @dataclass(frozen=True)
 class Shortfall(Law):
-    """What a drawn candidate falls short of the level: P(Z > x) <= A / (1 + A), A = M e^(-x/b).
+    """Bound of how far a drawn candidate is below the level.
+
+    P(Z > x) <= A / (1 + A), A = M e^(-x/b).
 
     Attributes
     ----------
@@ -98,19 +100,19 @@ class Shortfall(Law):
     scale: float
 
     def below(self, x: Floats) -> Floats:
-        """1 / (1 + M e^(-x/b)) for x > 0."""
+        """Return 1 / (1 + M e^(-x/b)) for x > 0, else 0."""
         odds = self.weight * np.exp(-np.maximum(x, 0.0) / self.scale)
         return np.asarray(np.where(x > 0, 1.0 / (1.0 + odds), 0.0))
 
     @property
     def reach(self) -> tuple[float, float]:
-        """Until the tail is 1e-15."""
+        """Interval from 0 to where the tail is 1e-15."""
         return 0.0, self.scale * (35.0 + max(math.log(self.weight), 0.0))
 
 
 @dataclass(frozen=True, eq=False)
 class Tabled(Law):
-    """P(Z < x) at points, and no more than that between them.
+    """Table of P(Z < x) at points, taken as constant up to the next point.
 
     Attributes
     ----------
@@ -124,18 +126,18 @@ class Tabled(Law):
     values: Floats
 
     def below(self, x: Floats) -> Floats:
-        """That of the point at or below."""
+        """Return the value of the last point at or below x; 0 before the first."""
         place = np.searchsorted(self.points, x, side="right") - 1
         return np.where(place < 0, 0.0, self.values[np.maximum(place, 0)])
 
     @property
     def reach(self) -> tuple[float, float]:
-        """The first and the last point."""
+        """First and last point."""
         return float(self.points[0]), float(self.points[-1])
 
 
 def covered(rows: int, level: float, law: Law) -> float:
-    """Lower bound of the mean coverage of `rows` exchangeable rows at a level r."""
+    """Return a lower bound of the mean coverage of `rows` exchangeable rows at a level r."""
     low, high = law.reach
     # ranks up to `first` are sure: P(Z < x) need not be 1 at x = high, but is above
     first, last = math.ceil(level - high) - 1, math.ceil(level - low)
@@ -152,15 +154,15 @@ def covered(rows: int, level: float, law: Law) -> float:
 
 
 def sure_to_cover(rows: int, level: float, law: Law, share: float) -> float:
-    """Lower bound of the probability that coverage is at least `share`."""
+    """Return a lower bound of the probability that coverage is at least `share`."""
     k, likely = _ranks(rows, share)
-    found: Floats = law.below(level - k)
-    return float(np.dot(likely, found))
+    enough: Floats = law.below(level - k)
+    return float(np.dot(likely, enough))
 
 
 @lru_cache(256)
 def _ranks(rows: int, share: float) -> tuple[Floats, Floats]:
-    """How many of the rows may be below a quantile, and how likely each number is."""
+    """Return possible numbers of rows below a quantile, and their probabilities."""
     spread = 10.0 * math.sqrt(rows * share * (1.0 - share)) + 10.0
     low, high = max(0, int(rows * share - spread)), min(rows, int(rows * share + spread))
     k = np.arange(low, high + 1, dtype=np.float64)
@@ -168,14 +170,14 @@ def _ranks(rows: int, share: float) -> tuple[Floats, Floats]:
 
 
 def likely_ranks(k: Floats, rows: int, share: float) -> Floats:
-    """The binomial probabilities P(Bin(rows, share) = k)."""
+    """Return the binomial probabilities P(Bin(rows, share) = k), in the shape of k."""
     log = gammaln(rows + 1) - gammaln(k + 1) - gammaln(rows - k + 1)
     return np.asarray(np.exp(log + k * math.log(share) + (rows - k) * math.log1p(-share)))
 
 
 @lru_cache(4096)
 def marginal_level(rows: int, alpha: float, law: Law) -> float:
-    """The least level r with mean coverage >= 1 - alpha, whatever the scores.
+    """Return the least level r with mean coverage >= 1 - alpha for any scores.
 
     Parameters
     ----------
@@ -187,7 +189,7 @@ def marginal_level(rows: int, alpha: float, law: Law) -> float:
     Returns
     -------
     float
-        Above n where all labels are needed.
+        Above n if all labels are needed.
     """
     near = (1.0 - alpha) * (rows + 1)
     return _least(lambda r: covered(rows, r, law) >= 1.0 - alpha, near, law)
@@ -195,18 +197,18 @@ def marginal_level(rows: int, alpha: float, law: Law) -> float:
 
 @lru_cache(4096)
 def pac_level(rows: int, alpha: float, law: Law, confidence: float) -> float:
-    """The least level r with coverage >= 1 - alpha with probability >= `confidence`."""
+    """Return the least level r with P(coverage >= 1 - alpha) >= `confidence`."""
     near = float(bdtrik(confidence, rows, 1.0 - alpha)) if rows else 0.0
     return _least(lambda r: sure_to_cover(rows, r, law, 1.0 - alpha) >= confidence, near, law)
 
 
 @lru_cache(256)
 def centred_level(fewest: float, alpha: float, law: Law) -> float:
-    """The least level of counts less (1 - alpha) n that is right for each n >= `fewest`.
+    """Return the least level of counts minus (1 - alpha) n that is valid for each n >= `fewest`.
 
-    How far a level must lie above (1 - alpha) n falls with n, as less noise reaches beyond the
-    last rank. Where there is little noise it is uneven by the whole number of ranks: so several n
-    are looked at.
+    The distance of a valid level from (1 - alpha) n falls with n, as less noise reaches beyond the
+    last rank. With little noise it is not monotone, because ranks are integers; so several n are
+    checked.
 
     Returns
     -------
@@ -226,9 +228,9 @@ def centred_level(fewest: float, alpha: float, law: Law) -> float:
 def centred_pac_level(
     fewest: float, most: float, alpha: float, law: Law, confidence: float
 ) -> float:
-    """As `centred_level`, for coverage with a probability, and each n from `fewest` to `most`.
+    """Return the level of `centred_level` for PAC coverage, for each n from `fewest` to `most`.
 
-    It grows with the root of n, but for small n, where noise reaches beyond the last rank.
+    It grows with the root of n, except for small n, where noise reaches beyond the last rank.
     """
     if fewest < 1:
         return math.inf
@@ -240,7 +242,7 @@ def centred_pac_level(
 
 
 def _uneven(alpha: float, law: Law) -> int:
-    """Over how many n a level goes up and down, as (1 - alpha) n comes near to whole ranks."""
+    """Return the period, in n, in which a level rises and falls as (1 - alpha) n nears integers."""
     low, high = law.reach
     if high - low >= _ROUGH:
         return 1
@@ -248,7 +250,7 @@ def _uneven(alpha: float, law: Law) -> int:
 
 
 def _least(enough: Callable[[float], bool], near: float, law: Law) -> float:
-    """The least number, up to `_EXACT` and above, that is enough; it is not far from `near`."""
+    """Return the least number, up to `_EXACT` above, that is enough; it is not far from `near`."""
     low, high = law.reach
     step = max(1.0, (high - low) / 8.0)
     while not enough(near):

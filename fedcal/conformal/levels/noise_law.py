@@ -1,4 +1,4 @@
-"""The law of sums of a release's noise: of the noise in noisy prefix sums of counts."""
+"""Distribution of sums of a release's noise, such as in noisy prefix sums of counts."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from fedcal.conformal.levels.levels import Law, Normal, Nothing, Tabled
 from fedcal.core.types import Floats
 
 _REACH = 12.0
-"""Standard deviations to either side at which a law of sums of Laplace noise is tabled."""
+"""Standard deviations to either side in the table of a distribution of Laplace sums."""
 
 _POINTS, _FREQUENCIES = 1025, 1024
 _SAFETY = 1e-5
-"""What a tabled probability is lowered by: more than its numerical error."""
+"""Amount by which a tabled probability is lowered: more than its numerical error."""
 
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """Of the numbers of a release: independent, of mean 0 and one law.
+    """Noise of the numbers of a release: independent and identically distributed, with mean 0.
 
     Attributes
     ----------
     std
         of each number; 0 = none
     tailed
-        whether a whole draw of it is Laplace's; else it is normal
+        whether a complete draw is Laplace; else it is normal
     draws
-        whole draws in a number: one, or those of all clients (a fraction more than one, where
-        clients added shares)
+        complete draws in a number: one, or one for each client (a fraction more, where clients add
+        shares of the noise)
     """
 
     std: float
@@ -40,11 +40,11 @@ class Noise:
     draws: float = 1.0
 
     def of_sums(self, weights: Floats) -> tuple[Law, Floats]:
-        """One law for several sums of the noise, and what has to be added to each for that.
+        """Return one distribution for several sums of the noise, and the noise to add for it.
 
-        All sums are brought to the largest standard deviation by further normal noise. Of normal
-        noise that is one law; of Laplace noise the least of all P(Z < x) is taken, which is
-        computed from characteristic functions.
+        All sums are brought to the largest standard deviation by further normal noise. If the noise
+        is normal, the sums then have the same distribution. For Laplace noise the least of all
+        P(Z < x) is used, computed from characteristic functions.
 
         Parameters
         ----------
@@ -54,7 +54,7 @@ class Noise:
         Returns
         -------
         tuple[Law, Floats]
-            The law; and (sums,) the standard deviations of the noise to be added.
+            The distribution; and (sums,) the standard deviations of the noise to be added.
         """
         size = np.linalg.norm(weights, axis=1) * self.std
         largest = float(size.max(initial=0.0))
@@ -67,7 +67,7 @@ class Noise:
         return _least_of(weights.tobytes(), len(weights), more.tobytes(), *parts), more
 
     def bound(self, weights: Floats, confidence: float) -> float:
-        """What a sum with (numbers,) weights is below with this probability."""
+        """Return the quantile of a sum of noise with (numbers,) weights, at this probability."""
         law, _ = self.of_sums(weights[None])
         if isinstance(law, Normal):
             return float(ndtri(confidence) * law.std)
@@ -81,20 +81,20 @@ class Noise:
 def _least_of(
     weights: bytes, sums: int, more: bytes, scale: float, draws: float, largest: float
 ) -> Tabled:
-    """The least P(Z < x) of several sums of Laplace noise, each with normal noise added.
+    """Return the least P(Z < x) of several sums of Laplace noise, each with normal noise added.
 
-    By Gil-Pelaez inversion: characteristic functions are real and even.
+    It is computed by Gil-Pelaez inversion: characteristic functions are real and even.
 
     Parameters
     ----------
     weights, more
         (sums, numbers), (sums,) as bytes
     scale
-        of a whole draw's Laplace law
+        of a complete Laplace draw
     draws
         in a number
     largest
-        std of all sums
+        standard deviation of all sums
     """
     points = np.linspace(-_REACH, _REACH, _POINTS)
     step = math.pi / (2.0 * _REACH)

@@ -1,8 +1,8 @@
-"""Levels of sums in which rows count by their label, under noise: conformal risk control.
+"""Levels of noisy sums in which rows are weighted by their label: conformal risk control.
 
 A row adds g(t) = hit_y [score <= t] - need_y, growing with t, and S(t) is the sum of n rows. Let T
-be a threshold that is above t_j whenever S(t_j) + Z < L, where Z has one law for all j and is
-independent of the rows.
+be a threshold that is above t_j whenever S(t_j) + Z < L, where Z has one distribution for all j and
+is independent of the rows.
 
 **Known weights.** Rows and the new row are exchangeable, B = max need. Without noise, T_l = the
 least t with S(t) >= l, compare with tau = the least t where S and the new row's g together reach
@@ -10,7 +10,7 @@ l - B: tau <= T_l, and tau is the same for any order of the n + 1 rows, so
 
     E g_new(T_l) >= E g_new(tau) = E S_{n+1}(tau) / (n + 1) >= min(l - B, spare) / (n + 1),
 
-`spare` = sum of hit - need over the rows, what S is at the last threshold (Angelopoulos et al.
+`spare` = sum of hit - need over the rows, the value of S at the last threshold (Angelopoulos et al.
 2022, Theorem 1, for costs). With noise: for each value u of E g, T passes the last threshold where
 E g is below u whenever the noisy sum there is below L; so as in `levels`
 
@@ -22,10 +22,10 @@ and L = B + x with E min(x - Z, spare) >= 0 is enough.
 exchangeable with a new row of that label. With w_y a function of the labels alone (and of noise
 that is not in Z), add a new row of *each* label to the rows: the same argument, with B = (1 -
 alpha) sum of w_y, gives: the sum over y of w_y (n_y + 1) (E F_y(T) - (1 - alpha)) is at least 0,
-which is coverage for label shares ~ w_y (n_y + 1), whatever the shares at the clients. With
+which is coverage for label shares ~ w_y (n_y + 1), for any shares at the clients. With
 w_y = q_y / (n_y + 1) that is the target q, exactly and without any error of estimated weights.
-Where n_y is noisy, shares are off by at most their total variation from q, and so is coverage:
-`shift` says how much in the mean, and alpha is lowered by it.
+If n_y is noisy, shares are off by at most their total variation from q, and so is coverage:
+`shift` returns its mean, and alpha is lowered by it.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _FEW = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
 
 
 def weighted_level(most_need: float, spare: float, law: Law) -> float:
-    """The least B + x with E min(x - Z, spare) >= 0.
+    """Return the least B + x with E min(x - Z, spare) >= 0.
 
     Parameters
     ----------
     most_need
         B
     spare
-        what the sum is at least, with all labels in all sets
+        lower bound of the sum when all labels are in all sets
     law
         of Z, symmetric or not
 
@@ -81,7 +81,7 @@ def weighted_level(most_need: float, spare: float, law: Law) -> float:
 
 
 def _normal_start(area: float, std: float) -> float:
-    """From where on P(Z >= z) has this integral, by bisection; Z normal."""
+    """Return x where the integral of P(Z >= z) from x on is `area`, by bisection; Z normal."""
     low, high = -area - std, 8.0 * std
     for _ in range(100):
         middle = (low + high) / 2.0
@@ -92,19 +92,19 @@ def _normal_start(area: float, std: float) -> float:
 
 
 def stratified(target: Floats, rows: Floats) -> Floats:
-    """Weights of labels so that rows stand for the target, (classes,): q_y / (n_y + 1)."""
+    """Return label weights q_y / (n_y + 1), (classes,), which weight the rows to the target."""
     return np.asarray(target / (np.maximum(rows, 0.0) + 1.0))
 
 
 def exact_terms(aim: Aim, alpha: float, rows: Floats) -> tuple[Floats, Floats, float]:
-    """Hit and need of each label, and what the sum must reach, by exact numbers of rows.
+    """Return hit and need of each label, and the level B of the sum, for exact numbers of rows.
 
     Parameters
     ----------
     aim
-        how rows count by their label
+        weights of rows by their label
     alpha
-        of it
+        of the aim
     rows
         (classes,) n_y
 
@@ -122,17 +122,18 @@ def exact_terms(aim: Aim, alpha: float, rows: Floats) -> tuple[Floats, Floats, f
 
 
 def shift(target: Floats, rows: Floats, noise: Noise) -> float:
-    """Mean total variation between the target and the shares ~ q_y (n_y + 1) / (noisy n_y + 1).
+    """Return the mean total variation from q of shares ~ q_y (n_y + 1) / (noisy n_y + 1).
 
-    By simulation of the noise, and its three standard errors above. It falls with n_y, but where
-    that is below a few standard deviations: there the largest for some n_y from `rows` on is taken.
+    The noise is simulated, and three standard errors of the simulation are added. The distance
+    falls with n_y, except below a few standard deviations: there the maximum over some n_y >=
+    `rows` is used.
 
     Parameters
     ----------
     target
         (classes,) q
     rows
-        (classes,) no more than n_y
+        (classes,) lower bounds of n_y
     noise
         of a count of labels
     """
@@ -140,14 +141,14 @@ def shift(target: Floats, rows: Floats, noise: Noise) -> float:
         return 0.0
     draw = stream(0, Purpose.BOOTSTRAP, 3, "shift of labels")
     z = draw.standard_normal((_DRAWS, len(rows)))
-    if noise.tailed:  # a sum of that many draws is between this law and the normal one
+    if noise.tailed:  # the sum's distribution is between Laplace and normal
         z = draw.laplace(0.0, math.sqrt(0.5), (_DRAWS, len(rows)))
-    found = []
+    distances = []
     for few in _FEW:
         there = np.maximum(rows, few * noise.std)
         seen = np.maximum(there + noise.std * z, 0.0)
         shares = target * (there + 1.0) / (seen + 1.0)
         shares /= shares.sum(axis=1, keepdims=True)
         off = 0.5 * np.abs(shares - target).sum(axis=1)
-        found.append(float(off.mean() + 3.0 * off.std() / math.sqrt(_DRAWS)))
-    return max(found)
+        distances.append(float(off.mean() + 3.0 * off.std() / math.sqrt(_DRAWS)))
+    return max(distances)

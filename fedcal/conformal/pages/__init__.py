@@ -1,1 +1,1 @@
-"""Prediction sets in a report: what is proven of them, and what they are worth."""
+"""Prediction sets in a report: their guarantee and their evaluation."""

@@ -1,4 +1,4 @@
-"""What prediction sets promise and what they are worth, as tables and figures."""
+"""Guarantee and evaluation of prediction sets, as tables and figures."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from fedcal.core.pages import Curve, Intervals, Part, Table
 from fedcal.core.types import Floats, Integers
 
 MOST_LINES = 40
-"""Of a figure or table of classes, sites, groups or thresholds."""
+"""Lines of a figure or table of classes, sites, groups or thresholds."""
 
 EXAMPLES = 8
 """Test rows whose sets are shown."""
 
 FEW_CLASSES = 10
-"""Up to so many classes each has a line of its own, also on the terminal."""
+"""Up to this number of classes each has its own line, also on the terminal."""
 
 _MOST_LABELS = 8  # of an example
 
 _ENDS = ("coverage", "low", "high")
 
-_EXACT = "Exact numbers on test rows, for the researcher's eyes: no private release."
+_EXACT = "Exact numbers on test rows, for the researcher only: not a private release."
 
 _BY = {"class": "class", "site": "site", "group": "group", "size": "set size"}
 
@@ -41,14 +41,14 @@ def promise(
     why_all: Mapping[str, str] | None = None,
     by_class: bool = False,
 ) -> Table:
-    """The thresholds, and what is proven of them.
+    """Return the thresholds and the guarantee as a table.
 
     Parameters
     ----------
     why_all
-        name -> why its threshold lets all labels in
+        name -> reason why its threshold admits all labels
     by_class
-        whether each label has its own
+        whether each label has its own threshold
     """
 
     def held(name: str, t: float) -> str:
@@ -75,7 +75,7 @@ def promise(
 
 
 def reported_parts(reported: Reported, alpha: float) -> list[Part]:
-    """Coverage of groups of the clients' rows, as released: a figure, and all of it as a table."""
+    """Return the released coverage of groups of the clients' rows: a figure and a table."""
     lines = reported.lines
     table = tuple(
         (
@@ -87,7 +87,7 @@ def reported_parts(reported: Reported, alpha: float) -> list[Part]:
         for name, line in lines.items()
     )
     title = "Coverage by group, as released"
-    note = "Of the clients' own rows; intervals are of sampling and noise."
+    note = "For the clients' own rows; intervals allow for sampling and noise."
     seen = [name for name, line in lines.items() if line["coverage"] is not None]
     seen = sorted(seen, key=lambda name: lines[name]["coverage"] or 0.0)[:MOST_LINES]
     points = tuple((name, *(100 * (lines[name][end] or 0.0) for end in _ENDS)) for name in seen)
@@ -97,14 +97,14 @@ def reported_parts(reported: Reported, alpha: float) -> list[Part]:
             "coverage, %",
             {"clients' rows": points},  # type: ignore[dict-item]
             {"1 - alpha": 100 * (1 - alpha)},
-            "With 95 % intervals; the least first.",
+            "With 95 % intervals; the lowest first.",
         ),
         Table(title, ("group", "coverage", "95 % interval", "rows, about"), table, note),
     ]
 
 
 def judged_parts(
-    found: Judged,
+    result: Judged,
     alpha: float,
     sets: NDArray[np.bool_],
     labels: Integers,
@@ -113,43 +113,43 @@ def judged_parts(
     aim: Aim | None = None,
     names: Sequence[str] | None = None,
 ) -> list[Part]:
-    """What test rows tell, from top to bottom.
+    """Return the results on test rows, from top to bottom.
 
     Parameters
     ----------
-    found
+    result
         their coverage
     alpha
-        the share of rows whose label may be missing
+        fraction of rows whose label may be missing
     sets, probs
         (n, c) of these rows
     labels
         (n,)
     promised
-        the parts ("class", "site", "group") that coverage was promised to each of
+        partitions ("class", "site", "group") with a coverage guarantee for each part
     aim
-        what is promised where rows count by their label
+        goal where rows are weighted by their label
     names
         of the classes
     """
     return [
-        _summary(found, alpha, aim, labels),
-        *([class_table(found, names)] if found.classes <= FEW_CLASSES else []),
+        _summary(result, alpha, aim, labels),
+        *([class_table(result, names)] if result.classes <= FEW_CLASSES else []),
         *(
-            _forest(found.by[by], by, alpha, by in promised, names)
+            _forest(result.by[by], by, alpha, by in promised, names)
             for by in _BY
-            if len(found.by.get(by, ())) > 1
+            if len(result.by.get(by, ())) > 1
         ),
-        _sizes(found),
-        _examples(found, sets, labels, probs, names),
+        _sizes(result),
+        _examples(result, sets, labels, probs, names),
     ]
 
 
-def class_table(found: Judged, names: Sequence[str] | None = None) -> Table:
-    """Coverage of each class, and how often a set of its label alone is right."""
-    rows, total = [], found.by["whole"][ALL].rows
-    for j in range(found.classes):
-        own, alone = (found.by[kind].get(str(j)) for kind in ("class", "alone"))
+def class_table(result: Judged, names: Sequence[str] | None = None) -> Table:
+    """Return the coverage of each class, and how often a set of its label alone is right."""
+    rows, total = [], result.by["whole"][ALL].rows
+    for j in range(result.classes):
+        own, alone = (result.by[kind].get(str(j)) for kind in ("class", "alone"))
         coverage = ("", "") if own is None else (percent(own.coverage), interval(own))
         right = ("0 %", "") if alone is None else (percent(alone.rows / total), shown(alone))
         rows.append((called(names, j), own.rows if own else 0, *coverage, *right))
@@ -161,59 +161,59 @@ def class_table(found: Judged, names: Sequence[str] | None = None) -> Table:
         "sets of it alone",
         "of these right",
     )
-    note = f"Shares of all test rows, and of the rows whose set is the label alone. {_EXACT}"
+    note = f"Percentages of all test rows, and of rows whose set is the label alone. {_EXACT}"
     return Table("Class by class", heads, tuple(rows), note)
 
 
 def interval(part: Covered) -> str:
-    """Its ends as people read them."""
+    """Return the ends of the interval as text, in percent."""
     return f"{percent(part.low)} to {percent(part.high)}"
 
 
 def shown(part: Covered) -> str:
-    """Its coverage and the ends."""
+    """Return coverage and interval as text, in percent."""
     return f"{percent(part.coverage)} ({interval(part)})"
 
 
 def percent(share: float) -> str:
-    """A share as people read it."""
+    """Return a fraction as a percentage with 4 significant digits."""
     return f"{100 * share:.4g} %"
 
 
-def _summary(found: Judged, alpha: float, aim: Aim | None, labels: Integers) -> Table:
-    after, whole = found.after, found.by["whole"][ALL]
-    one = found.by["size"].get("1")
+def _summary(result: Judged, alpha: float, aim: Aim | None, labels: Integers) -> Table:
+    after, whole = result.after, result.by["whole"][ALL]
+    one = result.by["size"].get("1")
     wanted = [("wanted at least", percent(1 - alpha), "")]
     if aim is not None:
         name, bound, share = aim.wanted(alpha)
-        told = [(name, percent(v), "") for v in aim.judged(~found.hit, labels).values()]
-        wanted = [*told, (f"wanted {bound}", percent(share), "")]
+        seen = [(name, percent(v), "") for v in aim.judged(~result.hit, labels).values()]
+        wanted = [*seen, (f"wanted {bound}", percent(share), "")]
     rows = (
         ("coverage", percent(after["coverage"]), interval(whole)),
         *wanted,
-        ("mean labels in a set", f"{after['set_size']:.4g} of {found.classes}", ""),
+        ("mean labels in a set", f"{after['set_size']:.4g} of {result.classes}", ""),
         ("sets of one label", percent(after["singletons"]), ""),
         *([("of these right", percent(one.coverage), interval(one))] if one else []),
         ("empty sets", percent(after["empty"]), ""),
         ("sets of all labels", percent(after["all_labels"]), ""),
-        ("coverage of the most probable label alone", percent(found.correct), ""),
+        ("coverage of the most probable label alone", percent(result.correct), ""),
     )
-    note = f"{whole.rows:,} test rows; the interval is binomial and takes them as independent."
+    note = f"{whole.rows:,} test rows; the interval is binomial and treats them as independent."
     return Table("Coverage", ("test rows", "value", "95 % interval"), rows, f"{note} {_EXACT}")
 
 
 def _forest(
     parts: Mapping[str, Covered], by: str, alpha: float, promised: bool, names: Sequence[str] | None
 ) -> Intervals:
-    """Coverage of each part; of many those that are covered worst."""
+    """Return the coverage of each part; of more than `MOST_LINES` only the lowest."""
     worst = sorted(parts, key=lambda name: parts[name].coverage)[:MOST_LINES]
-    kept = [name for name in parts if name in set(worst)]
+    lowest = [name for name in parts if name in set(worst)]
     title = f"Coverage by {_BY[by]}"
     note = "With 95 % binomial intervals; in brackets the rows."
     if not promised:
-        note += " Coverage was not promised to each of these by itself."
-    if len(kept) < len(parts):
-        note = f"The {len(kept)} of {len(parts)} that are covered worst. {note}"
+        note += " Coverage is not guaranteed for each of these by itself."
+    if len(lowest) < len(parts):
+        note = f"The {len(lowest)} of {len(parts)} with the lowest coverage. {note}"
 
     def label(name: str) -> str:
         if by == "class":
@@ -222,36 +222,36 @@ def _forest(
 
     lines = tuple(
         (f"{label(name)} ({p.rows:,})", 100 * p.coverage, 100 * p.low, 100 * p.high)
-        for name in kept
+        for name in lowest
         for p in (parts[name],)
     )
     reference = {"1 - alpha": 100 * (1 - alpha)}
     return Intervals(title, "coverage, %", {"sets": lines}, reference, note)
 
 
-def _sizes(found: Judged) -> Curve:
-    """Share of rows by the size of their set."""
-    share = 100 * np.bincount(found.sizes) / len(found.sizes)
+def _sizes(result: Judged) -> Curve:
+    """Return the percentage of rows by the size of their set."""
+    share = 100 * np.bincount(result.sizes) / len(result.sizes)
     points = tuple((float(k), float(s)) for k, s in enumerate(share))
     return Curve("Set sizes", "labels in a set", "test rows, %", {"sets": points})
 
 
 def _examples(
-    found: Judged,
+    result: Judged,
     sets: NDArray[np.bool_],
     labels: Integers,
     probs: Floats,
     names: Sequence[str] | None,
 ) -> Table:
-    """Rows from the smallest set to the largest, evenly spaced."""
-    order = np.argsort(found.sizes, kind="stable")
+    """Return example rows from the smallest set to the largest, evenly spaced."""
+    order = np.argsort(result.sizes, kind="stable")
     chosen = order[np.unique(np.linspace(0, len(order) - 1, EXAMPLES).round().astype(int))]
-    names = class_names(names, found.classes)
+    names = class_names(names, result.classes)
     rows = tuple(
         (
             str(k),
             names[labels[k]],
-            "yes" if found.hit[k] else "no",
+            "yes" if result.hit[k] else "no",
             _words(sets[k], probs[k], names),
         )
         for k in chosen.tolist()

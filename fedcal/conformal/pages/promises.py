@@ -1,4 +1,4 @@
-"""What is proven of prediction sets, in sentences."""
+"""Coverage guarantees of prediction sets, in sentences."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import math
 from fedcal.conformal.aims import Aim
 from fedcal.conformal.set_release import Goal, SetRelease
 
-SOURCE = "This counts on source being the shares of labels of the clients' rows."
+SOURCE = "This assumes that source holds the label shares of the clients' rows."
 
 
 def of_whom(goal: Goal, by: str, whose: str, aim: Aim | None = None) -> str:
-    """What a goal promises, as a sentence that ends with whose rows it is about."""
+    """Return the guarantee of a goal, as a sentence that ends with the rows it is for."""
     if aim is not None:
         return aim.promise(goal.alpha) + ("." if aim.kind == "target" else f", {whose}")
     each = {"none": "", "class": ", for each label by itself", "group": ", in each group by itself"}
@@ -25,38 +25,40 @@ def of_whom(goal: Goal, by: str, whose: str, aim: Aim | None = None) -> str:
 
 
 def if_not_clipped(promise: str, sure: float | None, rows: float | None) -> str:
-    """Return a promise that clipping may break with its condition, and with the worst case.
+    """Return a guarantee that clipping may break, with its condition and the worst case.
 
     Parameters
     ----------
     promise
         the sentence
     sure
-        coverage that holds whatever the rows are, where no client has more than `rows`; None =
-        none is known
+        coverage that holds for any rows, where no client has more than `rows`; None = unknown
     """
-    worst = "whatever the rows are, nothing is sure"
+    worst = "whatever the rows are, nothing is guaranteed"
     if sure is not None:
         least = math.floor(1000 * sure) / 1000
-        worst = f"whatever the rows are, {least:g} is sure if no client has more than {rows:g}"
+        worst = (
+            f"whatever the rows are, {least:g} is guaranteed if no client has more than {rows:g}"
+        )
     return f"{promise.removesuffix('.')}, as long as clipping cuts off no misses; {worst}."
 
 
 def of_release(release: SetRelease, goal: Goal, by: str, aim: Aim | None) -> tuple[str, ...]:
-    """What holds for thresholds that are read from a release of counts."""
-    found = [of_whom(goal, by, release.whose, aim)]
+    """Return the guarantees for thresholds that are computed from a release of counts."""
+    sentences = [of_whom(goal, by, release.whose, aim)]
     if by == "class":
-        found.append("So it holds for any shares of labels, and under any label shift.")
+        sentences.append("So it holds for any label shares, and under any label shift.")
     if aim is not None and aim.counted:
-        found.append(
-            "This counts on nothing but label shift: weights are of counted labels, and what their "
-            f"noise may do to coverage, {release.shift(aim):.4f} in the mean, is taken off alpha."
+        sentences.append(
+            "This assumes only label shift: weights are computed from counted labels, and the mean "
+            f"loss of coverage that their noise may cause, {release.shift(aim):.4f}, is subtracted "
+            "from alpha."
         )
     elif aim is not None and aim.source:
-        found.append(SOURCE)
+        sentences.append(SOURCE)
     if release.rows is not None:
-        found.append(
-            f"The number of rows, {release.rows:,}, was taken for public and exact: with another "
-            "one this does not hold."
+        sentences.append(
+            f"The number of rows, {release.rows:,}, was treated as public and exact: with another "
+            "number this does not hold."
         )
-    return tuple(found)
+    return tuple(sentences)

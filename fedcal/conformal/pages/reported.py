@@ -1,4 +1,4 @@
-"""Coverage of groups of rows, as a release of noisy counts tells it."""
+"""Coverage of groups of rows, estimated from released noisy counts."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from fedcal.core.types import Floats
 from fedcal.evaluation.intervals.intervals import fieller, normal_quantile
 
 LEVEL = 0.95
-"""Of intervals."""
+"""Confidence level of intervals."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reported:
-    """Noisy numbers of the clients' rows whose label is in their set, and is not, by group.
+    """Noisy numbers of the clients' rows with and without a hit, by group.
 
-    Coverage of a group is that of its rows where it is released. Its interval is for new rows like
-    them: it holds every share c where hits are within 1.96 standard deviations of c rows, by what
-    choice of rows and noise give them, rows c (1 - c) + std^2 ((1 - c)^2 + c^2) (Wilson's and
-    Fieller's, of normal approximations). Counts below 0 are taken for 0: that moves no share out of
-    it. The threshold is taken as given before the rows, which it was made of: that is a small error
-    where a group is a part of many rows.
+    A hit is a row whose label is in its set. The coverage of a group is that of its released rows.
+    Its interval is for new rows like them: it contains each proportion c for which the hits are
+    within 1.96 standard deviations of c rows, with variance rows c (1 - c) + std^2 ((1 - c)^2 +
+    c^2) from sampling and noise (normal approximations of Wilson and Fieller). Negative counts are
+    set to 0, which removes no c from the interval. The threshold is treated as independent of the
+    rows it was computed from; the error is small where a group is a part of many rows.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Reported:
 
     @property
     def intervals(self) -> tuple[Floats, Floats, Floats]:
-        """Coverage, low and high of each group, (groups,) each; NaN, 0, 1 where noise drowns it."""
+        """Coverage, low and high of each group, (groups,) each; NaN, 0, 1 where noise dominates."""
         hits = np.maximum(self.counts[:, 0], 0.0)
         rows = hits + np.maximum(self.counts[:, 1], 0.0)
         noise = self.std**2
@@ -61,20 +61,20 @@ class Reported:
 
     @property
     def lines(self) -> Mapping[str, Mapping[str, float | None]]:
-        """Name -> coverage, its interval, rows: plain values, None where noise drowns them."""
-        found = {}
+        """Name -> coverage, interval, rows as plain values; coverage None where noise dominates."""
+        lines = {}
         for name, rows, *three in zip(self.names, self.rows, *self.intervals, strict=True):
             value, low, high = map(float, three)
             coverage = None if np.isnan(value) else value
-            found[name] = {"coverage": coverage, "low": low, "high": high, "rows": float(rows)}
-        return found
+            lines[name] = {"coverage": coverage, "low": low, "high": high, "rows": float(rows)}
+        return lines
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, which `of_json` reads."""
+        """Return plain values for `of_json`."""
         return {"names": list(self.names), "counts": self.counts.tolist(), "std": self.std}
 
     @classmethod
-    def of_json(cls, told: Mapping[str, Any]) -> Reported:
-        """What `to_json` told."""
-        counts = np.array(told["counts"], np.float64).reshape(-1, 2)
-        return cls(tuple(map(str, told["names"])), counts, float(told["std"]))
+    def of_json(cls, values: Mapping[str, Any]) -> Reported:
+        """Return the report of `to_json` values."""
+        counts = np.array(values["counts"], np.float64).reshape(-1, 2)
+        return cls(tuple(map(str, values["names"])), counts, float(values["std"]))

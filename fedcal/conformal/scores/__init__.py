@@ -1,4 +1,4 @@
-"""Conformity scores: one class in a file of its own each, and their registry."""
+"""Conformity scores, each in its own file, and their registry."""
 
 from __future__ import annotations
 

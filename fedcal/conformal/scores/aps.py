@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from fedcal.conformal.scores.ranked import Ranked, mass
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 
 
 class APS(Ranked):
-    """The probability of the label and of all classes ranked above it, less the part u of its own.
+    """Probability of the label and of all classes ranked above it, minus the part u of its own.
 
     Sets adapt to how hard a row is (Romano, Sesia & Candes 2020, equations 5 to 8).
     """
@@ -17,6 +17,6 @@ class APS(Ranked):
     name = "aps"
 
     @classmethod
+    @override
     def by_rank(cls, falling: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
-        """(n, c)."""
         return np.minimum(mass(falling, u), 1.0)

@@ -1,4 +1,4 @@
-"""What a conformity score is: how little each label conforms to what the model says of a row."""
+"""Base class of conformity scores: how poorly each label conforms to the model's prediction."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fedcal.metrics.buckets import DIGITS
 
 
 class Score(ABC):
-    """A conformity score in [0, 1] of each label of each row; small = the label conforms.
+    """Conformity score in [0, 1] of each label of each row; small = the label conforms.
 
     Attributes
     ----------
     name
         on the command line and in files
     ranked
-        whether it goes by the order of the classes, and so may be randomised and penalised
+        whether it uses the order of the classes, and so may be randomised and penalised
     """
 
     name: ClassVar[str]
@@ -29,15 +29,15 @@ class Score(ABC):
     @classmethod
     @abstractmethod
     def of_all(cls, probs: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
-        """The score of every label.
+        """Return the score of every label.
 
         Parameters
         ----------
         probs
             (n, c), each row sums to 1
         u
-            (n,) uniform in [0, 1): how much of the label's own probability is left out; None =
-            nothing is
+            (n,) uniform in [0, 1): fraction of the label's own probability to leave out; None =
+            leave out nothing
         penalty, free
             of `raps`
 
@@ -51,14 +51,14 @@ class Score(ABC):
     def of_labels(
         cls, probs: Floats, labels: Integers, u: Floats | None, penalty: float, free: int
     ) -> Floats:
-        """The score of one label of each row, (n,): the same bits as `of_all` has there."""
+        """Return the score of each row's label, (n,), bit for bit as in `of_all`."""
         return cls.of_all(probs, u, penalty, free)[np.arange(len(labels)), labels]
 
     @classmethod
     def within(
         cls, probs: Floats, limits: Floats, u: Floats | None, penalty: float, free: int
     ) -> NDArray[np.bool_]:
-        """Whether each label's rounded score is at most its limit.
+        """Return whether each label's rounded score is at most its limit.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class Score(ABC):
 
 
 def rounded(scores: Floats) -> Floats:
-    """To as many decimals as are looked at: the same on both sides of a file, shape kept."""
+    """Round scores to `DIGITS` decimals, so that both sides of a file agree; the shape is kept."""
     return np.round(scores, DIGITS)
 
 
@@ -85,9 +85,9 @@ SPLIT = 2.0**13 + 1.0
 
 
 def settled(probs: Floats) -> Floats:
-    """Probabilities without their last 13 bits, in which runtimes differ; shape kept.
+    """Return probabilities without their last 13 bits, in which runtimes differ; the shape is kept.
 
-    Scores of these have the same bits in each runtime, and classes that tie do so in each.
+    Scores of settled probabilities have the same bits, and the same ties, in each runtime.
     """
     scaled = probs * SPLIT
     return np.asarray(scaled - (scaled - probs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedcal.conformal.scores.base import Score
-from fedcal.core.types import Floats, Integers
+from fedcal.core.types import Floats, Integers, override
 
 
 class LAC(Score):
@@ -14,13 +14,13 @@ class LAC(Score):
     name = "lac"
 
     @classmethod
+    @override
     def of_all(cls, probs: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
-        """(n, c)."""
         return 1.0 - probs
 
     @classmethod
+    @override
     def of_labels(
         cls, probs: Floats, labels: Integers, u: Floats | None, penalty: float, free: int
     ) -> Floats:
-        """(n,)."""
         return 1.0 - probs[np.arange(len(labels)), labels]

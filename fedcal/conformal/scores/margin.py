@@ -1,25 +1,25 @@
-"""Margin: how far the label's probability is below the best other one."""
+"""Margin: difference between the label's probability and the largest of another class."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from fedcal.conformal.scores.base import Score
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 
 
 class Margin(Score):
-    """(1 + the largest probability of any other class - p_y) / 2.
+    """Score (1 + the largest probability of another class - p_y) / 2.
 
-    At most 1/2 for the predicted class (Johansson, Linusson, Löfström & Boström 2017, who call it
-    the margin; scaled to [0, 1], which changes no set).
+    At most 1/2 for the predicted class (Johansson, Linusson, Löfström & Boström 2017, whose margin
+    is scaled here to [0, 1], which changes no set).
     """
 
     name = "margin"
 
     @classmethod
+    @override
     def of_all(cls, probs: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
-        """(n, c)."""
         rows = np.arange(len(probs))
         first = probs.argmax(axis=1)
         others = probs.copy()

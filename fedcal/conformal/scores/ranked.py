@@ -1,4 +1,4 @@
-"""Scores by the order of the classes: what they share."""
+"""Base class of scores by the order of the classes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from numpy.typing import NDArray
 
 from fedcal.conformal.scores.base import Score, rounded
 from fedcal.core.numerics import label_entries
-from fedcal.core.types import Floats, Integers
+from fedcal.core.types import Floats, Integers, override
 
 
 class Ranked(Score):
-    """A score that grows from the most to the least probable class of a row.
+    """Score that grows from the most to the least probable class of a row.
 
-    Of classes of equal probability the one of the smaller number comes first. Subclasses write
-    `by_rank`.
+    Of classes with equal probability the smaller index comes first. Subclasses define `by_rank`.
     """
 
     ranked = True
@@ -24,7 +23,7 @@ class Ranked(Score):
     @classmethod
     @abstractmethod
     def by_rank(cls, falling: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
-        """Scores of the classes from the most to the least probable, which never fall.
+        """Return scores of the classes from the most to the least probable, which never fall.
 
         Parameters
         ----------
@@ -40,19 +39,19 @@ class Ranked(Score):
         """
 
     @classmethod
+    @override
     def of_all(cls, probs: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
-        """(n, c)."""
         order = np.argsort(-probs, axis=1, kind="stable")
-        found = cls.by_rank(np.take_along_axis(probs, order, axis=1), u, penalty, free)
-        out = np.empty_like(found)
-        np.put_along_axis(out, order, found, axis=1)
+        by_rank = cls.by_rank(np.take_along_axis(probs, order, axis=1), u, penalty, free)
+        out = np.empty_like(by_rank)
+        np.put_along_axis(out, order, by_rank, axis=1)
         return out
 
     @classmethod
+    @override
     def of_labels(
         cls, probs: Floats, labels: Integers, u: Floats | None, penalty: float, free: int
     ) -> Floats:
-        """(n,)."""
         own = label_entries(probs, labels)[:, None]
         before = np.arange(probs.shape[1]) < labels[:, None]
         place = ((probs > own) | ((probs == own) & before)).sum(axis=1)
@@ -62,35 +61,35 @@ class Ranked(Score):
     def within(
         cls, probs: Floats, limits: Floats, u: Floats | None, penalty: float, free: int
     ) -> NDArray[np.bool_]:
-        """(n, c).
+        """Return whether each label's rounded score is at most its limit, (n, c).
 
-        Scores grow with the rank, so that a set is the first k classes: those at least as
-        probable as the last of them, but for ties.
+        Scores grow with the rank, so a set is the first k classes: all classes at least as
+        probable as the last of them, except for ties.
         """
         if limits.shape[-1] != 1:  # each class has its own limit
             return super().within(probs, limits, u, penalty, free)
         falling = _falling(probs)
         count = (rounded(cls.by_rank(falling, u, penalty, free)) <= limits).sum(axis=1)
         least = np.where(count > 0, label_entries(falling, np.maximum(count - 1, 0)), np.inf)
-        found = probs >= least[:, None]
-        tied = np.flatnonzero(found.sum(axis=1) != count)
+        inside = probs >= least[:, None]
+        tied = np.flatnonzero(inside.sum(axis=1) != count)
         if len(tied):
             own = limits[tied] if limits.ndim == 2 and len(limits) > 1 else limits
             parts = None if u is None else u[tied]
-            found[tied] = super().within(probs[tied], own, parts, penalty, free)
-        return np.asarray(found)
+            inside[tied] = super().within(probs[tied], own, parts, penalty, free)
+        return np.asarray(inside)
 
 
 def _falling(probs: Floats) -> Floats:
-    """Each row from its largest entry to its least."""
+    """Return each row sorted from its largest entry to its smallest."""
     return np.asarray(-np.sort(-probs, axis=1))
 
 
 def mass(falling: Floats, u: Floats | None) -> Floats:
-    """Probability of all classes up to each one, less the part u of its own, (n, c) -> (n, c).
+    """Return the probability of all classes up to each, minus the part u of its own, (n, c).
 
-    It is added up as (mass of those before) + (1 - u) p, which never falls, not in the last bit
-    either. That of all classes is 1, whatever rounding left.
+    It is summed as (mass of the classes before) + (1 - u) p, which never falls, not even in the
+    last bit. The mass of all classes is set to 1, whatever the rounding error.
     """
     total = np.cumsum(falling, axis=1)
     if u is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedcal.conformal.scores.ranked import Ranked, mass
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 
 
 class RAPS(Ranked):
@@ -20,7 +20,7 @@ class RAPS(Ranked):
     name = "raps"
 
     @classmethod
+    @override
     def by_rank(cls, falling: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
-        """(n, c)."""
         excess = penalty * np.maximum(0.0, np.arange(1, falling.shape[1] + 1) - free)
         return np.asarray(np.minimum((mass(falling, u) + excess) / (1.0 + excess[-1]), 1.0))

@@ -1,1 +1,1 @@
-"""Metrics, each a class that tells its name, heading, value and interval."""
+"""Metrics, each a class with its name, heading, value and interval."""

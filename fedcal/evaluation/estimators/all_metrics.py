@@ -24,12 +24,12 @@ METRICS: dict[str, type[Metric]] = registry(
 SMOOTH: dict[str, type[metrics.SmoothMetric]] = {
     name: kind for name, kind in METRICS.items() if issubclass(kind, metrics.SmoothMetric)
 }
-"""Those that are smooth functions of counts."""
+"""Metrics that are smooth functions of counts."""
 
 GAPS: dict[str, type[GapMetric]] = {
     name: kind for name, kind in METRICS.items() if issubclass(kind, GapMetric)
 }
-"""Those that are calibration errors."""
+"""Metrics that are calibration errors."""
 
 
 def described(name: str) -> type[Described] | None:

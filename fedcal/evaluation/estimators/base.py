@@ -1,4 +1,4 @@
-"""What a metric is: its name, how it is shown, where it is read, and its interval."""
+"""Base classes of metrics: name, presentation, source and interval."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from fedcal.evaluation.intervals.intervals import (
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of an interval.
+    """Request for an interval.
 
     Attributes
     ----------
     level
-        of the interval, alone
+        confidence level of the interval alone
     rows
         `new` rows like these, each drawn independently, or `these` alone, where only noise and
         buckets make a value uncertain
     spread
-        metric -> variance of its value that clients give, in place of independent rows': the
+        metric -> variance of its value over clients, which replaces that of independent rows: the
         interval is then for new clients like these
     effect
-        what the sampling variance of metrics that `spread` does not name is multiplied by
+        factor of the sampling variance of metrics that `spread` does not contain
     seed, what
-        of simulated noise; the same two give the same bits
+        random seed and name of simulated noise; the same two give the same bits
 
     Raises
     ------
@@ -61,21 +61,21 @@ class Asked:
 
     @property
     def independent(self) -> Asked:
-        """The same, of independent rows."""
+        """The same request, for independent rows."""
         return replace(self, spread={}, effect=1.0)
 
 
 class Described(ABC):
-    """What is said of a metric, whatever it is read from.
+    """Base of metrics: name, heading and range, whatever the metric is computed from.
 
     Attributes
     ----------
     name
         in its registry, in results and in files
     heading
-        what tables and figures call it, with its unit; "" = its name
+        heading in tables and figures, with its unit; "" = its name
     of_score
-        score -> heading, where what a metric is of depends on the score
+        score -> heading, where the metric's meaning depends on the score
     bounds
         smallest and largest value
     scale
@@ -96,9 +96,9 @@ class Metric(Described):
     Attributes
     ----------
     scores
-        which it is for, of `positive` and `confidence`
+        scores that have it, of `positive` and `confidence`
     in_groups
-        whether it is told of each group of rows as well
+        whether it is reported for each group of rows as well
     of_choice
         whether a chosen threshold comes with it
     at_threshold
@@ -115,22 +115,22 @@ class Metric(Described):
 
     @abstractmethod
     def value(self, h: Histogram) -> float:
-        """The metric; NaN where a denominator is not above 0."""
+        """Return the metric's value; NaN where a denominator is not above 0."""
 
     @abstractmethod
     def span(self, h: Histogram, asked: Asked) -> Span:
-        """Interval from sampling and noise, without binning."""
+        """Return the interval from sampling and noise, without binning."""
 
     def binning(self, h: Histogram) -> float:
-        """Half-width of what the same rows in finer buckets could show."""
+        """Return the largest change that finer buckets of the same rows could show."""
         return 0.0
 
     def warning(self, h: Histogram) -> str:
-        """Why the interval may be short; "" = it is not."""
+        """Return the reason why the interval may be too short; "" = none."""
         return ""
 
     def no_span(self) -> Span:
-        """The interval of a metric without a value."""
+        """Return the interval of a metric without a value."""
         return Span(math.nan, *self.bounds, math.nan, math.nan, False)
 
     def estimate(
@@ -140,6 +140,6 @@ class Metric(Described):
         *histograms: Histogram,
         bounds: tuple[float, float] | None = None,
     ) -> Estimate:
-        """A span with what the buckets of its histograms leave open; bounds None = the metric's."""
+        """Return a span widened by its histograms' binning; bounds None = the metric's."""
         binning = sum(map(self.binning, histograms)) if math.isfinite(span.value) else math.nan
         return estimate(span, binning, bounds or self.bounds, self.scale, level)

@@ -41,18 +41,18 @@ class Ece(GapMetric):
     in_groups = True
 
     def gaps(self, h: Histogram) -> Floats:
-        """Bins, over all rows."""
+        """Return each bin's weights of residuals, over all rows, (bins, buckets)."""
         return np.asarray(members_of(equal_width(h), BINS) / h.counts.sum())
 
     def binning(self, h: Histogram) -> float:
-        """The middles', and twice the residuals of buckets that lie in two bins."""
+        """Return the middles' bound plus twice the fraction of rows in buckets of two bins."""
         low, high = bin_index(h.edges[:-1] + 1e-9, BINS), bin_index(h.edges[1:] - 1e-9, BINS)
         cut = np.where(low != high, rows_of(h), 0.0).sum() / h.counts.sum()
         return super().binning(h) + 2 * float(cut)
 
 
 class EceDebiased(Ece):
-    """ECE less what the choice of rows, and noise, add to it; see the module."""
+    """ECE minus the bias from sampling and noise; see the module."""
 
     name = "ece_debiased"
     heading = "ECE, debiased, %"
@@ -68,11 +68,11 @@ class EceEqualMass(GapMetric):
     heading = "ECE, bins of equal mass, %"
 
     def warning(self, h: Histogram) -> str:
-        """Of scores that nearly separate the outcomes, whose gaps rest on few rows."""
+        """Return a warning if scores nearly separate the outcomes: gaps rest on few rows."""
         return few_misplaced(h)
 
     def gaps(self, h: Histogram) -> Floats:
-        """Bins, over all rows."""
+        """Return each bin's weights of residuals, over all rows, (bins, buckets)."""
         return np.asarray(members_of(equal_mass(h), BINS) / h.counts.sum())
 
 
@@ -88,12 +88,12 @@ class Mce(GapMetric):
     join = "max"
 
     def gaps(self, h: Histogram) -> Floats:
-        """Bins, each over its own rows; those that noise may have filled are left out."""
+        """Return bins, each over its own rows, without those that noise may have filled."""
         members, rows, used = self._bins(h)
         return np.asarray(members * np.where(used, 1 / np.where(used, rows, 1.0), 0.0)[:, None])
 
     def unseen(self, h: Histogram) -> float:
-        """Of a bin that noise may have filled: the distance of its farther edge from 0 or 1."""
+        """Return the largest gap that bins filled by noise alone could have; 0 without any."""
         members, _, used = self._bins(h)
         if used.all() or not h.noisy:
             return 0.0
@@ -101,10 +101,10 @@ class Mce(GapMetric):
         return float(np.maximum(h.edges[1:], 1 - h.edges[:-1])[there].max(initial=0.0))
 
     def opened(self, span: Span, h: Histogram, asked: Asked, effect: float) -> Span:
-        """The span from the intervals of bins' shares.
+        """Return the span from the intervals of the bins' gaps.
 
         The true largest gap is below the upper end of its own bin, and no bin is above it: the
-        lower end holds for all bins at once. What `unseen` says may be anything.
+        lower end holds for all bins at once. The gap of an `unseen` bin may have any value.
         """
         z = asked.z * math.sqrt(effect)
         each = normal_quantile(1 - (1 - asked.level) / BINS) * math.sqrt(effect)
@@ -117,7 +117,7 @@ class Mce(GapMetric):
 
     @staticmethod
     def _bins(h: Histogram) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-        """Buckets and rows of each bin, and which surely have rows."""
+        """Return buckets and rows of each bin, and whether it surely has rows."""
         members = members_of(equal_width(h), BINS)
         rows = members @ h.counts.sum(axis=0)
         noise = h.noise_std(np.stack([members, members], axis=1))
@@ -125,10 +125,10 @@ class Mce(GapMetric):
 
 
 def bin_gaps(h: Histogram, z: float, rows: str) -> tuple[Floats, Floats]:
-    """Smallest and largest |share - mean score| of each bin that surely has rows."""
-    found = reliability(h, level=2 * NormalDist().cdf(min(z, 7.0)) - 1, rows=rows)
+    """Return the smallest and largest |share - mean score| of each bin that surely has rows."""
+    curve = reliability(h, level=2 * NormalDist().cdf(min(z, 7.0)) - 1, rows=rows)
     there = Mce().gaps(h).any(axis=1)
-    low, high, at = found.low[there], found.high[there], found.score[there]
+    low, high, at = curve.low[there], curve.high[there], curve.score[there]
     inside = np.maximum(np.maximum(low - at, at - high), 0.0)
     return np.asarray(inside), np.asarray(np.maximum(np.abs(low - at), np.abs(high - at)))
 
@@ -142,15 +142,15 @@ class Ks(GapMetric):
     band = True
 
     def gaps(self, h: Histogram) -> Floats:
-        """Prefixes, over all rows."""
+        """Return prefixes of buckets, over all rows."""
         return np.asarray(np.tri(h.buckets) / h.counts.sum())
 
     def through(self, weights: Floats, drawn: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Sums of prefixes, without a product with a triangle of ones."""
+        """Return sums of prefixes, without a product with a triangle of ones."""
         return np.asarray(np.cumsum(drawn, axis=1) * np.float32(weights[0, 0]))
 
     def binning(self, h: Histogram) -> float:
-        """The middles', and the largest excursion within one bucket."""
+        """Return the middles' bound plus the largest excursion within one bucket."""
         n, p = monotone_counts(h)
         inside = np.maximum(p * (1 - h.edges[:-1]), n * h.edges[1:]).max() / h.counts.sum()
         return super().binning(h) + float(inside)
@@ -167,14 +167,14 @@ class BrierReliability(GapMetric):
     power = 2
 
     def gaps(self, h: Histogram) -> Floats:
-        """Bins of equal width, each over the root of its rows times all rows."""
+        """Return bins of equal width, each over the root of its rows times all rows."""
         members = members_of(equal_width(h), BINS)
         rows = members @ rows_of(h)
         root = np.sqrt(np.where(rows > 0, rows * max(h.counts.sum(), 1e-300), np.inf))
         return np.asarray(members / root[:, None])
 
     def binning(self, h: Histogram) -> float:
-        """Of (g + d)**2 with |d| the middles' bound."""
+        """Return the bound for (g + d)**2, where |d| is at most the middles' bound."""
         weights = self.gaps(h)
         reach = weights @ (rows_of(h) * np.diff(h.edges) / 2)
         return float((2 * np.abs(weights @ residuals(h)) * reach + reach**2).sum())
@@ -194,11 +194,11 @@ class SmoothEce(GapMetric):
     to_plug_in = True
 
     def gaps(self, h: Histogram) -> Floats:
-        """At the observed bandwidth; a finer grid than the buckets would show no more."""
+        """Return the kernel of the observed bandwidth; finer grids would show no more."""
         return _kernel(h, _bandwidth(h)) / float(h.counts.sum())
 
     def binning(self, h: Histogram) -> float:
-        """The middles', and how far the kernel moves with a score, sqrt(2 / pi) / s of it."""
+        """Return the middles' bound plus the kernel's movement, sqrt(2 / pi) / s of the score's."""
         n, p = monotone_counts(h)
         rows, half = n + p, np.diff(h.edges) / 2
         size = p * (1 - h.edges[:-1]) + n * h.edges[1:]
@@ -211,15 +211,18 @@ _WAVES = 2 * _GRID
 
 
 def _cosines(at: Floats) -> Floats:
-    """Cosines of rising frequency, (waves, points)."""
+    """Return cosines of rising frequency, (waves, points)."""
     return np.asarray(np.cos(np.outer(np.arange(_WAVES) * math.pi, at)))
 
 
 def _decay(width: float) -> Floats:
-    """The reflected Gaussian is 1 + 2 sum_k exp(-(pi k s)**2 / 2) cos(pi k t) cos(pi k f)."""
-    found = 2 * np.exp(-np.square(np.arange(_WAVES) * math.pi * width) / 2)
-    found[0] = 1.0
-    return np.asarray(found[found > 1e-12])
+    """Return the cosines' weights in the reflected Gaussian of standard deviation `width`.
+
+    It is 1 + 2 sum_k exp(-(pi k s)**2 / 2) cos(pi k t) cos(pi k f).
+    """
+    weights = 2 * np.exp(-np.square(np.arange(_WAVES) * math.pi * width) / 2)
+    weights[0] = 1.0
+    return np.asarray(weights[weights > 1e-12])
 
 
 def _grid() -> Floats:
@@ -227,14 +230,14 @@ def _grid() -> Floats:
 
 
 def _kernel(h: Histogram, width: float) -> Floats:
-    """The reflected Gaussian, integrated over cells of a grid, (grid, buckets)."""
+    """Return the reflected Gaussian, integrated over cells of a grid, (grid, buckets)."""
     decay = _decay(width)
     at_grid, at_scores = _cosines(_grid())[: len(decay)], _cosines(h.middles)[: len(decay)]
     return np.asarray((at_grid.T * decay) @ at_scores / _GRID)
 
 
 def _bandwidth(h: Histogram) -> float:
-    """The bandwidth that equals the integral of the smoothed residuals."""
+    """Return the bandwidth that equals the integral of the smoothed residuals."""
     at_grid = _cosines(_grid())
     waves = _cosines(h.middles) @ residuals(h) / h.counts.sum()
     low, high = 1e-4, 1.0

@@ -16,20 +16,20 @@ from fedcal.evaluation.estimators.all_metrics import GAPS
 from fedcal.evaluation.intervals.intervals import Estimate
 
 
-def agreed(found: Mapping[str, Estimate], hidden: Collection[str] = ()) -> dict[str, Estimate]:
-    """The estimates, raised to what others imply: their values and both ends.
+def agreed(estimates: Mapping[str, Estimate], hidden: Collection[str] = ()) -> dict[str, Estimate]:
+    """Return the estimates, values and both ends raised to the bounds that others imply.
 
     The debiased ECE corrects for the choice of rows, which |gap| does not: its value is raised to
     the low end alone.
 
     Parameters
     ----------
-    found
+    estimates
         by name
     hidden
-        errors that noise alone may have made: drowned where their low end stays 0
+        errors that noise alone may have caused: drowned where their low end stays 0
     """
-    each = dict(found)
+    each = dict(estimates)
     for name in TopologicalSorter({k: kind.never_below for k, kind in GAPS.items()}).static_order():
         if name not in GAPS or name not in each or not math.isfinite(each[name].value):
             continue

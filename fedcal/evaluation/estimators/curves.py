@@ -41,14 +41,14 @@ class Curve:
 
 
 def roc_curve(h: Histogram, *, level: float = 0.95, rows: str = "new") -> Curve:
-    """False positive rate (x) and true positive rate (y).
+    """Return the false positive rate (x) and true positive rate (y) by threshold.
 
     Parameters
     ----------
     h
         rows by score and outcome
     level
-        of each pointwise interval
+        confidence level of each pointwise interval
     rows
         `new` or `these`, as in `evaluate`
     """
@@ -66,7 +66,7 @@ def roc_curve(h: Histogram, *, level: float = 0.95, rows: str = "new") -> Curve:
 
 
 def precision_recall_curve(h: Histogram, *, level: float = 0.95, rows: str = "new") -> Curve:
-    """Recall (x) and precision (y); parameters as of `roc_curve`."""
+    """Return recall (x) and precision (y) by threshold; parameters as in `roc_curve`."""
     z = normal_quantile(level)
     negative, positive = from_each_edge(h.counts)
     spread = from_each_edge(h.root.T).T
@@ -80,24 +80,24 @@ def precision_recall_curve(h: Histogram, *, level: float = 0.95, rows: str = "ne
 
 
 def _curve(thresholds: Floats, x: Floats, y: Floats, low: Floats, high: Floats) -> Curve:
-    """With intervals extended to their points."""
+    """Return a curve with intervals extended to contain their points."""
     return Curve(thresholds, x, y, np.fmin(low, y), np.fmax(high, y))
 
 
 @dataclass(frozen=True)
 class DecisionCurve:
-    """Net benefit by threshold (Vickers & Elkin 2006); treating nobody has 0.
+    """Net benefit by threshold (Vickers & Elkin 2006); treating no row has 0.
 
     Attributes
     ----------
     thresholds
         (buckets,) lower edges of buckets
     net_benefit
-        (buckets,) of treating rows with a score from the threshold on
+        (buckets,) net benefit of treating rows with a score from the threshold on
     low, high
         (buckets,) pointwise intervals of it
     treat_all
-        (buckets,) of treating everybody
+        (buckets,) net benefit of treating all rows
     """
 
     thresholds: Floats
@@ -108,7 +108,7 @@ class DecisionCurve:
 
 
 def decision_curve(h: Histogram, *, level: float = 0.95, rows: str = "new") -> DecisionCurve:
-    """Net benefit, tp / n - fp / n * t / (1 - t); parameters as of `roc_curve`."""
+    """Return the net benefit, tp / n - fp / n * t / (1 - t); parameters as in `roc_curve`."""
     z = normal_quantile(level)
     check_rows(rows)
     t = h.edges[:-1]
@@ -158,16 +158,16 @@ class ReliabilityDiagram:
 def reliability(
     h: Histogram, bins: int = BINS, *, level: float = 0.95, rows: str = "new"
 ) -> ReliabilityDiagram:
-    """Mean score and share of outcome 1 in bins of equal width.
+    """Return mean score and fraction of outcome 1 in bins of equal width.
 
     Parameters
     ----------
     h
         rows by score and outcome
     bins
-        how many; a bucket belongs to the bin of its middle
+        number of bins; a bucket belongs to the bin of its middle
     level, rows
-        as of `roc_curve`
+        as in `roc_curve`
     """
     z = normal_quantile(level)
     members = members_of(equal_width(h, bins), bins)

@@ -14,7 +14,7 @@ from fedcal.evaluation.intervals.intervals import FIRM
 
 
 class BrierResolution(SmoothMetric):
-    """Reliability + uncertainty - Brier score: how far scores tell rows apart.
+    """Reliability + uncertainty - Brier score: how well scores separate rows.
 
     The generalized resolution of Stephenson, Coelho & Jolliffe 2008 (eq. 8): with scores that
     differ within a bin it is what makes the decomposition of Murphy 1973 exact. The reliability
@@ -27,7 +27,7 @@ class BrierResolution(SmoothMetric):
     scale = 0.25
 
     def value(self, h: Histogram) -> float:
-        """From the three parts."""
+        """Return reliability + uncertainty - Brier score; NaN without rows."""
         if h.counts.sum() <= 0:
             return math.nan
         _, square, rows, total = self._bins(h)
@@ -35,7 +35,7 @@ class BrierResolution(SmoothMetric):
         return parts + BrierUncertainty(0.0).value(h) - Brier().value(h)
 
     def gradient(self, h: Histogram) -> Floats:
-        """Of the three parts, the noise's variance held fixed."""
+        """Return the gradient of the three parts, with the noise's variance held fixed."""
         members, square, rows, total = self._bins(h)
         gap = members @ residuals(h)
         by_residual = (2 * gap / (rows * total)) @ members
@@ -45,21 +45,21 @@ class BrierResolution(SmoothMetric):
         return np.asarray(own + BrierUncertainty(0.0).gradient(h) - Brier().gradient(h))
 
     def binning(self, h: Histogram) -> float:
-        """Of the Brier score, and of squared gaps of at most 1 by the width of a bucket."""
+        """Return the Brier score's bound plus that of squared gaps of at most 1 within a bucket."""
         return Brier().binning(h) + 2 * mean_reach(h, lambda scores: np.stack([scores, scores]))
 
     def warning(self, h: Histogram) -> str:
-        """Of a noisy release whose bins do not all surely have rows: it is too small then."""
+        """Return a warning if noisy bins are left out, which makes the value too small."""
         left_out = h.noisy and len(self._bins(h)[0]) < BINS
         return "bins that noise may have filled are left out" if left_out else ""
 
     def denominators(self, h: Histogram) -> Floats:
-        """All rows."""
+        """Return the weights of the number of all rows, (1, 2, buckets)."""
         return np.ones((1, *h.counts.shape))
 
     @staticmethod
     def _bins(h: Histogram) -> tuple[Floats, Floats, Floats, float]:
-        """Bins that surely have rows: their buckets, squared gaps less noise, rows, all rows."""
+        """Return bins that surely have rows: buckets, squared gaps less noise, rows, all rows."""
         members = members_of(equal_width(h), BINS)
         rows = members @ h.counts.sum(axis=0)
         used = rows > FIRM * h.noise_std(np.stack([members, members], axis=1))

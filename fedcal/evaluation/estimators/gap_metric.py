@@ -1,4 +1,4 @@
-"""Calibration errors: how far scores are from the shares of outcome 1 among rows that have them.
+"""Calibration errors: distances of scores from the rates of outcome 1 among their rows.
 
 Each is the sum, the maximum or the norm of gaps, and a gap is a weighted sum of the residuals
 r_b = sum over the rows of bucket b of (outcome - score), with scores read at the middles. They are
@@ -50,7 +50,7 @@ class GapMetric(Metric):
     Attributes
     ----------
     join
-        how gaps become the error
+        rule that joins gaps to the error
     power
         the error is the joined gaps to this power
     debiased
@@ -75,20 +75,20 @@ class GapMetric(Metric):
 
     @abstractmethod
     def gaps(self, h: Histogram) -> Floats:
-        """Weights of residuals, in units of the error, (gaps, buckets)."""
+        """Return the weights of residuals, in units of the error, (gaps, buckets)."""
 
     def value(self, h: Histogram) -> float:
-        """The plug-in: the error that the counts show, noise included."""
+        """Return the plug-in value: the error that the counts show, noise included."""
         if h.counts.sum() <= 0:
             return math.nan
         return self.joined(self.gaps(h) @ residuals(h))
 
     def through(self, weights: Floats, drawn: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Gaps of drawn residuals, (draws, buckets) -> (draws, gaps)."""
+        """Return the gaps of drawn residuals, (draws, buckets) -> (draws, gaps)."""
         return np.asarray(drawn @ weights.T.astype(np.float32))
 
     def joined(self, gaps: Floats) -> float:
-        """The error of gaps."""
+        """Return the error of the bins' gaps, joined and raised to `power`."""
         together, _ = JOINS[self.join]
         return float(together(np.abs(gaps), axis=0)) ** self.power
 
@@ -98,7 +98,7 @@ class GapMetric(Metric):
         return float(reach.max() if self.join == "max" else reach.sum())
 
     def span(self, h: Histogram, asked: Asked) -> Span:
-        """Value and interval of the error, before binning.
+        """Return value and interval of the error, before binning.
 
         With the variance that clients give, the deviations of independent rows are made larger
         (or smaller) by the ratio of both standard deviations.
@@ -143,41 +143,41 @@ class GapMetric(Metric):
         return self.opened(span, h, asked, effect)
 
     def opened(self, span: Span, h: Histogram, asked: Asked, effect: float) -> Span:
-        """The span with what the gaps of bins that may have no rows add to it."""
+        """Return the span, widened by the gaps of bins that may have no rows."""
         return span
 
     def _inverted(
         self, gap: Floats, deviations: NDArray[np.float32], tails: tuple[float, float]
     ) -> Inverted:
-        """The high end and limit where true gaps are spread out, the low end where they are not."""
+        """Return high end and limit for spread-out true gaps, low end for concentrated ones."""
         error = deviations.std(axis=0, dtype=np.float64)
         dense, sparse = (
             invert(gap, direction, lambda part: deviations[:, part], REPLICATES, self.join, tails)
             for direction in (spread_out(gap, error), concentrated(gap, error))
         )
-        found = replace(
+        inverted = replace(
             dense,
             low=min(dense.low, sparse.low),
             corrected=(dense.corrected + sparse.corrected) / 2,
         )
         if not self.band:
-            return found
+            return inverted
         reach = float(np.quantile(np.abs(deviations).max(axis=1), tails[1]))
         single = np.quantile(deviations, tails[1], axis=0)
         low = max(float(np.abs(gap).max()) - reach, 0.0)
-        return replace(found, low=low, limit=float((np.abs(gap) + single).max()))
+        return replace(inverted, low=low, limit=float((np.abs(gap) + single).max()))
 
     def _span(
         self,
-        found: Inverted,
+        inverted: Inverted,
         held: tuple[float, ...],
         sampling: float,
         noise: float,
         firm: bool,
         hidden: bool,
     ) -> Span:
-        """The interval, extended to what it must hold; the first of that is the value."""
-        low, high = found.low**self.power, found.limit**self.power
+        """Return the interval, extended to contain `held`, whose first number is the value."""
+        low, high = inverted.low**self.power, inverted.limit**self.power
         return Span(held[0], min(low, *held), max(high, *held), sampling, noise, firm, hidden)
 
 
@@ -191,7 +191,7 @@ class Simulated:
 
 @lru_cache(maxsize=8)
 def simulate(h: Histogram, seed: int, what: str) -> Simulated:
-    """Draws of what noise and the choice of rows add to residuals."""
+    """Draw the change of residuals by noise and by the choice of rows."""
     rng = stream(seed, Purpose.BOOTSTRAP, what=f"calibration {what}")
     size = (REPLICATES, h.buckets)
     noise = np.zeros(size, np.float32)
@@ -204,27 +204,27 @@ def simulate(h: Histogram, seed: int, what: str) -> Simulated:
 
 
 def rows_of(h: Histogram) -> Floats:
-    """Rows of each bucket, not negative, (buckets,)."""
+    """Return the rows of each bucket, not negative, (buckets,)."""
     return np.asarray(monotone_counts(h).sum(axis=0))
 
 
 def residuals(h: Histogram) -> Floats:
-    """Summed outcome - score of each bucket, (buckets,)."""
+    """Return the summed outcome - score of each bucket, (buckets,)."""
     return np.asarray(h.counts[1] * (1 - h.middles) - h.counts[0] * h.middles)
 
 
 def members_of(bins: Integers, number: int) -> Floats:
-    """Which bucket is in which bin, (bins, buckets) of 0 and 1."""
+    """Return the membership of buckets in bins, (bins, buckets) of 0 and 1."""
     return np.asarray(np.arange(number)[:, None] == bins, np.float64)
 
 
 def equal_width(h: Histogram, bins: int = BINS) -> Integers:
-    """Bin of each bucket's middle, (buckets,)."""
+    """Return the bin that contains each bucket's middle, (buckets,)."""
     return bin_index(h.middles, bins)
 
 
 def equal_mass(h: Histogram, bins: int = BINS) -> Integers:
-    """Bin of each bucket if all bins are to hold as many rows, (buckets,)."""
+    """Return the bin of each bucket for bins of equal numbers of rows, (buckets,)."""
     rows = rows_of(h)
     share = (np.cumsum(rows) - rows / 2) / max(float(rows.sum()), 1e-300)
     return bin_index(np.clip(share, 0.0, 1.0), bins)

@@ -1,4 +1,4 @@
-"""Tests of the hypothesis that scores are calibrated, which noise and buckets do not fool.
+"""Tests of the hypothesis that scores are calibrated, valid under noise and buckets.
 
 P-values come from draws of what calibrated scores would show: rows (each outcome 1 with the
 probability that is its score), the noise of the release, and the test's own arithmetic; that of
@@ -28,14 +28,14 @@ from fedcal.metrics.holm import holm
 DRAWS = 999
 
 FAR_TAIL = 1e-4
-"""Nothing smaller is told of a distribution that holds to first order."""
+"""Smallest reported p-value of a distribution that holds to first order."""
 
 
 @dataclass(frozen=True)
 class CalibrationTest:
-    """A statistic, and how often calibrated scores would give one as large.
+    """A test statistic and its p-value under calibrated scores.
 
-    `floor` is the smallest p-value that the test can tell: of one in 1,000 draws, say.
+    `floor` is the smallest p-value that the test can resolve: with 1,000 draws, 0.001.
     """
 
     statistic: float
@@ -56,7 +56,7 @@ def hosmer_lemeshow(h: Histogram, groups: int = 10, *, seed: int = 0) -> Calibra
     groups
         in [2, 100]
     seed
-        of the draws
+        random seed of the draws
     """
     whole("groups", groups, 2, 100)
     members = members_of(equal_mass(h, groups), groups)
@@ -71,7 +71,7 @@ def hosmer_lemeshow(h: Histogram, groups: int = 10, *, seed: int = 0) -> Calibra
 
 
 def ks_test(h: Histogram, *, seed: int = 0) -> CalibrationTest:
-    """The largest cumulative gap of `ks`, as a test; parameters as of `hosmer_lemeshow`."""
+    """Test the largest cumulative gap of `ks`; parameters as in `hosmer_lemeshow`."""
     total = float(h.counts.sum())
     if total <= 0:
         return CalibrationTest(math.nan, 1.0)
@@ -82,7 +82,7 @@ def ks_test(h: Histogram, *, seed: int = 0) -> CalibrationTest:
 
 
 def cox(h: Histogram) -> CalibrationTest:
-    """Score test of slope 1 and intercept 0 in the regression on the score's logit (Cox 1958).
+    """Test slope 1 and intercept 0 of the outcome on the score's logit by scores (Cox 1958).
 
     Two weighted sums of the residuals, by 1 and by the logit less what goes with the 1, each
     squared over its variance of calibrated rows and of noise: chi-squared of 2 degrees. It sees
@@ -92,7 +92,7 @@ def cox(h: Histogram) -> CalibrationTest:
     spread = rows * h.middles * (1 - h.middles)
 
     def product(a: Floats, b: Floats) -> float:
-        """Covariance of two weighted sums of residuals."""
+        """Return the covariance of two weighted sums of residuals."""
         through = [np.tensordot(w, noise, 1) for w in (a, b)]
         return float((a * b * spread).sum() + (through[0] * through[1]).sum())
 
@@ -123,7 +123,7 @@ def groups_test(gaps: Iterable[Estimate]) -> CalibrationTest:
 
 
 def single_groups(gaps: Mapping[str, Estimate]) -> dict[str, float]:
-    """P-value of each group that it is calibrated in the large, corrected for their number.
+    """Return p-values that groups are calibrated in the large, corrected for their number.
 
     Parameters
     ----------
@@ -135,18 +135,18 @@ def single_groups(gaps: Mapping[str, Estimate]) -> dict[str, float]:
 
 
 def _size(gap: Estimate) -> float:
-    """How many standard deviations a gap is from what buckets alone may make of 0."""
+    """Return a gap's excess over its binning bound, in standard deviations."""
     excess, std = max(abs(gap.value) - gap.binning, 0.0), math.hypot(gap.sampling, gap.noise)
     return excess / std if std else (math.inf if excess else 0.0)
 
 
 def together(tests: Iterable[CalibrationTest]) -> CalibrationTest:
-    """All groups' `cox` at once: the sum of independent chi-squared statistics of 2 degrees."""
+    """Test all groups' `cox` at once: the sum of chi-squared statistics of 2 degrees each."""
     return CalibrationTest(*_summed([t.statistic for t in tests if math.isfinite(t.statistic)], 2))
 
 
 def _summed(statistics: Sequence[float], degrees: int) -> tuple[float, float]:
-    """The sum of independent chi-squared statistics of so many degrees each, and its p-value."""
+    """Return the sum of independent chi-squared statistics of `degrees` each, and its p-value."""
     from scipy.special import chdtrc
 
     statistic = math.fsum(statistics)
@@ -159,13 +159,13 @@ def _test(observed: float, drawn: Floats) -> CalibrationTest:
 
 
 def _noise_root(h: Histogram) -> Floats:
-    """Residuals' noise by the variates of the two rows of counts, (buckets, 2, variates)."""
+    """Return residuals' noise by the variates of both rows of counts, (buckets, 2, variates)."""
     weights = np.stack([-h.middles, 1 - h.middles], axis=1)
     return np.asarray(weights[:, :, None] * h.root[:, None, :])
 
 
 def _null(h: Histogram, seed: int) -> tuple[Floats, Floats]:
-    """Residuals of calibrated rows, and of noise, (draws, buckets) each."""
+    """Draw residuals of calibrated rows, and of noise, (draws, buckets) each."""
     rng = stream(seed, Purpose.BOOTSTRAP, what="calibrated scores")
     std = np.sqrt(rows_of(h) * h.middles * (1 - h.middles))
     rows = std * rng.standard_normal((DRAWS, h.buckets))

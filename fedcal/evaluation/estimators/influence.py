@@ -1,4 +1,4 @@
-"""The area under the ROC curve as the mean of a value of rows, given a rough idea of the scores.
+"""The area under the ROC curve as a mean over rows, given a rough reference of the scores.
 
 AUC is bilinear in the distributions of the scores of positive and of negative rows. From a
 reference that is off by d_p and d_n its value is the reference's, plus the mean of the influence
@@ -17,15 +17,15 @@ from fedcal.core.types import Floats
 from fedcal.evaluation.histogram import NoiseLaw
 
 _FLOOR = 0.02
-"""Of the mean count of a bucket: what each bucket holds at least, so that none has no rows."""
+"""Least count of each bucket, as a fraction of the mean count, so that none is empty."""
 
 _LEAST_SHARE = 0.02
-"""Of rows with either outcome: the influence function divides by it."""
+"""Least fraction of rows with either outcome: the influence function divides by it."""
 
 
 @dataclass(frozen=True, eq=False)
 class AucReference:
-    """What is taken for the distributions of scores: counts > 0 in buckets.
+    """Reference distributions of scores by outcome: positive counts in buckets.
 
     Within a bucket scores are taken to be uniform in `fedcal.metrics.buckets.arcsine`.
 
@@ -39,13 +39,13 @@ class AucReference:
 
     @classmethod
     def of(cls, noisy: Floats) -> AucReference:
-        """From noisy counts, (2, buckets): made positive, the total kept (Norm-Sub)."""
+        """Return a reference from noisy counts (2, buckets), made positive by Norm-Sub."""
         counts = norm_sub(noisy.ravel()).reshape(noisy.shape)
         return cls(counts + _FLOOR * max(float(counts.mean()), 1.0))
 
     @property
     def shares(self) -> tuple[Floats, Floats]:
-        """Of the rows of outcome 0, and of 1, in each bucket."""
+        """Fractions of the rows of outcome 0, and of outcome 1, in each bucket."""
         return self.counts[0] / self.counts[0].sum(), self.counts[1] / self.counts[1].sum()
 
     @property
@@ -56,7 +56,7 @@ class AucReference:
 
     @property
     def auc(self) -> float:
-        """Of the reference itself; ties within a bucket count one half."""
+        """AUC of the reference itself; ties within a bucket count one half."""
         negative, positive = self.shares
         return float(positive @ (np.cumsum(negative) - negative / 2))
 
@@ -73,43 +73,43 @@ class AucReference:
 
     @property
     def variance(self) -> float:
-        """Of the value of a row, if the reference were the truth."""
+        """Variance of the value of a row, if the reference were the truth."""
         knots = self.values - self.auc
         left, right = knots[:, :-1], knots[:, 1:]
         mean_square = (left**2 + left * right + right**2) / 3.0  # of a line, along a bucket
         return float((mean_square * self.counts).sum() / self.counts.sum())
 
     def remainder(self, counts: Floats) -> float:
-        """What the one-step estimate by this reference misses, were `counts` the truth."""
+        """Return the error of the one-step estimate by this reference if `counts` were true."""
         values = (self.values[:, :-1] + self.values[:, 1:]) / 2.0
         return float((values * counts).sum() / counts.sum()) - AucReference(counts).auc
 
     def redrawn(self, std: float, law: NoiseLaw, rng: np.random.Generator) -> tuple[float, float]:
-        """What noise of this std on each count does, by drawing it anew on these counts.
+        """Simulate the effect of noise of this std on each count by drawing it again.
 
-        A parametric bootstrap (Ferrando et al. 2022).
+        This is a parametric bootstrap on these counts (Ferrando et al. 2022).
 
         Returns
         -------
         tuple[float, float]
             Root mean square of the change of the reference's AUC; and of the remainder, or half
-            of its .95 quantile, if that is more
+            of its .95 quantile, if that is larger
         """
         size = (_REDRAWN, *self.counts.shape)
         z = rng.laplace(0.0, np.sqrt(0.5), size) if law != "normal" else rng.normal(size=size)
         others = [AucReference.of(self.counts + std * one) for one in z]
-        moved = [other.auc - self.auc for other in others]
-        missed = [other.remainder(self.counts) for other in others]
+        moved = [reference.auc - self.auc for reference in others]
+        missed = [reference.remainder(self.counts) for reference in others]
         root = np.sqrt(np.mean(np.square([moved, missed]), axis=1))
         return float(root[0]), max(float(root[1]), float(np.quantile(np.abs(missed), 0.95)) / 2)
 
     @property
     def coarseness(self) -> float:
-        """What the one-step estimate would miss if each four buckets were one.
+        """Error that the one-step estimate would have if every four buckets were merged.
 
-        Stands for what these buckets miss against finer ones. For scores that are spread smoothly
-        it is several times as much; of scores that crowd within one bucket it knows nothing. The
-        only bound that holds for all scores is a histogram's, sum p_i n_i / (2 P N).
+        It stands for the error of these buckets against finer ones. For smoothly spread scores it
+        is several times as large; it does not see scores that crowd within one bucket. The only
+        bound that holds for all scores is a histogram's, sum p_i n_i / (2 P N).
         """
         merged = self.counts.reshape(2, -1, _MERGED).sum(axis=2)
         knots = np.arange(self.counts.shape[1] + 1) / _MERGED

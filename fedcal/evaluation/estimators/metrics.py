@@ -1,4 +1,4 @@
-"""Metrics that are smooth functions of counts: shares of rows, Brier score, log loss.
+"""Metrics that are smooth functions of counts: fractions of rows, Brier score, log loss.
 
 Counts are used as they are released: sums of them are unbiased, and cutting single buckets at 0
 would not be. Everything here is a function of a `Histogram`, with its gradient by the counts.
@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from fedcal.core.errors import InputError
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.evaluation.estimators.base import Asked, Metric
 from fedcal.evaluation.estimators.monotone import monotone_counts
 from fedcal.evaluation.histogram import Histogram
@@ -39,10 +39,10 @@ _EDGE = 1e-9  # how far a threshold may lie from its edge
 
 
 def edge_index(h: Histogram, threshold: float) -> int:
-    """Index of the first bucket whose rows are predicted positive.
+    """Return the index of the first bucket whose rows are predicted positive.
 
-    Raises InputError if the threshold is no edge, or the last one (a score of 1 has no bucket of
-    its own).
+    Raises InputError if the threshold is not an edge, or is the last one (a score of 1 does not
+    have a bucket of its own).
     """
     at = int(np.abs(h.edges[:-1] - threshold).argmin())
     if not abs(h.edges[at] - threshold) <= _EDGE:
@@ -55,7 +55,7 @@ def edge_index(h: Histogram, threshold: float) -> int:
 
 
 def outcomes(h: Histogram) -> Floats:
-    """Weights that sum the rows of each outcome, (2, 2, buckets)."""
+    """Return the weights that sum the rows of each outcome, (2, 2, buckets)."""
     return np.repeat(np.eye(2)[:, :, None], h.buckets, axis=2)
 
 
@@ -75,12 +75,12 @@ class SmoothMetric(Metric):
 
     @abstractmethod
     def gradient(self, h: Histogram) -> Floats:
-        """Its derivative by each count, (2, buckets)."""
+        """Return the metric's derivative by each count, (2, buckets)."""
 
     def denominators(self, h: Histogram) -> Floats:
-        """Weights of the sums of counts that must lie above 0, (sums, 2, buckets).
+        """Return the weights of the sums of counts that must lie above 0, (sums, 2, buckets).
 
-        Rows of each outcome, unless a metric says otherwise.
+        Rows of each outcome, unless a metric overrides it.
         """
         return outcomes(h)
 
@@ -91,11 +91,11 @@ class SmoothMetric(Metric):
         return bool((sums > FIRM * h.noise_std(weights)).all())
 
     def rows_variance(self, h: Histogram) -> float:
-        """Variance, to first order, if each row is drawn independently of all others."""
+        """Return the variance, to first order, of independently drawn rows."""
         return float((monotone_counts(h) * self.gradient(h) ** 2).sum())
 
     def span(self, h: Histogram, asked: Asked) -> Span:
-        """Interval from sampling and noise, without binning."""
+        """Return the interval from sampling and noise, without binning."""
         value = self.value(h)
         if not math.isfinite(value):
             return self.no_span()
@@ -107,13 +107,13 @@ class SmoothMetric(Metric):
         return self.span_to_first_order(h, value, asked, spread)
 
     def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
-        """Interval of a finite value where rows are independent."""
+        """Return the interval of a finite value for independent rows."""
         return self.span_to_first_order(h, value, asked, None)
 
     def span_to_first_order(
         self, h: Histogram, value: float, asked: Asked, spread: float | None
     ) -> Span:
-        """Interval by the gradient, with the variance by rows if it is given."""
+        """Return the interval by the gradient, with the variance by rows unless it is None."""
         gradient, firm = self.gradient(h), self.firm(h)
         noise = float(h.noise_std(gradient))
         sampling = 0.0
@@ -124,11 +124,10 @@ class SmoothMetric(Metric):
         return self.for_few_rows(span, h, asked)
 
     def for_few_rows(self, span: Span, h: Histogram, asked: Asked) -> Span:
-        """The span, widened where few rows have an outcome, or few of a ranking are misplaced.
+        """Return the span, widened if few rows have an outcome, or a ranking misplaces few.
 
-        By Wilson's interval of as many rows as give the same variance (Boyd et al. 2013 take one
-        for average precision); of a ranking that is nearly perfect, of the rows of the rarer
-        outcome.
+        It is Wilson's interval of as many rows as give the same variance (Boyd et al. 2013 take one
+        for average precision); for a nearly perfect ranking, of the rows of the rarer outcome.
         """
         least, total = float(h.counts.sum(axis=1).min()), float(h.counts.sum())
         lowest, reach = self.bounds[0], self.bounds[1] - self.bounds[0]
@@ -160,48 +159,48 @@ class Ratio(NamedTuple):
 
 
 class RatioMetric(SmoothMetric):
-    """A metric top / bottom."""
+    """Metric that is a ratio, top / bottom, of two smooth functions of counts."""
 
     @abstractmethod
     def ratio(self, h: Histogram) -> Ratio:
-        """Top and bottom."""
+        """Return top and bottom with their gradients."""
 
+    @override
     def value(self, h: Histogram) -> float:
-        """Top / bottom."""
         top, bottom, _, _ = self.ratio(h)
         return top / bottom if bottom > 0 else math.nan
 
+    @override
     def gradient(self, h: Histogram) -> Floats:
-        """Of the quotient."""
         _, bottom, top_gradient, bottom_gradient = self.ratio(h)
         return np.asarray((top_gradient - self.value(h) * bottom_gradient) / bottom)
 
     def trials(self, h: Histogram) -> float | None:
-        """K, if the variance of top - t bottom by the choice of rows is K t (1 - t) at the truth.
+        """Return K, if the variance of top - t bottom by sampling is K t (1 - t) at the truth.
 
         So it is for shares of rows, with K = bottom; None: take it from the counts.
         """
         return None
 
     def unseen(self, h: Histogram) -> float:
-        """Variance of the top by rows that may be there and were not drawn, where few were."""
+        """Return the top's variance by kinds of rows that may exist but were rarely drawn."""
         return 0.0
 
     def excess(self, h: Histogram) -> Floats:
-        """How much too large the noise variance of top - t bottom by the gradients is on average.
+        """Return the mean excess of the noise variance of top - t bottom by the gradients, (3,).
 
-        Noisy gradients are too long. Coefficients of 1, -2 t and t**2, (3,).
+        Noisy gradients are too long. The numbers are coefficients of 1, -2 t and t**2.
         """
         return np.zeros(3)
 
     def denominators(self, h: Histogram) -> Floats:
-        """The bottom, where it is a sum of counts."""
+        """Return the weights of the bottom, where it is a sum of counts, (1, 2, buckets)."""
         return self.ratio(h).bottom_gradient[None]
 
     def span_to_first_order(
         self, h: Histogram, value: float, asked: Asked, spread: float | None
     ) -> Span:
-        """Interval by Fieller's test; of a share of rows by Wilson's."""
+        """Return the interval by Fieller's test; for a fraction of rows by Wilson's."""
         top, bottom, *gradients = self.ratio(h)
         through = np.asarray(np.stack(gradients) @ h.root).reshape(2, -1)
         noise = _coefficients(through @ through.T) - self.excess(h)
@@ -226,7 +225,7 @@ class RatioMetric(SmoothMetric):
 
 
 def _coefficients(covariance: Floats) -> Floats:
-    """Of Var(top - t bottom), for `fieller`."""
+    """Return the coefficients of Var(top - t bottom) for `fieller`, (3,)."""
     return np.array([covariance[0, 0], covariance[0, 1], covariance[1, 1]])
 
 
@@ -235,10 +234,10 @@ class LinearRatio(RatioMetric):
 
     @abstractmethod
     def weights(self, h: Histogram) -> tuple[Floats, Floats]:
-        """Of the top and of the bottom, both (2, buckets)."""
+        """Return the weights of the top and of the bottom, both (2, buckets)."""
 
+    @override
     def ratio(self, h: Histogram) -> Ratio:
-        """The two sums."""
         top, bottom = self.weights(h)
         return Ratio(float((top * h.counts).sum()), float((bottom * h.counts).sum()), top, bottom)
 
@@ -249,25 +248,25 @@ class Predictions(LinearRatio):
     Attributes
     ----------
     top, bottom
-        which cells count: true negatives, false positives, false negatives, true positives
+        weights of the cells: true negatives, false positives, false negatives, true positives
     """
 
     at_threshold = True
     top: ClassVar[tuple[float, float, float, float]]
     bottom: ClassVar[tuple[float, float, float, float]]
 
+    @override
     def weights(self, h: Histogram) -> tuple[Floats, Floats]:
-        """Cells of the two sums."""
         at = edge_index(h, self.threshold)
         return spread_cells(h, at, self.top), spread_cells(h, at, self.bottom)
 
     def trials(self, h: Histogram) -> float | None:
-        """The rows that the top is a share of."""
+        """Return the number of rows of which the top is a fraction."""
         return self.ratio(h).bottom
 
 
 def spread_cells(h: Histogram, at: int, cells: tuple[float, float, float, float]) -> Floats:
-    """Weights of counts, (2, buckets), from those of the cells (tn, fp, fn, tp)."""
+    """Return the weights of counts, (2, buckets), from those of the cells (tn, fp, fn, tp)."""
     positive = np.arange(h.buckets) >= at
     tn, fp, fn, tp = cells
     return np.stack([np.where(positive, fp, tn), np.where(positive, tp, fn)])
@@ -329,7 +328,7 @@ class F1(Predictions):
     top, bottom = (0, 0, 0, 2), (0, 1, 1, 2)
 
     def trials(self, h: Histogram) -> float | None:
-        """Twice the rows m = tp + fp + fn, of which tp are a share j with F1 = t = 2 j / (1 + j).
+        """Return twice the rows m = tp + fp + fn: tp / m = j, with F1 = t = 2 j / (1 + j).
 
         2 tp - t (m + tp) has the variance m j (1 - j) (2 - t)**2 = 2 m t (1 - t).
         """
@@ -357,13 +356,13 @@ class NetBenefit(LinearRatio):
     bounds = (-math.inf, 1.0)
 
     def weights(self, h: Histogram) -> tuple[Floats, Floats]:
-        """True positives, less false ones at the odds of the threshold."""
+        """Return true positives less false ones at the odds of the threshold; and all rows."""
         at = edge_index(h, self.threshold)
         odds = h.edges[at] / (1 - h.edges[at])
         return spread_cells(h, at, (0, -odds, 0, 1)), np.ones_like(h.counts)
 
     def unseen(self, h: Histogram) -> float:
-        """Two rows more of each kind that counts, as in the interval of Agresti & Coull 1998."""
+        """Add two rows of each contributing kind, as in the interval of Agresti & Coull 1998."""
         kinds = np.unique(self.weights(h)[0])
         return float(2 * np.square(kinds).sum())
 
@@ -374,21 +373,21 @@ class Cells(SmoothMetric):
 
     @abstractmethod
     def of_cells(self, cells: Floats) -> tuple[float, Floats]:
-        """The metric and its derivative by the four cells, (4,)."""
+        """Return the metric and its derivative by the four cells, (4,)."""
 
     def _cells(self, h: Histogram) -> tuple[int, Floats]:
         at = edge_index(h, self.threshold)
         negative, positive = h.counts[:, :at].sum(axis=1), h.counts[:, at:].sum(axis=1)
         return at, np.array([negative[0], positive[0], negative[1], positive[1]])
 
+    @override
     def value(self, h: Histogram) -> float:
-        """From the four cells."""
         _, cells = self._cells(h)
         margins = (self.denominators(h) * h.counts).sum(axis=(1, 2))
         return self.of_cells(cells)[0] if margins.min() > 0 else math.nan
 
     def gradient(self, h: Histogram) -> Floats:
-        """Each count's is its cell's."""
+        """Return the derivative by each count, which is that by its cell."""
         at, cells = self._cells(h)
         tn, fp, fn, tp = self.of_cells(cells)[1]
         return spread_cells(h, at, (tn, fp, fn, tp))
@@ -404,14 +403,14 @@ class BalancedAccuracy(Cells):
     scale = 0.5
 
     def of_cells(self, cells: Floats) -> tuple[float, Floats]:
-        """(tp / P + tn / N) / 2."""
+        """Return (tp / P + tn / N) / 2 and its derivative by the four cells."""
         tn, fp, fn, tp = cells
         n, p = tn + fp, fn + tp
         by_cell = np.array([fp / n**2, -tn / n**2, -tp / p**2, fn / p**2]) / 2
         return float(tp / p + tn / n) / 2, by_cell
 
     def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
-        """From those of recall and specificity."""
+        """Return the span from those of recall and specificity."""
         span = _share_sum(h, asked, self.threshold, (Recall, Specificity), 0.5)
         return span if span.firm else replace(span, low=self.bounds[0], high=self.bounds[1])
 
@@ -423,14 +422,14 @@ def _share_sum(
     shares: tuple[type[Predictions], type[Predictions]],
     weight: float,
 ) -> Span:
-    """Weighted sum of two shares; an end that is cut at 0 or 1 may lie farther, so ends add up."""
-    one, other = (share(threshold).span(h, asked) for share in shares)
-    span = mover(one, other, weight * (one.value + other.value), (weight, weight))
-    low, high = weight * (one.low + other.low), weight * (one.high + other.high)
+    """Return the weighted sum of two fractions, whose clipped ends may lie farther out."""
+    first, second = (share(threshold).span(h, asked) for share in shares)
+    span = mover(first, second, weight * (first.value + second.value), (weight, weight))
+    low, high = weight * (first.low + second.low), weight * (first.high + second.high)
     return replace(
         span,
-        low=low if min(one.low, other.low) <= 0 else span.low,
-        high=high if max(one.high, other.high) >= 1 else span.high,
+        low=low if min(first.low, second.low) <= 0 else span.low,
+        high=high if max(first.high, second.high) >= 1 else span.high,
     )
 
 
@@ -444,7 +443,7 @@ class MatthewsCorrelation(Cells):
     bounds = (-1.0, 1.0)
 
     def of_cells(self, cells: Floats) -> tuple[float, Floats]:
-        """(tp tn - fp fn) / sqrt(P N PP PN)."""
+        """Return (tp tn - fp fn) / sqrt(P N PP PN) and its derivative."""
         tn, fp, fn, tp = cells
         p, n, pp, pn = fn + tp, tn + fp, tp + fp, tn + fn
         root = math.sqrt(p * n) * math.sqrt(pp * pn)
@@ -455,13 +454,13 @@ class MatthewsCorrelation(Cells):
         return value, by_cell
 
     def denominators(self, h: Histogram) -> Floats:
-        """The four margins."""
+        """Return the weights of the four margins, (4, 2, buckets)."""
         at = edge_index(h, self.threshold)
         columns = [spread_cells(h, at, (0, 1, 0, 1)), spread_cells(h, at, (1, 0, 1, 0))]
         return np.concatenate([super().denominators(h), columns])
 
     def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
-        """The hull with what recall, specificity and both predictive values say of it.
+        """Return the hull with the interval from recall, specificity and predictive values.
 
         Its square is (recall + specificity - 1) (precision + negative predictive value - 1), and
         both factors have its sign. The delta method sees no variance in a cell that happens to be
@@ -483,19 +482,22 @@ class MeanScore(LinearRatio):
     @staticmethod
     @abstractmethod
     def at(scores: Floats) -> Floats:
-        """The function at scores for outcome 0 and 1, (buckets,) -> (2, buckets); monotone."""
+        """Return the function at scores for outcome 0 and 1, (buckets,) -> (2, buckets).
+
+        It is monotone in the score.
+        """
 
     def weights(self, h: Histogram) -> tuple[Floats, Floats]:
-        """The function at the middles, and 1."""
+        """Return the function at the buckets' middles, and ones."""
         return self.at(h.middles), np.ones_like(h.counts)
 
     def binning(self, h: Histogram) -> float:
-        """Mean over rows of the larger distance from the middle's to an end's value."""
+        """Return the mean over rows of the larger change from a bucket's middle to an end."""
         return mean_reach(h, self.at)
 
 
 def mean_reach(h: Histogram, at: Callable[[Floats], Floats]) -> float:
-    """Mean over rows of how far a function, monotone in each bucket, may be from its middle's."""
+    """Return the mean over rows of a monotone function's largest change from its middle's."""
     middle = at(h.middles)
     reach = np.maximum(np.abs(at(h.edges[:-1]) - middle), np.abs(at(h.edges[1:]) - middle))
     rows = h.counts.sum()
@@ -512,8 +514,8 @@ class Brier(MeanScore):
     scale = 0.25
 
     @staticmethod
+    @override
     def at(scores: Floats) -> Floats:
-        """Squares."""
         return np.stack([scores**2, (1 - scores) ** 2])
 
 
@@ -529,14 +531,14 @@ class LogLoss(MeanScore):
     scale = math.log(2)
 
     @staticmethod
+    @override
     def at(scores: Floats) -> Floats:
-        """Logarithms."""
         cut = np.clip(scores, LEAST, 1 - LEAST)
         return -np.log(np.stack([1 - cut, cut]))
 
 
 class Confidence(MeanScore):
-    """Mean score."""
+    """Mean confidence: the average of the largest probability."""
 
     name = "confidence"
     heading = "mean confidence, %"
@@ -544,7 +546,7 @@ class Confidence(MeanScore):
 
     @staticmethod
     def at(scores: Floats) -> Floats:
-        """The score, whatever the outcome."""
+        """Return the score, whatever the outcome."""
         return np.stack([scores, scores])
 
 
@@ -564,12 +566,12 @@ class Gap(MeanScore):
 
     @staticmethod
     def at(scores: Floats) -> Floats:
-        """Score - outcome."""
+        """Return score - outcome."""
         return np.stack([scores, scores - 1])
 
 
 class BrierUncertainty(Cells):
-    """Brier score of the prevalence as everybody's score, o (1 - o) (Murphy 1973)."""
+    """Brier score of the prevalence as the score of every row, o (1 - o) (Murphy 1973)."""
 
     name = "brier_uncertainty"
     heading = "Brier: uncertainty"
@@ -577,7 +579,7 @@ class BrierUncertainty(Cells):
     scale = 0.25
 
     def of_cells(self, cells: Floats) -> tuple[float, Floats]:
-        """P N / (P + N)**2."""
+        """Return P N / (P + N)**2 and its derivative by the four cells."""
         tn, fp, fn, tp = cells
         n, p = tn + fp, fn + tp
         rows = n + p
@@ -586,7 +588,7 @@ class BrierUncertainty(Cells):
         return value, np.array([by_n, by_n, by_p, by_p])
 
     def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
-        """Of o (1 - o) from the interval of the prevalence o."""
+        """Return the span of o (1 - o) from the interval of the prevalence o."""
         prevalence = Prevalence(self.threshold).span(h, asked)
         ends = [prevalence.low, prevalence.high]
         if ends[0] < 0.5 < ends[1]:

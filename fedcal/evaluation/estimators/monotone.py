@@ -1,4 +1,4 @@
-"""Counts that could be: not negative, near to noisy ones."""
+"""Valid counts near to noisy ones: non-negative, with monotone prefix sums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedcal.evaluation.histogram import Histogram
 
 @lru_cache(maxsize=8)
 def monotone_counts(h: Histogram) -> Floats:
-    """Counts whose prefix sums are the isotonic regression of the released ones, (2, buckets).
+    """Return counts whose prefix sums are isotonic fits of the released ones, (2, buckets).
 
     Prefix sums of counts never fall; the nearest such sequence is never farther from the truth
     (Xu & Cormode 2025, arXiv 2510.04979; Hay et al. 2010). Unlike cutting each bucket at 0 it

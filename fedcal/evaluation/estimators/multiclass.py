@@ -41,7 +41,7 @@ class ClassMetric(Described):
 
     @abstractmethod
     def span(self, histograms: Sequence[Histogram], asked: Asked) -> tuple[Span, float]:
-        """Interval from sampling and noise, and what buckets leave open."""
+        """Return the interval from sampling and noise, and the binning."""
 
 
 class MeanOfClasses(ClassMetric):
@@ -59,7 +59,7 @@ class MeanOfClasses(ClassMetric):
     weighted: ClassVar[bool] = False
 
     def span(self, histograms: Sequence[Histogram], asked: Asked) -> tuple[Span, float]:
-        """Over the classes that surely have rows of either outcome."""
+        """Return the mean over the classes that surely have rows of either outcome."""
         metric = self.of()
         used = [h for h in histograms if metric.firm(h)]
         if not used:
@@ -93,7 +93,7 @@ class MacroRocAuc(MeanOfClasses):
 
 
 class WeightedRocAuc(MacroRocAuc):
-    """The same, weighted by the rows of the class."""
+    """Mean ROC AUC of each class against all others, weighted by the class's rows."""
 
     name = "weighted_roc_auc"
     heading = "ROC AUC, weighted"
@@ -109,7 +109,7 @@ class MacroAveragePrecision(MeanOfClasses):
 
 
 class WeightedAveragePrecision(MacroAveragePrecision):
-    """The same, weighted by the rows of the class."""
+    """Mean average precision of each class against all others, weighted by the class's rows."""
 
     name = "weighted_average_precision"
     heading = "average precision, weighted"
@@ -124,7 +124,7 @@ class ClasswiseEce(ClassMetric):
     scale = Ece.scale
 
     def span(self, histograms: Sequence[Histogram], asked: Asked) -> tuple[Span, float]:
-        """Means of values, ends and sampling; noise is independent."""
+        """Return the means of values, ends and sampling; noise is independent."""
         ece = Ece()
         parts = [ece.span(h, replace(asked, what=f"class {j}")) for j, h in enumerate(histograms)]
         value, low, high, sampling = np.mean(
@@ -148,18 +148,18 @@ class ConfusionMetric(Described):
 
     @abstractmethod
     def span(self, c: Floats, noise: float, asked: Asked) -> Span:
-        """Interval of rows by class and predicted class, (c, c); `noise` is the std of each."""
+        """Return the interval for rows by class and predicted class, (c, c); `noise` is a std."""
 
 
 class CellMetric(ConfusionMetric):
-    """One whose interval follows from its gradient by the cells."""
+    """Metric whose interval follows from its gradient by the cells."""
 
     @abstractmethod
     def mean(self, c: Floats, noise: float) -> _Mean:
-        """Value and gradient."""
+        """Return the metric's value and gradient by the cells, (c, c)."""
 
     def span(self, c: Floats, noise: float, asked: Asked) -> Span:
-        """Interval to first order."""
+        """Return the interval to first order."""
         value, gradient, firm = self.mean(c, noise)
         by_noise = noise * float(np.linalg.norm(gradient))
         by_rows = 0.0
@@ -182,7 +182,7 @@ class ClassMean(CellMetric):
     by_column: ClassVar[float]
 
     def mean(self, c: Floats, noise: float) -> _Mean:
-        """Over the classes that surely have rows; 0 for one that is never predicted."""
+        """Return the mean over classes that surely have rows; 0 for a class never predicted."""
         present = (c.sum(axis=1) > FIRM * noise * math.sqrt(len(c))).astype(np.float64)
         number = float(present.sum())
         if not number:
@@ -206,7 +206,7 @@ class ClassAccuracy(ConfusionMetric):
     heading = Accuracy.heading
 
     def span(self, c: Floats, noise: float, asked: Asked) -> Span:
-        """Wilson's interval, with the noise of all cells."""
+        """Return Wilson's interval, with the noise of all cells."""
         right, total = float(np.trace(c)), float(c.sum())
         if total <= 0:
             return Span(math.nan, 0.0, 1.0, math.nan, math.nan, False)
@@ -236,7 +236,7 @@ class MacroPrecision(ClassMean):
 
 
 class MacroF1(ClassMean):
-    """Mean F1 of classes."""
+    """Unweighted mean of the classes' F1."""
 
     name = "macro_f1"
     heading = "F1, macro"
@@ -251,7 +251,7 @@ class ClassCorrelation(CellMetric):
     bounds = (-1.0, 1.0)
 
     def mean(self, c: Floats, noise: float) -> _Mean:
-        """From the margins; NaN where labels or predictions are all of one class."""
+        """Return the correlation from the margins; NaN if labels or predictions have one class."""
         total, right = float(c.sum()), float(np.trace(c))
         true, predicted = c.sum(axis=1), c.sum(axis=0)
         spread_true, spread_predicted = (total**2 - float(x @ x) for x in (true, predicted))
@@ -283,14 +283,14 @@ CONFUSION_METRICS: dict[str, type[ConfusionMetric]] = registry(
 def evaluate_classes(
     histograms: Sequence[Histogram], *, level: float = 0.95, rows: str = "new", seed: int = 0
 ) -> dict[str, Estimate]:
-    """Macro and weighted ranking metrics, and the classwise ECE.
+    """Return macro and weighted ranking metrics, and the classwise ECE.
 
     Parameters
     ----------
     histograms
         of class j: rows by the probability of j, with outcome 1 for the rows of class j
     level, rows, seed
-        as of `evaluate`
+        as in `evaluate`
 
     Returns
     -------
@@ -300,18 +300,18 @@ def evaluate_classes(
     asked = Asked(level, rows, seed=seed)
     if not histograms:
         raise InputError("metrics of classes need the histogram of at least one class")
-    found = {}
+    estimates = {}
     for name, kind in CLASS_METRICS.items():
         metric = kind()
         span, binning = metric.span(histograms, asked)
-        found[name] = estimate(span, binning, metric.bounds, metric.scale, level)
-    return found
+        estimates[name] = estimate(span, binning, metric.bounds, metric.scale, level)
+    return estimates
 
 
 def evaluate_confusion(
     counts: Floats, noise: float = 0.0, *, level: float = 0.95, rows: str = "new"
 ) -> dict[str, Estimate]:
-    """Metrics of a confusion matrix.
+    """Return the metrics of a confusion matrix.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ def evaluate_confusion(
     noise
         standard deviation of the independent noise of each
     level, rows
-        as of `evaluate`
+        as in `evaluate`
 
     Returns
     -------
@@ -331,9 +331,9 @@ def evaluate_confusion(
     c = np.asarray(counts, np.float64)
     if c.ndim != 2 or c.shape[0] != c.shape[1] or len(c) < 2 or not np.isfinite(c).all():
         raise InputError(f"a confusion matrix must be finite and square, got shape {c.shape}")
-    found = {}
+    estimates = {}
     for name, kind in CONFUSION_METRICS.items():
         metric = kind()
         span = metric.span(c, noise, asked)
-        found[name] = estimate(span, 0.0, metric.bounds, metric.scale, level)
-    return found
+        estimates[name] = estimate(span, 0.0, metric.bounds, metric.scale, level)
+    return estimates

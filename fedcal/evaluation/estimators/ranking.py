@@ -1,4 +1,4 @@
-"""How well scores rank outcomes: area under the ROC curve, average precision."""
+"""Ranking of outcomes by scores: area under the ROC curve, average precision."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RocAuc(RatioMetric):
     scale = 0.5
 
     def ratio(self, h: Histogram) -> Ratio:
-        """Pairs in order, and all pairs."""
+        """Return correctly ordered pairs, and all pairs."""
         n, p = h.counts
         below = np.cumsum(n) - n / 2
         above = p.sum() - np.cumsum(p) + p / 2
@@ -52,13 +52,13 @@ class RocAuc(RatioMetric):
         )
 
     def binning(self, h: Histogram) -> float:
-        """Half of the pairs that share a bucket."""
+        """Return half of the pairs that share a bucket."""
         n, p = h.counts
         bottom = n.sum() * p.sum()
         return float(max(p @ n, 0.0) / (2 * bottom)) if bottom > 0 else math.nan
 
     def excess(self, h: Histogram) -> Floats:
-        """For p^T M n and the covariance S of either's noise, trace(M S M^T S)."""
+        """Return trace(M S M^T S) for p^T M n, with the covariance S of the noise of either."""
         through = h.root.T @ (np.cumsum(h.root, axis=0) - h.root / 2)
         total = h.root.sum(axis=0)
         return np.array(
@@ -66,12 +66,12 @@ class RocAuc(RatioMetric):
         )
 
     def denominators(self, h: Histogram) -> Floats:
-        """Rows of each outcome."""
+        """Return the weights of the rows of each outcome."""
         return outcomes(h)
 
 
 class ConfidenceAuc(RocAuc):
-    """ROC AUC of confidence against correctness: does the model know when it is wrong?"""
+    """ROC AUC of confidence against correctness: how well the model knows its errors."""
 
     name = "confidence_auc"
     heading = "ROC AUC of confidence"
@@ -79,7 +79,7 @@ class ConfidenceAuc(RocAuc):
 
 
 def few_misplaced(h: Histogram) -> str:
-    """The warning of scores that nearly separate the outcomes; "" = they do not."""
+    """Return the warning of scores that nearly separate the outcomes; "" if they do not."""
     least = float(h.counts.sum(axis=1).min())
     separated = (1 - RocAuc().value(h)) * least < MISPLACED
     return "few rows are misplaced" if separated else ""
@@ -112,12 +112,12 @@ class AveragePrecision(SmoothMetric):
     skewed = ranking = True
 
     def value(self, h: Histogram) -> float:
-        """Buckets as ties."""
+        """Return the average precision, with rows of one bucket as ties."""
         p, true, false, total = self._sums(h)
         return float(p @ divide(true, true + false) / total) if total > 0 else math.nan
 
     def gradient(self, h: Histogram) -> Floats:
-        """By the product rule; a row changes the precision at all lower thresholds."""
+        """Return the gradient: a row changes the precision at all lower thresholds."""
         p, true, false, total = self._sums(h)
         precision = divide(true, true + false)
         value = float(p @ precision / total)
@@ -127,16 +127,16 @@ class AveragePrecision(SmoothMetric):
         return np.stack([by_false, (precision - value) / total + by_true])
 
     def binning(self, h: Histogram) -> float:
-        """The larger of the distances to the two bounds."""
+        """Return the larger of the distances to the two bounds."""
         p, true, false, total = self._sums(h)
         if total <= 0:
             return math.nan
-        n, above, other = monotone_counts(h)[0], true - p, false
+        n, above, negatives = monotone_counts(h)[0], true - p, false
         middle = divide(p * true, true + false)
-        highest = divide(p * (above + p), above + p + other - n)
+        highest = divide(p * (above + p), above + p + negatives - n)
         with np.errstate(divide="ignore", invalid="ignore"):
-            lowest = p - other * np.log1p(p / (above + other))
-        lowest = np.where((above + other > 0) & (p > 0), np.maximum(lowest, 0.0), p)
+            lowest = p - negatives * np.log1p(p / (above + negatives))
+        lowest = np.where((above + negatives > 0) & (p > 0), np.maximum(lowest, 0.0), p)
         up, down = np.maximum(highest - middle, 0.0), np.maximum(middle - lowest, 0.0)
         return float(max(up.sum(), down.sum()) / total)
 

@@ -1,6 +1,6 @@
 """Calibration slope and intercept: the logistic regression of the outcome on the score's logit.
 
-1 and 0 are perfect; a slope below 1 says that scores are too extreme (Cox 1958; Steyerberg 2009).
+1 and 0 are perfect; a slope below 1 means that scores are too extreme (Cox 1958; Steyerberg 2009).
 Scores are read at the middles of buckets, so a score of exactly 0 or 1 has a finite logit.
 """
 
@@ -34,26 +34,26 @@ class Recalibration(SmoothMetric):
     """0: the intercept, 1: the slope"""
 
     def value(self, h: Histogram) -> float:
-        """The coefficient; NaN where there is no finite maximum."""
+        """Return the coefficient; NaN without a finite maximum of the likelihood."""
         fit = regression(h)
         return math.nan if fit is None else float(fit[self.which])
 
     def gradient(self, h: Histogram) -> Floats:
-        """Implicit differentiation of the score equations, sum of (y - p) (1, x) = 0."""
+        """Return the implicit derivative by the score equations, sum of (y - p) (1, x) = 0."""
         if (fit := regression(h)) is None:
             return np.full(h.counts.shape, math.nan)
         p, _, lever = self._at(h, fit)
         return np.stack([-p * lever, (1 - p) * lever])
 
     def _at(self, h: Histogram, fit: Floats) -> tuple[Floats, Floats, Floats]:
-        """Fitted probabilities, own row of the inverse information, what a residual adds."""
+        """Return fitted probabilities, own row of the inverse information, residual weights."""
         x = logit(h.middles)
         p = expit(fit[0] + fit[1] * x)
         row = np.linalg.inv(_information(h.counts.sum(axis=0), x, p))[self.which]
         return p, row, row[0] + row[1] * x
 
     def binning(self, h: Histogram) -> float:
-        """To first order: each row's logit moved to the end of its bucket that moves it most."""
+        """Return the first-order change if each row's logit moves to its bucket's worse end."""
         if (fit := regression(h)) is None:
             return math.nan
         (p, row, lever), x = self._at(h, fit), logit(h.middles)
@@ -62,11 +62,11 @@ class Recalibration(SmoothMetric):
         return float(max((np.abs(slack) * reach * h.counts).sum(), 0.0))
 
     def warning(self, h: Histogram) -> str:
-        """Of scores that tell nearly all rows apart: few rows say how steep they should be."""
+        """Return a warning if scores nearly separate the outcomes: few rows then fix the slope."""
         return few_misplaced(h)
 
     def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
-        """By its efficient score test; without ends where a denominator may be 0."""
+        """Return the span of its efficient score test; unbounded if a denominator may be 0."""
         span = score_test_span(self, h, asked)
         return span if self.firm(h) else replace(span, low=-math.inf, high=math.inf, firm=False)
 
@@ -88,7 +88,7 @@ class CalibrationIntercept(Recalibration):
 
 
 def logit(scores: Floats) -> Floats:
-    """Log odds of scores, which are cut to [LEAST, 1 - LEAST] first."""
+    """Return log odds of scores, which are clipped to [LEAST, 1 - LEAST] first."""
     cut = np.clip(scores, LEAST, 1 - LEAST)
     return np.asarray(np.log(cut / (1 - cut)))
 
@@ -100,15 +100,15 @@ def _information(rows: Floats, x: Floats, p: Floats) -> Floats:
 
 
 def regression(h: Histogram) -> Floats | None:
-    """Intercept and slope, by Newton's method on the counts as they are, (2,); None = no maximum.
+    """Return intercept and slope by Newton's method on the raw counts, (2,); None = no maximum.
 
-    Noisy counts may make the likelihood lose its maximum: who asks is then told so.
+    Noisy counts may make the likelihood lose its maximum.
     """
     return logistic(logit(h.middles), h.counts.sum(axis=0), h.counts[1])
 
 
 def logistic(x: Floats, rows: Floats, positive: Floats) -> Floats | None:
-    """Intercept and slope on x, (n,), of `positive` of `rows` outcomes at each, (2,)."""
+    """Fit intercept and slope on x, (n,), to `positive` of `rows` outcomes at each, (2,)."""
     scale = float(rows.sum())
     if scale <= 0:
         return None
@@ -139,7 +139,7 @@ def logistic(x: Floats, rows: Floats, positive: Floats) -> Floats | None:
 
 
 def score_test_span(metric: Recalibration, h: Histogram, asked: Asked) -> Span:
-    """Interval of a coefficient by inverting its efficient score test.
+    """Return the interval of a coefficient by inverting its efficient score test.
 
     At each value t the other coefficient is fitted to monotone counts, and the score of t, a sum
     of the released counts with weights orthogonal to that fit, is compared with its standard
@@ -151,31 +151,31 @@ def score_test_span(metric: Recalibration, h: Histogram, asked: Asked) -> Span:
     value = metric.value(h)
     z, x, counts = asked.z, logit(h.middles), monotone_counts(h)
     total, one = counts.sum(axis=0), np.ones(h.buckets)
-    own, other = (x, one) if metric.which else (one, x)
+    own, rest = (x, one) if metric.which else (one, x)
     fit = regression(h)
     # from 0 and 1 Newton's steps do not end where scores are far too extreme
     start = 0.0 if fit is None else float(fit[1 - metric.which])
 
     def score(t: float) -> tuple[float, float, float, float]:
-        """The score, its variances by rows and by noise, and the information about t."""
+        """Return the score, its variances by rows and by noise, and the information about t."""
         at = start
         for _ in range(_STEPS):
-            p = expit(t * own + at * other)
+            p = expit(t * own + at * rest)
             weight = total * p * (1 - p)
-            step = float((counts[1] - total * p) @ other) / max(float(weight @ other**2), 1e-12)
+            step = float((counts[1] - total * p) @ rest) / max(float(weight @ rest**2), 1e-12)
             at += min(max(step, -2.0), 2.0)
             if abs(step) < 1e-8:
                 break
-        lever = own - other * float(weight @ (own * other)) / max(float(weight @ other**2), 1e-12)
+        lever = own - rest * float(weight @ (own * rest)) / max(float(weight @ rest**2), 1e-12)
         weights = np.stack([-p * lever, (1 - p) * lever])
         by_rows = float((counts * weights**2).sum()) if asked.rows == "new" else 0.0
-        found = float((h.counts * weights).sum())
-        return found, by_rows, float(h.noise_std(weights)) ** 2, float(weight @ (lever * own))
+        observed = float((h.counts * weights).sum())
+        return observed, by_rows, float(h.noise_std(weights)) ** 2, float(weight @ (lever * own))
 
     def accepted(t: float) -> float:
-        """Below 0 where t is inside."""
-        found, by_rows, by_noise, _ = score(t)
-        return abs(found) - z * math.sqrt(by_rows + by_noise)
+        """Return a value below 0 if t is inside the interval."""
+        observed, by_rows, by_noise, _ = score(t)
+        return abs(observed) - z * math.sqrt(by_rows + by_noise)
 
     _, by_rows, by_noise, information = score(value)
     if information <= 0:

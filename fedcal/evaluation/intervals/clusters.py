@@ -1,11 +1,11 @@
-"""How much metrics vary from client to client: the sampling variance of new clients.
+"""Variation of metrics between clients: the sampling variance of new clients.
 
 Rows of one client depend on one another, and independent rows' variance is then too small. To
 first order a metric differs from its value by the sum over rows of its influence, its gradient by
 the count that the row is in; clients are independent, so the variance is that of the clients'
 sums of influence (a cluster-robust, or sandwich, variance; Liang & Zeger 1986).
 
-Two releases tell it. Sums over 20 disjoint parts of the clients (random groups; Wolter 2007,
+Two releases estimate it. Sums over 20 disjoint parts of the clients (random groups; Wolter 2007,
 chapter 2) are sums over rows, which suits noise that hides a row. Where noise hides a whole client,
 or nobody, each client's squares are added up instead: all clients' squares are worth more than 20
 folds', and the noise of a square enters once instead of squared.
@@ -34,7 +34,7 @@ ESTIMANDS: Mapping[Estimand, str] = {
     "these": "these rows",
     "clients": "new clients like these",
 }
-"""What intervals are for, in words."""
+"""Population of the intervals, in words."""
 
 
 MEASURED: Mapping[str, tuple[str, ...]] = {
@@ -50,21 +50,21 @@ noise) intervals then hold the truth in 94.9 % or more."""
 
 
 def influences(h: Histogram, score: str, threshold: float) -> Floats:
-    """The influence of a row in each count on each metric of `MEASURED`, (metrics, 2, buckets).
+    """Return a row's influence in each count on each `MEASURED` metric, (metrics, 2, buckets).
 
-    Counts lose negative ones first (Norm-Sub). Sums over all rows are 0; a metric without a value
+    Negative counts are removed first (Norm-Sub). Sums over all rows are 0; a metric without a value
     has zeros.
     """
     solid = norm_sub(h.counts.ravel()).reshape(h.counts.shape)
     likely = Histogram.exact(h.edges, solid)
     rows = max(float(solid.sum()), 1e-9)
-    found = []
+    values = []
     for metric in _metrics(score, threshold).values():
         known = np.isfinite(metric.value(likely))
         gradient = metric.gradient(likely) if known else np.zeros_like(solid)
         gradient = np.nan_to_num(gradient, posinf=0.0, neginf=0.0)
-        found.append(gradient - float((gradient * solid).sum()) / rows)
-    return np.stack(found)
+        values.append(gradient - float((gradient * solid).sum()) / rows)
+    return np.stack(values)
 
 
 def _metrics(score: str, threshold: float) -> dict[str, SmoothMetric]:
@@ -73,21 +73,21 @@ def _metrics(score: str, threshold: float) -> dict[str, SmoothMetric]:
 
 
 def variance_of_folds(sums: Floats, std: float, law: NoiseLaw, clients: float) -> Floats:
-    """Upper estimates of the variance of all clients' sum, from noisy sums over parts of them.
+    """Return upper estimates of the variance of the sum over clients, from noisy sums of folds.
 
     Parameters
     ----------
     sums
-        (folds, metrics), of about as many clients each
+        (folds, metrics), each over about as many clients
     std, law
-        of the noise of each
+        std and distribution of the noise of each sum
     clients
-        in all folds together
+        number of clients in all folds together
 
     Returns
     -------
     Floats
-        (metrics,); 0 and below where noise hides that there is any
+        (metrics,); 0 and below where noise hides any variance
     """
     from scipy.special import chdtri
 
@@ -104,7 +104,7 @@ def variance_of_folds(sums: Floats, std: float, law: NoiseLaw, clients: float) -
 
 
 def variance_of_squares(squares: Floats, std: float, clients: float) -> Floats:
-    """Upper estimates of the variance of all clients' sum, from noisy sums of squares, (metrics,).
+    """Return upper variance estimates of the sum over clients from noisy squares, (metrics,).
 
     Clients differ in size, and their squares vary more than normal ones: as those of half as many.
     """
@@ -116,7 +116,7 @@ def variance_of_squares(squares: Floats, std: float, clients: float) -> Floats:
 
 
 def _student(freedom: float) -> float:
-    """Square of Student's quantile over the normal one's."""
+    """Return the squared ratio of Student's quantile to the normal quantile."""
     from scipy.special import ndtri, stdtrit
 
     at = 0.5 + _LEVEL / 2
@@ -126,7 +126,7 @@ def _student(freedom: float) -> float:
 def spread_of(
     h: Histogram, score: str, threshold: float, measured: Mapping[str, float]
 ) -> tuple[dict[str, float], float]:
-    """Variances for new clients, none below that of independent rows, and their largest ratio.
+    """Return variances for new clients, at least that of independent rows, and the top ratio.
 
     Parameters
     ----------
@@ -141,10 +141,10 @@ def spread_of(
         Metric -> variance; and how many times that of independent rows the largest one is (the
         design effect), at least 1
     """
-    found, effect = {}, 1.0
+    variances, effect = {}, 1.0
     for name, metric in _metrics(score, threshold).items():
         if name in measured and np.isfinite(metric.value(h)):
             alone = metric.rows_variance(h)
-            found[name] = max(measured[name], alone)
-            effect = max(effect, found[name] / alone) if alone > 0 else effect
-    return found, effect
+            variances[name] = max(measured[name], alone)
+            effect = max(effect, variances[name] / alone) if alone > 0 else effect
+    return variances, effect

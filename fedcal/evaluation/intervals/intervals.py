@@ -1,7 +1,7 @@
 """Intervals of metrics read from noisy counts: sampling, noise of the release, and buckets.
 
 Two sources are random and enter as variances: which rows there are (sampling), and the noise that
-privacy added. The third, that a bucket does not tell where in it a score lies, is no accident but
+privacy added. The third, that a score's place in its bucket is unknown, is not random but
 a bound, and is added to both ends.
 
 A ratio top / bottom of estimates is not covered by its delta method when the bottom is uncertain.
@@ -28,26 +28,26 @@ from fedcal.core.types import Floats
 CLIPPED = "clipping may shift it far"
 """Warning of an interval that does not contain the bias of clipping whole clients."""
 
-UNMEASURED = "how much clients differ in it was not measured"
-"""Warning of an interval for new clients that is widened as those of other metrics."""
+UNMEASURED = "its variance between clients was not measured"
+"""Warning of an interval for new clients that is widened by the ratio of other metrics."""
 
 HIDES = "noise hides it"
-"""In place of a value that noise drowns."""
+"""Text in place of a value that noise drowns."""
 
 
 def beyond(excluded: Sequence[str]) -> str:
-    """Return the sentence on what intervals do not contain, after a space; "" = they contain all"""
+    """Return a sentence on errors outside all intervals, after a space; "" if there are none."""
     return f" No interval contains {' or '.join(excluded)}." if excluded else ""
 
 
 Rows = Literal["new", "these"]
-"""What an interval is for: new rows like these, or only the rows that were counted."""
+"""Population of an interval: new rows like these, or only the rows that were counted."""
 
 FIRM = 3.0
 """Noise standard deviations that a denominator must lie above 0."""
 
 FEW = 30.0
-"""Rows or events below which an interval is widened by what sampling of small counts needs."""
+"""Rows or events below which an interval is widened for small counts."""
 
 DROWNED = 0.25
 """A metric is drowned if noise alone gives a half-width above this share of its `scale`."""
@@ -55,20 +55,20 @@ DROWNED = 0.25
 
 @dataclass(frozen=True)
 class Estimate:
-    """One metric of a release, and how sure it is.
+    """One metric of a release, with its uncertainty.
 
     Attributes
     ----------
     value
-        what the pooled rows show, as far as the noise lets it be seen; NaN where it has no value
+        value on the pooled rows, as estimated under the noise; NaN where it is undefined
     low, high
         interval of the estimand, binning included; it holds the value
     sampling, noise
         standard deviations that the choice of rows and the release's noise give the value
     binning
-        how far the value of the rows themselves, in finer buckets, may lie from this one
+        largest distance to the value of the rows themselves, in finer buckets
     drowned
-        the noise leaves nearly nothing to be said: the value is not for print
+        the noise hides the value, which is then not shown
     warning
         why the interval may be short, for the same line of every output; "" = it is not
     """
@@ -83,21 +83,21 @@ class Estimate:
     warning: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; no value (None) where it is drowned, and None for what is not finite."""
-        found: dict[str, Any] = {
+        """Return plain numbers; None for a drowned value and for anything not finite."""
+        record: dict[str, Any] = {
             name: number if math.isfinite(number) else None
             for name, number in vars(self).items()
             if name not in ("drowned", "warning")
         }
         if self.drowned:
-            found["value"] = None
-        found["drowned"] = self.drowned
-        return {**found, "warning": self.warning} if self.warning else found
+            record["value"] = None
+        record["drowned"] = self.drowned
+        return {**record, "warning": self.warning} if self.warning else record
 
 
-def from_json(told: Mapping[str, Any]) -> Estimate:
-    """What `to_json` gave; NaN for None."""
-    numbers: dict[str, Any] = {name: math.nan if x is None else x for name, x in told.items()}
+def from_json(record: Mapping[str, Any]) -> Estimate:
+    """Return the estimate from a dict of `to_json`, with NaN for None."""
+    numbers: dict[str, Any] = {name: math.nan if x is None else x for name, x in record.items()}
     return Estimate(**numbers)
 
 
@@ -120,20 +120,20 @@ class Span:
 def estimate(
     span: Span, binning: float, bounds: tuple[float, float], scale: float, level: float
 ) -> Estimate:
-    """The span with its binning added, cut to the metric's range.
+    """Return the span widened by its binning, clipped to the metric's range.
 
     Parameters
     ----------
     span
         interval from sampling and noise
     binning
-        bound on what finer buckets could change
+        bound on the change that finer buckets could make
     bounds
         smallest and largest value of the metric; infinite where it has none
     scale
         difference of two values of the metric that is large
     level
-        of the interval
+        confidence level of the interval
     """
     if not math.isfinite(span.value):
         return Estimate(math.nan, *bounds, math.nan, math.nan, math.nan, True)
@@ -152,7 +152,7 @@ def fieller(
     z: float,
     bounds: tuple[float, float] = (0.0, 1.0),
 ) -> tuple[Floats, Floats]:
-    """All t with (top - t bottom)**2 <= z**2 Var(top - t bottom): the hull, within the bounds.
+    """Return the hull, within bounds, of t with (top - t bottom)**2 <= z**2 Var(top - t bottom).
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def fieller(
 
 
 def quadratic(variance: Floats, t: float) -> float:
-    """Var(top - t bottom) from its three coefficients, not below 0."""
+    """Return Var(top - t bottom) from its three coefficients, not below 0."""
     return float(max(variance[0] - 2 * t * variance[1] + t * t * variance[2], 0.0))
 
 
@@ -194,14 +194,14 @@ def of_share(
     trials: ArrayLike | None = None,
     unit: float = 1.0,
 ) -> tuple[Floats, Floats]:
-    """`fieller` for shares of rows: the choice of rows has the variance trials t (1 - t).
+    """Return `fieller` for fractions of rows: sampling has the variance trials t (1 - t).
 
     Where few rows are counted, or few are not, their number is whole: half a row (Yates 1934).
 
     Parameters
     ----------
     top, bottom, z
-        as `fieller` takes them
+        as in `fieller`
     noise
         (3, ...) coefficients of the noise's variance
     rows
@@ -209,7 +209,7 @@ def of_share(
     trials
         None = the bottom
     unit
-        what a row adds to the top
+        addition of one row to the top
     """
     check_rows(rows)
     x, y = np.asarray(top, np.float64), np.asarray(bottom, np.float64)
@@ -223,16 +223,18 @@ def of_share(
 
 
 def warned(
-    found: Mapping[str, Estimate], excluded: Sequence[str], measured: Collection[str] | None = None
+    estimates: Mapping[str, Estimate],
+    excluded: Sequence[str],
+    measured: Collection[str] | None = None,
 ) -> dict[str, Estimate]:
-    """The estimates, each with the warning that follows from what intervals do not contain.
+    """Return the estimates, each with the warning that follows from excluded errors.
 
     Parameters
     ----------
-    found
+    estimates
         by name
     excluded
-        sources of error, in words
+        sources of error that no interval contains, in words
     measured
         metrics whose variance over new clients was measured; None = intervals are not for them
     """
@@ -242,16 +244,16 @@ def warned(
         guessed = UNMEASURED if measured is not None and name not in measured else ""
         return "; ".join(filter(None, (CLIPPED if clipped else "", guessed, own)))
 
-    return {name: replace(e, warning=warning(name, e.warning)) for name, e in found.items()}
+    return {name: replace(e, warning=warning(name, e.warning)) for name, e in estimates.items()}
 
 
 def check_rows(rows: str) -> None:
-    """InputError for anything but `new` and `these`."""
+    """Raise InputError for anything but `new` and `these`."""
     one_of("rows", rows, get_args(Rows))
 
 
 def normal_quantile(level: float) -> float:
-    """Z of a two-sided interval: 1.96 for a level of .95.
+    """Return z of a two-sided interval: 1.96 for a level of .95.
 
     Raises InputError if the level is not in (0, 1).
     """
@@ -260,30 +262,30 @@ def normal_quantile(level: float) -> float:
     return NormalDist().inv_cdf(0.5 + level / 2)
 
 
-def mover(one: Span, other: Span, value: float, weights: tuple[float, float]) -> Span:
-    """Weighted sum of two independent metrics from the intervals of both.
+def mover(first: Span, second: Span, value: float, weights: tuple[float, float]) -> Span:
+    """Return the weighted sum of two independent metrics from the intervals of both.
 
     Zou & Donner 2008 (method of variance estimates recovery): keeps how lopsided they are.
 
     Parameters
     ----------
-    one, other
+    first, second
         the two metrics
     value
-        of the sum
+        value of the sum
     weights
-        of both; -1 and 1 give the difference of the other from the one
+        weights of both; -1 and 1 give second - first
     """
     ends = [
         sorted((w * (s.low - s.value), w * (s.high - s.value)))
-        for s, w in zip((one, other), weights, strict=True)
+        for s, w in zip((first, second), weights, strict=True)
     ]
     (low, high), (other_low, other_high) = ends
     return Span(
         value,
         value - math.hypot(low, other_low),
         value + math.hypot(high, other_high),
-        math.hypot(weights[0] * one.sampling, weights[1] * other.sampling),
-        math.hypot(weights[0] * one.noise, weights[1] * other.noise),
-        one.firm and other.firm,
+        math.hypot(weights[0] * first.sampling, weights[1] * second.sampling),
+        math.hypot(weights[0] * first.noise, weights[1] * second.noise),
+        first.firm and second.firm,
     )

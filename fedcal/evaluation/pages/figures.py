@@ -23,10 +23,10 @@ from fedcal.evaluation.histogram import Histogram
 
 
 def names_of(views: Iterable[str]) -> dict[str, str]:
-    """View -> what figures and tables call it."""
-    if "calibrated" in (found := list(views)):
+    """Return view -> its name in figures and tables."""
+    if "calibrated" in (names := list(views)):
         return {"model": "before", "calibrated": "after"}
-    return {view: {"other": "other model"}.get(view, view) for view in found}
+    return {view: {"other": "other model"}.get(view, view) for view in names}
 
 
 MOST_CLASSES = 10
@@ -36,7 +36,7 @@ LEAST_BENEFIT = -0.1
 """Net benefits below it are not drawn: towards a threshold of 1 they have no lower end."""
 
 WIDEST = 0.5
-"""A bin of a reliability diagram whose interval is wider says nothing, and is left out."""
+"""Bins of a reliability diagram with a wider interval are uninformative and left out."""
 
 Lines = tuple[tuple[Point, ...], tuple[Point, ...]]
 """Points, and the ends of the interval at each."""
@@ -50,22 +50,22 @@ _CURVES: tuple[tuple[str, tuple[str, str], Any, dict[str, tuple[Point, ...]]], .
 
 
 def curve_parts(
-    found: Findings, histograms: Mapping[Key, Histogram], names: Sequence[str] | None = None
+    findings: Findings, histograms: Mapping[Key, Histogram], names: Sequence[str] | None = None
 ) -> list[Part]:
-    """The curves that a score has, of all rows; of several classes each is a series."""
+    """Return the curves of a score over all rows; with several classes each is a series."""
     whole = {key: h for key, h in histograms.items() if key[1] == ""}
-    if found.score == "classes":
+    if findings.score == "classes":
         first = next(iter(whole))[0]
         shown = {
             called(names, int(part)): h for (view, _, part), h in whole.items() if view == first
         }
         series = dict(list(shown.items())[:MOST_CLASSES])
     else:
-        views = names_of(found.metrics)
+        views = names_of(findings.metrics)
         series = {views[view]: h for (view, _, _), h in whole.items()}
-    level = found.level
+    level = findings.level
     parts: list[Part | None] = []
-    if found.score != "confidence":
+    if findings.score != "confidence":
         parts += [
             _part(
                 title,
@@ -79,8 +79,8 @@ def curve_parts(
             )
             for title, axes, curve, references in _CURVES
         ]
-    parts.append(reliability_part("Reliability", series, found.score, level))
-    if found.score == "positive":
+    parts.append(reliability_part("Reliability", series, findings.score, level))
+    if findings.score == "positive":
         parts.append(_decisions(series, level))
     return [part for part in parts if part is not None]
 
@@ -88,7 +88,7 @@ def curve_parts(
 def reliability_part(
     title: str, series: Mapping[str, Histogram], score: str, level: float
 ) -> Curve | None:
-    """Reliability diagrams, with intervals; None where every bin is too uncertain."""
+    """Return reliability diagrams with intervals; None if every bin is too uncertain."""
     outcome = "share correct" if score == "confidence" else "share of the outcome"
     named = "confidence" if score == "confidence" else "score"
     return _part(
@@ -108,7 +108,7 @@ def _part(
     references: Mapping[str, tuple[Point, ...]],
     note: str = "",
 ) -> Curve | None:
-    """A curve of the series that have points; None without any."""
+    """Return a curve of the series that have points; None without any."""
     there = {name: line for name, line in lines.items() if line[0]}
     if not there:
         return None
@@ -120,7 +120,7 @@ def _part(
 def _lines(
     x: Floats, y: Floats, low: Floats, high: Floats, keep: NDArray[np.bool_] | None = None
 ) -> Lines:
-    """Finite points, each once; intervals that hold them."""
+    """Return finite points, each once, and intervals that contain them."""
     there = np.isfinite(x) & np.isfinite(y) & np.isfinite(low) & np.isfinite(high)
     if keep is not None:
         there &= keep
@@ -136,7 +136,7 @@ def _reliability(h: Histogram, level: float) -> Lines:
 
 
 def _decisions(series: Mapping[str, Histogram], level: float) -> Curve | None:
-    """Net benefit of each model, against treating everybody and nobody."""
+    """Return the net benefit of each model, against treating all rows and none."""
     curves = {name: decision_curve(h, level=level) for name, h in series.items()}
 
     def line(c: DecisionCurve, y: Floats, low: Floats, high: Floats) -> Lines:
@@ -152,6 +152,6 @@ def _decisions(series: Mapping[str, Histogram], level: float) -> Curve | None:
         ("threshold", "net benefit"),
         lines,
         {name: points for name, points in references.items() if points},
-        "True positives less false ones at the odds of the threshold, per row: whoever treats at a "
-        "risk above the threshold gains this much against treating nobody.",
+        "True positives minus false positives at the odds of the threshold, per row: the gain of "
+        "treating rows with a risk above the threshold, compared with treating none.",
     )

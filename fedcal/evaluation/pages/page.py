@@ -1,4 +1,4 @@
-"""What a release says, as tables and figures: the report that a validator asks for."""
+"""A release as tables and figures: the report for validators."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_GROUPS = 60
 
 
 def p_shown(p_value: float, floor: float) -> str:
-    """A p-value, "" for nan; at the smallest that draws can tell, "< 0.001" instead of it."""
+    """Return a p-value as text: "" for NaN, "< 0.001" at the smallest that draws can resolve."""
     if math.isnan(p_value):
         return ""
     digits = max(3, round(-math.log10(floor)))
@@ -32,17 +32,17 @@ def p_shown(p_value: float, floor: float) -> str:
 
 
 def heading(metric: str, score: str = "") -> str:
-    """Heading of a metric with its unit; the score ("positive", "confidence") is what it is of.
+    """Return the heading of a metric of a score ("positive", "confidence"), with its unit.
 
     The gap is the mean score minus the share of the outcome: below 0 the model predicts too low.
     """
-    told = described(metric)
-    found = told.of_score.get(score, told.heading) if told else ""
-    return found or metric.replace("_", " ")
+    metric_class = described(metric)
+    text = metric_class.of_score.get(score, metric_class.heading) if metric_class else ""
+    return text or metric.replace("_", " ")
 
 
 def decimals(metric: str, low: float, high: float) -> int:
-    """Digits behind the point that a number with this interval deserves.
+    """Return the number of decimals that a value with this interval deserves.
 
     Half of the interval is two units of the last digit at least.
     """
@@ -54,7 +54,7 @@ def decimals(metric: str, low: float, high: float) -> int:
 
 
 def shown(metric: str, value: float, sign: bool = False, digits: int | None = None) -> str:
-    """A value of a metric as people read it; with an interval to `decimals` digits."""
+    """Return a metric's value as text, beside an interval to `decimals` digits."""
     mark = "+z" if sign else "z"  # z: no minus before a zero
     if heading(metric).endswith("%"):
         return f"{100 * value:{mark}.{2 if digits is None else digits}f}"
@@ -62,35 +62,35 @@ def shown(metric: str, value: float, sign: bool = False, digits: int | None = No
 
 
 def parts(
-    found: Findings,
+    findings: Findings,
     histograms: Mapping[Key, Histogram],
     confusion: Mapping[str, Floats] | None = None,
     names: Sequence[str] | None = None,
 ) -> list[Part]:
-    """All that a report shows of a release, from top to bottom.
+    """Return the report's parts for a release, from top to bottom.
 
     Parameters
     ----------
-    found
+    findings
         its metrics
     histograms
-        what they were read from
+        their source
     confusion
         view -> rows by predicted class and label, (c, c)
     names
-        of the classes; None = their numbers
+        names of the classes; None = their numbers
     """
-    views = list(found.metrics)
+    views = list(findings.metrics)
     shown_parts: list[Part] = []
     if len(views) == 2:
-        shown_parts.append(_both(found, views))
-    shown_parts += [_summary(found, view, views, names) for view in views]
-    if found.tests:
-        shown_parts.append(_tests(found, views))
-    shown_parts += curve_parts(found, histograms, names)
-    if found.groups:
-        rows = {group: counted(histograms, views[0], group)[0] for group in found.groups}
-        shown_parts += _groups(found, views, rows)
+        shown_parts.append(_both(findings, views))
+    shown_parts += [_summary(findings, view, views, names) for view in views]
+    if findings.tests:
+        shown_parts.append(_tests(findings, views))
+    shown_parts += curve_parts(findings, histograms, names)
+    if findings.groups:
+        rows = {group: counted(histograms, views[0], group)[0] for group in findings.groups}
+        shown_parts += _groups(findings, views, rows)
     for view, cells in (confusion or {}).items():
         shown_parts.append(_confusion(cells, _of(view, list(confusion or {})), names))
     return shown_parts
@@ -121,7 +121,7 @@ def texts(metric: str, estimate: Estimate, sign: bool = False) -> tuple[str, str
 
 
 def whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
-    """Value and interval; where noise hides the value, what it is at most, or "unknown"."""
+    """Return value and interval; where noise hides the value, its upper bound, or "unknown"."""
     if _unknown(estimate):
         return "unknown"
     value, interval = texts(metric, estimate, sign)
@@ -130,49 +130,51 @@ def whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
 
 def _about(score: str, names: Sequence[str] | None) -> str:
     """Return the sentence on what a score's metrics are of; "" for the score `classes`."""
-    told = {
-        "positive": f"The positive class is {called(names, 1)}: all metrics are of its probability",
-        "confidence": "All metrics are of the top label: its probability, and whether it is right",
+    subjects = {
+        "positive": f"The positive class is {called(names, 1)}: all metrics use its probability",
+        "confidence": "All metrics are of the top label: its probability and its correctness",
     }
-    return f"{told[score]}. " if score in told else ""
+    return f"{subjects[score]}. " if score in subjects else ""
 
 
 def _summary(
-    found: Findings, view: str, views: Sequence[str], names: Sequence[str] | None
+    findings: Findings, view: str, views: Sequence[str], names: Sequence[str] | None
 ) -> Table:
-    """Each metric with its interval, and where its width comes from."""
-    z = NormalDist().inv_cdf(0.5 + found.level / 2)
+    """Return each metric with its interval, and the sources of the interval's width."""
+    z = NormalDist().inv_cdf(0.5 + findings.level / 2)
     rows, unknown = [], []
-    for metric, estimate in found.metrics[view].items():
-        name = heading(metric, found.score)
+    for metric, estimate in findings.metrics[view].items():
+        name = heading(metric, findings.score)
         if _unknown(estimate):
             unknown.append(name.removesuffix(", %"))
             continue
         digits = decimals(metric, estimate.low, estimate.high)
         halves = (z * estimate.sampling, z * estimate.noise, estimate.binning)
-        told = (shown(metric, half, digits=digits) if half == half else "" for half in halves)
-        rows.append((name, *texts(metric, estimate), *told))
-    of_rows, noise = found.rows
-    of = found.weighting
-    about = f"{_about(found.score, names)}{of.words.capitalize()}. "
-    about += f"Intervals are for {of.intervals(found.estimand)}. "
+        half_widths = (
+            shown(metric, half, digits=digits) if half == half else "" for half in halves
+        )
+        rows.append((name, *texts(metric, estimate), *half_widths))
+    of_rows, noise = findings.rows
+    of = findings.weighting
+    about = f"{_about(findings.score, names)}{of.words.capitalize()}. "
+    about += f"Intervals are for {of.intervals(findings.estimand)}. "
     if math.isnan(of_rows):
-        about += "Nobody was asked in a round, so nothing is known"
+        about += "No client was contacted in a round, so nothing is known"
     else:
         about += f"{of_rows:,.0f} {of.counted}" + (f" (noise of std {noise:,.1f})" if noise else "")
     note = (
-        f"{about}. Half-widths of an interval by cause: which {of.counted} there were, the noise "
-        "of the release, and buckets of the score; the first two add up as squares, the last in "
-        "full." + _beyond(found)
+        f"{about}. Half-widths of an interval by cause: sampling of {of.counted}, the noise of "
+        "the release, and buckets of the score; the first two add in quadrature, the last linearly."
+        + _beyond(findings)
     )
     if unknown:
-        note = f"Noise leaves nothing to say of: {'; '.join(unknown)}. {note}"
+        note = f"Hidden by noise: {'; '.join(unknown)}. {note}"
     return Table(
         f"Metrics{_of(view, views)}: {of.head}",
         (
             "metric",
             "value",
-            f"{100 * found.level:g} % interval",
+            f"{100 * findings.level:g} % interval",
             "sampling ±",
             "noise ±",
             "buckets ±",
@@ -182,40 +184,40 @@ def _summary(
     )
 
 
-def _beyond(found: Findings) -> str:
-    """What intervals do not contain, and what those for new clients rest on."""
-    told = ""
-    if found.estimand == "clients":
-        measured = ", ".join(name.replace("_", " ") for name in MEASURED[found.score])
-        told = (
-            f" How much clients differ was measured for {measured}; intervals of other metrics are "
-            "widened by the largest ratio found among these, which is an assumption. Bands of "
-            "curves are for new rows."
+def _beyond(findings: Findings) -> str:
+    """Return sentences on what intervals exclude and what those for new clients assume."""
+    text = ""
+    if findings.estimand == "clients":
+        measured = ", ".join(name.replace("_", " ") for name in MEASURED[findings.score])
+        text = (
+            f" The variance between clients was measured for {measured}; intervals of other "
+            "metrics are widened by the largest ratio among these, which is an assumption. Bands "
+            "of curves are for new rows."
         )
-    return told + beyond(found.excluded)
+    return text + beyond(findings.excluded)
 
 
-def _both(found: Findings, views: Sequence[str]) -> Table:
-    """Two views of the same rows beside each other, and their difference."""
+def _both(findings: Findings, views: Sequence[str]) -> Table:
+    """Return two views of the same rows beside each other, and their difference."""
     names = names_of(views)
     rows = []
-    for metric, change in found.difference.items():
-        pair = [found.metrics[view][metric] for view in views]
+    for metric, change in findings.difference.items():
+        pair = [findings.metrics[view][metric] for view in views]
         values = [whole(metric, e) for e in pair]
         says = "" if change.low <= 0 <= change.high else "beyond chance"
-        rows.append((heading(metric, found.score), *values, whole(metric, change, True), says))
+        rows.append((heading(metric, findings.score), *values, whole(metric, change, True), says))
     return Table(
         " and ".join(names.values()).capitalize(),
         ("metric", *names.values(), "difference", ""),
         tuple(rows),
-        f"With {100 * found.level:g} % intervals. Both are of the same rows: the interval of the "
-        "difference in accuracy is paired, the others are as wide as if the two erred "
-        "independently.",
+        f"With {100 * findings.level:g} % intervals. Both are of the same rows: the interval of "
+        "the difference in accuracy is paired, all other intervals are as wide as if errors were "
+        "independent.",
     )
 
 
-def _tests(found: Findings, views: Sequence[str]) -> Table:
-    """Whether scores could be calibrated."""
+def _tests(findings: Findings, views: Sequence[str]) -> Table:
+    """Return the table of tests of perfect calibration."""
     rows = [
         (
             _TESTS[name] + _of(view, views),
@@ -223,14 +225,14 @@ def _tests(found: Findings, views: Sequence[str]) -> Table:
             p_shown(test.p_value, test.floor),
         )
         for view in views
-        for name, test in found.tests[view].items()
+        for name, test in findings.tests[view].items()
     ]
     return Table(
         "Tests of calibration",
         ("test", "statistic", "p-value"),
         tuple(rows),
-        "A p-value says how often calibrated scores would look as bad by the choice of rows and by "
-        "the noise of the release together; below 0.05 is a sign that they are not calibrated.",
+        "A p-value is the probability that calibrated scores look as bad, through sampling and the "
+        "noise of the release together; a value below 0.05 indicates miscalibration.",
     )
 
 
@@ -246,65 +248,67 @@ _OF_GROUPS = ("accuracy", "gap", "roc_auc", "confidence_auc")
 """Columns of the table of groups."""
 
 _RATES = ("prevalence", "recall", "specificity", "precision")
-"""Of a second one: how a model errs at the threshold."""
+"""Columns of a second table: errors of a model at the threshold."""
 
 
-def _groups(found: Findings, views: Sequence[str], rows: Mapping[str, float]) -> list[Part]:
-    """Accuracy and calibration in the large of every group, and a table of both."""
-    told = {group: metrics for group, metrics in found.groups.items() if metrics}
-    there = set.intersection(*(set(own[views[0]]) for own in told.values())) if told else set()
+def _groups(findings: Findings, views: Sequence[str], rows: Mapping[str, float]) -> list[Part]:
+    """Return accuracy and calibration in the large of every group, and a table of both."""
+    by_group = {group: metrics for group, metrics in findings.groups.items() if metrics}
+    there = (
+        set.intersection(*(set(own[views[0]]) for own in by_group.values())) if by_group else set()
+    )
     named = [m for m in _OF_GROUPS if m in there]
-    missing = [group for group in found.groups if group not in told]
+    missing = [group for group in findings.groups if group not in by_group]
     note = ""
     if missing:
-        note = f"Too few rows to say anything of: {', '.join(missing)}."
+        note = f"Too few rows for any result: {', '.join(missing)}."
     charts: list[Part] = []
     for metric, title in (
         ("accuracy", "Accuracy by group"),
         ("gap", "Calibration in the large by group"),
     ):
-        if metric in named and told:
-            charts.append(_forest(found, told, views, metric, title, note))
+        if metric in named and by_group:
+            charts.append(_forest(findings, by_group, views, metric, title, note))
 
     def table(title: str, metrics: Sequence[str], p_values: Sequence[str], about: str) -> Table:
         pairs = [(metric, view) for metric in metrics for view in views]
         lines = []
-        for group, own in found.groups.items():
-            told = [whole(m, own[view][m]) if own else "" for m, view in pairs]
-            sure = [found.single[view].get(group, math.nan) for view in p_values]
+        for group, own in findings.groups.items():
+            entries = [whole(m, own[view][m]) if own else "" for m, view in pairs]
+            sure = [findings.single[view].get(group, math.nan) for view in p_values]
             size = f"{rows[group]:,.0f}" if own else "too few"
             lines.append(
-                (group, size, *told, *("" if p is None else p_shown(p, FAR_TAIL) for p in sure))
+                (group, size, *entries, *("" if p is None else p_shown(p, FAR_TAIL) for p in sure))
             )
-        columns = [heading(m, found.score) + _of(view, views) for m, view in pairs]
+        columns = [heading(m, findings.score) + _of(view, views) for m, view in pairs]
         columns += ["calibrated: p-value" + _of(view, views) for view in p_values]
-        noun = found.weighting.counted
+        noun = findings.weighting.counted
         return Table(title, ("group", noun, *columns), tuple(lines), about.strip())
 
     tests = (
-        "Each group's p-value is corrected for their number (Holm 1979)." if found.single else ""
+        "Each group's p-value is corrected for their number (Holm 1979)." if findings.single else ""
     )
-    tables = [table("Groups", named, list(found.single), f"{note} {tests}")]
+    tables = [table("Groups", named, list(findings.single), f"{note} {tests}")]
     if set(_RATES) <= there:
-        title = f"Groups: errors at threshold {found.threshold:g}"
+        title = f"Groups: errors at threshold {findings.threshold:g}"
         tables.append(table(title, _RATES, (), note))
     return [*charts, *tables]
 
 
 def _forest(
-    found: Findings,
-    told: Mapping[str, Mapping[str, Metrics]],
+    findings: Findings,
+    by_group: Mapping[str, Mapping[str, Metrics]],
     views: Sequence[str],
     metric: str,
     title: str,
     note: str,
 ) -> Intervals:
     first = views[0]
-    groups = list(told)
+    groups = list(by_group)
     if len(groups) > MOST_GROUPS:
-        worst = np.argsort([-abs(told[g][first]["gap"].value) for g in groups], kind="stable")
+        worst = np.argsort([-abs(by_group[g][first]["gap"].value) for g in groups], kind="stable")
         groups = [groups[k] for k in sorted(worst[:MOST_GROUPS])]
-        note = f"The {MOST_GROUPS} of {len(told)} groups whose mean score is farthest off. {note}"
+        note = f"The {MOST_GROUPS} of {len(by_group)} groups with the largest gaps. {note}"
     scale = 100 if heading(metric).endswith("%") else 1
 
     def line(group: str, e: Estimate) -> tuple[str, float, float, float]:
@@ -312,12 +316,12 @@ def _forest(
         return group, scale * middle, scale * e.low, scale * e.high
 
     names = names_of(views)
-    series = {names[v]: tuple(line(g, told[g][v][metric]) for g in groups) for v in views}
-    overall = found.metrics[first][metric]
+    series = {names[v]: tuple(line(g, by_group[g][v][metric]) for g in groups) for v in views}
+    overall = findings.metrics[first][metric]
     references = {} if overall.drowned else {"all rows": scale * overall.value}
     if metric == "gap":
         references["perfect"] = 0.0
-    axis, of, _ = heading(metric, found.score).partition(" rate of the positive class")
+    axis, of, _ = heading(metric, findings.score).partition(" rate of the positive class")
     if of:  # all of it is too long for a telephone
         of = of.removeprefix(" rate")
         axis, note = f"{axis}, %", f"Predicted and observed rates are those{of}. {note}"
@@ -325,7 +329,7 @@ def _forest(
 
 
 def _confusion(cells: Floats, of: str, names: Sequence[str] | None) -> Table:
-    """Rows by predicted class and label; noisy counts as they are."""
+    """Return rows by predicted class and label; noisy counts as they are."""
     names = class_names(names, len(cells))
     rows: list[tuple[Entry, ...]] = [
         (name, *(round(float(n), 1) for n in row)) for name, row in zip(names, cells, strict=True)

@@ -1,1 +1,1 @@
-"""What a release of counts by site tells of how sites differ, and of the next one."""
+"""Differences between sites in a release of counts by site, and prediction for a new site."""

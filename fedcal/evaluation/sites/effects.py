@@ -1,4 +1,4 @@
-"""What counts by site tell of each site: scores of its recalibration, linear in the counts.
+"""Effects of sites in counts by site: scores of recalibration, linear in the counts.
 
 A site's own maximum likelihood is infinite where it has few rows (56 % of sites of 5), and a ratio
 of noisy counts has no mean. The score of the likelihood at a fit to all sites has neither fault:
@@ -46,13 +46,13 @@ _STEEPEST = 1.5
 
 
 def edges_of(score: str) -> Floats:
-    """Edges of the ten buckets of a score, from 0 to 1, (11,)."""
+    """Return the edges of the ten buckets of a score, from 0 to 1, (11,)."""
     return np.round(np.concatenate([[0.0], expit(CUTS[score]), [1.0]]), 12)
 
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """How a site's parameters change the log odds of a score.
+    """Change of a score's log odds by a site's parameters.
 
     Two classes: log odds x become o + exp(l) x, with the parameters (o, l). More: every logit is
     divided by the temperature exp(-l), with the parameter (l,). The log odds x of the largest
@@ -62,7 +62,7 @@ class Form:
     Attributes
     ----------
     classes
-        c
+        c, the number of classes
     """
 
     classes: int
@@ -72,13 +72,13 @@ class Form:
         return 0.0 if self.classes == 2 else 0.4 * float(np.log(self.classes - 1))
 
     def log_odds(self, x: Floats, at: Floats) -> Floats:
-        """Log odds x (..., n) with the parameters `at` (..., d)."""
+        """Return log odds x (..., n) changed by the parameters `at` (..., d)."""
         slope = np.exp(at[..., -1:])
         offset = at[..., :1] if self.classes == 2 else -self._rivals
         return np.asarray(offset + slope * (x + self._rivals))
 
     def slopes(self, x: Floats, at: Floats) -> Floats:
-        """Derivatives of `log_odds` by the parameters, (..., d, n)."""
+        """Return the derivatives of `log_odds` by the parameters, (..., d, n)."""
         by_slope = np.exp(at[..., -1:]) * (x + self._rivals)
         parts = [np.ones_like(by_slope), by_slope] if self.classes == 2 else [by_slope]
         return np.stack(parts, axis=-2)
@@ -101,7 +101,7 @@ class Effects:
     noise
         (..., S, d, d) N_s
     rows
-        (..., S) rows of each site, as far as noise tells
+        (..., S) rows of each site, estimated under noise
     """
 
     form: Form
@@ -113,13 +113,13 @@ class Effects:
 
 
 def bucket_widths(edges: Floats) -> Floats:
-    """Width of each bucket in log odds, (buckets,); of both ends twice that of their neighbours."""
+    """Return bucket widths in log odds, (buckets,); at both ends twice the neighbour's."""
     inner = np.diff(np.log(edges[1:-1] / (1 - edges[1:-1])))
     return np.concatenate([2 * inner[:1], inner, 2 * inner[-1:]])
 
 
 def bucket_log_odds(edges: Floats, rows: Floats) -> Floats:
-    """Mean log odds of the rows of each bucket, (..., buckets), from counts of all sites."""
+    """Return mean log odds of each bucket's rows, (..., buckets), from counts of all sites."""
     middles, width, slope = within_buckets(edges, rows)
     steep = np.where(np.abs(slope) * width > 1e-3, slope, 1.0)
     off = np.where(
@@ -131,7 +131,7 @@ def bucket_log_odds(edges: Floats, rows: Floats) -> Floats:
 def within_buckets(
     edges: Floats, rows: Floats, least: float = -np.inf
 ) -> tuple[Floats, Floats, Floats]:
-    """Middle and width of each bucket in log odds, and how the log density changes inside.
+    """Return middle, width and slope of the log density of each bucket, in log odds.
 
     No log odds are below `least`.
     Inside a bucket the log density is taken to be linear, with the slope that the neighbours show:
@@ -149,7 +149,7 @@ def within_buckets(
 
 
 def effects(counts: Floats, edges: Floats, root: Floats, classes: int, spread: Floats) -> Effects:
-    """Scores of all sites at the fit to their sum.
+    """Return the scores of all sites at the fit to their sum.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def effects(counts: Floats, edges: Floats, root: Floats, classes: int, spread: F
     root
         (buckets, variates): each row of counts has the noise `root @ z`; see `Histogram`
     classes
-        of the model
+        number of classes of the model
     spread
         (d,) std of the prior of the common fit, about 0; a site's own fit about it has 3/4 of it
     """
@@ -198,7 +198,7 @@ def effects(counts: Floats, edges: Floats, root: Floats, classes: int, spread: F
 def _scores(
     form: Form, at: Floats, x: Floats, counts: Floats, rows: Floats, power: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Score (..., d), information and noise covariance (..., d, d)."""
+    """Return score (..., d), information and noise covariance (..., d, d)."""
     p, slopes = expit(form.log_odds(x, at)), form.slopes(x, at)
     slack = counts[..., 1, :] - counts.sum(axis=-2) * p
     score = (slopes * slack[..., None, :]).sum(axis=-1)
@@ -210,13 +210,13 @@ def _scores(
 
 
 def inverse(matrices: Floats, least: float = 1e-9) -> Floats:
-    """Of (..., d, d) that are singular where all scores are alike and no noise is added."""
+    """Return the inverse of (..., d, d), singular if all scores are alike and without noise."""
     least = least + 1e-12 * np.trace(matrices, axis1=-2, axis2=-1)[..., None, None]
     return np.asarray(np.linalg.inv(matrices + least * np.eye(matrices.shape[-1])))
 
 
 def plausible(every: Floats, variance: Floats) -> Floats:
-    """Rows of each site by bucket, (..., S, buckets), not negative.
+    """Return rows of each site by bucket, (..., S, buckets), not negative.
 
     Numbers of rows are shrunk to their mean and shapes to the federation's, as far as noise
     explains what they differ by: weights that follow a site's own noise would go with its score
@@ -228,14 +228,14 @@ def plausible(every: Floats, variance: Floats) -> Floats:
     total = every.sum(axis=-1, keepdims=True)
     mean = total.mean(axis=-2, keepdims=True)
     total = np.maximum(mean + _shrunk(total - mean, variance.sum()), 0.0)
-    noise = variance.mean()  # and what chance deals, as far as noise hides it
+    noise = variance.mean()  # and sampling variance, as far as noise hides it
     chance = np.maximum(mean, 0.0) / every.shape[-1]
     noise = noise + divide(noise * chance, noise + chance)
     return norm_sub(total * share + _shrunk(every - total * share, noise))
 
 
 def _shrunk(off: Floats, variance: Floats | float) -> Floats:
-    """Differences (..., S, m), less what noise of a variance explains of them many times over."""
+    """Return differences (..., S, m), shrunk where noise explains them many times over."""
     size = (off**2).mean(axis=(-1, -2), keepdims=True)
     most = _FIRM * variance
     return np.asarray(off * np.maximum(1 - divide(most + 0 * size, size, np.inf), 0.0))

@@ -1,4 +1,4 @@
-"""What to expect at a site that was not there: prediction intervals by random effects.
+"""Prediction intervals for a new site, by random effects.
 
 For each of four metrics a site's value is N(mu, tau^2) and its estimate N(value, v), v known; mu is
 flat, tau half-t with 3 degrees of freedom, and both are integrated over, never plugged in (Higgins,
@@ -38,8 +38,8 @@ METRICS = ("calibration_in_the_large", "log_slope", "logit_auc", "log_observed_e
 
 RELATIVE, MOST = 2.0, 1.0
 """Scale of tau's prior, in standard errors that a site typically has, and at most: with it 92 to
-98 % of new sites are inside, but for up to 99.8 % where I^2 = .2 (tau cannot be told from 0) and
-down to 88 % for slopes that differ much under noise (`fedcal reproduce no-site-harmed`)."""
+98 % of new sites are inside, but for up to 99.8 % where I^2 = .2 (tau is indistinguishable from 0)
+and down to 88 % for slopes that differ much under noise (`fedcal reproduce no-site-harmed`)."""
 
 _DEGREES, _POINTS = 3, 90
 _LEAST_ROWS, _LEAST_SHARE = 1.0, 0.2
@@ -48,7 +48,7 @@ _WIDE = np.array([2.0, 1.0])
 
 
 def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple[Floats, Floats]]:
-    """Each metric's value at each site, and the variance of that by rows and noise, (..., S) each.
+    """Return each metric's value at each site, and its variance by rows and noise, (..., S).
 
     Parameters
     ----------
@@ -98,14 +98,14 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
     log_ratio = np.log(ratio[..., 0]) + np.log(np.maximum(times, _LEAST_SHARE))
     observed = log_ratio, (by_rows + noise(miss, hit)) / base**2
 
-    found = effects(counts, edges, root, 2, _WIDE)
-    sure = inverse(found.information, 1e-6)
-    at = found.at[..., None, :] + (sure @ found.scores[..., None])[..., 0]
-    variance = sure + sure @ found.noise @ sure
+    fit = effects(counts, edges, root, 2, _WIDE)
+    sure = inverse(fit.information, 1e-6)
+    at = fit.at[..., None, :] + (sure @ fit.scores[..., None])[..., 0]
+    variance = sure + sure @ fit.noise @ sure
     slope = at[..., 1], variance[..., 1, 1]
 
     # ranking: within a bucket outcomes are not tied, but ordered by the common slope
-    tie = 0.5 + np.minimum(np.exp(found.at[..., None, 1:]) * bucket_widths(edges) / 12, 0.3)
+    tie = 0.5 + np.minimum(np.exp(fit.at[..., None, 1:]) * bucket_widths(edges) / 12, 0.3)
     ones, none = (
         divide(n, n.sum(-1, keepdims=True) + 0 * n, 1 / n.shape[-1])
         for n in (events, norm_sub(whole[..., 0, :])[..., None, :])
@@ -133,19 +133,19 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
 
 
 def next_site(counts: Floats, edges: Floats, root: Floats, names: Sequence[str]) -> dict[str, Any]:
-    """What to expect at a new site, in plain values; `site_metrics` says what is taken.
+    """Return predictions for a new site, in plain values; parameters as in `site_metrics`.
 
     Returns
     -------
     dict
         `sites`, their number; `verified`, whether they are `FEWEST` at least; and for each of
         `metrics` its `mean` and prediction interval `low` to `high` at a new site, `tau` with
-        `tau_low` and `tau_high`, `i_squared`, and sites `outside` of what the others predict of
-        them, their own variance added (of at most 100 sites: None = not looked for). Slope, AUC
-        and ratio are on their own scales, slope and ratio cut at 1/1000 and 1000; tau is on the
-        logarithm's or the logit's
+        `tau_low` and `tau_high`, `i_squared`, and the sites `outside` the interval that the
+        other sites predict for them, their own variance added (with at most 100 sites: None = not
+        computed). Slope, AUC and ratio are on their own scales, slope and ratio clipped at 1/1000
+        and 1000; tau is on the scale of the logarithm or the logit
     """
-    found, sites = {}, len(names)
+    metrics, sites = {}, len(names)
     for metric, (values, variances) in site_metrics(counts, edges, root).items():
         each = predicted(values, variances)
         outside = None
@@ -157,50 +157,56 @@ def next_site(counts: Floats, edges: Floats, root: Floats, names: Sequence[str])
         name, shown = _SHOWN[metric]
         ends = {k: float(shown(getattr(each, k))) for k in ("mean", "low", "high")}
         taus = {k: float(getattr(each, k)) for k in ("tau", "tau_low", "tau_high", "i_squared")}
-        found[name] = {**ends, **taus, "outside": outside}
-    return {"sites": sites, "verified": sites >= FEWEST, "metrics": found}
+        metrics[name] = {**ends, **taus, "outside": outside}
+    return {"sites": sites, "verified": sites >= FEWEST, "metrics": metrics}
 
 
-def sentence(told: Mapping[str, Any]) -> str:
-    """What `next_site` says, in words."""
-    said: list[str] = []
+def sentence(prediction: Mapping[str, Any]) -> str:
+    """Return the result of `next_site` in words."""
+    intervals: list[str] = []
     hidden: list[str] = []
     for metric, name in _NAMES.items():
-        low, high = (told["metrics"][metric][end] for end in ("low", "high"))
+        low, high = (prediction["metrics"][metric][end] for end in ("low", "high"))
         wide = high > _WIDEST * low if metric in _RATIOS else high - low > _WIDEST_OF[metric]
-        (hidden if wide else said).append(name if wide else f"{name} {low:.2f} to {high:.2f}")
-    if not said:
-        return f"What to expect at a new site like these {told['sites']} could not be measured."
-    shown = listed(said)
-    shown += f"; of {listed(hidden, ' and ')} nothing can be said" * bool(hidden)
-    doubt = "" if told["verified"] else f"; of fewer than {FEWEST} sites this cannot be verified"
-    return f"At a new site like these {told['sites']} expect {shown} (95 % prediction{doubt})."
+        (hidden if wide else intervals).append(name if wide else f"{name} {low:.2f} to {high:.2f}")
+    if not intervals:
+        return f"A prediction for a new site like these {prediction['sites']} is not possible."
+    shown = listed(intervals)
+    shown += f"; {listed(hidden, ' and ')} cannot be predicted" * bool(hidden)
+    doubt = (
+        ""
+        if prediction["verified"]
+        else f"; with fewer than {FEWEST} sites this cannot be verified"
+    )
+    return (
+        f"At a new site like these {prediction['sites']} expect {shown} (95 % prediction{doubt})."
+    )
 
 
-def table(told: Mapping[str, Any]) -> Table:
-    """The same with what it rests on."""
+def table(prediction: Mapping[str, Any]) -> Table:
+    """Return the result of `next_site` as a table."""
     rows = [
         (
             name,
             *(f"{one[key]:.2f}" for key in ("mean", "low", "high")),
             f"{one['tau']:.2f} ({one['tau_low']:.2f} to {one['tau_high']:.2f})",
             f"{100 * one['i_squared']:.0f}",
-            "not looked for" if one["outside"] is None else ", ".join(one["outside"]) or "none",
+            "not computed" if one["outside"] is None else ", ".join(one["outside"]) or "none",
         )
         for metric, name in _NAMES.items()
-        for one in [told["metrics"][metric]]
+        for one in [prediction["metrics"][metric]]
     ]
     note = (
-        "95 % prediction intervals by random effects, how much sites differ being integrated over: "
+        "95 % prediction intervals by random effects, integrated over the variance between sites: "
         "tau is the standard deviation over sites (of logarithms, and of the AUC's log odds), I^2 "
-        "its share of what is seen. The offset is calibration in the large: what must be added to "
-        "the log odds; above 0 the model says too little. Outside is what the other sites would "
-        "not have predicted."
+        "its fraction of the observed variance. The offset is calibration in the large, the term "
+        "to add to the log odds; above 0 the model predicts too low. Outside are sites whose value "
+        "the other sites would not have predicted."
     )
-    if not told["verified"]:
-        note += f" Of fewer than {FEWEST} sites none of this can be verified."
+    if not prediction["verified"]:
+        note += f" With fewer than {FEWEST} sites this cannot be verified."
     columns = ("", "mean", "low", "high", "tau (95 %)", "I^2, %", "outside")
-    return Table(f"At a new site, from {told['sites']} sites", columns, tuple(rows), note)
+    return Table(f"At a new site, from {prediction['sites']} sites", columns, tuple(rows), note)
 
 
 _NAMES = {
@@ -211,14 +217,14 @@ _NAMES = {
 }
 _RATIOS, _WIDEST = ("calibration_slope", "observed_expected"), 100.0
 _WIDEST_OF = {"calibration_in_the_large": 10.0, "roc_auc": 0.8}
-"""Wider intervals tell nothing: they are in the table, and not in words."""
+"""Wider intervals are uninformative: they are in the table, not in the sentence."""
 
 _LOOKED_AT = 100
 _FURTHEST = 1000.0
 
 
 def _ratio(logarithm: float) -> float:
-    """Of its logarithm, cut: noise that drowns the sites says 0 to infinity."""
+    """Return the ratio of a logarithm, clipped: noise that drowns the sites gives 0 to infinity."""
     return float(np.exp(np.clip(logarithm, -np.log(_FURTHEST), np.log(_FURTHEST))))
 
 
@@ -233,16 +239,16 @@ _SHOWN: Mapping[str, tuple[str, Any]] = {
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """What to expect at a new site; leading dimensions are of federations.
+    """Prediction for a new site; leading dimensions are federations.
 
     Attributes
     ----------
     mean
-        (...) over sites
+        (...) mean over sites
     low, high
-        (...) of the 95 % prediction interval
+        (...) ends of the 95 % prediction interval
     tau, i_squared
-        (...) posterior medians of the std over sites, and of its share of the variance of what
+        (...) posterior medians of the std over sites, and of its fraction of the variance that
         sites' own rows and the noise show
     tau_low, tau_high
         (...) 95 % credible interval of tau
@@ -288,7 +294,7 @@ def predicted(values: Floats, variances: Floats, own: Floats | None = None) -> P
 
 
 def _quantile(p: Floats, mean: Floats, spread: Floats, q: float) -> Floats:
-    """Of mixtures of normals over the last axis, by bisection."""
+    """Return a quantile of mixtures of normals over the last axis, by bisection."""
     low, high = (mean - 12 * spread).min(axis=-1), (mean + 12 * spread).max(axis=-1)
     for _ in range(60):
         middle = (low + high) / 2
@@ -298,6 +304,6 @@ def _quantile(p: Floats, mean: Floats, spread: Floats, q: float) -> Floats:
 
 
 def _step(p: Floats, values: Floats, q: float) -> Floats:
-    """Quantile of a discrete law, (..., points) -> (...)."""
+    """Return a quantile of a discrete distribution, (..., points) -> (...)."""
     place = (np.cumsum(p, axis=-1) >= q).argmax(axis=-1)
     return np.take_along_axis(values, place[..., None], axis=-1)[..., 0]

@@ -1,4 +1,4 @@
-"""Tests of sites on counts by score and outcome: is one calibrated, has it changed, what is seen.
+"""Tests of sites on counts by score and outcome: calibration, change, detectable gaps.
 
 All arrays have the leading dimensions of federations and sites, (..., S) where sites are added up.
 """
@@ -32,7 +32,7 @@ _CALIBRATED, _PRIOR = np.array([0.0, 1.0]), np.array([3.0, 1.0])
 """Offset and slope that a fit is about, and the std of its prior: all but flat."""
 _STEPS, _LONGEST, _HALVINGS = 30, 0.5, 30
 _REACH, _FARTHEST = (8.0, 4.0), 15.0
-"""How far from the likely offset and slope an interval may end; the largest offset of a fault."""
+"""Largest distance of an interval's end from offset and slope; largest offset of a fault."""
 _LITTLE = 1e-6
 """Information of a site without rows."""
 _SIDES = np.array([-1.0, 1.0])
@@ -44,12 +44,12 @@ _BY_BUCKET, _BY_POINT = ("counts", "rows", "misread"), ("points", "within")
 
 @dataclass(frozen=True, eq=False)
 class Sites:
-    """What a release tells of sites: `counts` (..., 2, buckets) by outcome, and their noise.
+    """Counts of sites from a release: `counts` (..., 2, buckets) by outcome, and their noise.
 
     `root` and `law` are those of `Histogram`. `rows` (..., buckets) of both outcomes are not
-    negative; `within` (..., buckets, nodes) is the share of a bucket's rows that have the log odds
-    `points`, and `misread` (..., buckets) the std of what that misreads. Rows of one subject count
-    as `most` together.
+    negative; `within` (..., buckets, nodes) is the fraction of a bucket's rows that have the log
+    odds `points`, and `misread` (..., buckets) the std of the resulting error. Rows of one subject
+    count as `most` together.
     """
 
     counts: Floats
@@ -65,7 +65,7 @@ class Sites:
     def of(
         cls, counts: Floats, edges: Floats, root: Floats, law: NoiseLaw, least: float = -np.inf
     ) -> Sites:
-        """Of counts between edges from 0 to 1; `least` = the lowest log odds that there are."""
+        """Return sites from counts between edges from 0 to 1; `least` = the lowest log odds."""
         rows = norm_sub(counts.sum(axis=-2))
         middles, width, slope = within_buckets(edges, rows, least)
         half = width[:, None] / 2 * _NODES
@@ -76,7 +76,7 @@ class Sites:
         return cls(counts, root, law, rows, middles[:, None] + half, within, misread)
 
     def __getitem__(self, places: Any) -> Sites:
-        """Some of the leading dimensions."""
+        """Return the sites at these places of the leading dimensions."""
         each = (*_BY_BUCKET, "within")
         return replace(self, **{name: getattr(self, name)[places] for name in each})
 
@@ -92,19 +92,19 @@ class Sites:
         return np.asarray(np.maximum(self.rows.sum(axis=-1), 1.0))
 
     def shares(self, at: Floats = _CALIBRATED) -> Floats:
-        """Probability of outcome 1 in each bucket, (..., buckets), of offset and slope (..., 2)."""
+        """Return the bucket's probabilities of outcome 1, by offset and slope (..., 2)."""
         p = expit(at[..., None, None, 0] + at[..., None, None, 1] * self.points)
         return np.asarray((self.within * p).sum(axis=-1))
 
     def score(self, share: Floats, weights: Floats) -> Floats:
-        """Sums of outcomes less shares (..., buckets), by weights (..., d, buckets), (..., d)."""
+        """Return weighted sums of outcomes less `share`, by weights (..., d, buckets), (..., d)."""
         slack = self.counts[..., 1, :] - self.counts.sum(axis=-2) * share
         return np.asarray((weights @ slack[..., None])[..., 0])
 
     def law_of(self, share: Floats, weights: Floats, truth: Floats | None = None) -> Law:
-        """Of `score`, where outcomes have the probabilities `truth`, by default these shares.
+        """Return the distribution of `score` if outcomes have probabilities `truth` or `share`.
 
-        Where they differ from the shares, rows are taken as drawn from all buckets anew.
+        Where they differ from the shares, rows are taken as drawn from all buckets again.
         """
         true = share if truth is None else truth
         noise = [weights * part[..., None, :] @ self.root for part in (1 - share, share)]
@@ -116,7 +116,7 @@ class Sites:
         return Law(self.rows, true, weights, each, power, self.most)
 
     def fit(self, free: tuple[int, ...] = (0, 1), start: Floats = _CALIBRATED) -> Floats:
-        """Likely offset and slope (..., 2); those that are not `free` (0, 1) keep their start.
+        """Fit offset and slope (..., 2); coefficients that are not `free` (0, 1) keep their start.
 
         Newton's method; noise alone moves nothing.
         """
@@ -137,15 +137,15 @@ class Sites:
         return at
 
     def centred(self, share: Floats, of: int) -> Floats:
-        """Weights of offset (of = 0) or slope (1) blind to the other one, (..., 1, buckets)."""
-        mine, other = self.ways[..., of, :], self.ways[..., 1 - of, :]
-        info = self.rows * share * (1 - share) * other
-        lever = divide((info * mine).sum(-1, keepdims=True), (info * other).sum(-1, keepdims=True))
-        return np.asarray((mine - other * lever)[..., None, :])
+        """Return weights of offset (of = 0) or slope (1), blind to the other, (..., 1, buckets)."""
+        mine, rest = self.ways[..., of, :], self.ways[..., 1 - of, :]
+        info = self.rows * share * (1 - share) * rest
+        lever = divide((info * mine).sum(-1, keepdims=True), (info * rest).sum(-1, keepdims=True))
+        return np.asarray((mine - rest * lever)[..., None, :])
 
 
 def calibration(sites: Sites) -> tuple[Floats, Floats, Floats]:
-    """P-values of offset 0 and slope 1; gap 0, of any slope; slope 1, of any offset: (...) each."""
+    """Return p-values of offset 0 and slope 1; gap 0, of any slope; slope 1, of any offset."""
     share, ways = sites.shares(), sites.ways
     joint = p_value(sites.law_of(share, ways), sites.score(share, ways))
     expected = np.stack([1 - share, share], axis=-2) * sites.rows[..., None, :]
@@ -158,7 +158,7 @@ def calibration(sites: Sites) -> tuple[Floats, Floats, Floats]:
 
 
 def gaps(sites: Sites, truth: Floats, share: Floats | None = None) -> tuple[Floats, Floats]:
-    """Mean score less outcome of each site, and its std, (...) each; `truth` from a fit.
+    """Return each site's mean score minus outcome rate, and its std, (...); `truth` from a fit.
 
     `share`: mean score in each bucket (..., buckets); None = of the scores as they are.
     """
@@ -169,7 +169,7 @@ def gaps(sites: Sites, truth: Floats, share: Floats | None = None) -> tuple[Floa
 
 
 def spans(sites: Sites, of: int) -> tuple[Floats, Floats, Floats]:
-    """Likely offset (of = 0) or slope (1) of each site, and its 95 % interval, (...) each.
+    """Return likely offset (of = 0) or slope (1) of each site, and its 95 % interval, (...).
 
     Inside are those whose score, the other one fitted, is within 1.96 std; inf = no end.
     """
@@ -188,17 +188,17 @@ def spans(sites: Sites, of: int) -> tuple[Floats, Floats, Floats]:
 
 
 def least_gap(sites: Sites, level: float, seen: float) -> Floats:
-    """Smallest gap that is named at a level with the chance `seen`, (...); inf = none.
+    """Return the smallest gap that is named at a level with probability `seen`, (...); inf = none.
 
-    Of offsets beside a slope of 1, the larger of both signs; where scores leave no room for a gap
-    of a sign, the other one's.
+    It is the larger of both signs of an offset beside a slope of 1. If scores cannot have a gap of
+    one sign, the other sign's is returned.
     """
     share, one = sites.shares(), sites.ways[..., :1, :]
     bound = np.sqrt(-2 * math.log(level) * sites.law_of(share, one).variance[..., 0, 0])
     side = _SIDES.reshape(2, *(1,) * bound.ndim)
 
     def moved(step: Floats) -> tuple[Floats, Floats]:
-        """Sum of what outcomes differ by, and the std of that."""
+        """Return the expected sum of outcomes less shares, and its std."""
         truth = sites.shares(np.stack([side * step, np.ones_like(step)], axis=-1))
         sums = np.abs((sites.rows * (truth - share)).sum(axis=-1))
         variance = sites.law_of(share, one, truth).variance[..., 0, 0]
@@ -214,18 +214,18 @@ def least_gap(sites: Sites, level: float, seen: float) -> Floats:
 
 
 def _first(holds: Callable[[Floats], Any], far: float, shape: tuple[int, ...]) -> Floats:
-    """Smallest x up to `far` from which on something holds, by bisection; inf = none."""
-    low, high, found = (np.full(shape, x) for x in (0.0, far, np.inf))
+    """Return the smallest x up to `far` from which on a condition holds; inf = none."""
+    low, high, first = (np.full(shape, x) for x in (0.0, far, np.inf))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         there = holds(middle)
-        found = np.where(there, middle, found)
+        first = np.where(there, middle, first)
         low, high = np.where(there, low, middle), np.where(there, middle, high)
-    return found
+    return first
 
 
 def changes(earlier: Sites, later: Sites) -> tuple[Floats, Moved, Moved]:
-    """P-values of an unchanged offset and slope, and what gap and slope changed by, (..., S + 1).
+    """Return p-values of an unchanged offset and slope, and changes of gap and slope, (..., S + 1).
 
     Scores of two releases of the same sites (..., S) are contrasted at a fit to both, which what
     they share leaves at 0; last come all sites, if they change alike.
@@ -251,12 +251,12 @@ def changes(earlier: Sites, later: Sites) -> tuple[Floats, Moved, Moved]:
 
 
 def _plus(part: Floats, axis: int) -> Floats:
-    """With the sum over sites after them."""
+    """Return the sites followed by their sum, along `axis`."""
     return np.concatenate([part, part.sum(axis=axis, keepdims=True)], axis=axis)
 
 
 def _side_by_side(a: Sites, b: Sites) -> Sites:
-    """Buckets of both as those of one release."""
+    """Return the buckets of both releases as if of one."""
     each = {k: np.concatenate([getattr(a, k), getattr(b, k)], axis=-1) for k in _BY_BUCKET}
     points, within = (np.concatenate([getattr(a, k), getattr(b, k)], -2) for k in _BY_POINT)
     law: NoiseLaw = a.law if a.law == b.law else "double-exponential"
@@ -265,7 +265,7 @@ def _side_by_side(a: Sites, b: Sites) -> Sites:
 
 
 def _over_sites(law: Law) -> Law:
-    """Of the sum over the sites of (..., S)."""
+    """Return the distribution of the sum over the sites of (..., S)."""
     parts = (law.rows, law.share, np.moveaxis(law.weights, -3, -2), np.moveaxis(law.noise, -3, -2))
     rows, share, weights, noise = (np.reshape(part, (*part.shape[:-2], -1)) for part in parts)
     return Law(rows, share, weights, noise, law.power.sum(axis=-3), law.most)

@@ -1,8 +1,8 @@
-"""How rare a sum of noisy counts is, honest in the tails that a family of tests needs.
+"""Tail probabilities of sums of noisy counts, accurate as far as families of tests need.
 
 Of a sum U of counts with fixed weights K, the log of the moment generating function, is known: of
 the rows (each outcome 1 with a known probability), of the release's noise, of what buckets misread.
-Twice L = sup over t of t U - K(t), corrected as Skovgaard (2001, Scand J Stat 28:3) says, is
+Twice L = sup over t of t U - K(t), corrected as in Skovgaard (2001, Scand J Stat 28:3), is
 chi-squared far into the tails. Of 300 calibrated rows under noise U' U / variance exceeds what
 chi-squared says is 1 in 2,000 up to eight times as often (Laplace's tails, rare outcomes'
 skewness); this does up to 1.3 times.
@@ -23,13 +23,13 @@ _STEPS, _TINY = 60, 1e-300
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """Of d sums of counts under a hypothesis.
+    """Distribution of d sums of counts under a hypothesis.
 
     `rows` (..., n) of cells have outcome 1 with the probability `share` (..., n), and a row's
-    outcome less that counts `weights` (..., d, n); `noise` (..., d, m) is of independent
-    double-exponential variates of variance 1; `power` (..., d, d) is the covariance of what is
-    normal. Rows of one subject count as `most` together, and may depend on one another in any way:
-    a mean of residuals is spread no further than they are.
+    outcome less that is weighted by `weights` (..., d, n); `noise` (..., d, m) has the factors of
+    independent double-exponential variates of variance 1; `power` (..., d, d) is the covariance of
+    the normal part. Rows of one subject count as `most` together, and may depend on one another in
+    any way: the spread of a mean of residuals is at most that of the residuals.
     """
 
     rows: Floats
@@ -40,7 +40,7 @@ class Law:
     most: float = 1.0
 
     def log_moments(self, t: Floats) -> tuple[Floats, Floats, Floats]:
-        """K (...), its gradient (..., d) and its curvature (..., d, d) at t (..., d)."""
+        """Return K (...), its gradient (..., d) and its curvature (..., d, d) at t (..., d)."""
         a, c = self.most * dot(t, self.weights), dot(t, self.noise)
         up = self.share * np.exp(np.clip(a, -500, 500))
         whole, room = 1 - self.share + up, 1 - c**2 / 2
@@ -59,12 +59,12 @@ class Law:
 
 
 def dot(t: Floats, matrix: Floats) -> Floats:
-    """(..., d) times (..., d, n), (..., n)."""
+    """Multiply (..., d) by (..., d, n): (..., n)."""
     return np.asarray((t[..., None, :] @ matrix)[..., 0, :])
 
 
 def flip(matrix: Floats) -> Floats:
-    """Transpose of the last two dimensions."""
+    """Return the transpose of the last two dimensions."""
     return np.swapaxes(matrix, -1, -2)
 
 
@@ -74,7 +74,7 @@ def squares(weights: Floats, each: Floats) -> Floats:
 
 
 def p_value(law: Law, sums: Floats) -> Floats:
-    """Chance of sums (..., d) as rare, d = 1 or 2, (...)."""
+    """Return the probability of sums (..., d) as rare, d = 1 or 2, (...)."""
     t = np.zeros(np.broadcast_shapes(sums.shape, law.weights.shape[:-1]))
     for _ in range(_STEPS):  # Newton's, damped
         _, first, second = law.log_moments(t)

@@ -1,4 +1,4 @@
-"""A verdict for each site of a release in words, and what has changed since earlier releases.
+"""A verdict for each site of a release in words, and changes since earlier releases.
 
 All tests of a release are one family (Holm): that each site is calibrated, offset 0 and slope 1 of
 its log odds; and, against each earlier release, that nothing has changed at a site, and at all
@@ -34,15 +34,15 @@ from fedcal.metrics.gap_change import GapChange, gap_change
 from fedcal.metrics.holm import holm
 
 SEEN = 0.8
-"""Chance with which a gap is named that a site is said to see, at the least."""
+"""Smallest probability that a gap is named which counts as detectable at a site."""
 
 MOST = 0.1
-"""Gap up to which a site without a finding is said to have none; beyond, it cannot tell."""
+"""Largest detectable gap of a site with the verdict of no fault; beyond, it cannot tell."""
 
 ALL = ""
-"""Key of what has changed at all sites alike."""
+"""Key of changes common to all sites."""
 
-Told: TypeAlias = dict[str, Any]
+Record: TypeAlias = dict[str, Any]
 
 _SPREAD = 0.03
 """Std of what buckets misread of a site's offset, where none has more than a fourth of its rows."""
@@ -51,8 +51,8 @@ _NUMBERS = [digits * 10**k for k in range(1, 6) for digits in range(10, 100)]
 
 def verdicts_of(
     release: ScoreRelease, earlier: Mapping[str, ScoreRelease], *, level: float
-) -> Told:
-    """Judge each site of a release of counts by site, at no further cost.
+) -> Record:
+    """Evaluate each site of a release of counts by site, at no further cost.
 
     Parameters
     ----------
@@ -77,17 +77,17 @@ def verdicts_of(
     Raises
     ------
     InputError
-        A release does not count by site, or an earlier one counts otherwise or other sites.
+        A release does not count by site, or an earlier one counts other sites, or differently.
     """
     (names, now), score = _sites(release, "the release"), release.question.score
     joint, *own = (part.tolist() for part in site_tests.calibration(now))
     alone = {("", name): joint[k] for k, name in enumerate(names)}
     moved: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for when, other in earlier.items():
-        there, then = _sites(other, when)
+    for when, former in earlier.items():
+        there, then = _sites(former, when)
         same = [name for name in names if name in there]
-        if _asked(other) != _asked(release) or not same:
-            raise InputError(f"{when} counts otherwise, or other sites: it cannot be compared")
+        if _asked(former) != _asked(release) or not same:
+            raise InputError(f"{when} counts other sites, or differently: it cannot be compared")
         pair = (s[[*map(n.index, same)]] for n, s in ((there, then), (names, now)))
         p_values, *parts = site_tests.changes(*pair)
         for k, name in enumerate((*same, ALL)):
@@ -95,12 +95,12 @@ def verdicts_of(
             moved[when, name] = [(v[k], std[k]) for v, std in parts]
     adjusted, single = holm(alone), level / len(alone)
 
-    def judged(key: tuple[str, str], gap: float, slope: float) -> Told:
+    def judged(key: tuple[str, str], gap: float, slope: float) -> Record:
         parts = ["gap"] * (gap <= single) + ["slope"] * (slope <= single) or ["joint"]
         named = parts if adjusted[key] <= level else []
         return {"p_value": alone[key], "adjusted": adjusted[key], "named": named}
 
-    told: Told = {"sites": {}, "changes": {when: {} for when in earlier}}
+    verdicts: Record = {"sites": {}, "changes": {when: {} for when in earlier}}
     gaps = [*map(_around, *site_tests.gaps(now, now.shares(now.fit())))]
     slopes, offsets = ([*map(_interval, *site_tests.spans(now, of))] for of in (1, 0))
     limits = np.minimum(site_tests.least_gap(now, single, SEEN), 1.0).tolist()
@@ -108,7 +108,7 @@ def verdicts_of(
         one = judged(("", name), *(p[k] for p in own))
         one |= {"gap": gaps[k], "slope": slopes[k], "intercept": offsets[k], "limit": limit}
         words = _words(one["named"], gaps[k], slopes[k], score, False) or _nothing(limit)
-        told["sites"][name] = one | {"words": words}
+        verdicts["sites"][name] = one | {"words": words}
     for (when, name), each in moved.items():
         one = judged((when, name), *(math.erfc(abs(v / std) / 2**0.5) for v, std in each))
         gap, slope = (_around(*both) for both in each)
@@ -118,18 +118,18 @@ def verdicts_of(
         how = f": {'most likely ' * likely}{how}" if how else ""
         words = f"changed since {when}{how}" if one["named"] else f"no change since {when} found"
         one |= {"gap_change": gap, "slope_change": slope, "words": words}
-        told["changes"][when][name] = one
-    return told | {"level": level, "tests": len(alone)}
+        verdicts["changes"][when][name] = one
+    return verdicts | {"level": level, "tests": len(alone)}
 
 
-def _interval(*ends: float) -> Told:
-    """Value, low and high, None where not finite."""
+def _interval(*ends: float) -> Record:
+    """Return value, low and high, None where not finite."""
     each = (float(x) if math.isfinite(x) else None for x in ends)
     return dict(zip(("value", "low", "high"), each, strict=True))
 
 
-def _around(value: float, std: float) -> Told:
-    """Interval of a normal estimate."""
+def _around(value: float, std: float) -> Record:
+    """Return the interval of a normal estimate."""
     return _interval(value, value - 1.96 * std, value + 1.96 * std)
 
 
@@ -143,9 +143,9 @@ def detectable(
     level: float,
     seen: float = SEEN,
 ) -> float:
-    """Gap that a site will see, by public numbers: named with the chance `seen` at least; 1 = none.
+    """Return the gap that a site names with probability `seen`, by public numbers; 1 = none.
 
-    Of patients that count once each, and of a score that does not tell outcomes apart (others see
+    Of patients that count once each, and of a score that does not separate outcomes (others see
     smaller gaps); `rate` of the outcome, or of right predictions: .5 is the worst. `edges` are of
     buckets, `std` of the Laplace noise of each count, `tests` and `level` of the family.
     """
@@ -159,9 +159,9 @@ def detectable(
 
 
 def misread(rows: Shards, score: str, edges: Floats, subject_rows: int) -> float:
-    """Mean score as its buckets are read, less the exact one: of few values it is far off.
+    """Return the mean score read from buckets minus the exact one; few values make it large.
 
-    For a site's own eyes, before it takes part. `subject_rows` as of `Shards.weights`.
+    For the site alone, before it takes part. `subject_rows` as in `Shards.weights`.
     """
     kind: Score = score  # type: ignore[assignment]
     value, _ = scored(rows.logits, rows.labels, kind)
@@ -172,11 +172,11 @@ def misread(rows: Shards, score: str, edges: Floats, subject_rows: int) -> float
     return float(count @ read.shares() - weights @ value[:, 0]) / float(read.total)
 
 
-def enough(release: ScoreRelease, judged: Told) -> int | None:
-    """How many of those protected all sites that cannot tell need for a gap of `MOST` to be seen.
+def enough(release: ScoreRelease, judged: Record) -> int | None:
+    """Return the number of protected units with which undecided sites could see a gap of `MOST`.
 
-    To two digits, by each one's own scores. None = no number is enough, or no site needs any.
-    `judged` is what `verdicts_of` tells of the release.
+    It has two digits and rests on each site's own scores. None = such a number does not exist, or
+    all sites are decided. `judged` is the result of `verdicts_of` for the release.
     """
     (_, now), single = _sites(release, "the release"), judged["level"] / judged["tests"]
     each = judged["sites"].values()
@@ -191,12 +191,12 @@ def enough(release: ScoreRelease, judged: Told) -> int | None:
 
 
 def changes_under(release: ScoreRelease, calibrator: OfScore) -> dict[str, GapChange]:
-    """Gap of each site or group before and after a calibrator of the score, of one view.
+    """Return each site's or group's gap before and after a calibrator of the score, of one view.
 
     Both are read from the same counts, so the change is known better than either gap. Those with
     too few rows are left out.
     """
-    found = {}
+    changes = {}
     for (_, group, _), h in release.histograms.items():
         if not group or few(h):
             continue
@@ -214,30 +214,30 @@ def changes_under(release: ScoreRelease, calibrator: OfScore) -> dict[str, GapCh
         rows = own.most * own.rows * off**2 + (own.misread * own.rows * rises / widths) ** 2
         move = math.hypot(rows.sum() ** 0.5, h.noise_std(np.stack([off, off]))) / own.total
         hides = 1.96 * h.noise_std(np.stack([middle, middle - 1])) / own.total > DROWNED * Gap.scale
-        found[group] = replace(gap_change(old, new, std, float(move)), hidden=bool(hides))
-    return found
+        changes[group] = replace(gap_change(old, new, std, float(move)), hidden=bool(hides))
+    return changes
 
 
-def groups_of(release: ScoreRelease) -> list[Told]:
-    """`gap` and `slope` of each group within a site ("" = all), as those of sites; few have none.
+def groups_of(release: ScoreRelease) -> list[Record]:
+    """Return `gap` and `slope` of each group within a site ("" = all); too few rows have none.
 
     `rows` is their number, `noise` its std.
     """
-    told = []
+    groups = []
     for (site, group), h in release.within.items():
-        one: Told = {"site": site, "group": group, "rows": h.rows, "noise": h.rows_std}
+        one: Record = {"site": site, "group": group, "rows": h.rows, "noise": h.rows_std}
         own = _read(release, h.counts, h.root, h.law)
         both = (site_tests.gaps(own, own.shares(own.fit())), site_tests.spans(own, 1))
         gap, slope = ((math.nan,) * 3 if few(h) else [*map(float, of)] for of in both)
-        told.append(one | {"gap": _around(*gap[:2]), "slope": _interval(*slope)})
-    return told
+        groups.append(one | {"gap": _around(*gap[:2]), "slope": _interval(*slope)})
+    return groups
 
 
 def _sites(release: ScoreRelease, name: str) -> tuple[tuple[str, ...], Sites]:
-    """Names of the sites, and what is told of them."""
+    """Return the names of the sites, and their tests."""
     asked = release.question
     if asked.by != "site" or asked.score == "classes" or asked.buckets < 4:
-        raise InputError(f"{name} does not count rows by site in 4 buckets of a score, or more")
+        raise InputError(f"{name} does not count rows by site in at least 4 buckets of a score")
     return asked.group_names, _read(release, *release.by_site, release.law)
 
 
@@ -249,12 +249,12 @@ def _read(release: ScoreRelease, counts: Floats, root: Floats, law: NoiseLaw) ->
 
 
 def _least(score: str, classes: int) -> float:
-    """Lowest log odds: no largest probability is below 1 / c."""
+    """Return the lowest log odds: the largest probability is at least 1 / c."""
     return -math.log(classes - 1) if score == "confidence" else -math.inf
 
 
 def _asked(release: ScoreRelease) -> tuple[Any, ...]:
-    """What must be alike in releases that are compared."""
+    """Return the settings that must agree in releases that are compared."""
     asked = release.question
     return (*asked.bucket_edges, asked.score, asked.classes, asked.subject_rows, release.input)
 
@@ -271,22 +271,22 @@ _SLOPES = {
 }
 
 
-def _words(named: Sequence[str], gap: Told, slope: Told, score: str, change: bool) -> str:
-    """What is named, "" = nothing; of a change, "" also where gap and slope do not show it."""
-    said, by, turn = [], gap["value"] or 0.0, slope["value"] or 0.0
+def _words(named: Sequence[str], gap: Record, slope: Record, score: str, change: bool) -> str:
+    """Return the named deviations in words; "" if none, or a change that gap and slope hide."""
+    phrases, by, turn = [], gap["value"] or 0.0, slope["value"] or 0.0
     if "gap" in named:
         points = f"{100 * abs(by):.{int(abs(by) < 0.0095)}f}"
         points += " point" if points == "1" else " points"
-        said.append(_GAPS[score, change][by > 0].format(points))
-        said[0] += " against outcomes than then" * change
+        phrases.append(_GAPS[score, change][by > 0].format(points))
+        phrases[0] += " relative to outcomes than before" * change
     if "slope" in named:
         size = abs(turn) if change else turn
-        said.append(_SLOPES[change][turn > (not change)].format(size))
-    return ", and ".join(said) or "not calibrated" * ("joint" in named and not change)
+        phrases.append(_SLOPES[change][turn > (not change)].format(size))
+    return ", and ".join(phrases) or "not calibrated" * ("joint" in named and not change)
 
 
 def least_points(limit: float) -> str:
-    """Points of the least gap that is seen, rounded up: what is promised holds."""
+    """Return the smallest detectable gap in points, rounded up, so that the promise holds."""
     number = math.ceil(100 * limit - 1e-9)
     return f"{number} point{'s' * (number != 1)}"
 
@@ -295,4 +295,4 @@ def _nothing(limit: float) -> str:
     points = least_points(limit)
     if limit <= MOST:
         return f"no fault above {points} found"
-    return f"cannot tell: noise hides {f'what is below {points}' if limit < 1 else 'all there is'}"
+    return f"cannot tell: noise hides {f'any fault below {points}' if limit < 1 else 'any fault'}"

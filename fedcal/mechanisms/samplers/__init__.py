@@ -1,18 +1,18 @@
-"""Integer noise whose law is known exactly: table look-ups on random words.
+"""Integer noise with an exactly known distribution, by table look-ups on random words.
 
 A source of bits is a callable ``Words``: `system_words` (the operating system's CSPRNG, for
-deployment) or `seeded_words` (repeatable, for simulation; it protects nothing from whoever has the
-seed). The sampler is one and the same for both, so what is simulated is what is deployed. Values,
+deployment) or `seeded_words` (repeatable, for simulation; it gives no protection against anyone who
+has the seed). The sampler is the same for both, so a simulation runs the deployed code. Values,
 scales and stds are in grid units: the caller multiplies by the grid of its ring.
 
-What is exact, and how exact
-----------------------------
-Each returned variate is within ``TOTAL_VARIATION`` = 2**-60 of its ideal law. Whoever accounts for
-a release adds ``draws * (1 + exp(epsilon)) * TOTAL_VARIATION`` to its delta, where draws is the
-number of variates in it: replacing the ideal noise by ours on both sides of P <= e^eps Q + delta
-costs one total variation on each. The samplers themselves count nothing.
+Exactness
+---------
+Each returned variate is within ``TOTAL_VARIATION`` = 2**-60 of its ideal distribution. The
+accountant of a release adds ``draws * (1 + exp(epsilon)) * TOTAL_VARIATION`` to its delta, where
+draws is the number of variates in it: replacing the ideal noise by this noise on both sides of
+P <= e^eps Q + delta costs one total variation on each. The samplers themselves count nothing.
 
-What each part adds to the total variation of one variate, at most:
+Upper bounds of the contribution of each part to the total variation of one variate:
 
 * probabilities in units of 2**-128 (6 tables of 8400 values): 6 * 8400 * 2**-128 < 2**-112
 * weights of 60 digits (every table): recurrences lose at most 10 digits of them: < 2**-160
@@ -23,26 +23,26 @@ What each part adds to the total variation of one variate, at most:
 * weights of `categorical` (65536 candidates): < 2**-110
 
 Scales given as doubles stand for their exact binary values; thresholds are computed in decimals of
-60 digits and in integers. Doubles only ever size a batch of `polya_share`.
+60 digits and in integers. Doubles are used only for the size of a batch of `polya_share`.
 
 Bounded support: no value lies beyond 50 scales or about 11 stds (a share: 200 scales for each of
-its jumps). That is inside the total variation above, and a pure epsilon (delta = 0) therefore does
-not survive in the strict sense: count the 2**-60, or state the ideal law's epsilon and say so.
+its jumps). That is within the total variation above. A pure epsilon (delta = 0) therefore does not
+hold in the strict sense: count the 2**-60, or state that the epsilon is for the ideal distribution.
 
 Timing
 ------
-How many words are taken, and the sizes of all arrays, depend on arguments, which are public, and
-not on what is drawn, except that (a) with probability up to 2**-51 a look-up is not decided by its
-first word and takes a second one, and (b) `polya_share` packs the accepted ones of
-its tries, whose number is independent of the values. What does depend on the drawn value is *which
-entry* of a table is read. Whoever can watch the processor's cache while noise is drawn (code on the
-same machine, sharing a cache with this process) may learn the 64-byte line, that is about 8
-neighbouring columns and so few candidates for a digit of the noise. Whoever only sees how long a
-call takes sees cache misses: entries that are rarely drawn are less likely to be in the cache. We
-know of no way to use that over a network, and have not shown that there is none. Against both: draw
-on a machine, or at least a core, of one's own, and answer at fixed times. `categorical` multiplies
-Python integers and searches their sums: its time depends, by little, on the weights, that is on
-private scores. Nothing here erases memory after use.
+The number of words used, and the sizes of all arrays, depend on arguments, which are public, and
+not on the drawn values, with two exceptions: (a) with probability up to 2**-51 a look-up is not
+decided by its first word and uses a second one; (b) `polya_share` packs its accepted tries, whose
+number is independent of the values. *Which entry* of a table is read does depend on the drawn
+value. An attacker who can watch the processor's cache while noise is drawn (code on the same
+machine, sharing a cache with this process) may learn the 64-byte line, that is about 8 neighbouring
+columns and so few candidates for a digit of the noise. An attacker who only measures the duration
+of a call sees cache misses: entries that are rarely drawn are less likely to be in the cache. We
+know of no way to use that over a network, and have not shown that there is none. Against both, draw
+on a dedicated machine, or at least a dedicated core, and answer at fixed times. `categorical`
+multiplies Python integers and searches their sums: its time depends slightly on the weights, that
+is on private scores. Nothing here erases memory after use.
 """
 
 from fedcal.mechanisms.samplers.by_weight import categorical
@@ -71,4 +71,4 @@ __all__ = [
 ]
 
 TOTAL_VARIATION = 2.0**-60
-"""Bound on the total variation distance of each returned variate from its ideal law."""
+"""Bound of the total variation distance of each variate from its ideal distribution."""

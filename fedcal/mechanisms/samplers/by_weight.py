@@ -1,4 +1,4 @@
-"""One index out of many, with probabilities given by their logarithms."""
+"""Draw of one index out of many, with probabilities given by their logarithms."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NEVER = 100.0  # exp(-100) < 2**-128
 
 
 def categorical(log_weights: ArrayLike, words: Words) -> int:
-    """An index i with probability ~ exp(log_weights[i]).
+    """Return an index i with probability ~ exp(log_weights[i]).
 
     Parameters
     ----------
@@ -36,12 +36,12 @@ def categorical(log_weights: ArrayLike, words: Words) -> int:
     Raises
     ------
     InputError
-        If there is no candidate or too many, or a log weight is nan or +inf, or all are -inf.
+        If there are no candidates or too many, or a log weight is nan or +inf, or all are -inf.
 
     Notes
     -----
-    Weights are within 3 * 2**-128 of the largest one's, so at most 65536 * 3 * 2**-128 < 2**-110
-    of total variation is moved. A log weight that was computed in doubles is off by a relative
+    Weights are within 3 * 2**-128 of the largest weight, so at most 65536 * 3 * 2**-128 < 2**-110
+    of total variation is moved. A log weight that was computed in doubles has a relative error of
     1e-16 before it arrives here. That is an error of the caller's epsilon, not of this draw.
     """
     logs = np.asarray(log_weights, np.float64)
@@ -57,9 +57,9 @@ def categorical(log_weights: ArrayLike, words: Words) -> int:
 
 
 def _weights(logs: Floats) -> list[int]:
-    """exp(logs - max(logs)) in units of 2**-128.
+    """Return exp(logs - max(logs)) in units of 2**-128.
 
-    The exponent's bytes each select a factor from a table of their own: the same multiplications
+    Each byte of the exponent selects a factor from its own table: the same multiplications
     for every candidate.
     """
     top = logs.max()
@@ -86,7 +86,7 @@ def _weights(logs: Floats) -> list[int]:
 
 @lru_cache(maxsize=1)
 def _factors() -> tuple[tuple[int, ...], ...]:
-    """Entry b of table j is exp(-b * 256**(j - 16)) in units of 2**-192; table 16 is exp(-b)."""
+    """Return tables: entry b of table j is exp(-b * 256**(j - 16)) in units of 2**-192."""
     with exact():
         steps = [Decimal(256) ** (j - _BYTES) for j in range(_BYTES + 1)]
         return tuple(tuple(int((-b * step).exp() * 2**_BITS) for b in range(256)) for step in steps)

@@ -5,7 +5,7 @@ column's own and its alias (Walker 1977; Vose 1991). A draw takes one word: its 
 column, the rest decides between the two. Where the rest equals the first bits of the threshold
 (probability 2**(bits - 64) or less), a second word continues the comparison to 128 bits.
 
-The work of a draw therefore does not depend on what is drawn: two look-ups, whatever the value.
+The work of a draw is therefore two look-ups for any drawn value.
 
 Probabilities are multiples of 2**-128: rounding moves at most ``m * 2**-128`` of total variation.
 Weights are decimals of 60 digits (`exact`), never doubles.
@@ -31,25 +31,25 @@ __all__ = ["Table", "exact", "in_chunks", "make_table", "to_decimal"]
 _DIGITS = 60
 _UNITS = 128  # probabilities are multiples of 2**-128
 _WORD = 64
-_CHUNK = 2**14  # draws at a time, so that what is between two look-ups stays in the cache
+_CHUNK = 2**14  # draws at a time, so that the data of two look-ups stay in the cache
 
 
 @contextmanager
 def exact() -> Iterator[None]:
-    """Decimal arithmetic with 60 digits, whatever the caller's own context is."""
+    """Set decimal arithmetic to 60 digits, whatever the caller's own context is."""
     with decimal.localcontext(decimal.Context(prec=_DIGITS)):
         yield
 
 
 def to_decimal(value: float | Fraction) -> Decimal:
-    """`value` to the digits of the current context; a float stands for its exact binary value."""
+    """Return `value` with the context's digits; a float stands for its exact binary value."""
     fraction = Fraction(value)
     return Decimal(fraction.numerator) / Decimal(fraction.denominator)
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A distribution on 0 ... m - 1.
+    """Distribution on 0 ... m - 1.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Table:
         (2**bits,) each column's threshold in units of 2**-128: the first 64 - bits
         and the last 64 bits of it; below the threshold the column itself is drawn
     alias
-        (2**bits,) what is drawn otherwise
+        (2**bits,) value that is drawn otherwise
     """
 
     bits: int
@@ -68,7 +68,7 @@ class Table:
     alias: Integers
 
     def draw(self, n: int, words: Words) -> Integers:
-        """`n` independent indices, shape (n,) int64; one word each (see the module)."""
+        """Return `n` independent indices, shape (n,) int64; one word each (see the module)."""
         word = words(n)
         column = (word >> np.uint64(_WORD - self.bits)).view(np.int64)
         rest = word & np.uint64(2 ** (_WORD - self.bits) - 1)
@@ -83,7 +83,7 @@ class Table:
 
 
 def make_table(weights: Sequence[Decimal]) -> Table:
-    """The table of index i with probability ``weights[i] / sum(weights)``.
+    """Return the table of index i with probability ``weights[i] / sum(weights)``.
 
     Call it within `exact`. At least one weight is above 0, none is below.
     """
@@ -96,7 +96,9 @@ def make_table(weights: Sequence[Decimal]) -> Table:
     capacity = 2 ** (_UNITS - bits)
     short = [i for i, unit in enumerate(units) if unit < capacity]
     rich = [i for i, unit in enumerate(units) if unit > capacity]
-    while short:  # the units add up to the columns' capacity: a short one always finds a rich one
+    while (
+        short
+    ):  # the units add up to the columns' capacity: for each short one there is a rich one
         poor, giver = short.pop(), rich[-1]
         alias[poor] = giver
         units[giver] -= capacity - units[poor]
@@ -113,7 +115,7 @@ def make_table(weights: Sequence[Decimal]) -> Table:
 
 
 def in_chunks(draw: Callable[[int], Integers], n: int, size: int = _CHUNK) -> Integers:
-    """`n` draws, at most `size` at a time, shape (n,) int64."""
+    """Return `n` draws, made at most `size` at a time, shape (n,) int64."""
     drawn = np.empty(n, np.int64)
     for start in range(0, n, size):
         stop = min(start + size, n)

@@ -1,12 +1,12 @@
-"""Laplace and Gaussian noise on the integers, from a few small tables each.
+"""Laplace and Gaussian noise on the integers, each from a few small tables.
 
-Laplace. All is made of a geometric variate G, P(G = g) ~ q^g with q = exp(-1 / scale). Its digits
+Laplace. The basis is a geometric variate G, P(G = g) ~ q^g with q = exp(-1 / scale). Its digits
 to base b are independent, and digit j is distributed ~ q^(b^j d) on 0 ... b - 1; the part above
-the last digit is geometric again. So any scale takes one table of 2**12 entries for each 12 bits.
+the last digit is geometric again. So any scale needs one table of 2**12 entries for each 12 bits.
 
 Gaussian. A large variance v is split: if x1 has variance v1 (x1 a discrete Gaussian, or a
 normal variate that is rounded at the end) and x2 is a discrete Gaussian of variance v2 with
-v = v1 + 4^j v2, then x1 + 2^j x2 has the law of variance v but for a factor in
+v = v1 + 4^j v2, then x1 + 2^j x2 has the distribution of variance v up to a factor in
 [(1 - e) / (1 + e), (1 + e) / (1 - e)], where e is about 2 exp(-2 pi^2 r^2) and
 
     r^2 = (v1 / 4^j) (1 - v1 / v)
@@ -45,20 +45,20 @@ __all__ = [
     "rounded_laplace",
 ]
 
-_LARGEST = 2.0**40  # of scales and stds: 50 times it is still far from 2**63
+_LARGEST = 2.0**40  # limit of scales and stds: 50 times it is still far from 2**63
 _TAIL = 50  # a geometric variate is cut off above _TAIL * scale: exp(-50) < 2**-72
 _DIGIT = 12  # bits of a geometric variate's digit
-# A Gaussian table ends 1 beyond 10.2 stds: 2 exp(-10.2^2 / 2) < 2**-74. The discrete law's tail is
-# no heavier, P(X >= m) <= P(N >= m - 1): the sum of its weights is at least sqrt(2 pi) stds.
+# A Gaussian table ends 1 beyond 10.2 stds: 2 exp(-10.2^2 / 2) < 2**-74. The discrete one's tail
+# is no heavier, P(X >= m) <= P(N >= m - 1): the sum of its weights is at least sqrt(2 pi) stds.
 _STDS = Fraction(51, 5)
-# No table has a variance above _WIDEST * 4**_SPLIT: 409^2, which takes 8345 values. Integrals cost
+# No table has a variance above _WIDEST * 4**_SPLIT: 409^2, which needs 8345 values. Integrals cost
 # more than ordinates to tabulate, so the rounded part is smaller, 51^2.
 _WIDEST = Fraction(51, 5)
 _SPLIT, _ROUNDED_SPLIT = 7, 4
 
 
 def check_scale(name: str, value: Any, least: float) -> float:
-    """`value` as a float in [least, 2**40], or InputError."""
+    """Return `value` as a float in [least, 2**40], or raise InputError."""
     number = positive(name, value)
     if not least <= number <= _LARGEST:
         raise InputError(f"{name} must be in [{least:g}, 2**40] grid units, got {value!r}")
@@ -69,7 +69,7 @@ def check_scale(name: str, value: Any, least: float) -> float:
 
 
 def bernoulli(p: float, n: int, words: Words) -> NDArray[np.bool_]:
-    """`n` independent coins, each True with probability `p`, shape (n,) bool.
+    """Return `n` independent coins, each True with probability `p`, shape (n,) bool.
 
     `p` is in [0, 1] and stands for its exact binary value. Raises InputError outside of it.
     """
@@ -90,7 +90,7 @@ def _coin(p: float) -> Table:
 
 
 def geometric(scale: float, n: int, words: Words) -> Integers:
-    """`n` independent variates P(g) ~ exp(-g / scale), g = 0, 1, ..., shape (n,) int64."""
+    """Return `n` independent variates P(g) ~ exp(-g / scale), g = 0, 1, ..., shape (n,) int64."""
     drawn = np.zeros(n, np.int64)
     for j, table in enumerate(_digits(scale)):
         drawn += table.draw(n, words) << (_DIGIT * j)
@@ -118,7 +118,7 @@ def _powers(ratio: Decimal, length: int) -> Table:
 
 
 def discrete_laplace(scale: float, n: int, words: Words) -> Integers:
-    """`n` independent variates `P(k) ~ exp(-|k| / scale)`, k any integer, shape (n,) int64.
+    """Return `n` independent variates `P(k) ~ exp(-|k| / scale)`, k an integer, (n,) int64.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def _negative(scale: float) -> Table:
 
 
 def rounded_laplace(scale: float, n: int, words: Words) -> Integers:
-    """`n` independent Laplace variates of density ~ `exp(-|x| / scale)`, rounded to integers.
+    """Return `n` Laplace variates of density ~ `exp(-|x| / scale)`, rounded to integers.
 
     Parameters and errors are those of `discrete_laplace`; shape (n,) int64.
 
@@ -173,7 +173,7 @@ def rounded_laplace(scale: float, n: int, words: Words) -> Integers:
 
 @lru_cache(maxsize=64)
 def _side(scale: float) -> Table:
-    """Left of -1/2, between, right of 1/2."""
+    """Return the table of three cases: left of -1/2, between, right of 1/2."""
     with exact():
         beyond = (-1 / (2 * to_decimal(scale))).exp()
         return make_table([beyond / 2, 1 - beyond, beyond / 2])
@@ -183,7 +183,7 @@ def _side(scale: float) -> Table:
 
 
 def discrete_gaussian(std: float, n: int, words: Words) -> Integers:
-    """`n` independent variates P(k) ~ exp(-k^2 / (2 std^2)), k any integer, shape (n,) int64.
+    """Return `n` independent variates P(k) ~ exp(-k^2 / (2 std^2)), k an integer, (n,) int64.
 
     Parameters
     ----------
@@ -197,18 +197,19 @@ def discrete_gaussian(std: float, n: int, words: Words) -> Integers:
 
     Source
     ------
-    Canonne, Kamath & Steinke 2020 (The discrete Gaussian for differential privacy) for the law;
-    for the splitting see the module.
+    Canonne, Kamath & Steinke 2020 (The discrete Gaussian for differential privacy) for the
+    distribution; for the splitting see the module.
     """
     std = check_scale("a Gaussian std", std, 0.3)
     return _gaussian(std, n, words, rounded=False)
 
 
 def rounded_gaussian(std: float, n: int, words: Words) -> Integers:
-    """`n` independent N(0, std^2) variates, each rounded to an integer, shape (n,) int64.
+    """Return `n` independent N(0, std^2) variates, rounded to integers, shape (n,) int64.
 
     Parameters and errors are those of `discrete_gaussian`. Rounding commutes with adding integers,
-    so the law is that of exact normal noise on any grid value, post-processed by rounding.
+    so the result is distributed as exact normal noise on any grid value, post-processed by
+    rounding.
     """
     std = check_scale("a Gaussian std", std, 0.3)
     return _gaussian(std, n, words, rounded=True)
@@ -229,7 +230,7 @@ def _gaussian(std: float, n: int, words: Words, *, rounded: bool) -> Integers:
 
 @lru_cache(maxsize=64)
 def _parts(std: float, rounded: bool) -> tuple[tuple[Table, int, int], ...]:
-    """(table, index of the value 0, shift): the variate is the sum of (index - middle) << shift."""
+    """Return (table, index of the value 0, shift); the variate sums (index - middle) << shift."""
     parts = []
     left, shift = Fraction(std) ** 2, 0
     largest = _ROUNDED_SPLIT if rounded else _SPLIT
@@ -245,7 +246,7 @@ def _parts(std: float, rounded: bool) -> tuple[tuple[Table, int, int], ...]:
 
 @lru_cache(maxsize=64)
 def _bell(variance: Fraction, rounded: bool) -> tuple[Table, int]:
-    """Table of one (discrete or rounded) Gaussian on -middle ... middle, and middle."""
+    """Return the table of a (discrete or rounded) Gaussian on -middle ... middle, and middle."""
     middle = math.isqrt(math.ceil(_STDS**2 * variance)) + 2
     with exact():
         half = (_cells if rounded else _ordinates)(to_decimal(variance), middle)
@@ -253,7 +254,7 @@ def _bell(variance: Fraction, rounded: bool) -> tuple[Table, int]:
 
 
 def _ordinates(variance: Decimal, last: int) -> list[Decimal]:
-    """exp(-k^2 / (2 variance)) for k = 0 ... last."""
+    """Return exp(-k^2 / (2 variance)) for k = 0 ... last."""
     weights, ratio = [Decimal(1)], (-1 / (2 * variance)).exp()
     square = ratio * ratio
     for _ in range(last):
@@ -263,10 +264,10 @@ def _ordinates(variance: Decimal, last: int) -> list[Decimal]:
 
 
 def _cells(variance: Decimal, last: int) -> list[Decimal]:
-    """Integral of exp(-x^2 / (2 variance)) over [k - 1/2, k + 1/2] for k = 0 ... last.
+    """Return integrals of exp(-x^2 / (2 variance)) over [k - 1/2, k + 1/2] for k = 0 ... last.
 
     From 0 to x it is x exp(-y / 2) (1 + y / 3 + y^2 / (3 * 5) + ...) with y = x^2 / variance
-    (Abramowitz & Stegun 26.2.11): only positive terms.
+    (Abramowitz & Stegun 26.2.11), which has only positive terms.
     """
     half, least = Decimal("0.5"), Decimal("1e-60")
     integrals = []

@@ -3,15 +3,15 @@
 A Polya (negative binomial) variate of shape r and ratio q is the sum of a Poisson number, of mean
 -r log(1 - q), of independent logarithmic variates P(k) ~ q^k / k, k >= 1 (Quenouille 1949). The
 difference of two is the same with twice the mean and a fair sign on each: *jumps*. Tables of the
-share itself would need 50 times the scale as entries; jumps need no more than Laplace noise does.
+share itself would need 50 times the scale as entries; jumps need no more than Laplace noise.
 
-A jump. With k = 2^i + d, 0 <= d < 2^i, its law is ~ q^(2^i) q^d / (2^i + d). So: draw i from a
-table; d, truncated geometric, is the last i bits of a geometric variate (its bits are independent);
-accept with probability 2^i / (2^i + d), decided on 128 bits.
+A jump. With k = 2^i + d, 0 <= d < 2^i, it is distributed ~ q^(2^i) q^d / (2^i + d). So: draw i from
+a table; d, truncated geometric, is the last i bits of a geometric variate (its bits are
+independent); accept with probability 2^i / (2^i + d), decided on 128 bits.
 
-Work does not depend on what is drawn: a batch tries as many jumps as its shares need with all but
-probability 2 exp(-50) < 2**-71, takes the first of them and leaves the others unused. How many
-tries are accepted does show in the time, but says nothing of the jumps that were.
+Work does not depend on the drawn values: a batch tries as many jumps as its shares need with all
+but probability 2 exp(-50) < 2**-71, uses the first of them and leaves the others unused. The number
+of accepted tries affects the time, but reveals nothing about the accepted jumps.
 
 Error of one share, in total variation: at most 56 jumps are expected (shares > 1, scale 2**40).
 Each is off by 2**-70 (a geometric variate's tail, exp(-50), times 2 / accepted for the condition of
@@ -37,15 +37,15 @@ from fedcal.mechanisms.samplers.words import Words
 
 __all__ = ["polya_share"]
 
-_TAIL = 50.0  # what has probability exp(-50) is left out
-_LARGEST = 2.0**40  # of the number of shares
+_TAIL = 50.0  # events of probability exp(-50) are neglected
+_LARGEST = 2.0**40  # limit of the number of shares
 _SHARES, _JUMPS = 2**14, 2**13  # at a time; jumps as expected
 _HALF = np.uint64(32)
 _LOWER = np.uint64(2**32 - 1)
 
 
 def polya_share(scale: float, shares: float, n: int, words: Words) -> Integers:
-    """`n` independent shares of discrete Laplace noise, shape (n,) int64.
+    """Return `n` independent shares of discrete Laplace noise, shape (n,) int64.
 
     A share is the difference of two independent Polya variates of shape 1 / shares and ratio
     exp(-1 / scale); the sum of `shares` of them is exactly `discrete_laplace(scale)`.
@@ -55,8 +55,8 @@ def polya_share(scale: float, shares: float, n: int, words: Words) -> Integers:
     scale
         of the sum, in grid units, from 0.05 to 2**40
     shares
-        from 1 to 2**40, not necessarily whole. Each 1 / shares costs about 2.9 log(scale)
-        tries of a jump, so few shares of a large scale are slow (one share alone is not: it is
+        from 1 to 2**40, not necessarily an integer. Each 1 / shares costs about 2.9 log(scale)
+        tries of a jump, so few shares of a large scale are slow (except one share alone, which is
         drawn as discrete Laplace noise)
 
     Raises
@@ -81,7 +81,7 @@ def polya_share(scale: float, shares: float, n: int, words: Words) -> Integers:
 
 @dataclass(frozen=True)
 class _Shares:
-    """The compound Poisson law of a share.
+    """Compound Poisson distribution of a share.
 
     Attributes
     ----------
@@ -90,11 +90,11 @@ class _Shares:
     mean
         expected number of jumps
     count
-        the Poisson number of them
+        Poisson distribution of the number of jumps
     block
         twice the i of 2^i <= k < 2^(i + 1), plus 1 for a negative jump
     accepted
-        probability that a jump that is tried is accepted, at least 1/2
+        probability that a tried jump is accepted, at least 1/2
     """
 
     scale: float
@@ -104,20 +104,20 @@ class _Shares:
     accepted: float
 
     def draw(self, n: int, words: Words) -> Integers:
-        """`n` shares, shape (n,) int64."""
+        """Return `n` shares, shape (n,) int64."""
         # Poisson, above: Bernstein's inequality; binomial, below: Chernoff's
         mean = self.mean * n
         most = math.ceil(mean + _TAIL / 3 + math.sqrt(_TAIL**2 / 9 + 2 * _TAIL * mean))
         need = most + _TAIL + math.sqrt(_TAIL**2 + 2 * _TAIL * most)
-        found = self._jumps(math.ceil(need / self.accepted), words)[:most]
+        jumps = self._jumps(math.ceil(need / self.accepted), words)[:most]
         sums = np.zeros(most + 1, np.int64)
-        sums[1 : len(found) + 1] = found
+        sums[1 : len(jumps) + 1] = jumps
         np.cumsum(sums, out=sums)
         ends = np.minimum(np.cumsum(self.count.draw(n, words)), most)
         return np.diff(sums[ends], prepend=0)
 
     def _jumps(self, tries: int, words: Words) -> Integers:
-        """The accepted ones of so many tries."""
+        """Return the accepted jumps among `tries`."""
         index = self.block.draw(tries, words)
         least = np.int64(1) << (index >> 1)
         size = least + (geometric(self.scale, tries, words) & (least - 1))
@@ -128,7 +128,7 @@ class _Shares:
 def _below(
     least: Integers, size: Integers, high: NDArray[np.uint64], low: NDArray[np.uint64]
 ) -> NDArray[np.bool_]:
-    """Whether u < least / size, where u in [0, 1) has the words `high` and `low` as its bits."""
+    """Return whether u < least / size; the bits of u in [0, 1) are the words `high`, `low`."""
     factor = size.view(np.uint64)
     whole_part, fraction = _times(high, factor)
     carry = fraction + _times(low, factor)[0] < fraction
@@ -138,11 +138,11 @@ def _below(
 def _times(
     a: NDArray[np.uint64], b: NDArray[np.uint64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """First and last 64 bits of the products a * b."""
+    """Return the first and last 64 bits of the products a * b."""
     a1, a0, b1, b0 = a >> _HALF, a & _LOWER, b >> _HALF, b & _LOWER
     cross = a1 * b0 + (a0 * b0 >> _HALF)
-    other = a0 * b1 + (cross & _LOWER)
-    return a1 * b1 + (cross >> _HALF) + (other >> _HALF), a * b
+    carried = a0 * b1 + (cross & _LOWER)
+    return a1 * b1 + (cross >> _HALF) + (carried >> _HALF), a * b
 
 
 @lru_cache(maxsize=64)
@@ -151,7 +151,7 @@ def _law(scale: float, shares: float) -> _Shares:
         wide = to_decimal(scale)
         q = (-1 / wide).exp()
         mean = -2 * (1 - q).ln() / to_decimal(shares)
-        # what is tried in block i: q^(2^i) (1 + q + ... + q^(2^i - 1)) / 2^i
+        # weight of tries in block i: q^(2^i) (1 + q + ... + q^(2^i - 1)) / 2^i
         tried: list[Decimal] = []
         size = 1
         while size <= 2 * _TAIL * scale or not tried:

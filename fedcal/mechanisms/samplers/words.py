@@ -1,4 +1,4 @@
-"""Where random bits come from: one signature, two sources."""
+"""Sources of random bits: one signature, two sources."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ Words = Callable[[int], NDArray[np.uint64]]
 
 
 def system_words(n: int) -> NDArray[np.uint64]:
-    """`n` words of the operating system's CSPRNG; nothing is buffered between calls."""
+    """Return `n` words of the operating system's CSPRNG; nothing is buffered between calls."""
     return np.frombuffer(os.urandom(8 * n), dtype=np.uint64)
 
 
 def seeded_words(generator: np.random.Generator) -> Words:
-    """Words of `generator`: repeatable, for simulation. Whoever has the seed knows the noise."""
+    """Return repeatable words of `generator`, for simulation.
+
+    Anyone with the seed knows the noise.
+    """
 
     def words(n: int) -> NDArray[np.uint64]:
         # random_raw would be shorter, but some bit generators return 32 bits from it

@@ -350,7 +350,7 @@ class Drawn(QuantileRule):
             return why
         if wanted.apart:
             return "it draws one threshold, and by asks for several"
-        if not TRUSTS[str(federation.trust)].takes(Exponential):
+        if not TRUSTS[str(federation.trust)].accepts(Exponential):
             return f"under trust '{federation.trust}' the server does not have the exact sums"
         return ""
 

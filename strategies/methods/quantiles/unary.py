@@ -44,7 +44,7 @@ class EncodedBuckets(QuantileRule):
         trust, asked = TRUSTS[str(federation.trust)], federation.mechanism
         if why := super().refuses(federation, wanted):
             return why
-        if not trust.takes(Unary) or not UNITS[federation.unit].whole_client:
+        if not trust.accepts(Unary) or not UNITS[federation.unit].whole_client:
             return "it is for whole clients that trust nobody"
         if asked != AUTO and MECHANISMS[asked].answers != "onehot":
             return f"it encodes answers, and '{asked}' does not"

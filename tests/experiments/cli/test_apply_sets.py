@@ -75,7 +75,7 @@ def test_groups_are_read_from_the_file_and_what_does_not_fit_is_refused(tmp_path
     for column in ("group", "client"):  # groups or sites
         data = {"logits": LOGITS, "labels": LABELS, column: GROUPS}
         assert_array_equal(np.load(applied(tmp_path, BY_GROUP, "s.npy", data)), expected)
-    refused("say the rows' groups", applied, tmp_path, BY_GROUP, "s.npy", {"logits": LOGITS})
+    refused("pass the rows' groups", applied, tmp_path, BY_GROUP, "s.npy", {"logits": LOGITS})
     probs = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1)[:, None]
     with pytest.raises(InputError, match=r"holds probs, but .* was fitted on logits"):
         applied(tmp_path, SETS, "s.npy", {"probs": probs})

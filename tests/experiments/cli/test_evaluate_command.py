@@ -75,7 +75,7 @@ def test_a_result_holds_metrics_and_groups(tmp_path):
     titles = ("ROC", "Reliability", "Decision curve", "Accuracy by group")
     for title in ("Metrics: each row counts once", *titles):
         assert f"<h2>{title}</h2>" in page
-    assert "Too few rows to say anything of: ward 5." in page
+    assert "Too few rows for any result: ward 5." in page
 
 
 def test_the_config_gives_the_same_bits(file, tmp_path, monkeypatch):

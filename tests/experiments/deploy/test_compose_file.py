@@ -9,7 +9,6 @@ import compose
 import jsonschema
 from check_jsonschema.builtin_schemas import get_builtin_schema
 
-import fedcal
 from fedcal.experiments.cli import main as cli
 
 FILE = compose.read()

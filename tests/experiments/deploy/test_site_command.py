@@ -80,7 +80,7 @@ def test_class_names_say_which_column_a_label_means(tmp_path):
         turned = read_rows(str(file), ["sick", "well"])
         assert turned.labels.tolist() == [1 - y for y in LABELS]
     np.testing.assert_array_equal(turned.scores, np.array(LOGITS)[:, ::-1])  # columns are named
-    with pytest.raises(InputError, match="of the classes well, sick, not sick, cured"):
+    with pytest.raises(InputError, match="for the classes well, sick, not sick, cured"):
         read_rows(str(own), ["sick", "cured"])
     with pytest.raises(InputError, match=r"the labels of .* are names: give --class-names"):
         read_rows(str(plain), None)

@@ -70,7 +70,7 @@ def test_names_are_kept_from_the_columns_to_what_is_applied(tmp_path, capsys):
     capsys.readouterr()
     other.write_text("prob_cat,prob_cow,prob_bird\n.2,.3,.5\n.1,.1,.8\n.7,.1,.2\n")
     assert command(*apply, tmp_path / "none.csv") == 2
-    assert "of the classes cat, cow, bird, not cat, dog, bird" in capsys.readouterr().err
+    assert "for the classes cat, cow, bird, not cat, dog, bird" in capsys.readouterr().err
     assert not (tmp_path / "none.csv").exists()
 
 

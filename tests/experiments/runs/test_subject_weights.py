@@ -75,7 +75,7 @@ def test_rows_count_where_they_are_asked_for_at_their_price():
     found = told(rows_per_subject=9)
     assert found["metrics"]["accuracy"]["value"] == pytest.approx(truths()[1], abs=0.004)
     assert found["rows"]["value"] == pytest.approx(len(arrays()["labels"]), abs=20)
-    assert found["weighting"] == "each row counts once, all rows of one subject as 9 at most"
+    assert found["weighting"] == "each row counts once, all rows of one subject as at most 9"
     twice = np.minimum(2, np.bincount(arrays()["subject"])).sum()
     assert told(rows_per_subject=2, **CLEAR)["rows"]["value"] == pytest.approx(twice, abs=5)
     run: dict[str, Any] = {"partition": "natural", "unit": "subject", "epsilon": 2.0}

@@ -52,7 +52,7 @@ def test_rows_that_cannot_work_are_one_line(tmp_path):
         ((ONE, changed(score=[45.0] * n)), "score must lie in .0, 1., got 45.*percent"),
         (
             (ONE, changed(label=["sepsis", "dead"] * (n // 2) + ["dead"] * (n % 2))),
-            "'dead' is none",
+            "'dead' is not among",
         ),
         ((ONE, changed(label=None)), "column 'label' is missing"),
         ((ONE, changed(client=["a", "b"] * (n // 2) + ["b"] * (n % 2))), "2 clients; a site is"),
@@ -88,7 +88,7 @@ def test_rows_that_look_wrong_are_warned_of(tmp_path):
         assert len(said) == len(expected), said
         assert all(word in line for word, line in zip(expected, said, strict=True)), said
     write_rows(file, changed(age=[70] * n, ward=["w"] * n))
-    with pytest.warns(UserWarning, match="columns that are not read: age, ward"):
+    with pytest.warns(UserWarning, match="columns that are ignored: age, ward"):
         assert rows_of(ONE, str(file))[0].shards.groups is None
     tested = ["test" if k % 2 else "fit" for k in range(n)]
     said = rows_of(ONE, str(write_rows(file, changed(split=tested))))[1]

@@ -97,8 +97,8 @@ def test_calibrated_probabilities(tmp_path):
 def test_what_does_nothing_is_refused():
     table: list[tuple[dict[str, Any], str]] = [
         ({"name": "x"}, "allowed"),
-        ({"name": "lac", "randomised": True}, "knows no order"),
-        ({"name": "margin", "randomised": True}, "knows no order"),
+        ({"name": "lac", "randomised": True}, "does not use the order"),
+        ({"name": "margin", "randomised": True}, "does not use the order"),
         ({"name": "aps", "penalty": 0.1}, "'raps'"),
         ({"name": "raps", "penalty": -1.0}, "penalty"),
         ({"name": "raps", "free": -1}, "free"),

@@ -45,7 +45,7 @@ def test_thresholds_of_classes_and_groups():
     sets = lac(0.5, 0.75, 0.9, by="group", names=("a", "b"))
     assert_array_equal(sets.sizes(LOGITS[[0, 0, 0]], ["a", "b", "unknown"]), [1, 2, 4])
     each_is_refused(
-        [(groups, "say the rows' groups") for groups in (None, ["a"])],
+        [(groups, "pass the rows' groups") for groups in (None, ["a"])],
         lambda groups: sets.predict_set(LOGITS, groups),
     )
     narrow = [(LOGITS[:, :3], "for 4 classes, the rows have 3")]
@@ -131,7 +131,7 @@ def test_the_page():
         (lac(0.5, 0.6, 1.0, by="group", names=("x", "y")), {"Coverage by site"}),
     ):
         forests = [p for p in made.judged_page(holdout(30)) if isinstance(p, Intervals)]
-        assert {part.title for part in forests if "not promised" not in part.note} == promised
+        assert {part.title for part in forests if "not guaranteed" not in part.note} == promised
 
 
 def judged_classes(covered: list[int], rows: int) -> Judged:
@@ -166,7 +166,7 @@ def test_a_class_that_falls_short_is_named_with_what_helps():
     assert "--set by=class" in told
     assert short([910, 890], {}) == []  # chance
     (told,) = short([995, 805], {"class": ["0", "1"]})
-    assert "promised to each by itself" in told
+    assert "the guarantee for each by itself" in told
     assert "--set" not in told
     both = short([850, 850], {})
     assert both[0].startswith("Sets cover 85 %")
@@ -202,7 +202,7 @@ def test_rows_of_alike_clients_count_as_fewer():
 
 
 def test_why_a_label_is_in_every_set():
-    told = "its rows, 12, are too few for a threshold, which takes 19"
+    told = "its rows, 12, are too few for a threshold, which needs 19"
     assert Basis((12,), exact=True, fewest=19).why_all(0) == told
     assert "too many of its 50 rows" in Basis((50,), exact=True, fewest=19).why_all(0)
     noisy = Basis((14, 3), std=10.0, fewest=40)

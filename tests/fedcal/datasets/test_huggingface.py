@@ -93,7 +93,10 @@ def test_splits_that_are_refused(tmp_path):
     folder = saved_dict(tmp_path / "d", train=COLUMNS)
     assert load(folder).test_scores is None
     table = [
-        (("train", "validation", "test"), "split: train and validation together; keep the one"),
+        (
+            ("train", "validation", "test"),
+            "split: train and validation together; keep only the part",
+        ),
         (("test",), "split: no fit part; one of train, fit"),
         (("train", "unsupervised"), "unknown split 'unsupervised'; allowed: test, train"),
         (("train", "../train"), r"unknown split '\.\./train'"),
@@ -230,7 +233,7 @@ def test_objects_that_are_refused(hf):
         (whole, {"subject": "patient"}, "no column 'patient'"),
         (whole, {"logits": "z"}, "no column 'z'"),
         (whole, {"logits": "text"}, "column 'logits' holds string; must hold lists"),
-        (whole, {"logits": "label"}, "one column cannot be two"),
+        (whole, {"logits": "label"}, "one column cannot have two"),
         (whole, {"logits": "logits", "probs": "logits"}, "both logits and probs"),
         (whole.remove_columns("logits"), {}, "no score columns"),
         (whole.to_iterable_dataset(), {}, "is an IterableDataset; load it without streaming"),

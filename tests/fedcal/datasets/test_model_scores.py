@@ -111,23 +111,23 @@ def test_what_does_not_go_together_is_refused():
     of_label = sklearn_linear.LogisticRegression().fit(labelled, NAMES[Y])
     softmax = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Softmax(1))
     table = [
-        ((bare, rows), "model: LogisticRegression is no fitted classifier"),
-        ((straight, rows), "model: LinearRegression is no fitted classifier"),
+        ((bare, rows), "model: LogisticRegression is not a fitted classifier"),
+        ((straight, rows), "model: LinearRegression is not a fitted classifier"),
         ((FITTED, (X, NAMES[Y - 1] + "s")), r"label '\w+s' at row 0 .* \(bird, cat, dog\)"),
         ((FITTED, (X[:, :2], NAMES[Y])), "model: LogisticRegression fails on these rows: V.* 2 fe"),
         ((FITTED, (gaps, NAMES[Y])), "model: LogisticRegression fails .*NaN"),
         ((FITTED, (X[:9], NAMES[Y])), "labels: 90 entries for 9 rows"),
         ((FITTED, X), r"with a model, data must be \(rows, labels\), .*; got ndarray"),
         ((FITTED, {"rows": X, "label": Y}), "with a model, .*; got rows, label"),
-        ((FITTED, FRAME.assign(label=Y)), "does not say which columns of a frame"),
+        ((FITTED, FRAME.assign(label=Y)), "does not store which columns of a frame"),
         ((OF_FRAME, FRAME[["a", "b"]]), "the frame lacks c, d, label"),
         ((OF_FRAME, FRAME.assign(label=NAMES[Y], age=1)), "unknown column 'age'"),
         ((of_label, labelled), "model: it was fitted on a column called label"),
         ((net, (X[:, :2], Y)), "model: Net fails on these rows: RuntimeError"),
         ((net, (gaps, Y)), "logits: nan at row"),
         ((net, (X, Y + 1)), r"labels: 3 at row 2; must be a class in \[0, 2\]"),
-        ((Net(1), rows), r"model: Net gives 90 rows outputs of shape \(90, 1\)"),
-        ((net, (X[:0], Y[:0])), "rows: there are none"),
+        ((Net(1), rows), r"model: Net returns outputs of shape \(90, 1\)"),
+        ((net, (X[:0], Y[:0])), "rows: no rows"),
         ((softmax, rows), "logits: rows lie in .* declare them as probs"),
     ]
     each_is_refused(table, lambda case: from_model(*case))

@@ -20,7 +20,7 @@ def write_csv(path: Path, *lines: str) -> Path:
 
 
 def test_labels_that_are_names_are_the_columns_in_sorted_order(tmp_path):
-    told = "labels are names, taken for the columns in sorted order ('a', 'b', 'c'): right in"
+    told = "labels are names, assigned to the columns in sorted order ('a', 'b', 'c'): right in"
     with pytest.warns(UserWarning, match=re.escape(told)):
         data = from_arrays(logits=Z, labels=list("bcab"))
     assert data.labels.tolist() == [1, 2, 0, 1]
@@ -46,7 +46,7 @@ def test_an_order_of_names_that_the_rows_contradict_is_asked_for():
     assert said.class_names == tuple(names)
     # in the right order a warning says how right, beside guessing
     order = np.argsort(names)
-    with pytest.warns(UserWarning, match=r"right in 100\.0 % of 400 rows; always saying 'b"):
+    with pytest.warns(UserWarning, match=r"right in 100\.0 % of 400 rows; always predicting 'b"):
         assert from_arrays(probs=probs[:, order], labels=names[y]).class_names == (*sorted(names),)
     # a score of the class that sorts first
     score, two = probs[:, 0] / probs[:, :2].sum(axis=1), np.where(y == 0, "bad", "good")
@@ -68,11 +68,11 @@ def test_named_columns_come_in_the_order_that_was_asked_for(tmp_path):
     again = asked.in_order(("dog", "bird", "cat"))  # each column is where it was in the file
     assert asked.moved == (2, 0, 1)
     assert again.moved == (1, 2, 0)
-    refused("are of the classes cat, dog, bird, not a, b, c", load, path, classes=list("abc"))
+    refused("are for the classes cat, dog, bird, not a, b, c", load, path, classes=list("abc"))
     numbered = write_csv(tmp_path / "z.csv", lines[0], "1,.1,.7,.2")
     assert load(numbered).labels.tolist() == [1]
     wrong = write_csv(tmp_path / "y.csv", *lines[:-1], "Bird,.2,.2,.6")
-    refused(r"'Bird' is none of .*; did you mean 'bird'", load, wrong)
+    refused(r"'Bird' is not among .*; did you mean 'bird'", load, wrong)
     refused("only one of two classes is positive", load, path, positive="cat")
 
 

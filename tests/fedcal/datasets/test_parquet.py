@@ -174,7 +174,7 @@ def test_bad_columns_are_refused_in_one_line(batch, tmp_path, monkeypatch):
 def test_a_column_that_is_there_twice(tmp_path):
     table = pa.table([pa.array(Y), pa.array(Y), L["logits"]], names=["label", "label", "logits"])
     pq.write_table(table, tmp_path / "x.parquet")
-    with pytest.raises(InputError, match="column 'label' is there twice"):
+    with pytest.raises(InputError, match="column 'label' appears twice"):
         load(tmp_path / "x.parquet")
 
 

@@ -56,7 +56,7 @@ def test_a_small_group_is_named_and_has_no_numbers():
     assert errors.columns[:2] == ("group", "rows")
     assert [row[0] for row in errors.rows] == [row[0] for row in table.rows]
     for title in ("Groups", "Accuracy by group", "Calibration in the large by group"):
-        assert "Too few rows to say anything of: small." in named(shown, title).note
+        assert "Too few rows for any result: small." in named(shown, title).note
     assert from_json(json.loads(json.dumps(to_json(shown)))) == shown
 
 

@@ -105,7 +105,7 @@ def test_what_no_threshold_reaches_is_said_and_bad_wishes_refused():
         ((h, "precision", 1.0, {}), r"must be in \(0, 1\)"),
         ((h, "recall", 0.0, {}), "> 0"),
         ((h, "cost", -1.0, {}), "> 0"),
-        ((h, "cost", 1.0, sure), "a cost has no least value"),
+        ((h, "cost", 1.0, sure), "not for a cost"),
         ((h, "recall", 0.5, {"level": 1.0}), "level"),
     ]
     each_is_refused(table, lambda given: choose_threshold(*given[:3], **given[3]))

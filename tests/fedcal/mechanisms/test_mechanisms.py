@@ -171,7 +171,7 @@ def test_noise_that_is_none_is_refused():
     ]
     each_is_refused(table, lambda fields: noise_of(*fields))
     table = [
-        (words, "one 1 at most") for words in ((1, 1, 0), (2, 0, 0), (0, 2**64 - 1), (1, 0, 5))
+        (words, "at most one 1") for words in ((1, 1, 0), (2, 0, 0), (0, 2**64 - 1), (1, 0, 5))
     ]
     each_is_refused(
         table,

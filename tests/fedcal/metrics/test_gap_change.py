@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedcal.core.types import Floats, Integers
-from fedcal.metrics.gap_change import LEAST, changes_by_client, gap_change, told
+from fedcal.metrics.gap_change import LEAST, changes_by_client, changes_record, gap_change
 from fedcal.metrics.holm import rejected
 
 
@@ -36,8 +36,8 @@ def test_a_widened_gap_is_harm_and_a_site_of_few_rows_has_no_verdict():
     few = np.append(np.flatnonzero(owner < 3), np.flatnonzero(owner == 3)[:19])
     one, other = ((view[few], outcome[few]) for view in (before, after))
     changes = changes_by_client(owner[few], names, one, other)
-    assert told(changes, "positive")["worse"] == ["2"]
-    assert told(changes, "positive")["better"] == ["1"]
+    assert changes_record(changes, "positive")["worse"] == ["2"]
+    assert changes_record(changes, "positive")["better"] == ["1"]
     assert set(changes) == {"0", "1", "2"}
 
 

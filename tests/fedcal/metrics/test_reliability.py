@@ -80,7 +80,7 @@ def test_zero():
     assert (zero.rows, zero.classes, zero.bins) == (0, 3, 5)
     assert_equal(Reliability.from_json(zero.to_json()), zero)
     for name in ("accuracy", "ece", "classwise_ece", "mce"):
-        with pytest.raises(InputError, match="no rows"):
+        with pytest.raises(InputError, match="without rows"):
             getattr(zero, name)
 
 

@@ -108,7 +108,7 @@ def test_other_objects_stay_or_are_refused():
     own = type("Own", (theirs.IidPartitioner,), {})
     made = theirs.IdToSizeFncPartitioner(3, lambda k: k + 1)
     for partitioner in (own(3), made):
-        with pytest.raises(InputError, match="none of flwr-datasets' own partitioners"):
+        with pytest.raises(InputError, match="not one of flwr-datasets' own partitioners"):
             spelt(partitioner)
     assert spelt("iid") == "iid"
     assert spelt(3) == 3
@@ -198,10 +198,10 @@ REFUSED = {
 }
 REFUSED_WITH_DATA = {
     f"{DIRICHLET}:alpha=-1": "Alpha values should be strictly greater than zero",
-    f"{DIRICHLET}:alpha=0.001": "seed; min_partition_size is 10 unless given)",
+    f"{DIRICHLET}:alpha=0.001": "seed; min_partition_size is 10 by default)",
     "flwr:ShardPartitioner": "shard_size needs to be specified",
     "flwr:ShardPartitioner:num_shards_per_partition=3": "leaves 16 of 400 rows without "
-    "a client, but every row must have one; the partition shards:N deals",
+    "a client, but every row must have one; the partition shards:N assigns",
     "flwr:SizePartitioner:partition_sizes=[100,200]": "leaves 100 of 400 rows without a client",
     "flwr:SizePartitioner:partition_sizes=[100,301]": "is greater than the size of the dataset",
 }

@@ -124,7 +124,7 @@ def test_a_prior_needs_sites() -> None:
         with pytest.raises(InputError, match="by site"):
             site_priors(other)
     for counts, std in ((np.full((4, 2, 10), 1e15), 0.0), (np.ones((4, 2, 10)), 1e200)):
-        with pytest.raises(InputError, match=r"at most 1e\+12 rows"):
+        with pytest.raises(InputError, match=r"at most 1e\+12"):
             site_priors(released(counts, std))
 
 

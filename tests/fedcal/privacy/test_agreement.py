@@ -192,7 +192,7 @@ def test_a_request_that_differs_in_one_thing_is_refused(name):
             except InputError:  # no such request: it is refused where it is read
                 continue
             kind = "noise" if what in OF_NOISE else what
-            why = f"request's {kind} is not the one|does not go with a run by 'nothing'"
+            why = f"request's {kind} is not the one|does not fit a run with 'nothing'"
             refused(why, own_request, fields, other, terms)
 
 

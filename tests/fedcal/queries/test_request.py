@@ -161,7 +161,7 @@ def test_tampered_fields_are_refused():
         each_is_refused(rows, lambda fields, name=name: back(REQUESTS[name], fields))
     flip = ({"noise-scales": [0.5]}, "probability < 1/2")
     each_is_refused([flip], lambda fields: back(REQUESTS["local, unary"], fields))
-    vectors = [({"param.w": value}, "something else than numbers") for value in (["a"], [b"x"])]
+    vectors = [({"param.w": value}, "a value that is not a number") for value in (["a"], [b"x"])]
     each_is_refused(vectors, lambda fields: back(REQUESTS["vector"], fields))
     for name in ("newton", "histograms", "no privacy"):
         each_is_refused(
@@ -179,14 +179,14 @@ def test_a_context_that_makes_no_sense_is_refused():
         ({"query-version": 9}, "version 9 of the query 'clipped_nll' is not known here, only 1"),
         *(({"run": run}, f"run {wrong}") for run in ("", "x" * 65, "two\nlines")),
         *(({"plan": plan}, f"plan {wrong}") for plan in ("0" * 63, 7)),
-        ({"round": 4}, "a query of round 3 came for round 4"),
-        ({"round": 2}, "a query of round 3 came for round 2"),
+        ({"round": 4}, "a query of round 3 has a context of round 4"),
+        ({"round": 2}, "a query of round 3 has a context of round 2"),
         ({"round": 3.0}, f"round {wrong}"),
         ({"rounds": 2}, f"round {wrong}"),
         ({"rounds": nan}, f"rounds {wrong}"),
         ({"unit": "ROW"}, f"unit {wrong}"),
         ({"trust": ["central"]}, f"trust {wrong}"),
-        ({"mechanism": "laplace"}, "does not go with a run by 'laplace'"),
+        ({"mechanism": "laplace"}, "does not fit a run with 'laplace'"),
         *(({"epsilon": epsilon}, f"epsilon {wrong}") for epsilon in (nan, 0.0, "1", True)),
         *(({"delta": delta}, f"delta {wrong}") for delta in (1.0, -1e-9, nan)),
     ]

@@ -101,7 +101,7 @@ def test_one_release_serves_every_alpha(settings, tmp_path):
     anew = run("adult-income", RUNS["distributed"], alpha=0.3, **settings).artifact
     assert_array_equal(anew.thresholds, loose.thresholds)  # the same release, bit for bit
     if "target" in settings:
-        refused("target goes with guarantee 'marginal'", read.at, 0.1, "pac")
+        refused("target needs guarantee 'marginal'", read.at, 0.1, "pac")
     else:
         assert (read.at(0.1, "pac").thresholds >= sets.thresholds).all()
 
@@ -111,7 +111,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"costs": "[1, 1]", "by": "class"}, {}, "goes with by = 'none'"),
     ({"costs": "[1, 1]", "guarantee": "pac"}, {}, "guarantee 'marginal'"),
     ({"target": "[0.5, 0.5]"}, {"epsilon": 1.0}, "give source, their public shares"),
-    ({"target": "[0.5, 0.5]", "costs": "[1, 1]"}, {}, "do not go together"),
+    ({"target": "[0.5, 0.5]", "costs": "[1, 1]"}, {}, "cannot be combined"),
     (SITES, {"epsilon": 1.0}, "units 'example' and 'subject'"),
     ({**SITES, "groups": "site"}, {}, "report is of one threshold"),
     ({**SITES, "quantile": "crossing"}, PRIVATE, "not counts"),
@@ -129,7 +129,7 @@ def test_a_rare_label_is_in_every_set_and_no_exact_count_is_told():
     logits = rng.normal(size=(1000, 3)) + 2 * np.eye(3)[labels]
     data = from_arrays(logits=logits, labels=labels, test_logits=logits, test_labels=labels)
     exact = run(data, {"clients": 20}, by="class", alpha=0.05).judged["sets"]
-    told = "its rows, 12, are too few for a threshold, which takes 19"
+    told = "its rows, 12, are too few for a threshold, which needs 19"
     assert exact["all_labels_why"] == {"class 2": told}
     private = run(data, {"clients": 20, **PRIVATE}, by="class", alpha=0.05).judged["sets"]
     assert "by a noisy count, are too few" in private["all_labels_why"]["class 2"]

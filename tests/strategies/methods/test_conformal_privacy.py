@@ -160,12 +160,12 @@ def test_a_promise_that_clipping_may_break_says_so_at_once(quantile):
     assert first.startswith("The label of a new row is in its set with probability at least 0.9")
     assert clip / (clip + 5) == pytest.approx(0.5775, abs=1e-4)
     assert first.endswith(
-        "as long as clipping cuts off no misses; whatever the rows are, 0.577 is sure if no client "
-        "has more than 50."
+        "as long as clipping cuts off no misses; whatever the rows are, 0.577 is guaranteed if no "
+        "client has more than 50."
     )
     for more in ({"guarantee": "pac"}, {"among": "[0]"}):
         other = FedConformal(private, **settings, **more).result().guarantee[0]
-        assert other.endswith("cuts off no misses; whatever the rows are, nothing is sure.")
+        assert other.endswith("cuts off no misses; whatever the rows are, nothing is guaranteed.")
     free = FedConformal(Federation(100, 10, epsilon=1.0, unit="example"), rows_per_client=50.0)
     assert "clipping" not in free.result().guarantee[0]
 

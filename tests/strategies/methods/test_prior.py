@@ -195,7 +195,7 @@ def test_a_file_holds_all_of_it(unit, tmp_path):
     said = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "sites recalibrate at home" in said
     assert "Recalibration at home" in said
-    assert "Nobody was asked" not in said  # of counts of subjects rows are not known
+    assert "No client was contacted" not in said  # of counts of subjects rows are not known
 
 
 def test_sites_without_rows_tell_nothing_of_the_next():

@@ -9,6 +9,7 @@ from fedcal.experiments.research.studies import documents, texts
 from fedcal.experiments.research.studies.check import unsure
 from fedcal.experiments.research.studies.claims import Verdict
 from fedcal.experiments.research.studies.documents import filled, pages
+from fedcal.experiments.research.studies.expected import ROOT
 from fedcal.experiments.research.studies.registry import SEEDS
 from fedcal.experiments.research.studies.spec import EVERYWHERE, Experiment
 
@@ -24,6 +25,15 @@ from fedcal.experiments.research.studies.spec import EVERYWHERE, Experiment
 def test_a_page_is_what_its_results_make_of_it(page):
     text = page.read_text("utf-8")
     assert filled(text) == text, "run `python -m fedcal.experiments.research.studies.documents`"
+
+
+@pytest.mark.parametrize("page", texts.COMPLETE)
+def test_a_results_page_lists_every_claim_that_does_not_hold(page):
+    text = (ROOT / "docs" / "results" / f"{page}.md").read_text("utf-8")
+    verdicts = [v for name in texts._PAGES[page] for v in texts.results(name).verdicts]
+    failed = [v.text.rstrip(".") for v in verdicts if v.word == "does not hold"]
+    assert [claim for claim in failed if claim.partition(": ")[2] not in text] == []
+    assert [claim for claim in failed if claim.partition(": ")[0] not in text] == []
 
 
 def test_a_block_is_made_anew_and_the_rest_is_left(monkeypatch):

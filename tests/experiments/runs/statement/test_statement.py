@@ -106,7 +106,7 @@ def test_the_promise_names_unit_and_neighbours(unit, trust):
             own = (*UNITS[unit].curators, *UNITS[unit].limits(" and more delta"))
             assert (sentence in said) is (sentence in own)
     assert ("A person at two sites is two subjects" in said) is (unit == "subject")
-    assert unit != "example" or "says nothing against a row's own client" in said
+    assert unit != "example" or "gives no protection against a row's own client" in said
 
 
 AGAINST = {
@@ -146,7 +146,7 @@ def test_against_whom_it_holds(trust, masks):
     assert holds in said
     for words in never:
         assert words not in said
-    assert ("answer whatever they are asked" in said) is (trust != "central")
+    assert ("clients answer every request" in said) is (trust != "central")
     assert ("Secure aggregation is simulated here" in said) is (
         (trust, masks) == ("distributed", "masks")
     )
@@ -180,8 +180,8 @@ def test_who_opens_sums_under_the_protocol(trust, real):
     assert "together with up to 2 of the sites learns nothing else" in said
     assert ("protects nobody. Seeded" in said) is not real
     assert ("keys in federation.toml being the sites' own" in said) is real
-    assert ("makes the plan by itself" in said) is (real and trust != "central")
-    assert ("answer whatever they are asked" in said) is (not real and trust != "central")
+    assert ("computes the plan itself" in said) is (real and trust != "central")
+    assert ("clients answer every request" in said) is (not real and trust != "central")
     assert ("no site can verify" in said) is (trust == "central")
     assert "any site can stop one" in " ".join(found["not_protected"])
     (member,) = [s["what"] for s in found["sees"] if s["who"] == "a member of the committee"]
@@ -202,7 +202,7 @@ def test_shares_under_the_protocol_are_those_of_the_honest():
     assert "against a client only 17 of 18 parts of the noise's variance are left" in said
     assert "together with up to" not in said
     all_members = statement(plan_of(trust="distributed", committee=3, threshold=3), "protocol")
-    assert "all 3 members of a committee, none of whom may be absent, open one sum" in all_members
+    assert "all 3 members of a committee, none of which may be absent, open one sum" in all_members
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
@@ -210,7 +210,7 @@ def test_under_the_protocol_each_site_tosses_its_own_coin(trust):
     found = record(plan_of(trust=trust, committee=5, sampling_rate=0.5), "protocol")
     said = " ".join(found["statement"])
     claimed = trust != "local"
-    assert ("nobody else sees, the server neither" in said) is claimed
+    assert ("no one else sees, not even the server" in said) is claimed
     assert ("No amplification by sampling is claimed" in said) is not claimed
     assert "sees who answers" not in said
     assert "does not hold against the server" not in said
@@ -371,4 +371,4 @@ def test_a_guarantee_in_short(trust, unit, how):
     assert ("each client's contribution" in said) is (trust == "central" and not masks)
     assert said.endswith(f"{UNITS[unit].in_short}.")
     assert ("m times the epsilon" in said) is ("m times the epsilon" in UNITS[unit].in_short)
-    assert ("who is at k clients" in said) is (unit == "subject")
+    assert ("a person at k clients" in said) is (unit == "subject")

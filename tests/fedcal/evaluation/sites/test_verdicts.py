@@ -64,7 +64,7 @@ def test_words_of_each_fault():
         "fine": "no fault above 4 points found",
         "small": said["small"],
     }
-    assert said["small"].startswith("cannot tell: noise hides what is below 3")
+    assert said["small"].startswith("cannot tell: noise hides any fault below 3")
     assert 22 < low < 30
     assert steep["low"] < 0.35 < steep["high"]
     assert sites["low"]["named"] == ["gap"]
@@ -91,7 +91,7 @@ def test_changes_are_in_the_same_family():
     assert found["tests"] == 7 + 7
     points = round(100 * abs(since["fine"]["gap_change"]["value"]))
     assert since["fine"]["words"] == (
-        f"changed since 2026Q4: predicts {points} points lower against outcomes than then"
+        f"changed since 2026Q4: predicts {points} points lower relative to outcomes than before"
     )
     assert since["steep"]["words"] == "no change since 2026Q4 found"
     every = {("", n): v for n, v in found["sites"].items()}
@@ -123,7 +123,7 @@ def test_what_cannot_be_judged_is_refused_in_one_line():
     one = release({"a": (300, 0, 1)})
     other = release({"b": (300, 0, 1)})
     for earlier in (other, release({"a": (300, 0, 1)}, "confidence"), replace(one, input="probs")):
-        refused("2026Q4 counts otherwise", verdicts_of, one, {"2026Q4": earlier}, level=0.01)
+        refused("2026Q4 counts other sites", verdicts_of, one, {"2026Q4": earlier}, level=0.01)
     groups = replace(one.question, by="group")
     group = ScoreRelease(groups, np.zeros(groups.counts))
     refused("does not count rows by site", verdicts_of, group, {}, level=0.01)
@@ -136,7 +136,7 @@ def test_any_release_has_verdicts(score, std, rows):
     sites = {"a": (0, 0.0, 1.0), "b": (rows, 0.0, 1.0)}
     found = verdicts_of(release(sites, score, std), {"q": release(sites, score, std)}, level=0.01)
     json.dumps(found, allow_nan=False)
-    assert found["sites"]["a"]["words"] == "cannot tell: noise hides all there is"
+    assert found["sites"]["a"]["words"] == "cannot tell: noise hides any fault"
     assert not found["sites"]["b"]["named"]
 
 
