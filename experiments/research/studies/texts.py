@@ -247,6 +247,18 @@ def tables(name: str, some: slice = slice(None)) -> str:
     return "\n".join(map(markdown, results(name).blocks[some]))
 
 
+def _claim(text: str, places: Mapping[str, Sequence[str]], named: bool) -> str:
+    """Return a claim, its places by experiment, and the experiments' names if `named`."""
+    every = [place for of in places.values() for place in of]
+    if len(every) == 1 and len(places) == 1:
+        text, places = f"{every[0]}: {text}", dict.fromkeys(places, ())
+    notes = [
+        ": ".join(filter(None, (name if named else "", "; ".join(dict.fromkeys(of)))))
+        for name, of in places.items()
+    ]
+    return f"{text} ({'; '.join(notes)})" if any(notes) else text
+
+
 def claims(names: Sequence[str]) -> str:
     """Return how many claims of these experiments hold, and a list of those that do not."""
     verdicts = {name: results(name).verdicts for name in names}
@@ -255,18 +267,15 @@ def claims(names: Sequence[str]) -> str:
         for name, of in verdicts.items()
         if of
     ]
-    failed: dict[str, dict[str, None]] = {}
+    failed: dict[str, dict[str, list[str]]] = {}
     for name, of in verdicts.items():
         for verdict in of:
             if verdict.word == "does not hold":
-                place, colon, text = verdict.text.rstrip(".").partition(": ")
-                facts = [name.partition("-")[2]] if len(names) > 1 else []
-                facts += [place] if colon else []
-                failed.setdefault(text if colon else place, {})[", ".join(facts)] = None
-    lines = [
-        f"* {text} ({'; '.join(places)})." if any(places) else f"* {text}."
-        for text, places in failed.items()
-    ]
+                text = verdict.text.rstrip(".")
+                place, text = text.split(": ", 1) if ": " in text else ("", text)
+                places = failed.setdefault(text, {}).setdefault(name.partition("-")[2], [])
+                places += [place] if place else []
+    lines = [f"* {_claim(text, places, len(names) > 1)}." for text, places in failed.items()]
     head = f"Claims that hold everywhere: {', '.join(counts)}."
     return "\n".join([head, *(["", "Claims that do not hold:", "", *lines] if lines else [])])
 
