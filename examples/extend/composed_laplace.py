@@ -1,4 +1,4 @@
-"""Laplace noise whose releases are composed optimally, for a delta."""
+"""Laplace noise with optimal composition, for a delta."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedcal.accounting import check_delta, exponential_epsilon
 from fedcal.mechanisms.base import Mechanism, Target
 from fedcal.mechanisms.laplace import Laplace
 
-_HALVINGS = 60
+_STEPS = 60
 
 
 class ComposedLaplace(Laplace):
@@ -19,20 +19,20 @@ class ComposedLaplace(Laplace):
 
     Each release is e-DP, and so no worse than randomised response with e. The privacy of that,
     composed, is a difference of two binomial tails: Kairouz, Oh & Viswanath 2015 (The composition
-    theorem for differential privacy), Theorem 3.3. Questions may depend on earlier releases.
+    theorem for differential privacy), Theorem 3.3. Queries may depend on earlier releases.
     """
 
     name: ClassVar[str] = "composed-laplace"
     noise: ClassVar[str] = "Laplace noise"
-    meaning: ClassVar[str] = "Laplace noise, its releases composed optimally, for a delta"
+    meaning: ClassVar[str] = "Laplace noise with optimal composition of the releases, for a delta"
     pure: ClassVar[bool] = False
 
     @classmethod
     def calibrate(cls, target: Target) -> Self:
-        """Return the mechanism with the largest e of a release, found by halving; amplified."""
+        """Return the mechanism with the largest e per release, found by bisection; amplified."""
         check_delta(target.delta)
         low, high = target.epsilon / target.rounds, target.epsilon
-        for _ in range(_HALVINGS):
+        for _ in range(_STEPS):
             middle = (low + high) / 2
             if composed_delta(target.epsilon, middle, target.rounds) <= target.delta - target.slack:
                 low = middle
@@ -47,8 +47,8 @@ class ComposedLaplace(Laplace):
 
 
 def composed_delta(epsilon: float, each: float, rounds: int) -> float:
-    """Delta at epsilon of `rounds` releases that are `each`-DP, to about 12 digits."""
-    odd = math.floor((rounds + epsilon / each) / 2)  # more of one outcome than that tell too much
-    told = bdtrc(odd, rounds, 1 / (1 + math.exp(-each)))
-    else_told = bdtrc(odd, rounds, 1 / (1 + math.exp(min(each, 700.0))))
-    return float(told - math.exp(min(epsilon, 700.0)) * else_told)
+    """Return delta at epsilon of `rounds` releases that are `each`-DP, to about 12 digits."""
+    limit = math.floor((rounds + epsilon / each) / 2)  # more equal outcomes exceed epsilon
+    tail = bdtrc(limit, rounds, 1 / (1 + math.exp(-each)))
+    other_tail = bdtrc(limit, rounds, 1 / (1 + math.exp(min(each, 700.0))))
+    return float(tail - math.exp(min(epsilon, 700.0)) * other_tail)

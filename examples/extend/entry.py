@@ -9,16 +9,16 @@ from fedcal.units.example import Example
 
 
 class Entry(Example):
-    """What one row says; that it is there is public."""
+    """The content of one row; its presence is public."""
 
     name: ClassVar[str] = "entry"
     meaning: ClassVar[str] = (
-        "entry: what one row of one client says; a client of m rows has m times the epsilon"
+        "entry: the content of one row of one client; a client of m rows has m times the epsilon"
     )
     neighbours: ClassVar[Mapping[str, str]] = {"replace": "replacing one row by any other"}
     worlds: ClassVar[Mapping[str, str]] = {
-        "replace": "replace: two worlds that differ in what one row says; the number of rows of "
-        "each client is public",
+        "replace": "replace: two worlds that differ in the content of one row; the number of rows "
+        "of each client is public",
     }
 
     @classmethod

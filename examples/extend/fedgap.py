@@ -1,4 +1,4 @@
-"""The temperature at which confidence meets accuracy, from one question about many of them."""
+"""The temperature at which confidence meets accuracy, from one query about many temperatures."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class FedGap(FederatedStrategy):
 
     Parameters
     ----------
-    federation : public facts and budget; each round asks the same, and the releases are added up
+    federation : public facts and budget; each round sends one query, and releases are added up
     points : temperatures, evenly spaced in log T from 1/2 to 3
-    clip : what a client adds to each sum at most, in rows; of unit `user` with privacy, and refused
-        elsewhere; None = 5
+    clip : the most that a client adds to each sum, in rows; only for unit `user` with privacy;
+        None = 5
     """
 
     name = "fedgap"
@@ -50,7 +50,7 @@ class FedGap(FederatedStrategy):
         super().__init__(plan, **base)
 
     def query(self, round_number: int) -> AccuracyGap:
-        """Return the same question each time."""
+        """Return the same query each time."""
         return AccuracyGap(tuple(self.temperatures.tolist()))
 
     def update(self, release: Release) -> None:
@@ -58,7 +58,7 @@ class FedGap(FederatedStrategy):
         self.sums += release.values
 
     def result(self) -> TemperatureScaling:
-        """By the temperature with the least on the wrong side: below 0 above it, or the reverse."""
+        """Return the temperature with the smallest sums of the wrong sign on both sides."""
         if not self.sums.any():
             return TemperatureScaling(1.0, self.classes)
         over, under = np.maximum(self.sums, 0.0), np.maximum(-self.sums, 0.0)

@@ -28,7 +28,7 @@ class TopK(Artifact):
 
     Attributes
     ----------
-    counts : (most + 1,) rows by the rank of their label, noisy; the last are all others
+    counts : (most + 1,) noisy numbers of rows by the rank of their label; the last is all others
     """
 
     form = "top-k"
@@ -48,7 +48,7 @@ class TopK(Artifact):
 
     @property
     def shares(self) -> list[float]:
-        """Top-1, top-2, ... accuracy in [0, 1]; 0 where nothing is above the noise."""
+        """Top-1, top-2, ... accuracy in [0, 1]; 0 if no count is positive."""
         counts = np.maximum(self.counts, 0.0)
         return [float(n) for n in np.cumsum(counts)[:-1] / max(counts.sum(), 1e-12)]
 
@@ -57,7 +57,7 @@ class TopK(Artifact):
         return {"top_k": self.shares}
 
     def judge(self, test: Holdout) -> dict[str, Any]:
-        """Return the shares, beside those of the test rows."""
+        """Return the accuracies, with those of the test rows."""
         own = np.take_along_axis(test.logits, test.labels[:, None], axis=1)
         rank = (test.logits > own).sum(axis=1)
         tested = [float((rank <= k).mean()) for k in range(len(self.shares))]
@@ -67,13 +67,13 @@ class TopK(Artifact):
         """Return a table and a curve."""
         rows = tuple((k, 100 * share) for k, share in enumerate(self.shares, 1))
         return [
-            Table("Top-k accuracy", ("k", "accuracy, %"), rows, "Counts carry noise."),
+            Table("Top-k accuracy", ("k", "accuracy, %"), rows, "Counts are noisy."),
             Curve("Accuracy by k", "k", "accuracy, %", {"federation": rows}),
         ]
 
 
 class FedRanks(FederatedStrategy):
-    """Counts of rows by the rank of their label, asked for in each round and added up.
+    """Counts of rows by the rank of their label, requested in each round and added up.
 
     Privacy: the federation's unit and trust; a row adds 1 to one count.
 
@@ -81,8 +81,8 @@ class FedRanks(FederatedStrategy):
     ----------
     federation : public facts and budget
     most : the largest k
-    clip : what a client adds to all counts together, in rows; of unit `user` with privacy, and
-        refused elsewhere; None = 20
+    clip : the most that a client adds to all counts together, in rows; only for unit `user` with
+        privacy; None = 20
     """
 
     name, family = "fedranks", "evaluate"
@@ -106,7 +106,7 @@ class FedRanks(FederatedStrategy):
         super().__init__(plan, **base)
 
     def query(self, round_number: int) -> LabelRanks:
-        """Return the same question each time."""
+        """Return the same query each time."""
         return self.question
 
     def update(self, release: Release) -> None:

@@ -1,4 +1,4 @@
-"""Smoothing fitted by one question at two temperatures."""
+"""Smoothing fitted by one query at two temperatures."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from fedcal.units import UNITS
 
 
 class FedSmooth(FederatedStrategy):
-    """The mean confidence of the accuracy, by `Smoothing`.
+    """`Smoothing` whose mean confidence equals the accuracy.
 
     Privacy: the federation's unit and trust; a row adds less than 1 to each sum.
 
     Parameters
     ----------
-    federation : public facts and budget; each round asks the same, and the releases are added up
-    clip : what a client adds to each sum at most, in rows; of unit `user` with privacy, and refused
-        elsewhere; None = 5
+    federation : public facts and budget; each round sends one query, and releases are added up
+    clip : the most that a client adds to each sum, in rows; only for unit `user` with privacy;
+        None = 5
     """
 
     name = "fedsmooth"
@@ -45,7 +45,7 @@ class FedSmooth(FederatedStrategy):
         super().__init__(plan, **base)
 
     def query(self, round_number: int) -> AccuracyGap:
-        """Return the same question each time."""
+        """Return the same query each time."""
         return AccuracyGap((1.0, 1e6))
 
     def update(self, release: Release) -> None:

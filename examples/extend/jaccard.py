@@ -1,4 +1,4 @@
-"""The share of the rows that are positive or predicted positive that are both."""
+"""Jaccard index of the positive rows and the rows predicted positive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in the model's order the labels stand."""
+"""Ranks of the labels in the model's order."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fedcal.units.bounding import Bound
 
 @dataclass(frozen=True)
 class LabelRanks(Query):
-    """Rows whose label is the model's first, second, ... choice, and last all other rows.
+    """Numbers of rows whose label is the model's first, second, ... choice, and of all others.
 
-    `bound` takes a client's clip of all counts together, in rows.
+    `bound` accepts one clip: the most a client adds to all counts together, in rows.
 
     Parameters
     ----------
-    most : choices that are told apart
+    most : the largest rank with its own count
     """
 
     kind = "label_ranks"
@@ -31,7 +31,7 @@ class LabelRanks(Query):
         self._set(most=whole("most", self.most, 1, 1000))
 
     def lengths(self) -> tuple[int, ...]:
-        """Return one block for all counts."""
+        """Return the length of one block for all counts."""
         return (self.most + 1,)
 
     def params(self) -> Mapping[str, Param]:
@@ -39,6 +39,6 @@ class LabelRanks(Query):
         return {"most": self.most}
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Return the bound: a client's clip for all counts; a row adds a single 1."""
+        """Return the bound of all counts: a client's clip, or the single 1 of a row."""
         norm = clips[0] if self.takes_clips(part, clips, 1) else 1.0
         return Bound(self.lengths(), (norm,), order=order)

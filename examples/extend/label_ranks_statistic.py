@@ -1,4 +1,4 @@
-"""Where in the model's order the labels stand."""
+"""Ranks of the labels in the model's order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes of clients by a log-normal law."""
+"""Clients with log-normal sizes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fedcal.partition.base import DrawnPartition
 
 @dataclass(frozen=True)
 class Lognormal(DrawnPartition):
-    """Rows dealt at random, in proportion to exp(sigma z), z ~ N(0, 1) of each client."""
+    """Partition with client sizes in proportion to exp(sigma z), z ~ N(0, 1)."""
 
     name, form, example = "lognormal", "SIGMA", "1"
     sigma: float
 
     @classmethod
     def of(cls, value: str) -> Self:
-        """Return the partition of a finite sigma > 0."""
+        """Return the partition with a finite sigma > 0."""
         return cls(positive("sigma of partition 'lognormal'", float(value)))
 
     def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:

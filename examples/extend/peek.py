@@ -1,4 +1,4 @@
-"""Say what a calibrator's file holds."""
+"""Show the contents of a calibrator's file."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ def command(
     json: Json = False,
 ) -> None:
     """Show the calibrator."""
-    found = calibrators.load(file)
+    loaded = calibrators.load(file)
     if json:
-        print(to_json({"kind": found.kind, "classes": found.classes, "input": found.input}), end="")
+        print(
+            to_json({"kind": loaded.kind, "classes": loaded.classes, "input": loaded.input}), end=""
+        )
     else:
-        console().print(f"{found.kind}, fitted on {found.input} of {found.classes} classes")
+        console().print(f"{loaded.kind}, fitted on {loaded.input} of {loaded.classes} classes")

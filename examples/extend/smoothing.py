@@ -1,4 +1,4 @@
-"""The model's probabilities mixed with even ones."""
+"""The model's probabilities mixed with uniform ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedcal.core.types import Floats, Integers
 
 
 class Smoothing(Calibrator):
-    """(1 - w) softmax(z) + w / c, with the mean confidence of the accuracy; keeps predictions.
+    """(1 - w) softmax(z) + w / c, whose mean confidence equals the accuracy; keeps predictions.
 
     Parameters
     ----------
@@ -30,13 +30,13 @@ class Smoothing(Calibrator):
         self.weight = float(weight)
         if not 0 <= self.weight <= 0.999:
             raise InputError(
-                f"the weight of even probabilities must lie in [0, 0.999], got {weight}"
+                f"the weight of uniform probabilities must lie in [0, 0.999], got {weight}"
             )
         self.classes = whole("classes", classes, 0)
 
     @staticmethod
     def best(excess: float, above: float) -> float:
-        """w from sums over rows of (confidence - correct) and of (confidence - 1 / c)."""
+        """Return w from sums over rows of (confidence - correct) and of (confidence - 1 / c)."""
         return float(np.clip(excess / above, 0.0, 0.999)) if above > 0 else 0.0
 
     def _fit(self, z: Floats, y: Integers) -> None:

@@ -33,7 +33,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "resnet18": {"rounds": 1000, "batch_size": 64, "lr": 0.01, "server_lr": 1.0, "min_rows": 0},
     "lstm": {"rounds": 100, "batch_size": 32, "lr": 0.8, "server_lr": 1.0, "min_rows": 100},
 }
-"""Per model, in the spirit of Maddock et al., A.3.1; docs/guide/train.md tells what differs."""
+"""Defaults of each model for plain SGD, after Maddock et al., A.3.1, which names no optimiser."""
 
 ANY_OTHER = {"rounds": 100, "batch_size": 32, "lr": 0.1, "server_lr": 1.0, "min_rows": 0}
 """Of FedAvg, for the other models."""

@@ -180,7 +180,7 @@ class FedNewtonTop(FederatedStrategy):
     The calibrator is `TopLabelLogistic`, three numbers; no prediction changes. For models whose
     confidence has another shape than any temperature gives it, as training with clipped gradients
     makes it. On a CIFAR-10 probe trained with DP-SGD the debiased ECE is .010 to .014 where a
-    temperature leaves .016 to .020 (means of three seeds; docs/guide/train.md).
+    temperature leaves .016 to .020 (means of three seeds).
 
     In each round Newton's steps are taken for both: for log(1/T) on the model's loss, and for
     offset and slope at the T that was asked about. That T is the result's, so the last round is for

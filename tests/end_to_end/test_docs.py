@@ -40,9 +40,10 @@ def test_links_lead_somewhere_and_every_page_is_reachable():
 
 
 def anchors_of(page: Path) -> set[str]:
-    """Of the headings, as MyST and as docutils make them."""
+    """Return the anchors of headings, as MyST and as docutils make them, and of `(name)=`."""
     headings = [h.lower() for h in re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)]
     found = {re.sub(r"[^\w\- ]", "", h).replace(" ", "-") for h in headings}
+    found |= set(re.findall(r"^\(([\w-]+)\)=$", prose(page), re.MULTILINE))
     return found | {re.sub(r"[^a-z0-9]+", "-", h).strip("-") for h in headings}
 
 

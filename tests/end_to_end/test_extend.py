@@ -120,11 +120,11 @@ def test_the_page_s_commands_run_and_the_help_names_what_is_new(copy, told):
     for where, words in (
         (simulated, ("fedgap on resnet110-cifar10", "(1, 1e-05)-DP for each user")),
         *((compared, ("FedGap",)), (planned, ("fedgap",))),
-        ("report", ("Laplace noise", "Top-k accuracy", "Accuracy by k", "Counts carry noise.")),
+        ("report", ("Laplace noise", "Top-k accuracy", "Accuracy by k", "Counts are noisy.")),
         (copy.commands[6], ("replacing one row by any other",)),
         (copy.commands[8], ("Jaccard index, %",)),
         (copy.commands[-1], ("smoothing, fitted on logits of 10 classes",)),
-        ("fedcal --help", (COMMAND, "Say what a calibrator's file holds.")),
+        ("fedcal --help", (COMMAND, "Show the contents of a calibrator's file.")),
     ):
         assert [word for word in words if word not in told[where]] == []
     for name in (*METHODS, MECHANISM, UNIT, PARTITION):

@@ -32,7 +32,7 @@ from fedcal.experiments.research.studies.result import Reproduction
 from fedcal.experiments.research.studies.spec import Record, Rows
 from fedcal.experiments.research.studies.zhang import tables as zhang
 from fedcal.experiments.runs.comparison.summary import Line
-from fedcal.experiments.runs.comparison.table import Cells, as_markdown
+from fedcal.experiments.runs.comparison.table import Cells
 from fedcal.metrics import summary
 from fedcal.trust import NOISY, Local
 from fedcal.units import Example, User
@@ -247,6 +247,18 @@ def tables(name: str, some: slice = slice(None)) -> str:
     return "\n".join(map(markdown, results(name).blocks[some]))
 
 
+def _claim(text: str, places: Mapping[str, Sequence[str]], named: bool) -> str:
+    """Return a claim, its places by experiment, and the experiments' names if `named`."""
+    every = [place for of in places.values() for place in of]
+    if len(every) == 1 and len(places) == 1:
+        text, places = f"{every[0]}: {text}", dict.fromkeys(places, ())
+    notes = [
+        ": ".join(filter(None, (name if named else "", "; ".join(dict.fromkeys(of)))))
+        for name, of in places.items()
+    ]
+    return f"{text} ({'; '.join(notes)})" if any(notes) else text
+
+
 def claims(names: Sequence[str]) -> str:
     """Return how many claims of these experiments hold, and a list of those that do not."""
     verdicts = {name: results(name).verdicts for name in names}
@@ -255,14 +267,15 @@ def claims(names: Sequence[str]) -> str:
         for name, of in verdicts.items()
         if of
     ]
-    failed: dict[str, dict[str, None]] = {}
+    failed: dict[str, dict[str, list[str]]] = {}
     for name, of in verdicts.items():
         for verdict in of:
             if verdict.word == "does not hold":
-                place, colon, text = verdict.text.rstrip(".").partition(": ")
-                where_ = f"{name.partition('-')[2]}, {place}" if colon else name.partition("-")[2]
-                failed.setdefault(text if colon else place, {})[where_] = None
-    lines = [f"* {text} ({'; '.join(places)})." for text, places in failed.items()]
+                text = verdict.text.rstrip(".")
+                place, text = text.split(": ", 1) if ": " in text else ("", text)
+                places = failed.setdefault(text, {}).setdefault(name.partition("-")[2], [])
+                places += [place] if place else []
+    lines = [f"* {_claim(text, places, len(names) > 1)}." for text, places in failed.items()]
     head = f"Claims that hold everywhere: {', '.join(counts)}."
     return "\n".join([head, *(["", "Claims that do not hold:", "", *lines] if lines else [])])
 
@@ -274,7 +287,7 @@ _NAMES = tuple(
 )
 _PAGES = {
     "maddock": (*TABLES, "private-temperature", "fedtemp-bound"),
-    "demo": ("demo", *TABLES, "private-temperature", "luo-table1", "luo-table7"),
+    "demo": ("demo",),
     "trust-models": ("trust-models",),
     "audit": ("audit", "training-audit"),
     "liars": ("liars",),
@@ -324,10 +337,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     **{f"made-by-{page}": partial(filled, "made_by", names) for page, names in _PAGES.items()},
     **{f"{page}-claims": partial(claims, _PAGES[page]) for page in COMPLETE},
     "zhang-main": partial(tables, "zhang-table1@cifar10", slice(1)),
-    "five-hospitals-main": partial(tables, "five-hospitals", slice(1)),
     "secure-sums-measured": published_sums.measured,
-    "no-site-harmed-hospitals": partial(tables, "no-site-harmed", slice(3, 4)),
-    "demo-table": lambda: as_markdown(comparison("demo")),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
     **{
         name.replace("_", "-"): partial(filled, name)

@@ -37,7 +37,6 @@ from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers, Words
-from fedcal.experiments.report.tables import TextTable, markdown
 from fedcal.experiments.research.studies.rows import counted, grouped, standard_error, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.config import merge
@@ -338,40 +337,3 @@ def _half(values: Sequence[float]) -> float | None:
     from scipy.stats import t
 
     return float(t.ppf(0.975, len(values) - 1)) * standard_error(values)
-
-
-# --- for pages ------------------------------------------------------------------------------------
-
-
-def pivot(found: Rows, key: str, methods: Sequence[str] = METHODS[:-1]) -> str:
-    """Tabulate a value by setting and method, and by lie and number of liars, as Markdown.
-
-    Parameters
-    ----------
-    found
-        rows
-    key
-        "ece" and "accuracy" are shown in %, with half of the 95 % interval of what liars change
-        where it is the ECE; "nll" in nats
-    methods
-        lines
-    """
-    places = {(r["setting"], r["method"], r["lie"], r["liars"]): r for r in found}
-    lines = [
-        [setting, f"`{method}`", *(_entry(places[setting, method, *c], key) for c in LIES)]
-        for setting in SETTINGS
-        for method in methods
-    ]
-    headings = [lie if not n else f"{lie}, {n}" for lie, n in LIES]
-    return markdown(TextTable(("setting", "method", *headings), lines, left=(0, 1)))
-
-
-def _entry(row: Record, key: str) -> str:
-    if row[key] is None:
-        return "refused" if row["refused"] == 1 else "none"
-    if key == "nll":
-        return f"{row[key]:.3f}"
-    text = f"{100 * row[key]:.1f}"
-    if key == "ece" and row["liars"] and row["worse_error"] is not None:
-        text += f" ± {100 * row['worse_error']:.1f}"
-    return text if not row["refused"] else f"{text} ({100 * row['refused']:.0f} % refused)"

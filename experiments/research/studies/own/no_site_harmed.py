@@ -24,7 +24,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
-from statistics import fmean
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,7 +35,6 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.sites.effects import edges_of, effects
 from fedcal.evaluation.sites.next_site import METRICS, predicted, site_metrics
-from fedcal.experiments.report.tables import TextTable, markdown
 from fedcal.experiments.research.studies import rows as shared
 from fedcal.experiments.research.studies.rows import grouped, rng_of, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
@@ -179,19 +177,6 @@ def place(row: Record) -> str:
     budget = {"none": "no privacy"}.get(row["budget"], f"epsilon = 1, unit {row['budget']}")
     own = f"{row['own']} own rows, {budget}"
     return f"{row['data']}, differences {row['differences']}, {row['sites']} sites, {own}"
-
-
-def worst(found: Rows) -> str:
-    """Tabulate the most sites harmed and mean log loss, by data set and number of own rows."""
-    cells = [r for r in where(found, what="harm") if r["differences"] != HOSPITALS]
-    lines = []
-    for (name, own), mine in grouped(cells, "data", "own").items():
-        harmed = (f"{100 * max(r[f'harmed_{arm}'] for r in mine):.1f}" for arm in ARMS)
-        loss = (f"{fmean(r[key] for r in mine):.4f}" for key in ("before", *ARMS))
-        over = f"{max(r['over_identity'] for r in mine):+.4f}"
-        lines.append((name, str(own), *harmed, *loss, over))
-    heads = ("data", "own rows", *(f"harmed, %: {arm}" for arm in ARMS), "log loss before", *ARMS)
-    return markdown(TextTable((*heads, "most, federation less identity"), lines))
 
 
 # -- harm --------------------------------------------------------------------------------------
