@@ -71,7 +71,7 @@ def right(result: Result) -> str:
     if metrics is None:
         return ""
     if _nobody_asked(result):
-        return "Nobody was asked in a round, so nothing is known."
+        return "No client was contacted in a round, so nothing is known."
     if "accuracy" in metrics:
         if not (text := measured("accuracy", metrics["accuracy"], " of the rows")):
             return "How often the model is right could not be measured under this noise."

@@ -56,7 +56,7 @@ def test_what_noise_drowns_is_no_number():
     unknown = "ROC AUC could not be measured under this noise."
     assert plain(alone) == f"{unknown} KS calibration error: 1.3 % (0.0 to 2.7)."
     nobody = evaluated(told(None, -1.0, 1.0), rows={"value": None, "noise": None})
-    assert plain(nobody) == "Nobody was asked in a round, so nothing is known."
+    assert plain(nobody) == "No client was contacted in a round, so nothing is known."
     result = evaluated(told(None, -1.0, 1.0))
     result["metrics"]["accuracy"] = told(None, 0.0, 1.0)
     assert not any(c.isdigit() for c in plain(result).replace("class 1", ""))
