@@ -183,7 +183,7 @@ def test_without_a_federation_the_operator_hears_flowers_number_of_the_site(tmp_
     with pytest.raises(InputError, match=r"site 1 \(node 61\).* cannot take part"):
         sites.run("evaluate", settings={"other": True})
     (line,) = [one for one in sites.notices if "site 1" in one]
-    what = "the question is about a second model, and these"
+    what = "the question is about a second model, but these"
     assert line.startswith(f"fedcal: site 1 (node 61): {what}")
     sites.assert_nothing_was_booked()
 
