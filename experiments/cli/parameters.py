@@ -10,6 +10,7 @@ from typing import Annotated, Any, Optional, TypeAlias, TypeVar
 import typer
 
 from fedcal.experiments.report.terminal import console
+from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.options import DATA, PRIVACY, RUNNING, SITES, Options, options_of
 
@@ -51,6 +52,10 @@ NoReport: TypeAlias = Annotated[
         help="Write no report and figures; fedcal report makes them later.",
         rich_help_panel=FILES,
     ),
+]
+Csv: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--csv", help=options_of(Config)["csv"].described(), rich_help_panel=DATA),
 ]
 ConfigFile: TypeAlias = Annotated[
     Path | None,

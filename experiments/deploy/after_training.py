@@ -137,7 +137,7 @@ class AfterTraining:
 
 def _all_rows(test: Any, config: Config) -> Holdout:
     """Return the test part of the given data; without one all of it."""
-    data = load_any(test, config.class_names)
+    data = load_any(test, config.class_names, csv=config.csv)
     if data.test_scores is None:
         data = replace(data, test_scores=data.scores, test_labels=data.labels)
     return test_part(data, config.seed)

@@ -100,12 +100,13 @@ def recalibrate(
     site: str | None = None,
     class_names: Sequence[str] | None = None,
     positive: str | None = None,
+    csv: str | None = None,
 ) -> AtHome:
     """Recalibrate a model at one site.
 
     Parameters
     ----------
-    release, data, site, class_names, positive
+    release, data, site, class_names, positive, csv
         as `fedcal site recalibrate` has them; rows of one subject count as one. Without a site's
         name its prior is that of a new one
 
@@ -125,7 +126,7 @@ def recalibrate(
     own_name, known = site if site in sites else "", source.class_names
     prior = priors_of(source, [own_name])[own_name]
     classes = getattr(source, "question", source).classes
-    rows = read_rows(data, class_names or known).in_order(None, positive)
+    rows = read_rows(data, class_names or known, csv=csv).in_order(None, positive)
     if rows.classes != classes or (known and rows.class_names != known):
         of = [", ".join(names or ("not named",))[:200] for names in (known, rows.class_names)]
         message = f"{path} is of {classes} classes ({of[0]}), {data} of {rows.classes} ({of[1]})"

@@ -17,18 +17,18 @@ from fedcal.storage.npz import read_npz
 from fedcal.training.network import text_of
 
 
-def site_rows(data: str, names: Sequence[str] | None) -> SiteRows:
+def site_rows(data: str, names: Sequence[str] | None, csv: str | None = None) -> SiteRows:
     """Return the rows of one site: features to train on, or scores of a model.
 
     Raises InputError as `read_rows` and `read_features`.
 
     Parameters
     ----------
-    data, names
+    data, names, csv
         as `read_rows` takes them, or a file of features (`fedcal train --data`)
     """
     features = read_features(data, names)
-    return of_scores(read_rows(data, names), names) if features is None else features
+    return of_scores(read_rows(data, names, csv=csv), names) if features is None else features
 
 
 def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:

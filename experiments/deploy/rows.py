@@ -24,7 +24,9 @@ from fedcal.datasets.plausible_rows import check_rows
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-def read_rows(data: str, names: Sequence[str] | None, *, others: bool = False) -> Dataset:
+def read_rows(
+    data: str, names: Sequence[str] | None, *, others: bool = False, csv: str | None = None
+) -> Dataset:
     """Return the rows of one site, from a file or from a function of its own.
 
     Raises InputError if they cannot be had, or belong to several clients.
@@ -36,18 +38,20 @@ def read_rows(data: str, names: Sequence[str] | None, *, others: bool = False) -
         on, which returns logits (n, c) and labels (n,), or a mapping with the keys of a file
     names
         of the classes, for labels that are names
-    others
-        pass other columns over, as `datasets.load` does
+    others, csv
+        pass other columns over, and form of a CSV file: as for `datasets.load`
     """
     is_function = _FUNCTION.fullmatch(data) and not Path(data).exists()
     try:
         with warnings.catch_warnings():
             # in sorted order they may be other columns than at another site
             warnings.filterwarnings("error", "labels are names")
+            if is_function and csv not in (None, "en"):
+                raise InputError(f"csv {csv!r} is for CSV files, and {data} is a function")
             if is_function:
                 rows = _called(data, names)
             else:
-                rows = datasets.load(data, classes=names, others=others)
+                rows = datasets.load(data, classes=names, others=others, csv=csv)
     except UserWarning:
         raise InputError(
             f"the labels of {data} are names: give --class-names, in the order of the columns"

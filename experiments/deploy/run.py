@@ -104,7 +104,7 @@ def deployed(
     if out is None:
         raise InputError("a run with real sites needs a folder that the server reaches: give --out")
     out = path_of(out).resolve()
-    rows = None if test is None else load_any(test).split(config.seed)
+    rows = None if test is None else load_any(test, csv=config.csv).split(config.seed)
     held = None if rows is None else test_part(rows, config.seed)
     config = by_roster(_with_federation(config))
     config = _as_it_is(config, "" if rows is None else name_of(test, rows))

@@ -22,7 +22,7 @@ from fedcal.units import Example
 COMMON = ("data", "clients", "partition", "epsilon", "delta", "unit", "trust", "engine", "seed")
 LEDGER = ("ledger", "cap", "cap_delta")
 _OF_SITES = ("control", "root_certificates", "timeout", "grace", "ray_address")
-_OF_DATA = ("class_names", "positive")  # its files name their columns
+_OF_DATA = ("class_names", "positive", "csv")  # its files name their columns
 _NOT_OF_STAGES = {*COMMON, *LEDGER, *_OF_SITES, *_OF_DATA, "noise_source"} - {"epsilon"}
 
 AFTER = {"recalibrate": "calibrate", "sets": "conformal", "evaluate": "evaluate"}

@@ -17,6 +17,7 @@ from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
 from fedcal.core.optional import named
 from fedcal.core.streams import check_seed
+from fedcal.datasets import CSV_FORMS
 from fedcal.experiments.runs.options import (
     DATA,
     PRIVACY,
@@ -100,6 +101,12 @@ class Config(Options):
         "Comma-separated names of the classes, in the order of the columns; real sites must have "
         "the same",
         unset="the columns' names, if any",
+    )
+    csv: str | None = option(
+        None,
+        DATA,
+        "Form of CSV files: en: commas, decimal points | de: semicolons, decimal commas",
+        unset="en",
     )
     positive: str | None = option(
         None,
@@ -238,6 +245,8 @@ class Config(Options):
         if not number or not 0 <= self.dropout <= 1:
             raise InputError(f"dropout must be in [0, 1], got {self.dropout!r}")
         partition.parse(self.partition)
+        if self.csv is not None:
+            one_of("csv", self.csv, CSV_FORMS)
         check_quorum(self.quorum, self.trust, int(self.protocol))
         for name in ("cap", "cap_delta"):
             if getattr(self, name) is not None:

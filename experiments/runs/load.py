@@ -23,7 +23,11 @@ from fedcal.storage.atomic import path_of
 
 
 def load_any(
-    data: Any, class_names: str | None = None, positive: str | None = None, model: Any = None
+    data: Any,
+    class_names: str | None = None,
+    positive: str | None = None,
+    model: Any = None,
+    csv: str | None = None,
 ) -> Dataset:
     """Return a `Dataset` from anything that `simulate` takes as `data`; InputError otherwise.
 
@@ -35,17 +39,21 @@ def load_any(
         as the options are: names by comma, and which of two classes is column 1
     model
         that scores the rows, see `datasets.from_model`
+    csv
+        form of a CSV file, see `datasets.load`
     """
     names = None if class_names is None else names_in(class_names)
     named: Any = {"classes": names, "positive": positive}
     if isinstance(data, Mapping) and datasets.is_shipped(str(data.get("name"))):
         raise InputError(f"name {data['name']!r} is a shipped set's, and its config would run that")
+    if csv not in (None, "en") and (model is not None or not isinstance(data, (str, Path))):
+        raise InputError(f"csv {csv!r} is for CSV files, and the data are in memory")
     if model is not None:
         return datasets.from_model(model, data, **named)
     if isinstance(data, Dataset):
         return data.in_order(names, positive)
     if isinstance(data, (str, Path)):
-        return datasets.load(data, **named)
+        return datasets.load(data, **named, csv=csv)
     if type(data).__module__.partition(".")[0] == "datasets":  # Hugging Face's, not imported here
         return datasets.from_huggingface(data, **named)
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):

@@ -21,6 +21,7 @@ class Shared(TypedDict, total=False):
 
     class_names: str | None
     positive: str | None
+    csv: str | None
     secure_aggregation: str | None
     committee: str | None
     colluding: int | None

@@ -110,7 +110,7 @@ def simulate(
     if asked.engine == APP:
         raise InputError("engine 'app' is a Flower app's own: its server runs fedcal.AfterTraining")
     if model is not None:  # all that follows needs is what it says
-        data = load_any(data, asked.class_names, asked.positive, model)
+        data = load_any(data, asked.class_names, asked.positive, model, asked.csv)
     if asked.control is not None:
         from fedcal.experiments.deploy.run import deployed
 
@@ -123,8 +123,9 @@ def simulate(
     if folder is not None:
         claim(folder, RUN, overwrite=overwrite, resume=resume, report=report)
     data = asked.data if data is None else data
-    loaded = load_any(data, asked.class_names, asked.positive)
-    by_name = isinstance(data, (str, Path)) and asked.class_names is asked.positive is None
+    loaded = load_any(data, asked.class_names, asked.positive, csv=asked.csv)
+    unnamed = asked.class_names is asked.positive is asked.csv is None
+    by_name = isinstance(data, (str, Path)) and unnamed
     asked = replace(asked, data=name_of(data, loaded))
     rows = rows_of(asked, loaded, by_name=by_name)
     if asked.ledger is not None:  # found again from another folder

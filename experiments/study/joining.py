@@ -87,27 +87,38 @@ class Kit:
         """File or function of its rows, once it has joined."""
         return str(json.loads((self.folder / ROWS).read_text("utf-8"))["data"])
 
-    def use(self, data: str, rows: SiteRows) -> None:
+    @property
+    def csv(self) -> str | None:
+        """Form of the CSV file of its rows; None = the default."""
+        form = json.loads((self.folder / ROWS).read_text("utf-8")).get("csv")
+        return None if form is None else str(form)
+
+    def use(self, data: str, rows: SiteRows, csv: str | None = None) -> None:
         """Remember where its rows are, and write its own page of them, for its user alone."""
         from fedcal.experiments.deploy.at_home import as_it_is
 
+        form = "" if csv is None else f" --csv {csv}"
         advice = (
             "What the other sites show can make a calibrator for this one: once there is a "
-            f"release, fedcal site recalibrate --release release.npz {rows.name} --site "
-            f"{self.site} judges one by these rows, here, and nothing is sent."
+            f"release, fedcal site recalibrate --release release.npz {rows.name}{form} "
+            f"--site {self.site} judges one by these rows, here, and nothing is sent."
         )
         page = as_it_is(rows.shards, rows.name, f": {self.site}, for its own eyes", advice)
         page.save(self.folder / HOME)
-        write_text(self.folder / ROWS, to_json({"data": data}))
+        write_text(
+            self.folder / ROWS, to_json({"data": data} | ({} if csv is None else {"csv": csv}))
+        )
 
 
-def rows_of(study: Study, data: str, site: str = "") -> tuple[SiteRows, list[str]]:
+def rows_of(
+    study: Study, data: str, site: str = "", csv: str | None = None
+) -> tuple[SiteRows, list[str]]:
     """Return the rows of a site as a study counts them, and warnings for its own screen.
 
     Of two classes a column `score` is the probability of the positive one, and label 1 is that
     class. Raises InputError, one line, if rows cannot be read or lack what the study counts.
     """
-    rows = read_rows(data, study.classes, others=True)
+    rows = read_rows(data, study.classes, others=True, csv=csv)
     if study.unit == Subject.name and rows.subject is None:
         raise InputError(
             f"{data} has no column subject (or {study.protect}), and the study protects each "
@@ -147,7 +158,9 @@ def rows_of(study: Study, data: str, site: str = "") -> tuple[SiteRows, list[str
     return site_rows, warnings
 
 
-def join(folder: Path, data: str, *, new_keys: bool = False) -> tuple[SiteRows, list[str], Path]:
+def join(
+    folder: Path, data: str, csv: str | None = None, *, new_keys: bool = False
+) -> tuple[SiteRows, list[str], Path]:
     """Check a site's rows, make its keys and its `.join` file in the working folder.
 
     Returns the rows, warnings for the site's own screen, and the file to send back; `new_keys`
@@ -159,7 +172,7 @@ def join(folder: Path, data: str, *, new_keys: bool = False) -> tuple[SiteRows, 
     if not signing.exists():
         _check_fresh(kit, _OWN if new_keys else ())
     data = os.path.abspath(data) if Path(data).exists() else data
-    rows, warnings = rows_of(kit.study, data, kit.site)
+    rows, warnings = rows_of(kit.study, data, kit.site, csv)
     if new_keys or not (signing.exists() and connection.exists()):
         check_federation(folder / STATE, None)
         try:
@@ -176,7 +189,7 @@ def join(folder: Path, data: str, *, new_keys: bool = False) -> tuple[SiteRows, 
             f"the keys in {signing.parent} were there and are kept. If this site has not joined "
             "before, somebody else made them: delete this folder, and ask for the kit again"
         )
-    kit.use(data, rows)
+    kit.use(data, rows, csv)
     # what a kit has that could be run is not the coordinator's any more
     paths = (sys.executable, str(folder.absolute()), str(Path.cwd()))
     python, here, beside = (p.replace("%", "%%").replace('"', r"\"") for p in paths)

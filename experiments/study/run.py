@@ -31,7 +31,9 @@ from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
 
 
-def rehearse(path: Path, name: str, data: str, *, seed: int = 0) -> dict[str, Any]:
+def rehearse(
+    path: Path, name: str, data: str, *, seed: int = 0, csv: str | None = None
+) -> dict[str, Any]:
     """Rehearse a release on one file with the rows of all sites; no site is contacted.
 
     Rows whose column `client` does not name the sites are dealt out, by the seed, which also draws
@@ -39,7 +41,7 @@ def rehearse(path: Path, name: str, data: str, *, seed: int = 0) -> dict[str, An
     InputError if the rows are not as the study wants them, or the folder holds something else.
     """
     out, study = _folder(path, name), Study.read(path)
-    rows, dealt = _rows_of_sites(study, data, seed)
+    rows, dealt = _rows_of_sites(study, data, seed, csv)
     config = study.config(partition="natural", seed=seed)
     result = simulate(rows, config=replace(config, data=rows.name))
     facts = replace(_facts(name, result, study), dealt=dealt)
@@ -73,9 +75,9 @@ def _facts(
     )
 
 
-def _rows_of_sites(study: Study, data: str, seed: int) -> tuple[Dataset, bool]:
+def _rows_of_sites(study: Study, data: str, seed: int, csv: str | None) -> tuple[Dataset, bool]:
     """Rows of a file by the study's sites, with those protected; whether these were dealt out."""
-    rows = datasets.load(data, classes=study.classes, others=True)
+    rows = datasets.load(data, classes=study.classes, others=True, csv=csv)
     if study.protect != "record" and rows.subject is None:
         rows = replace(rows, subject=np.arange(len(rows.labels)))
         warnings.warn(

@@ -26,12 +26,12 @@ from fedcal.experiments.study.kits import AUTHORITY
 _REFUSALS = ("refused to", "cannot take part", "cannot be used")
 
 
-def start(folder: Path, data: str | None, say: Callable[[str], None]) -> None:
+def start(folder: Path, data: str | None, csv: str | None, say: Callable[[str], None]) -> None:
     """Run a site that has accepted its study until a signal comes; as `run_site`.
 
     While it runs a file of rows that has changed is checked and used, without a command. `data`
-    are its rows from now on (None = those that it has); `said` gets warnings about them, for the
-    site's own terminal.
+    are its rows from now on (None = the present ones), `csv` the form of that file; `say` gets
+    warnings about them, for the site's own terminal.
     """
     kit = Kit.read(folder)
     if (sealed := kit.accepted) is None or not kit.is_enrolled(sealed):
@@ -41,12 +41,13 @@ def start(folder: Path, data: str | None, say: Callable[[str], None]) -> None:
         )
     sealed.study.must_go_on()
     rows = kit.data if data is None else os.path.abspath(data) if Path(data).exists() else data
+    form = kit.csv if data is None and csv is None else csv
 
     def read() -> SiteRows:
-        site_rows, warnings = rows_of(sealed.study, rows, kit.site)
+        site_rows, warnings = rows_of(sealed.study, rows, kit.site, form)
         for line in warnings:
             say(line)
-        kit.use(rows, site_rows)
+        kit.use(rows, site_rows, form)
         return site_rows
 
     run_site(
@@ -126,7 +127,8 @@ def _next(kit: Kit, content: dict[str, Any]) -> str:
     again = f"before the next release put the new rows into {rows}"
     if content["release"] is None:
         return again
-    at_home = f"--release {content['release']} {rows} --site {kit.site} --out at-home"
+    form = "" if kit.csv is None else f" --csv {kit.csv}"
+    at_home = f"--release {content['release']} {rows}{form} --site {kit.site} --out at-home"
     return f"{again}; to recalibrate at home, fedcal site recalibrate {at_home}"
 
 

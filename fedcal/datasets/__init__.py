@@ -9,6 +9,7 @@ Whether scores are logits or probabilities is declared by the caller, never gues
 """
 
 from fedcal.datasets._arrays import from_arrays
+from fedcal.datasets._csv import CSV_FORMS
 from fedcal.datasets._dataset import IDS, KEYS, Dataset
 from fedcal.datasets._features import FeatureSet, feature_sets, read_feature_set
 from fedcal.datasets._frame import from_frame
@@ -18,6 +19,7 @@ from fedcal.datasets._shipped import catalogue, is_shipped, shifted
 from fedcal.datasets.model_scores import from_model
 
 __all__ = [
+    "CSV_FORMS",
     "IDS",
     "KEYS",
     "Dataset",

@@ -7,7 +7,7 @@ import gzip
 import warnings
 import zlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,6 +17,11 @@ from fedcal.core.errors import InputError
 from fedcal.datasets._columns import arguments, find_columns, study_columns
 from fedcal.datasets._dataset import IDS
 from fedcal.storage.npz import MAX_BYTES, intact
+
+CSV_FORMS = {"en": ",", "de": ";"}
+"""Separator of columns by form of a CSV file; decimals have a point ("en") or a comma ("de")."""
+
+_SWAPPED = str.maketrans(".,", ",.")
 
 MAX_LINE = 2**24
 """Characters in a line; a packed file without line ends must not fill the memory."""
@@ -29,25 +34,29 @@ _DAMAGE: dict[tuple[type[Exception], ...], str] = {
 _TEXT_BYTES = 64  # about the memory of one short string
 
 
-def read_csv(path: Path, labels_required: bool, *, others: bool = False) -> dict[str, Any]:
+def read_csv(
+    path: Path, labels_required: bool, *, others: bool = False, form: str = "en"
+) -> dict[str, Any]:
     """Return arguments for `from_arrays` from a `.csv` or `.csv.gz` file.
 
     Columns, in any order: `label`; optional `client`, `subject`, `group` and `split`; and `logit_0
     .. logit_{c-1}`, `prob_0 .. prob_{c-1}`, or for two classes `score`, the probability of class 1;
     for a second model the same names after `other_`. Labels may be names, see `from_arrays`, and
     the scores' columns have those names: `prob_cat`, `prob_dog`. Blank lines are skipped. `client`,
-    `subject` and `group` are numeric if all cells of the column are integers. With `others`,
-    columns with other names are ignored, with a warning.
+    `subject` and `group` are numeric if all cells of the column are integers. With the form "de"
+    semicolons separate columns and decimals have a comma; a point is an error, for it may separate
+    thousands. With `others`, columns with other names are ignored, with a warning.
 
     Raises InputError, one line; with the line number (from 1) if a single line is invalid.
     """
     opened = gzip.open if path.name.lower().endswith(".gz") else open
     with intact(_DAMAGE), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-        return _read(file, labels_required, others)
+        return _read(file, labels_required, others, form)
 
 
-def _read(file: TextIO, labels_required: bool, others: bool) -> dict[str, Any]:
-    reader = csv.reader(_lines(file), strict=True)
+def _read(file: TextIO, labels_required: bool, others: bool, form: str) -> dict[str, Any]:
+    reader = csv.reader(_lines(file), delimiter=CSV_FORMS[form], strict=True)
+    value = float if form == "en" else _with_comma
     numbers, lines = array("d"), array("q")
     try:
         header = next((row for row in reader if row), None)
@@ -60,7 +69,7 @@ def _read(file: TextIO, labels_required: bool, others: bool) -> dict[str, Any]:
             listed = ", ".join(name[:40] for name in strange)[:200]
             warnings.warn(f"columns that are ignored: {listed}", stacklevel=2)
         try:
-            _check_commas(header)
+            _check_delimiter(header, form)
             columns = find_columns([n for n in names if n not in strange], labels_required)
         except InputError as error:
             raise InputError(f"line {reader.line_num}: {error}") from None
@@ -71,15 +80,15 @@ def _read(file: TextIO, labels_required: bool, others: bool) -> dict[str, Any]:
             if not row:
                 continue
             if len(row) != len(names):
-                hint = "; a decimal comma?" if len(row) > len(names) else ""
+                hint = "; a decimal comma?" if len(row) > len(names) and form == "en" else ""
                 problem = f"{len(row)} cells for {len(names)} columns{hint}"
                 raise InputError(f"line {reader.line_num}: {problem}")
             lines.append(reader.line_num)
             try:
-                numbers.extend([float(row[place]) for place in places.values()])
+                numbers.extend([value(row[place]) for place in places.values()])
             except ValueError:  # find the column
                 for name, place in places.items():
-                    _number(row[place], name, lines[-1])
+                    _number(row[place], name, lines[-1], value)
             for place, cells in texts:
                 cells.append(row[place].strip())
             if 8 * len(numbers) + _TEXT_BYTES * len(lines) * len(texts) > MAX_BYTES:
@@ -94,18 +103,21 @@ def _read(file: TextIO, labels_required: bool, others: bool) -> dict[str, Any]:
     if "other" in models:
         values["other"] = table[:, first:]
     for name, (_, cells) in zip(columns.single, texts, strict=True):
-        values[name] = _column(name, cells, lines)
+        values[name] = _column(name, cells, lines, value)
     return arguments(columns, values, labels_required, lambda row: f"line {lines[row]}")
 
 
-def _column(name: str, cells: list[str], lines: Sequence[int]) -> Any:
+def _column(
+    name: str, cells: list[str], lines: Sequence[int], value: Callable[[str], float]
+) -> Any:
     """Return numbers or names from the cells of a column without scores."""
     empty = cells.index("") if "" in cells else None
     if name == "label":
-        if not cells[0] or _is_number(cells[0]):
-            return np.array([_number(cell, name, n) for cell, n in zip(cells, lines, strict=True)])
+        if not cells[0] or _is_number(cells[0], value):
+            numbered = zip(cells, lines, strict=True)
+            return np.array([_number(cell, name, line, value) for cell, line in numbered])
         if empty is not None:
-            _number("", name, lines[empty])
+            _number("", name, lines[empty], value)
     elif name in IDS:
         if empty is not None:
             raise InputError(f"line {lines[empty]}: the {name} is empty; every row needs one")
@@ -124,29 +136,37 @@ def _lines(file: TextIO) -> Iterator[str]:
         yield line
 
 
-def _check_commas(header: list[str]) -> None:
+def _check_delimiter(header: list[str], form: str) -> None:
+    if form == "de" and len(header) == 1 and "," in header[0]:
+        raise InputError("the columns are separated by commas: --csv de is for semicolons")
     for mark, called in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
         if len(header) == 1 and mark in header[0]:
+            option = "with decimal commas add --csv de (Python: csv='de'), or " * (mark == ";")
             raise InputError(
-                f"the columns are separated by {called}; separate them by commas, and write "
-                f"decimals with points (pandas: read_csv(IN, sep={mark!r}, decimal=',')"
+                f"the columns are separated by {called}; {option}separate them by commas, and "
+                f"write decimals with points (pandas: read_csv(IN, sep={mark!r}, decimal=',')"
                 ".to_csv(OUT, index=False))"
             )
 
 
-def _is_number(cell: str) -> bool:
+def _with_comma(cell: str) -> float:
+    return float(cell.translate(_SWAPPED))
+
+
+def _is_number(cell: str, value: Callable[[str], float] = float) -> bool:
     try:
-        float(cell)
+        value(cell)
     except ValueError:
         return False
     return True
 
 
-def _number(cell: str, column: str, line: int) -> float:
+def _number(cell: str, column: str, line: int, value: Callable[[str], float]) -> float:
     try:
-        return float(cell)
+        return value(cell)
     except ValueError:
-        hint = "; decimals need a point" if _is_number(cell.replace(",", ".", 1)) else ""
+        mark = "point" if value is float else "comma"
+        hint = f"; decimals need a {mark}" if _is_number(cell.translate(_SWAPPED), value) else ""
         problem = f"column {column!r} is not a number: {cell[:40]!r}{hint}"
         raise InputError(f"line {line}: {problem}") from None
 

@@ -9,7 +9,7 @@ from typing import Any
 from fedcal.core.checks import near, one_of
 from fedcal.core.errors import InputError
 from fedcal.datasets._arrays import from_columns
-from fedcal.datasets._csv import read_csv
+from fedcal.datasets._csv import CSV_FORMS, read_csv
 from fedcal.datasets._dataset import IDS, KEYS, Dataset, Given
 from fedcal.datasets._features import feature_sets
 from fedcal.datasets._huggingface import is_saved, read_saved
@@ -26,6 +26,7 @@ def load(
     classes: Sequence[str] | None = None,
     positive: str | None = None,
     others: bool = False,
+    csv: str | None = None,
 ) -> Dataset:
     """Read a shipped data set by name, a file, or a folder.
 
@@ -57,6 +58,9 @@ def load(
     others
         Ignore columns with other names in a `.csv`, with a warning, and read `patient`,
         `customer` or `person` as `subject`.
+    csv
+        Form of a `.csv` or `.csv.gz`: "en" (commas between columns, decimal points; the default)
+        or "de" (semicolons between columns, decimal commas). InputError for "de" and other data.
 
     Raises
     ------
@@ -65,6 +69,10 @@ def load(
         `from_arrays` for the conditions on arrays.
     """
     text = str(name_or_path)
+    form = "en" if csv is None else one_of("csv", csv, CSV_FORMS)
+    is_csv = text.lower().endswith((".csv", ".csv.gz"))
+    if form != "en" and not is_csv:
+        raise InputError(f"csv {form!r} is for CSV files, and {text[-200:]!r} is not one")
     if (entry := entry_of(text)) is not None:
         return load_shipped(entry, text).in_order(classes, positive)
     if text in {entry.name for entry in feature_sets()}:
@@ -93,7 +101,7 @@ def load(
         raise InputError(f"{shown}: unknown kind of file; allowed: {_FILES}")
     read = read_saved if saved or suffix is None else _READERS[suffix]
     try:
-        more = {"others": True} if others and read is read_csv else {}
+        more: Any = {"others": others, "form": form} if read is read_csv else {}
         columns = read(path, labels_required, **more)
         return from_columns(columns, path.name, labels_required, classes, positive)
     except InputError as error:

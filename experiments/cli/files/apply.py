@@ -26,7 +26,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.optional import need
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets import IDS, Dataset
-from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet
+from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet
 from fedcal.experiments.report.tables import TextTable, of_part, print_table
 from fedcal.experiments.report.terminal import SHOWN, console, headings, shown
 from fedcal.experiments.runs.files import to_json
@@ -64,6 +64,7 @@ def command(
             help="For sets: another share of rows without their label, from the same release."
         ),
     ] = None,
+    csv: Csv = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -76,6 +77,7 @@ def command(
     claim_file(out, overwrite=overwrite)
     if form_of(calibrator) == TrainedModel.form:
         unused("a model has no sets", alpha=alpha)
+        unused("a model reads features, which are no CSV", csv=csv)
         _show(*_apply_model(load_model(calibrator, model), data, out), out, quiet=quiet, json=json)
         return
     unused("it names the module of a model.npz", model=model)
@@ -84,7 +86,7 @@ def command(
         if not isinstance(fitted, PredictionSets):
             raise InputError("--alpha is of prediction sets, and this is a calibrator")
         fitted = fitted.at(alpha)
-    loaded = datasets.load(data, labels_required=False, classes=fitted.class_names)
+    loaded = datasets.load(data, labels_required=False, classes=fitted.class_names, csv=csv)
     if loaded.input != fitted.input:
         raise InputError(
             f"{data} holds {loaded.input}, but {calibrator} was fitted on {fitted.input}"

@@ -12,7 +12,7 @@ import typer
 
 from fedcal.core import pages
 from fedcal.core.classes import names_in
-from fedcal.experiments.cli.parameters import FILES, Overwrite, other
+from fedcal.experiments.cli.parameters import FILES, Csv, Overwrite, other
 from fedcal.experiments.cli.site.start import ROWS
 from fedcal.experiments.report.tables import of_part, print_table
 from fedcal.experiments.report.terminal import console
@@ -30,6 +30,7 @@ def command(
     ] = None,
     class_names: Annotated[str | None, other(ROWS, "Comma-separated names of the classes.")] = None,
     positive: Annotated[str | None, other(ROWS, "Positive class of two: that of column 1.")] = None,
+    csv: Csv = None,
     out: Annotated[
         Path | None, other(FILES, "Folder for the result, readable by this user only.")
     ] = None,
@@ -41,7 +42,7 @@ def command(
     if out is not None:
         claim(out, AT_HOME, overwrite=overwrite)
     names = None if class_names is None else names_in(class_names)
-    found = recalibrate(release, data, site, names, positive)
+    found = recalibrate(release, data, site, names, positive, csv)
     if out is not None:
         found.save(out)
     to = console()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
-from fedcal.experiments.cli.parameters import FILES, other
+from fedcal.experiments.cli.parameters import FILES, Csv, other
 from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import console
@@ -38,6 +39,7 @@ def command(
             ROWS, "Comma-separated names of the classes, the same at all sites (default: 0,1,...)."
         ),
     ] = None,
+    csv: Csv = None,
     fleet: Annotated[
         str | None, other(LINK, "HOST:PORT of the SuperLink's Fleet API.", "--fleet")
     ] = None,
@@ -78,11 +80,12 @@ def command(
     ] = False,
 ) -> None:
     """Run it until it is stopped."""
+    from fedcal.experiments.deploy.feature_rows import site_rows
     from fedcal.experiments.deploy.site import run_site
 
     names = None if class_names is None else names_in(class_names)
     if dry_run:
-        _show_dry_run(data, names)
+        _show_dry_run(data, names, csv)
         return
     if fleet is None or root_certificates is None or key is None:
         raise InputError("a site needs --fleet, --root-certificates and --key (or --dry-run)")
@@ -100,14 +103,15 @@ def command(
         federation=federation,
         sign_key=sign_key,
         key_records=key_records,
+        read=partial(site_rows, data, names, csv),
     )
 
 
-def _show_dry_run(data: str, names: tuple[str, ...] | None) -> None:
+def _show_dry_run(data: str, names: tuple[str, ...] | None, csv: str | None) -> None:
     from fedcal.experiments.deploy.dry_run import ROWS, SITES, dry_run
     from fedcal.experiments.deploy.feature_rows import site_rows
 
-    rows = site_rows(data, names)
+    rows = site_rows(data, names, csv)
     to = console()
     to.print("\n".join([rows.described(), *rows.doubts()]))
     to.print(

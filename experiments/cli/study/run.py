@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fedcal.core.errors import InputError
-from fedcal.experiments.cli.parameters import FILES, Json, Quiet, other
+from fedcal.experiments.cli.parameters import FILES, Csv, Json, Quiet, other
 from fedcal.experiments.report.tables import TextTable, print_table
 from fedcal.experiments.report.terminal import console, progress
 from fedcal.experiments.runs.files import to_json
@@ -33,6 +33,7 @@ def command(
             "--simulate",
         ),
     ] = None,
+    csv: Csv = None,
     seed: Annotated[int | None, other(FILES, "Random seed of a rehearsal.")] = None,
     control: Annotated[
         str | None, other(FILES, "HOST:PORT of the server (default: the one that runs here).")
@@ -47,12 +48,16 @@ def command(
     from fedcal.experiments.study.run import rehearse, release
 
     if simulate is None and seed is not None:
-        raise InputError("--seed is of a simulation: noise of real sites has none")
+        raise InputError("--seed is for --simulate: the noise of real sites has no seed")
+    if simulate is None and csv is not None:
+        raise InputError("--csv is for --simulate: each site states the form of its own file")
     with progress(f"{name}: waiting for the sites", quiet=quiet) as steps:
         if simulate is not None:
             if control is not None or without_unready:
-                raise InputError("--simulate asks nobody: leave --control and the like out")
-            told = rehearse(file, name, simulate, seed=seed or 0)
+                raise InputError(
+                    "--simulate contacts no site: leave out --control and --without-unready"
+                )
+            told = rehearse(file, name, simulate, seed=seed or 0, csv=csv)
         else:
             told = release(
                 file,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedcal.experiments.cli.parameters import FILES, other
+from fedcal.experiments.cli.parameters import FILES, Csv, other
 from fedcal.experiments.report.terminal import Stopped, console
 
 EXAMPLES = ("fedcal site join alder/ rows.csv",)
@@ -19,6 +19,7 @@ def command(
         str, typer.Argument(metavar="ROWS", help="This site's labelled scores, or module:function.")
     ],
     *,
+    csv: Csv = None,
     new_keys: Annotated[
         bool,
         other(FILES, "Make new keys, if the old ones are lost or known to others.", "--new-keys"),
@@ -28,7 +29,7 @@ def command(
     from fedcal.experiments.study.joining import join
 
     try:
-        rows, warnings, made = join(kit, data, new_keys=new_keys)
+        rows, warnings, made = join(kit, data, csv, new_keys=new_keys)
     except KeyboardInterrupt:
         raise Stopped(
             "interrupted; the same command goes on, with the keys that it has made"

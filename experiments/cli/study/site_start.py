@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fedcal.experiments.cli.parameters import Csv
 from fedcal.experiments.report.terminal import console
 
 EXAMPLES = ("fedcal site start alder/", "fedcal site start alder/ 2027Q1.csv")
@@ -21,10 +22,12 @@ def command(
             metavar="[ROWS]", help="Rows to use from now on (default: the current ones)."
         ),
     ] = None,
+    *,
+    csv: Csv = None,
 ) -> None:
     """Run it until it is stopped; a file of rows that changes is read anew."""
     from fedcal.experiments.study.site_side import start
 
     # what goes into a file or a container's log tells of no rows
     to = console(stderr=True)
-    start(kit, data, to.print if sys.stderr.isatty() else lambda line: None)
+    start(kit, data, csv, to.print if sys.stderr.isatty() else lambda line: None)

@@ -268,7 +268,7 @@ def compare(
     named, arrays = _named(data, model)
     read = {} if config is None else read_toml(path_of(config))
     grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
-    of = partial(load_any, class_names=grid.class_names, positive=grid.positive)
+    of = partial(load_any, class_names=grid.class_names, positive=grid.positive, csv=grid.csv)
     sources = {name: of(arrays.get(name, name)) for name in grid.data}
     family = family_of(v.method for v in grid.method).name
     if uncalibrated and family == "calibrate" and "none" not in (v.method for v in grid.method):

@@ -31,7 +31,7 @@ _PARAMETERS = {
     name: getattr(Config, name)
     for name in options_of(Config)
     # `fit` has no use for a run's own
-    if name not in ("method", "data", "engine", "ray_address", "class_names", "positive")
+    if name not in ("method", "data", "engine", "ray_address", "class_names", "positive", "csv")
 } | {"partition": None, "set": None, "input": "logits", "classes": None}
 _PARAMETERS["personal"] = False
 """What is given by name, and the defaults."""
