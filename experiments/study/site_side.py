@@ -26,7 +26,9 @@ from fedcal.experiments.study.kits import AUTHORITY
 _REFUSALS = ("refused to", "cannot take part", "cannot be used")
 
 
-def start(folder: Path, data: str | None, csv: str | None, say: Callable[[str], None]) -> None:
+def start(
+    folder: Path, data: str | None, say: Callable[[str], None], csv: str | None = None
+) -> None:
     """Run a site that has accepted its study until a signal comes; as `run_site`.
 
     While it runs a file of rows that has changed is checked and used, without a command. `data`

@@ -30,4 +30,4 @@ def command(
 
     # what goes into a file or a container's log tells of no rows
     to = console(stderr=True)
-    start(kit, data, csv, to.print if sys.stderr.isatty() else lambda line: None)
+    start(kit, data, to.print if sys.stderr.isatty() else lambda line: None, csv)

@@ -40,10 +40,10 @@ def there(tmp_path, monkeypatch):
     return hospitals
 
 
-def started(there, data=None):
+def started(there, data=None, **form):
     said = []
     with pytest.raises(FedcalError, match="nobody listens"):
-        start(there.kit(), data, said.append)
+        start(there.kit(), data, said.append, **form)
     return said
 
 
@@ -60,6 +60,9 @@ def test_a_site_starts_with_what_it_has_accepted(there):
     other = write_rows(there.folder / "2027Q1.csv", table(40))
     assert "40 patients" in "".join(started(there, "2027Q1.csv"))
     assert Kit.read(there.kit()).data == str(other)  # from now on
+    other.write_text(other.read_text().translate(str.maketrans(",.", ";,")))
+    assert "40 patients" in "".join(started(there, "2027Q1.csv", csv="de"))
+    assert "40 patients" in "".join(started(there))  # the form is remembered with the file
     write_rows(other, {"label": ["sepsis"]})
     refused("no score columns", start, there.kit(), str(other), print)
     log = (there.kit() / "state" / "site.log").read_text("utf-8")

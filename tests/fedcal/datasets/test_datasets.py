@@ -491,6 +491,34 @@ def test_csv_with_byte_order_mark_and_without_labels(tmp_path):
     np.testing.assert_array_equal(data.scores, [[1, 2]])
 
 
+def test_semicolons_and_decimal_commas_are_read_where_they_are_declared(tmp_path):
+    """The same rows in both forms; what could be thousands is refused."""
+    points = ["client,label,logit_a,logit_b", "7,a,1.25,-3e-1", "x;y,b,0,2"]
+    commas = [line.translate(str.maketrans(",.", ";,")) for line in points[:2]]
+    commas.append('"x;y";b;0;2')
+    english, german = tmp_path / "en.csv", tmp_path / "de.csv.gz"
+    english.write_text("\n".join(points))
+    with gzip.open(german, "wt") as file:
+        file.write("\n".join(commas))
+    first, second = load(english, csv="en"), load(german, csv="de")
+    np.testing.assert_array_equal(second.scores, [[1.25, -0.3], [0, 2]])
+    assert vars(replace(second, name=first.name)).keys() == vars(first).keys()
+    np.testing.assert_array_equal(first.scores, second.scores)
+    assert first.client_names == second.client_names
+    assert first.class_names == second.class_names == ("a", "b")
+    for line, problem in {
+        "label;score\n0;0.5": r"line 2: column 'score' is not a number: '0.5'; .* need a comma",
+        "label;score\n0;1.000,5": "is not a number: '1.000,5'",
+        "label;score\n0.0;0,5": r"labels: 1 names \('0.0'\) for 2 columns",
+        "label,score\n0,0.5": "separated by commas: --csv de is for semicolons",
+    }.items():
+        path = tmp_path / "x.csv"
+        path.write_text(line)
+        refused(problem, load, path, csv="de")
+    refused("csv 'de' is for CSV files", load, "mnist-cnn", csv="de")
+    refused("unknown csv 'fr'; allowed: en, de", load, english, csv="fr")
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
 def test_bad_csv_is_refused_in_one_line(suffix, tmp_path):
     bad_csv: list[tuple[list[str], str]] = [
