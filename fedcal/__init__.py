@@ -128,7 +128,7 @@ __all__ = [
 for _room in ("clients", "strategies", "experiments"):
     if not (Path(__file__).parent / _room / "__init__.py").is_file():
         raise ImportError(
-            f"fedcal/{_room} is no link to the folder {_room}/: this checkout has no symlinks; "
+            f"fedcal/{_room} is not a link to the folder {_room}/: this checkout has no symlinks; "
             "`git config core.symlinks true && git checkout -- fedcal` makes them"
         )
 

@@ -1,4 +1,4 @@
-"""Whether a run has too little to help, and what would do: in a line, from public facts.
+"""Warnings of runs that are unlikely to help, with what they need, from public facts.
 
 The planner simulates for seconds; this takes a millisecond on every run. It looks at one ratio: the
 noise of the released sum over the most that all clients together could add to it. In the planner's
@@ -113,7 +113,7 @@ def too_little(method: str, shards: Shards | None, job: Job | None = None) -> li
         each = len(shards.labels) / shards.clients
         same = _one_class(shards) if _calibrates(method) else ""
         why = same or _few_rows(method, shards.clients, each, shards.classes)
-    return [f"too little to help: {why}"] if why else []
+    return [f"unlikely to help: {why}"] if why else []
 
 
 def tell(lines: Sequence[str], record: dict[str, Any], stacklevel: int) -> None:
@@ -199,8 +199,8 @@ def _one_class(shards: Shards) -> str:
     if len(seen) != 1:
         return ""
     return (
-        f"all {len(shards.labels):,} rows to fit on have the label {seen[0]}, and what is learned "
-        "is to be sure of it; rows of the other classes would do"
+        f"all {len(shards.labels):,} rows to fit on have the label {seen[0]}, so the fit "
+        "can only learn certainty; rows of the other classes are needed"
     )
 
 
@@ -214,14 +214,14 @@ def _few_rows(method: str, clients: int, each: float | None, classes: int) -> st
     if rows < least:
         advice = "; fednewton needs fewer" if least > LEAST_ROWS and _calibrates(method) else ""
         return (
-            f"{method} learns nothing reliable from {rows:,} rows in all; it would pay from about "
-            f"{least:,} on, of more clients or of more rows each{advice}"
+            f"{method} learns nothing reliable from {rows:,} rows in all; it needs at least "
+            f"about {least:,}, from more clients or from more rows each{advice}"
         )
     if each < least_each:
-        advice = ", or by fednewton, which adds up rows of all clients"
+        advice = ", or use fednewton, which adds up rows of all clients"
         return (
-            f"{method} lets each client fit on its own rows, and with {each:.3g} of them each that "
-            f"misleads; it would pay from about {least_each} rows each on"
+            f"{method} lets each client fit its own rows, which misleads with {each:.3g} of them "
+            f"each; it needs at least about {least_each} rows each"
             f"{advice if _calibrates(method) else ''}"
         )
     return ""
@@ -235,12 +235,12 @@ def _noisy(job: Job, each: float | None) -> str:
     times = SURE * ratio / allowed
     if plan.many_draws:  # there the noise, too, grows with the number of clients
         times **= 2
-    would = [f"from about {_round_up(plan.clients * times):,} clients on", *_others(job, each)]
+    needed = [f"at least about {_round_up(plan.clients * times):,} clients", *_others(job, each)]
     return (
         f"with {plan.clients:,} clients at epsilon {plan.epsilon:g} (unit {plan.unit}, trust "
         f"{plan.trust}) the noise on each number that {job.method} learns is {_percent(ratio)} of "
-        f"the most that they can add, and above {_percent(allowed)} hardly any run pays; "
-        f"it would pay {' or '.join(would)}"
+        f"its largest possible sum; above {_percent(allowed)} runs rarely help. "
+        f"It needs {', or '.join(needed)}"
     )
 
 
@@ -251,12 +251,12 @@ def _others(job: Job, each: float | None) -> list[str]:
     names = []
     for name in OTHERS if _calibrates(job.method) else ():
         if name != job.method and _helps(name, replace(job.federation, rounds=None), each):
-            names.append(f"by {name}")
+            names.append(f"the method {name}")
             break
     if job.plan.protected.whole_client and each is not None:
         rows = replace(job.federation, unit=Example.name)
         if _helps(job.method, replace(rows, rounds=None), each):
-            names.append(f"with unit {Example.name}, which protects a row, not a client")
+            names.append(f"unit {Example.name}, which protects a row, not a client")
     return names
 
 

@@ -457,7 +457,7 @@ def test_a_checkout_without_links_fails_loudly(tmp_path, found):
         (package / "clients").write_text(found)
     done = python("import fedcal", tmp_path, tmp_path)
     assert done.returncode == 1
-    assert "fedcal/clients is no link to the folder clients/" in done.stderr.splitlines()[-1]
+    assert "fedcal/clients is not a link to the folder clients/" in done.stderr.splitlines()[-1]
     built = python("import runpy; runpy.run_path('setup.py')", tmp_path)
     assert built.returncode == 1
     assert "git config core.symlinks true" in built.stderr.splitlines()[-1]

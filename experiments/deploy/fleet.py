@@ -63,7 +63,7 @@ def public_key(key: Path) -> str:
         private = None
     if not isinstance(private, ec.EllipticCurvePrivateKey):
         raise InputError(
-            f"--key {key} is no ECDSA key in OpenSSH's format without a passphrase "
+            f"--key {key} is not an ECDSA key in OpenSSH's format without a passphrase "
             "(ssh-keygen -t ecdsa -b 384 -N '' -f site.key)"
         )
     written = private.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
@@ -80,7 +80,7 @@ def check_public_key(key: Path) -> None:
         known = None
     if not isinstance(known, ec.EllipticCurvePublicKey):
         raise InputError(
-            f"{key} is no public ECDSA key in OpenSSH's format: register takes a site's .pub file"
+            f"{key} is not a public ECDSA key in OpenSSH's format: register takes a site's .pub file"
         )
 
 
@@ -91,7 +91,7 @@ def trusted(root_certificates: Path) -> ssl.SSLContext:
     try:
         context.load_verify_locations(root_certificates)
     except ssl.SSLError:
-        raise InputError(f"--root-certificates {root_certificates} is no PEM file") from None
+        raise InputError(f"--root-certificates {root_certificates} is not a PEM file") from None
     except OSError as e:
         raise InputError(f"--root-certificates {root_certificates}: {e.strerror}") from None
     return context
@@ -112,7 +112,7 @@ def check_fleet(fleet: Address, context: ssl.SSLContext, wait: float) -> None:
     """
     if _protocol(fleet, context, wait) != "h2" and not fleet_is_http():
         raise FedcalError(
-            f"what listens at {fleet} is no Fleet API, which speaks HTTP/2 (is this the "
+            f"what listens at {fleet} is not a Fleet API, which speaks HTTP/2 (is this the "
             "port of the control API, or a proxy that ends TLS?)"
         )
 
@@ -120,7 +120,7 @@ def check_fleet(fleet: Address, context: ssl.SSLContext, wait: float) -> None:
 def check_control(control: Address, context: ssl.SSLContext) -> None:
     """Return once a control API listens at `control`, without waiting; see `check_fleet`."""
     if _protocol(control, context, 0.0) == "h2":
-        raise FedcalError(f"what listens at {control} is no control API: is it the Fleet API?")
+        raise FedcalError(f"{control} is not a Control API: is it the Fleet API?")
 
 
 def _protocol(at: Address, context: ssl.SSLContext, wait: float) -> str | None:

@@ -102,7 +102,7 @@ def _begun(pipeline: Pipeline, out: Path, overwrite: bool) -> tuple[dict[str, An
         same = record["fingerprint"] == pipeline.fingerprint
         folders = [out / str(one["name"]) for one in record["stages"]]
     except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"{path} is no record of a pipeline") from None
+        raise InputError(f"{path} is not a record of a pipeline") from None
     if same:
         return record, []
     if not overwrite:

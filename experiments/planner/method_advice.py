@@ -150,14 +150,14 @@ class MethodAdvice(Advice):
             )
         if enough is None:
             return line
-        would = []
+        needed = []
         if enough.clients is not None:
-            would.append(f"from about {enough.clients[0]:,} clients on ({enough.clients[1]})")
+            needed.append(f"at least about {enough.clients[0]:,} clients ({enough.clients[1]})")
         if enough.epsilon is not None:
-            would.append(f"at epsilon {enough.epsilon[0]:g} ({enough.epsilon[1]})")
-        if not would:
+            needed.append(f"epsilon {enough.epsilon[0]:g} ({enough.epsilon[1]})")
+        if not needed:
             return f"{line}, nor with many more clients or a larger epsilon"
-        line = f"{line}; it would pay {' or '.join(would)}"
+        line = f"{line}; it needs {' or '.join(needed)}"
         if f.private and enough.epsilon is None:
             return f"{line}; a larger epsilon alone would not be enough"
         if enough.clients is None:

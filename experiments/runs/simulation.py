@@ -229,7 +229,7 @@ def fit(
 
 
 def _warned(method: str, shards: Shards, job: Job | None, chosen: list[str]) -> list[str]:
-    """Warn of too little to help, before anything is paid for; the same as sentences."""
+    """Warn of a run that is unlikely to help, before anything is spent; return the sentences."""
     notes: dict[str, Any] = {"statement": []}
     if not chosen:  # the planner has looked at more than this does
         tell(too_little(method, shards, job), notes, stacklevel=4)

@@ -215,7 +215,7 @@ def _check_fresh(kit: Kit, own: Collection[str]) -> None:
         is_known = path.name in own or (path.name in known and path.is_file())
         if not is_known or path.is_symlink():
             raise InputError(
-                f"{path} is no part of a kit: delete the folder, and ask for the kit again. Where "
+                f"{path} is not part of a kit: delete the folder, and ask for the kit again. Where "
                 "this site has joined and lost its key, keep the folder, and give --new-keys"
             )
 

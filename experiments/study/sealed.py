@@ -158,9 +158,9 @@ class Sealed:
                 str(fields["when"]),
             )
         except KeyError as e:
-            raise InputError(f"{path} is no sealed study: {e.args[0]!r} is missing") from None
+            raise InputError(f"{path} is not a sealed study: {e.args[0]!r} is missing") from None
         except AttributeError:
-            raise InputError(f"{path} is no sealed study: connections must be a table") from None
+            raise InputError(f"{path} is not a sealed study: connections must be a table") from None
         if roster != study.roster({site.name: site.key for site in roster.sites}):
             raise InputError(f"{path}: its roster is not that of its terms")
         if not all(map(_CONNECTION.fullmatch, connections.values())):
@@ -206,9 +206,9 @@ def read_fields(path: Path) -> dict[str, Any]:
     except OSError as e:
         raise InputError(f"{path} cannot be read: {e.strerror}") from None
     except (ValueError, RecursionError):
-        raise InputError(f"{path} is no file of a study: it is not JSON") from None
+        raise InputError(f"{path} is not a file of a study: it is not JSON") from None
     if not isinstance(fields, dict) or fields.get("schema") != SCHEMA:
-        raise InputError(f"{path} is no file of a study of this version")
+        raise InputError(f"{path} is not a file of a study of this version")
     return fields
 
 

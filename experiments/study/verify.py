@@ -88,7 +88,9 @@ def _sealed_by(folder: Path, sealed: Sealed, own: Path | None) -> str:
 def _read(folder: Path) -> tuple[Mapping[str, Any], Sealed | None]:
     """`study.json`, and the sealed study; None of a rehearsal."""
     if not (folder / TOLD).is_file():
-        raise InputError(f"{folder} is no folder of a quarter (as study run writes it): no {TOLD}")
+        raise InputError(
+            f"{folder} is not the folder of a quarter (as study run writes it): no {TOLD}"
+        )
     content = read_json(folder / TOLD, "quarter")
     with reading(folder, TOLD):
         return content, None if content["rehearsal"] else Sealed.read(folder / quarter.SEALED)

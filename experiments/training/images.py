@@ -253,7 +253,7 @@ def read_image(
             own = "L" if image.mode in ("1", "L") else "RGB"
             pixels = np.asarray(image.convert(mode or own), np.uint8)
     except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError):
-        raise InputError(f"{name} is no intact image") from None
+        raise InputError(f"{name} is not an intact image") from None
     if deep:
         raise InputError(f"{name} has more than 8 bits per channel")
     if size is not None and pixels.shape[:2] != size:

@@ -9,7 +9,7 @@ much. The units, and which inputs are neighbours, are the plan's:
 * unit "user", zero-out: one client's contribution, as large as its bound lets it be, or zero;
 * unit "user", replace (trust `local`): that contribution, or its opposite;
 * unit "example" or "subject": what one row, or all of a subject, adds, as large as its bound lets
-  it be, or nothing; where a client's contribution is no sum over rows, one end of the client's
+  it be, or nothing; where a client's contribution is not a sum over rows, one end of the client's
   bound or the other.
 
 Who attacks: under trust `central` a reader of all releases, who knows all other rows; under

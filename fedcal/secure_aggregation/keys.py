@@ -81,7 +81,7 @@ class SigningKey:
         except (ValueError, TypeError, UnsupportedAlgorithm):
             key = None
         if not isinstance(key, Ed25519PrivateKey):
-            raise InputError("this is no Ed25519 private key in PEM without a passphrase")
+            raise InputError("this is not an Ed25519 private key in PEM without a passphrase")
         return cls(key.private_bytes_raw())
 
     def to_pem(self) -> bytes:

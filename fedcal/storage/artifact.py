@@ -156,7 +156,7 @@ class Artifact(ABC):
 
         def made(header: Header, arrays: Arrays) -> Artifact:
             if header["form"] != cls.form:
-                raise InputError(f"is no artifact of the form {cls.form!r}")
+                raise InputError(f"is not an artifact of the form {cls.form!r}")
             return cls.from_arrays(arrays)
 
         return read_arrays(folder / f"{stem}.npz", FORMAT, ("form",), made, cls.form)
@@ -273,7 +273,7 @@ def read_arrays(
             if fields_read["format"] != format:
                 raise KeyError(format)
         except (KeyError, TypeError, ValueError, RecursionError):
-            raise InputError(f"is no {format.replace('-', ' ')}") from None
+            raise InputError(f"is not a {format.replace('-', ' ')}") from None
         if fields_read["version"] != VERSION:
             raise InputError(
                 f"has version {fields_read['version']!r}; this fedcal reads version {VERSION}"

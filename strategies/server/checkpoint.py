@@ -108,7 +108,7 @@ class Checkpoint:
         try:
             plain = json.loads(path.read_text("utf-8"))
         except OSError as e:
-            raise InputError(f"there is no run to go on with: {path}: {e.strerror}") from None
+            raise InputError(f"there is no run to continue: {path}: {e.strerror}") from None
         except ValueError:
             raise InputError(f"{path} is damaged") from None
         try:

@@ -189,8 +189,8 @@ def test_another_header_and_a_missing_array_are_refused(make, tmp_path):
         ({"kind": "quantum"}, "unknown kind of calibrator 'quantum'"),
         ({"kind": ["temperature"]}, "unknown kind of calibrator"),
         ({"input": "pixels"}, "unknown input 'pixels'"),
-        ({"format": "fedcal-result"}, "is no fedcal calibrator"),
-        *((text, "is no fedcal calibrator") for text in ("[]", "{", "{}")),
+        ({"format": "fedcal-result"}, "is not a fedcal calibrator"),
+        *((text, "is not a fedcal calibrator") for text in ("[]", "{", "{}")),
     ]
     path, calibrator = tmp_path / "c.npz", fitted(make, 3)
     changes = [(word, {"header": header}) for header, word in headers]
@@ -274,7 +274,7 @@ def test_what_is_no_intact_calibrator_is_refused(saved, tmp_path):
     path.write_bytes(content)
     refused(lambda: calibrators.load(path), str(path))
     np.savez(path, logits=np.zeros((2, 3)), labels=np.zeros(2))
-    refused(lambda: calibrators.load(path), str(path), "is no fedcal calibrator")
+    refused(lambda: calibrators.load(path), str(path), "is not a fedcal calibrator")
     path.write_text("T = 2")
     refused(lambda: calibrators.load(path), str(path), "is not an intact .npz file")
     refused(lambda: calibrators.load(tmp_path / "none.npz"), "cannot be read: No such file")

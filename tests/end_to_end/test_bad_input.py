@@ -44,7 +44,7 @@ def disk(folder: Path) -> Disk:
 
 def without_too_little(err: str) -> list[str]:
     """Lines on stderr, but for the warnings that these few rows and `--overwrite` deserve."""
-    expected = ("too little to help", "which is replaced")
+    expected = ("unlikely to help", "which is replaced")
     return [line for line in err.splitlines() if not any(words in line for words in expected)]
 
 

@@ -54,7 +54,7 @@ def fedcal_says(capsys):
     return run
 
 
-TOO_LITTLE = "fedcal: warning: too little to help: "
+TOO_LITTLE = "fedcal: warning: unlikely to help: "
 
 
 def test_simulate_prints_json_a_table_of_percentages_or_nothing(fedcal_says, folder):

@@ -50,7 +50,7 @@ def says(folder, capsys):
         code = _run(["compare", "--data", "data.npz", *arguments])
         out, err = capsys.readouterr()
         lines = err.splitlines(keepends=True)  # the rows here are few, which is said
-        return code, out, "".join(line for line in lines if "too little to help" not in line)
+        return code, out, "".join(line for line in lines if "unlikely to help" not in line)
 
     return run
 
@@ -224,7 +224,7 @@ def wait_for_rows(folder: Path, count: int, process: subprocess.Popen[str]) -> N
 
 def without_too_little(error: str) -> list[str]:
     """Lines on stderr, but for progress and the warning that fedtemp's few rows each deserve."""
-    usual = ("too little to help", "fedcal: comparing:")
+    usual = ("unlikely to help", "fedcal: comparing:")
     return [line for line in error.splitlines() if not any(text in line for text in usual)]
 
 

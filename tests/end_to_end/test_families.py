@@ -68,7 +68,7 @@ def test_what_is_no_calibrator_is_not_applied(data, tmp_path, capsys):
     command = ["apply", "--calibrator", str(tmp_path / "release.npz"), "--data", str(data)]
     assert _run([*command, "--out", str(tmp_path / "probs.npy")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "release.npz': is no fedcal calibrator" in line
+    assert "release.npz': is not a fedcal calibrator" in line
     for name in ("calibrator", "before", "after", "intervals", "reliability", "test_probs"):
         with pytest.raises(FedcalError, match="yields no calibrator: its artifact is of form rel"):
             getattr(result, name)

@@ -1,4 +1,4 @@
-"""A run that has too little to help says so in a line, and healthy ones say nothing."""
+"""A run that has unlikely to help says so in a line, and healthy ones say nothing."""
 
 import json
 import re
@@ -44,7 +44,7 @@ LITTLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (rows(1000), FEW_CLIENTS, "from about 13 clients on"),
     (rows(1000), {**FEW_CLIENTS, "trust": "distributed"}, "trust distributed"),
     (rows(400, client=np.arange(400)), DROWNED, "with 400 clients at epsilon 0.15"),
-    (rows(2), {"clients": 2}, "2 rows in all; it would pay from about 30 on"),
+    (rows(2), {"clients": 2}, "2 rows in all; it needs at least about 30"),
     (rows(2), {"method": "pooled-temperature"}, "2 rows in all"),
     (ONE_LABEL, {"clients": 10}, "all 400 rows to fit on have the label"),
     (rows(500), {"clients": 50, "method": "fedtemp"}, "fit on its own rows, and with 10"),
@@ -57,11 +57,11 @@ def test_it_says_so_once_and_in_the_statement(data, options, said):
         warnings.simplefilter("always", TooLittle)
         result = simulate(data, **options)
     (line,) = (str(w.message) for w in caught if w.category is TooLittle)
-    assert line.startswith("too little to help: ")
+    assert line.startswith("unlikely to help: ")
     assert said in line
     assert "\n" not in line
-    assert "would" in line
-    assert [s for s in result.privacy["statement"] if said in s] == [f"T{line[1:]}."]
+    assert "need" in line
+    assert [s for s in result.privacy["statement"] if said in s] == [f"U{line[1:]}."]
 
 
 @pytest.mark.filterwarnings("ignore::fedcal.core.errors.TooLittle")
@@ -72,7 +72,7 @@ def test_on_the_terminal(tmp_path, capsys):
         assert _run([*options, *more]) == 0
         out, err = capsys.readouterr()
         (line,) = err.splitlines()
-        assert line.startswith("fedcal: warning: too little to help: ")
+        assert line.startswith("fedcal: warning: unlikely to help: ")
         if more == ["--json"]:
             assert "Too little to help" in " ".join(json.loads(out)["privacy"]["statement"])
         else:
@@ -189,12 +189,12 @@ def test_with_privacy_no_row_is_looked_at(unit):
 
 
 def test_a_comparison_says_it_once_and_names_each_line():
-    with pytest.warns(TooLittle, match="2 lines have too little to help, the first") as caught:
+    with pytest.warns(TooLittle, match="2 lines are unlikely to help, the first") as caught:
         comparison = compare(
             rows(1000), method="fednewton,fedtemp", clients=5, epsilon="inf,1", seeds=1, jobs=1
         )
     assert len(caught) == 1
-    said = [line for line in comparison.statement if "too little to help" in line]
+    said = [line for line in comparison.statement if "unlikely to help" in line]
     assert [line.partition(":")[0] for line in said] == ["FedNewton", "FedTemp"]
 
 

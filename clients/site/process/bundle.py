@@ -53,7 +53,7 @@ def check_size(content: bytes) -> list[zipfile.ZipInfo]:
         with zipfile.ZipFile(BytesIO(content)) as bundle:
             members = bundle.infolist()
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
-        raise InputError("the server's bundle is no zip file") from None
+        raise InputError("the server's bundle is not a zip file") from None
     if any(info.file_size > MOST_BYTES for info in members):
         raise InputError(f"a file of the server's bundle is larger than {MOST_BYTES} bytes")
     return members

@@ -77,7 +77,7 @@ def command(
     claim_file(out, overwrite=overwrite)
     if form_of(calibrator) == TrainedModel.form:
         unused("a model has no sets", alpha=alpha)
-        unused("a model reads features, which are no CSV", csv=csv)
+        unused("a model reads features, not CSV files", csv=csv)
         _show(*_apply_model(load_model(calibrator, model), data, out), out, quiet=quiet, json=json)
         return
     unused("it names the module of a model.npz", model=model)

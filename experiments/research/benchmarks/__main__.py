@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name, out = given.pop("name"), given.pop("out")
     for key in given:
         if key not in BENCHMARKS[name].options:
-            parser.error(f"--{key} is no option of {name}")
+            parser.error(f"--{key} is not an option of {name}")
     try:
         return 0 if run(name, BENCHMARKS[name], given, out) else 1
     except InputError as e:

@@ -108,12 +108,12 @@ def read_cifar_c(folder: Path, corruption: str, severity: int) -> ShiftedImages:
             f"{labels.shape} of {labels.dtype}"
         )
     if len(x) % len(SEVERITIES):
-        raise InputError(f"{corruption}.npy has {len(x)} images, which is no multiple of 5")
+        raise InputError(f"{corruption}.npy has {len(x)} images, which is not a multiple of 5")
     count = len(x) // len(SEVERITIES)
     first = (severity - 1) * count
     y = labels[first : first + count].astype(np.int64)
     if y.min() < 0 or y.max() >= _MOST_CLASSES:
-        raise InputError(f"labels.npy holds {y.min()} and {y.max()}, which are no classes")
+        raise InputError(f"labels.npy holds {y.min()} and {y.max()}, which are not classes")
     return ShiftedImages(y, lambda rows: np.array(x[first + rows.start : first + rows.stop]))
 
 
@@ -171,5 +171,5 @@ def _array(path: Path) -> NDArray[Any]:
         raise InputError(f"{path.name} cannot be read: {error.strerror or 'damaged'}") from None
     except (ValueError, EOFError, SyntaxError, TypeError, OverflowError, KeyError, RecursionError):
         raise InputError(
-            f"{path.name} is no intact .npy file of numbers (truncated, damaged, pickled)"
+            f"{path.name} is not an intact .npy file of numbers (truncated, damaged, pickled)"
         ) from None

@@ -42,7 +42,7 @@ def load_model(path: Path) -> Model:
         program: Model = torch.jit.load(path, map_location="cpu").eval()
     except Exception:  # noqa: BLE001  torch raises all kinds, over many lines
         raise InputError(
-            f"{str(path)!r} is no TorchScript program (torch.jit.save), nor a .pt2 of "
+            f"{str(path)!r} is not a TorchScript program (torch.jit.save), nor a .pt2 of "
             "torch.export.save"
         ) from None
     return program

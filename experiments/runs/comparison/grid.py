@@ -105,7 +105,7 @@ class Cell:
     """One line of the table: a configuration, run with each of its seeds.
 
     `delta` is what each of its private runs spends, `plan` that of its first run, `little` says
-    why it has too little to help ("" where it has enough); known once the cell is resolved.
+    why it is unlikely to help ("" if it has enough); known once the cell is resolved.
     """
 
     variant: Variant

@@ -163,15 +163,15 @@ def _refuse_unused(left_out: Sequence[LeftOut], used: Collection[tuple[str, obje
 def _told(left_out: Sequence[LeftOut]) -> str:
     """Return how many combinations are skipped, and the first of them, in one line."""
     (first, why), count = left_out[0], len(left_out)
-    some = "1 combination is" if count == 1 else f"{count} combinations are"
+    some = "1 impossible combination is" if count == 1 else f"{count} impossible combinations are"
     facts = ", ".join(first.protection)
-    return f"{some} left out that cannot be, the first {first.variant.label} with {facts}: {why}"
+    return f"{some} skipped, the first {first.variant.label} with {facts}: {why}"
 
 
 def _too_few(cells: Sequence[Cell]) -> str:
     """Return how many lines have too little data to help, and the first of them."""
-    some = "1 line has" if len(cells) == 1 else f"{len(cells)} lines have"
-    return f"{some} too little to help, the first {cells[0].name}: {cells[0].little}"
+    some = "1 line is" if len(cells) == 1 else f"{len(cells)} lines are"
+    return f"{some} unlikely to help, the first {cells[0].name}: {cells[0].little}"
 
 
 def _meaning(cell: Cell) -> str:

@@ -94,7 +94,7 @@ def _tar(path: Path) -> Source:
             with tarfile.open(path) as archive:
                 archive.extractall(unpacked, filter="data")
         except (tarfile.TarError, EOFError, OSError) as error:
-            raise InputError(f"is no intact tar of images ({type(error).__name__})") from None
+            raise InputError(f"is not an intact tar of images ({type(error).__name__})") from None
         return _folder(Path(unpacked))
 
 
@@ -105,7 +105,7 @@ def _table(path: Path) -> Source:
         with opened(path, "rt", encoding="utf-8", newline="") as lines:
             table = list(csv.reader(lines, delimiter=TABLES[end], strict=True))
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"is no intact table in UTF-8 ({type(error).__name__})") from None
+        raise InputError(f"is not an intact table in UTF-8 ({type(error).__name__})") from None
     heading, rows = (table[0], table[1:]) if table else ([], [])
     for name in ("text", "label"):
         if heading.count(name) != 1:

@@ -163,7 +163,7 @@ def test_what_does_not_fit_is_refused(home, tmp_path):
         ((at["exact"], "nan", None), "must be finite"),
         ((at["whole"], "other", None), "by site"),
         ((at["confidence"], "other", None), "the score 'confidence'"),
-        ((tmp_path / "calibrator.npz", "other", None), "is no fedcal artifact"),
+        ((tmp_path / "calibrator.npz", "other", None), "is not a fedcal artifact"),
         ((tmp_path / "no.npz", "other", None), "No such file"),
     ]
     each_is_refused(table, lambda t: recalibrate(t[0], str(tmp_path / f"{t[1]}.npz"), None, t[2]))

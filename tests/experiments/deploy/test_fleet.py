@@ -86,7 +86,7 @@ def test_the_right_one_passes_and_each_of_the_others_is_one_line(made, monkeypat
         assert said.startswith("the certificate of FLEET does not name 127.0.0.1: use a name")
     monkeypatch.setattr("fedcal.experiments.deploy.fleet.fleet_is_http", lambda: False)
     with listening(ours, ["http/1.1"]) as address:
-        assert "is no Fleet API, which speaks HTTP/2" in refusal(address)
+        assert "is not a Fleet API, which speaks HTTP/2" in refusal(address)
     with listening(None) as address:
         assert refusal(address).startswith("what listens at FLEET does not speak TLS")
     assert refusal(address) == "nobody listens at FLEET (Connection refused)"
@@ -137,13 +137,13 @@ def test_files_that_are_not_what_they_should_be_are_refused(made, tmp_path):
         subprocess.run(command, check=True)
     empty.touch()
     for wrong in (made / "ours/ca.key", made / "ours/ca.crt", locked, empty):
-        with pytest.raises(InputError, match=r"is no ECDSA key|cannot be read: No such file"):
+        with pytest.raises(InputError, match=r"is not an ECDSA key|cannot be read: No such file"):
             public_key(wrong)
     with pytest.raises(InputError, match="cannot be read: No such file"):
         public_key(none)
     with pytest.raises(InputError, match="No such file"):
         trusted(none)
-    with pytest.raises(InputError, match="is no PEM file"):
+    with pytest.raises(InputError, match="is not a PEM file"):
         trusted(public)
 
 

@@ -129,7 +129,7 @@ def test_where_nothing_pays_it_says_what_would():
     assert epsilon[0] > 0.1
     line = advice.recommended()
     assert line.startswith("not enough clients for this epsilon: with 10 clients at epsilon 0.1")
-    assert f"from about {clients[0]:,} clients on" in line
+    assert f"at least about {clients[0]:,} clients" in line
     assert advice.to_json()["not_enough"]["clients"]["least"] == clients[0]
     assert plan(clients=clients[0], epsilon=0.1).chosen is not None
 

@@ -94,9 +94,9 @@ def test_broken_cifar_c_and_what_is_not_in_it_gets_one_line(cifar_c):
     whole = {path: path.read_bytes() for path in (fog, labels)}
 
     fog.write_bytes(whole[fog][:-100])
-    refused("fog.npy is no intact", read_shifted, cifar_c, "fog", 5)
+    refused("fog.npy is not an intact", read_shifted, cifar_c, "fog", 5)
     for path, array, message in (
-        (fog, np.array([{}, 1], object), "fog.npy is no intact"),
+        (fog, np.array([{}, 1], object), "fog.npy is not an intact"),
         (fog, np.zeros((40, 32, 32, 3)), "of uint8, got"),
         (labels, np.arange(8), "labels.npy must hold 40 whole numbers"),
     ):
@@ -154,7 +154,7 @@ def test_wrong_options_get_one_line(cifar_c, model, tmp_path, capsys, monkeypatc
     before = sorted(tmp_path.iterdir())
     for option, value, message in (
         ("--model", "missing.pt", "no such file"),
-        ("--model", cifar_c / "labels.npy", "is no TorchScript program"),
+        ("--model", cifar_c / "labels.npy", "is not a TorchScript program"),
         ("--out", "x.csv", "must end in .npz"),
         ("--std", "0", "--std not 0"),
         ("--mean", "1,2", "give 1 or 3 numbers"),

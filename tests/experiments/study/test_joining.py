@@ -167,7 +167,7 @@ def test_a_kit_with_more_than_a_kit_has_is_refused(there, name):
     there.kits()
     write_rows(there.folder / "rows.csv")
     PLANTED[name](there.kit())
-    refused("is no part of a kit: delete the folder", join, there.kit(), "rows.csv")
+    refused("is not part of a kit: delete the folder", join, there.kit(), "rows.csv")
 
 
 def test_a_site_that_lost_its_key_keeps_its_folder(there):
@@ -177,7 +177,7 @@ def test_a_site_that_lost_its_key_keeps_its_folder(there):
     join(there.kit(), "rows.csv", new_keys=True)
     (there.kit() / "keys" / "signing.pem").unlink()
     (there.kit() / "compose.override.yml").touch()
-    refused("is no part of a kit", join, there.kit(), "rows.csv", new_keys=True)
+    refused("is not part of a kit", join, there.kit(), "rows.csv", new_keys=True)
 
 
 def test_books_that_do_more_than_keep_books_are_refused(tmp_path):

@@ -229,6 +229,6 @@ def test_a_rehearsal_is_verified_and_said_to_be_one(tmp_path):
     quarter(folder, STUDY, None, rehearsal=True, ledger={}, spent=0.0, left=4.0)
     assert "A rehearsal" in verify(folder)[0]
     refused("a rehearsal: not signed", sign, folder, KEY)
-    refused("is no folder of a quarter", verify, tmp_path)
+    refused("is not the folder of a quarter", verify, tmp_path)
     told(gap_of_cedar)(folder)
     refused("sites.cedar", verify, folder)

@@ -249,10 +249,10 @@ def test_bad_folders(tmp_path):
 
     table = [
         (image.new("RGB", (9, 9)), r"dog/99.png is 9 x 9, the first image 5 x 4"),
-        (b"no picture", r"dog/99.png is no intact image"),
-        (declared(whole, 60_000), r"dog/99.png is no intact image"),
+        (b"no picture", r"dog/99.png is not an intact image"),
+        (declared(whole, 60_000), r"dog/99.png is not an intact image"),
         (image.fromarray(np.full((4, 5), 40_000, np.uint16)), r"dog/99.png has more than 8 bits"),
-        (whole[:-30], r"dog/99.png is no intact image"),
+        (whole[:-30], r"dog/99.png is not an intact image"),
     ]
     each_is_refused(table, written)
 

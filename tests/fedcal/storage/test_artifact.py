@@ -57,9 +57,9 @@ HEADER = {"format": "fedcal-artifact", "version": 1, "form": "count"}
 def test_a_file_of_something_else_is_refused(tmp_path):
     path = tmp_path / "count.npz"
     for header, arrays, words in (
-        (None, {}, "is no fedcal artifact"),
-        ({"format": "x"}, {}, "is no fedcal artifact"),
-        ({**HEADER, "form": "auc"}, {}, "is no artifact of the form 'count'"),
+        (None, {}, "is not a fedcal artifact"),
+        ({"format": "x"}, {}, "is not a fedcal artifact"),
+        ({**HEADER, "form": "auc"}, {}, "is not an artifact of the form 'count'"),
         ({**HEADER, "version": 2}, {}, "has version 2; this fedcal reads version 1"),
         (HEADER, {}, "has no array 'value'"),
         ({**HEADER, "class_names": [0, 1]}, {"value": np.ones(2)}, "must be a list of text"),

@@ -78,7 +78,7 @@ def test_what_is_left_out_is_told_before_and_after():
             arrays(), jobs=1, seeds=1, method="fedtemp,fedbin", epsilon=1, clients=10, **options
         )
     (warning,) = (str(w.message) for w in caught if w.category is not TooLittle)
-    assert warning.startswith("2 combinations are left out that cannot be, the first FedTemp with ")
+    assert warning.startswith("2 impossible combinations are skipped, the first FedTemp with ")
     (said,) = [line for line in found.statement if line.startswith("Left out: ")]
     assert "FedTemp, FedBin with epsilon 1, unit user, trust distributed, mechanism laplace" in said
     assert "cannot be drawn in shares" in said

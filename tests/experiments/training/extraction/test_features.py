@@ -116,7 +116,7 @@ def test_bad_sources_and_options(tmp_path, capsys, monkeypatch):
         ("a.csv", [["text"], ["x"]], "needs one column 'label'"),
         ("a.csv", [["text", "label"], ["x"]], "row 2 has not 2 columns"),
         ("a.csv", [["text", "label", "split"], ["x", "y", "test"]], "all rows are test rows"),
-        ("a.tar", [["no"], ["tar"]], "is no intact tar"),
+        ("a.tar", [["no"], ["tar"]], "is not an intact tar"),
         ("a.doc", [["x"]], "unknown kind of data"),
     ):
         model = "lengths" if name.endswith("csv") else "random-filters"
