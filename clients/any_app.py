@@ -122,7 +122,7 @@ def logits_of(model: Any, batches: Iterable[Any]) -> dict[str, Any]:
 
     logits = outputs_of(model, read)
     if not labels:
-        raise InputError("there are no batches of labelled rows")
+        raise InputError("no batches of labelled rows were passed")
     return {"logits": logits, "labels": np.concatenate(labels)}
 
 

@@ -52,8 +52,7 @@ def check(
     _check_inputs(request.query.reads, site)
     if request.bound.length > MOST_NUMBERS:
         raise InputError(
-            f"an answer of {request.bound.length} numbers is asked for; at most {MOST_NUMBERS} "
-            "are sent"
+            f"the request asks for {request.bound.length} numbers; at most {MOST_NUMBERS} are sent"
         )
     terms = own_terms(fields, context.run, site, terms_of_job)
     plan = terms.plan

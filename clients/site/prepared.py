@@ -302,7 +302,7 @@ def _make_private(folder: Path) -> None:
         held = {path.name for path in folder.iterdir()}
         own = {LOCK, FEDERATION, POLICY, *(f"{name}.npy" for name in _ARRAYS)}
         if SITE not in held and held - own:
-            raise InputError(f"{folder} holds something else; a site needs a folder of its own")
+            raise InputError(f"{folder} contains something else; a site needs a separate folder")
         folder.chmod(0o700)
     except OSError as e:
         raise InputError(f"cannot write {folder}: {e.strerror}") from None

@@ -94,7 +94,7 @@ def keep_result(
     name = f"{form}.npz"
     content = files.get(name)
     if not _RUN.fullmatch(run):
-        raise InputError("the name of the run is none that a folder can have")
+        raise InputError("the name of the run is not a valid folder name")
     most = MOST_BYTES + terms.result_bytes
     if not isinstance(content, bytes) or len(content) > most:
         raise InputError(f"the result has no file {name} of at most {most >> 10} KiB")

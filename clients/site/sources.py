@@ -56,7 +56,7 @@ def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
     if (kind := run.get("input") or shards.input) != shards.input:
         raise InputError(f"{shared[0]} holds {shards.input}, but 'input' of the run is {kind!r}")
     if not 0 <= site < shards.clients:
-        raise InputError(f"there is no site {site}: the data were dealt to {shards.clients}")
+        raise InputError(f"site {site} does not exist: the data have {shards.clients} sites")
     return shards.block(site, site + 1)
 
 
@@ -90,7 +90,7 @@ def _dealt(data: str, partition: str, clients: int, seed: int, method: str) -> S
         known |= {name: tuple(arrays[name].tolist()) for name in _NAMES}
         shards = Shards(logits, labels, offsets, kind_read, **known)
     except KeyError as missing:
-        raise InputError(f"{data} holds no dealt rows: {missing} is missing") from None
+        raise InputError(f"{data} contains no partitioned rows: {missing} is missing") from None
     if shards.clients != clients:
-        raise InputError(f"{data} was dealt to {shards.clients} clients, not {clients}")
+        raise InputError(f"{data} is partitioned among {shards.clients} clients, not {clients}")
     return shards

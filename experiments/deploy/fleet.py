@@ -80,7 +80,7 @@ def check_public_key(key: Path) -> None:
         known = None
     if not isinstance(known, ec.EllipticCurvePublicKey):
         raise InputError(
-            f"{key} is not a public ECDSA key in OpenSSH's format: register takes a site's .pub file"
+            f"{key} is not a public ECDSA key in OpenSSH's format: give a site's .pub file"
         )
 
 

@@ -87,18 +87,18 @@ def check_flower(*, loopback: bool = False) -> None:
     install = f"pip install 'fedcal[sites]' (flwr=={KNOWN[-1]})"
     if fleet_is_http() and not loopback and os.environ.get(HTTP_FLEET) != "1":
         raise InputError(
-            f"flwr {version} has sites on the port of the server's control API, which has no "
-            f"login: {install}, or set {HTTP_FLEET}=1 where a proxy lets the fleet's paths "
-            "through alone (docs/guide/deploy.md)"
+            f"flwr {version} serves sites on the port of the server's control API, which has no "
+            f"login: {install}, or set {HTTP_FLEET}=1 if a proxy lets through the fleet's paths "
+            "alone (docs/guide/deploy.md)"
         )
     wrong = ""
     if version not in (*KNOWN, *KNOWN_BY_HTTP):
-        wrong = "was not tried: fedcal site cannot say whether it would run the server's code"
+        wrong = "was not tested: fedcal site cannot know whether it would run the server's code"
     for name in (*REPLACED, "run_clientapp"):
         if not wrong and not callable(getattr(flower, name, None)):
-            wrong = f"has no {name} in {flower.__name__}: it is not the one that was tried"
+            wrong = f"has no {name} in {flower.__name__}: it is not the tested version"
     if not wrong and (lacks := _GIVEN - inspect.signature(flower.run_clientapp).parameters.keys()):
-        wrong = f"has a run_clientapp without {min(lacks)}: it is not the one that was tried"
+        wrong = f"has a run_clientapp without {min(lacks)}: it is not the tested version"
     if wrong:
         raise InputError(f"flwr {version} {wrong}; {install}")
 

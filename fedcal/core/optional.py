@@ -68,7 +68,7 @@ def packages(extra: str = "", of: str = "fedcal") -> Iterator[Package]:
     try:
         lines = metadata.requires(of) or ()
     except metadata.PackageNotFoundError:
-        raise InputError(f"{of} is not installed by pip: what it needs is not known") from None
+        raise InputError(f"{of} is not installed by pip: its requirements are not known") from None
     for wanted in map(Requirement, lines):
         marker = wanted.marker
         asked_by = (e for e in ("", extra) if marker is None or marker.evaluate({"extra": e}))

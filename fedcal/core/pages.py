@@ -41,7 +41,9 @@ class Table:
 
     def __post_init__(self) -> None:
         if any(len(row) != len(self.columns) for row in self.rows):
-            raise InputError(f"table {self.title!r}: a row has not {len(self.columns)} entries")
+            raise InputError(
+                f"table {self.title!r}: a row does not have {len(self.columns)} entries"
+            )
         _finite(self.title, [n for row in self.rows for n in row if not isinstance(n, str)])
 
     def head(self, rows: int, columns: int = 3) -> list[str]:
@@ -101,7 +103,7 @@ class Curve:
             _finite(self.title, [n for line in lines.values() for point in line for n in point])
         for name, band in self.bands.items():
             if len(band) != len(self.series.get(name, ())):
-                raise InputError(f"curve {self.title!r}: the band {name!r} fits no series")
+                raise InputError(f"curve {self.title!r}: the band {name!r} does not fit its series")
             _ordered(self.title, band)
 
 
@@ -151,7 +153,7 @@ Part = Table | Curve | Intervals
 
 def _finite(title: str, numbers: Sequence[float]) -> None:
     if not all(map(math.isfinite, numbers)):
-        raise InputError(f"{title!r}: a number to show is not finite")
+        raise InputError(f"{title!r}: a number is not finite")
 
 
 def _ordered(title: str, intervals: Sequence[tuple[float, float]]) -> None:
@@ -175,7 +177,7 @@ def from_json(plain: Any) -> list[Part]:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as e:
         what = " ".join(f"{type(e).__name__}: {e}".split())
-        raise InputError(f"holds no parts of a page ({what})") from None
+        raise InputError(f"does not contain parts of a page ({what})") from None
 
 
 def _tuples(plain: Any) -> Any:

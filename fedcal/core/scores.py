@@ -106,8 +106,8 @@ def of_both(name: str, value: Any) -> NDArray[Any]:
         return array
     if array.shape == (2,) and abs(float(array.sum()) - 1) <= SUM_TOLERANCE:
         raise InputError(
-            f"{name}: two numbers that sum to 1 may be a row or two; give one of both classes the "
-            "shape (1, 2), two the shape (2, 1)"
+            f"{name}: two numbers that sum to 1 may be one row or two; give one row of two classes "
+            "the shape (1, 2), two rows of one column the shape (2, 1)"
         )
     positive = array.ravel().astype(np.float64)
     bad = ~((positive >= -RANGE_TOLERANCE) & (positive <= 1 + RANGE_TOLERANCE))  # nan, too
@@ -192,7 +192,7 @@ def as_array(name: str, value: Any) -> NDArray[Any]:
         One line: ragged lists, missing values (None, NA), sparse matrices.
     """
     if hasattr(value, "toarray"):
-        raise InputError(f"{name}: is a sparse matrix; give its toarray()")
+        raise InputError(f"{name}: is a sparse matrix; pass its toarray()")
     try:
         array = np.asarray(without_gradient(value))
     except (ValueError, TypeError, RuntimeError, OverflowError):  # ragged lists, lazy tensors

@@ -16,7 +16,7 @@ from fedcal.core.types import Floats, Integers
 _WEIGHT_GRID = 2.0**-30
 _PER_ROW = ("logits", "labels", "subjects", "groups", "other", "inputs")
 
-NO_SUBJECTS = "unit 'subject' needs a column subject, which says whom each row is about"
+NO_SUBJECTS = "unit 'subject' needs a column subject, which names the subject of each row"
 
 
 @dataclass(frozen=True)

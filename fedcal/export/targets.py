@@ -194,13 +194,13 @@ def _taken(calibrator: Calibrator | PredictionSets, input: str | None, target: s
     if isinstance(calibrator, PredictionSets):
         if calibrator.conformity.randomised:
             raise InputError(
-                "randomised sets have no export: what is left out of a row is a hash of its bits; "
+                "randomised sets have no export: they depend on a hash of each row's bits; "
                 "sets that are not randomised have one"
             )
         if calibrator.by == "group":
             raise InputError(
-                "sets with a threshold of each group have no export: a model's scores do not tell "
-                "the group; export one group's, PredictionSets(..., by='none')"
+                "sets with a threshold of each group have no export: a model's scores do not "
+                "contain the group; export one group's, PredictionSets(..., by='none')"
             )
         part = calibrator.conformity.read_calibrator()
     else:

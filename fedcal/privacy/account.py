@@ -112,7 +112,7 @@ def by_stage(
         raise InputError(f"runs of several units do not add up: {', '.join(sorted(units))}")
     parts = dict(parts or {})
     if unknown := set(parts) - {entry.run for entry in entries}:
-        raise InputError(f"there is no run {sorted(unknown)[0]!r} to be on a part of the rows")
+        raise InputError(f"the ledger has no run {sorted(unknown)[0]!r} for a part of the rows")
     groups = [
         [entry for entry in entries if parts.get(entry.run, part) == part]
         for part in sorted(set(parts.values())) or [""]

@@ -131,7 +131,9 @@ def own_request(fields: Mapping[str, Any], request: Request, terms: Terms) -> Re
     plan = terms.plan
     if under_protocol(fields):
         if request.noise is not None or request.rate < 1 or request.row_rate < 1:
-            raise InputError("under secure aggregation by a committee a request names no noise")
+            raise InputError(
+                "under secure aggregation by a committee a request must not name noise"
+            )
         request = replace(
             request,
             noise=client_noise(plan),
@@ -191,7 +193,7 @@ def coin_rate(plan: Plan, query: Query) -> float:
 def context_of(request: Request) -> Context:
     """Return what a request is asked for; InputError if it does not say."""
     if request.context is None:
-        raise InputError("the request does not say what it is asked for")
+        raise InputError("the request does not state its context")
     return request.context
 
 

@@ -221,7 +221,7 @@ class Curator:
     def skip(self, releases: int) -> None:
         """Count releases of an earlier process that the method has learnt from already."""
         if self._asked:
-            raise PrivacyError("releases are counted before anything is asked")
+            raise PrivacyError("the number of releases must be set before the first query")
         self.releases = self._asked = releases
 
     def replay(self, asked: Asked, release: Release) -> None:
@@ -229,7 +229,7 @@ class Curator:
         length = len(release.values)
         fits = length == (asked.request.bound.length if self.plan.law.answers != "index" else 1)
         if asked is not self._open or release.kind != asked.request.query.kind or not fits:
-            raise InputError(f"what is kept of round {asked.round} does not belong to this run")
+            raise InputError(f"the saved state of round {asked.round} does not belong to this run")
         self._open = None
         self.releases += 1
 

@@ -174,9 +174,9 @@ class Federation:
         least = math.ceil(self.quorum * (self.clients // parts))  # of the smallest part
         if (honest := least - self.colluding) < 2:
             raise InputError(
-                f"a secure sum of {least} contributions, {self.colluding} of which may be of sites "
-                f"that work with the server, has {max(honest, 0)} to hide among: at least 2 are "
-                "needed; give a larger quorum, more clients, or fewer that may collude"
+                f"a secure sum of {least} contributions, {self.colluding} of which may be from "
+                f"sites that collude with the server, has {max(honest, 0)} honest contributions: "
+                "at least 2 are needed; use a larger quorum, more clients, or fewer colluding ones"
             )
         return least
 

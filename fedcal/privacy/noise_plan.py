@@ -104,12 +104,14 @@ class Plan:
             return
         scales = self._scales()
         if not np.isfinite(scales).all():
-            raise InputError(f"epsilon = {self.epsilon:g} asks for more noise than floats can hold")
+            raise InputError(
+                f"epsilon = {self.epsilon:g} needs more noise than floats can represent"
+            )
         largest, room = max(self.bound.norms), self.ring.limit * self.grid
         if largest > room:
             raise InputError(
                 f"a clip norm of {largest:g} does not fit the ring of {self.clients} clients: "
-                f"its noise asks for steps of {self.grid:g}, which leave room for {room:g}"
+                f"its noise needs steps of {self.grid:g}, which leave a capacity of {room:g}"
             )
         tables = self.noise_source == "system" or self.law.divisible
         noise = self.noise  # refuses scales that make no sense
@@ -485,7 +487,7 @@ def make_plan(
     per = unit.per if row_sums else "client"
     bound = replace(bound, per=per)
     if asked_once and federation.sampling_rate < 1:
-        raise InputError("clients that are asked once each cannot be sampled: sampling_rate < 1")
+        raise InputError("clients that answer only once cannot be sampled: sampling_rate < 1")
     if asked_once and model.asks_everyone:
         raise InputError(f"trust '{model.name}' needs noise of all clients in each round")
     rate = amplifying_rate(federation)

@@ -90,7 +90,7 @@ def check_plausible(total: Words, plan: Plan, request: Request) -> None:
     least, most = honest_range(plan, request)
     if ((sums < least) | (sums > most)).any():
         raise RoundFailed(
-            f"round {request.round}: the sum is not one that {plan.clients} clients within their "
-            "bound can make, so some client did not keep to it; nothing is released, and what was "
-            "charged stays spent"
+            f"round {request.round}: {plan.clients} clients within their bound cannot make this "
+            "sum, so some client exceeded its bound; nothing is released, and what was charged "
+            "stays spent"
         )

@@ -55,7 +55,7 @@ class Ring:
         object.__setattr__(self, "grid", _power_of_two(self.grid))
         if self.limit < 1:
             raise InputError(
-                f"ring: {self.clients} clients and a headroom of {self.headroom} leave no room;"
+                f"ring: {self.clients} clients and a headroom of {self.headroom} leave no capacity;"
                 " clients + headroom may be at most 2**63 - 1"
             )
 

@@ -141,7 +141,7 @@ def shared_key(secret: bytes, public: bytes, job: bytes, sender: int, receiver: 
         mine = X25519PrivateKey.from_private_bytes(secret)
         agreed = mine.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
-        raise InputError("a site's X25519 key is none") from None
+        raise InputError("a site's X25519 key is not a valid key") from None
     both = sorted((mine.public_key().public_bytes_raw(), public))  # equal bytes at both sides
     info = domain(_SEAL) + _number(sender) + _number(receiver) + b"".join(both)
     return HKDF(hashes.SHA256(), KEY_BYTES, salt=job, info=info).derive(agreed)
@@ -165,7 +165,7 @@ def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes:
         nonce, text = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         return ChaCha20Poly1305(key).decrypt(nonce, text, about)
     except (InvalidTag, ValueError):
-        raise InputError("a sealed message is damaged, or meant for something else") from None
+        raise InputError("a sealed message is damaged, or belongs to another context") from None
 
 
 def read_key(path: Path) -> SigningKey:
@@ -178,7 +178,7 @@ def read_key(path: Path) -> SigningKey:
     """
     try:
         if path.stat().st_mode & 0o077:
-            raise InputError(f"{path} can be read by others: chmod 600 {path}")
+            raise InputError(f"{path} can be read by other users: chmod 600 {path}")
         text = path.read_bytes()
     except OSError as e:
         raise InputError(f"{path} cannot be read: {e.strerror}") from None
@@ -199,7 +199,7 @@ def make_key(path: Path) -> SigningKey:
             file.flush()
             os.fsync(number)
     except OSError as e:
-        raise InputError(f"{path} cannot be made: {e.strerror}") from None
+        raise InputError(f"{path} cannot be created: {e.strerror}") from None
     return key
 
 

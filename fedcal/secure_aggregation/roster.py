@@ -171,7 +171,7 @@ class Roster:
     @classmethod
     def from_text(cls, text: str) -> Roster:
         """Return the roster that `to_text` wrote; InputError for any other text."""
-        refused = InputError("the roster of the message is none, or not in its canonical form")
+        refused = InputError("the message contains no roster in canonical form")
         if len(text) > MOST_BYTES:
             raise InputError(f"the roster of the message is larger than {MOST_BYTES} bytes")
         try:
@@ -212,19 +212,19 @@ class Roster:
             named = _given(table, "committee", list, 'a list of names, as ["a", "b", "c"]')
             for name in named:
                 if not isinstance(name, str) or name not in numbers:
-                    raise InputError(f"the committee's {str(name)[:80]!r} is none of the sites")
+                    raise InputError(f"the committee's {str(name)[:80]!r} is not one of the sites")
             members = tuple(numbers[name] for name in named)
         elif len(sites) <= EVERYBODY_UP_TO:
             members = tuple(range(len(sites)))
         else:
             raise InputError(
-                f"'committee' is missing: of more than {EVERYBODY_UP_TO} sites name those that "
-                f'open sums, as committee = ["a", "b", "c"]'
+                f"'committee' is missing: of more than {EVERYBODY_UP_TO} sites, name the members "
+                f'that open sums, as in committee = ["a", "b", "c"]'
             )
         if "threshold" not in table:
             raise InputError(
-                "'threshold' is missing: how many members open a sum; usual for "
-                f"{len(members)} is {default_threshold(len(members))}"
+                "'threshold' is missing, the number of members that open a sum; usual for "
+                f"{len(members)} members: {default_threshold(len(members))}"
             )
         signature = None
         if "signature" in table:

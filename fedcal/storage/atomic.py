@@ -78,4 +78,4 @@ def refuse_out(out: Path, suffix: str = ".npz") -> None:
     if out.suffix != suffix:
         raise InputError(f"--out {out} must end in {suffix}")
     if out.is_dir() or not out.absolute().parent.is_dir():
-        raise InputError(f"--out {out}: a folder, or in a folder that is not there")
+        raise InputError(f"--out {out}: is a folder, or its folder does not exist")

@@ -102,9 +102,9 @@ class Database:
         if tables == owner == self.version == 0:
             return True
         if owner != application:
-            raise InputError(f"{self.name} is a database of something else")
+            raise InputError(f"{self.name} is a database of another application")
         if self.rows("SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index')"):
-            raise InputError(f"{self.name} does more than keep books: somebody has changed it")
+            raise InputError(f"{self.name} has unexpected triggers or views: it was changed")
         return False
 
     @property

@@ -102,7 +102,7 @@ def _members(archive: zipfile.ZipFile, most: int) -> dict[str, NDArray[Any]]:
         if key == info.filename or not key.isidentifier():
             raise InputError(f"member {info.filename[:80]!r} is not an array (<key>.npy)")
         if key in members:
-            raise InputError(f"member {key!r} is there twice")
+            raise InputError(f"member {key!r} occurs twice")
         members[key] = info
         total += _size(archive, info, key, total, most)
     arrays: dict[str, NDArray[Any]] = {}
@@ -133,7 +133,7 @@ def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, before: int
     if dtype.kind not in "fiubUS":
         kind = "objects (pickles)" if dtype.hasobject else f"type {str(dtype)[:40]}"
         hint = f"; save {key}.astype(str), or of a type of numbers" if dtype.hasobject else ""
-        raise InputError(f"member {key!r} holds {kind}; only numbers and strings are read{hint}")
+        raise InputError(f"member {key!r} contains {kind}; only numbers and strings are read{hint}")
     if any(length < 0 for length in shape):
         raise InputError(f"member {key!r} declares a negative shape")
     entries = math.prod(shape)

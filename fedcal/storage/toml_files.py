@@ -27,7 +27,7 @@ def read_toml(path: Path, most: int) -> dict[str, Any]:
     """
     try:
         if not path.is_file():  # a pipe would never end
-            raise InputError(f"{path} is not there, or no file")
+            raise InputError(f"{path} does not exist, or is not a file")
         with path.open("rb") as file:
             text = file.read(most + 1)
     except OSError as e:

@@ -108,7 +108,7 @@ class Deep(Network):
         if clipping.rule != "none" and grid > clipping.norm * 2.0**-_LEAST_BITS:
             raise InputError(
                 f"a grid of {grid:.3g} is too coarse for gradients of the network {self.name}: "
-                "take a larger clip"
+                "use a larger clip"
             )
         sums = np.zeros((len(offsets) - 1, w.size), np.int64)
         for rows, parts in self.row_parts(w, prepared, labels, classes):
@@ -185,8 +185,8 @@ class MLP(Deep):
         """Return an MLP with these hidden widths."""
         if any(width % _LANES for width in widths):
             raise InputError(
-                f"hidden widths must be multiples of {_LANES}, got {text_of(widths)}: with others "
-                "the last bits of a row's gradient depend on the rows beside it"
+                f"hidden widths must be multiples of {_LANES}, got {text_of(widths)}: with other "
+                "widths the last bits of a row's gradient depend on the rows beside it"
             )
         network = MLP()
         network.hidden = widths[: whole("number of hidden layers", len(widths), 1, 8)]

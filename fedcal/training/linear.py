@@ -98,7 +98,7 @@ class Linear(Network):
         longest = 1.0 if clipping.rule == "none" else min(1.0, clipping.norm)
         if step > longest * 2.0**-_LEAST_BITS:
             raise InputError(
-                f"a grid of {grid:.3g} is too coarse for gradients of the network linear: take a "
+                f"a grid of {grid:.3g} is too coarse for gradients of the network linear: use a "
                 f"{'smaller' if longest == 1.0 else 'larger'} clip"
             )
         sums = np.zeros((len(offsets) - 1, w.size), np.int64)

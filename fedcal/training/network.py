@@ -112,7 +112,7 @@ class Network(ABC):
 
     def of_widths(self, widths: tuple[int, ...]) -> Network:
         """Return the network with these hidden widths; InputError if it has none to choose."""
-        raise InputError(f"the network {self.name} has no widths to choose")
+        raise InputError(f"the network {self.name} has fixed widths")
 
     def check(self, inputs: NDArray[Any], classes: int, *, by_row: bool) -> None:
         """Refuse what cannot be trained on such rows, (n, ...); `by_row`: by gradients of each."""

@@ -34,8 +34,8 @@ def network_named(text: str, what: str = "network") -> Network:
         return _wide(name, widths)
     if widths:
         raise InputError(
-            f"{what} {text[:80]!r} is a module of somebody's own, and its name alone brings in no "
-            "code: give the module itself (--model of fedcal train and fedcal apply; "
+            f"{what} {text[:80]!r} is a user's own module, and its name alone imports no code: "
+            "pass the module itself (--model of fedcal train and fedcal apply; "
             "load_model(path, model=...))"
         )
     return NETWORKS[one_of(what, text, NETWORKS)]

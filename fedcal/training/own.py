@@ -82,7 +82,9 @@ class OwnModule(Deep):
         with drawn_by(seed), self._blamed(shape), torch.no_grad():
             made = deepcopy(self._make())  # each has weights of its own
             if not isinstance(made, torch.nn.Module):
-                raise InputError(f"{self.name} makes a {type(made).__name__}, no torch.nn.Module")
+                raise InputError(
+                    f"{self.name} makes a {type(made).__name__}, not a torch.nn.Module"
+                )
             module: nn.Module = made.to("cpu", torch.float32).eval()
             logits = module(torch.zeros(2, *shape))  # lazy layers learn their shapes, too
             shape_of_logits = tuple(getattr(logits, "shape", ()))
@@ -107,8 +109,8 @@ class OwnModule(Deep):
         module, x = self.module(shape, classes, 0), self.tensor(inputs[:8])
         if frozen := [n for n, p in module.named_parameters() if not p.requires_grad]:
             raise InputError(
-                f"the model {self.name}: {frozen[0]} is frozen, and all that is released would be "
-                "trained; give features of the frozen part instead (fedcal features)"
+                f"the model {self.name}: {frozen[0]} is frozen, but training would change all "
+                "parameters; use features of the frozen part instead (fedcal features)"
             )
         before = {name: buffer.clone() for name, buffer in module.named_buffers()}
         with self._blamed(shape):
@@ -122,13 +124,13 @@ class OwnModule(Deep):
         if moved := [n for n, b in before.items() if n not in now or not b.equal(now[n])]:
             raise InputError(
                 f"the model {self.name}: {moved[0]} changes with the rows of a batch, as batch "
-                "normalisation's statistics do; take layers without, such as GroupNorm"
+                "normalisation's statistics do; use layers without such state, as GroupNorm"
             )
         same = all(alone.allclose(z, rtol=1e-3, atol=1e-4) for z in (together, again))
         if not same or not np.array_equal(first, last, equal_nan=True):
             raise InputError(
-                f"the model {self.name} gives a row other logits or gradients beside or after "
-                "others: it mixes or keeps rows, or draws random numbers in evaluation mode"
+                f"the logits or gradients of a row by the model {self.name} depend on other "
+                "rows: it mixes or keeps rows, or draws random numbers in evaluation mode"
             )
         if by_row and any("Dropout" in type(layer).__name__ for layer in module.modules()):
             warnings.warn(

@@ -69,7 +69,9 @@ class RowGradients:
         for layer in model.modules():
             if not list(layer.children()) and any(True for _ in layer.parameters()):
                 if type(layer) not in GradSampleModule.GRAD_SAMPLERS:
-                    raise InputError(f"gradients of the layer {type(layer).__name__} are not known")
+                    raise InputError(
+                        f"gradients of the layer {type(layer).__name__} are not supported"
+                    )
                 layer.register_forward_hook(self._seen)
 
     def _seen(self, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:

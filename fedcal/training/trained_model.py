@@ -140,7 +140,7 @@ def load_model(path: str | Path, model: Any = None) -> TrainedModel:
 
     def made(header: Header, arrays: Arrays) -> TrainedModel:
         if header["form"] != TrainedModel.form:
-            raise InputError("holds no model")
+            raise InputError("does not contain a model")
         named = {} if model is None else {"network": np.array(enlist(model))}
         return TrainedModel.from_arrays({**arrays, **named})
 

@@ -37,7 +37,7 @@ def check_bundle(content: bytes) -> None:
     if names != sorted(MEMBERS):
         others = [name for name in names if name not in MEMBERS] or names
         raise InputError(
-            f"the server's bundle holds {len(names)} files where {' and '.join(MEMBERS)} are "
+            f"the server's bundle contains {len(names)} files where {' and '.join(MEMBERS)} are "
             f"allowed: {', '.join(map(ascii, others[:3]))[:100]}"
         )
 

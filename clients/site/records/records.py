@@ -158,7 +158,7 @@ class SiteRecords(RecordsFile):
             for (key,) in self._of_job("private_key", job):
                 if key is not None:
                     return bytes(key)
-        raise InputError(f"there is no private key of job {job[:12]}, or none any more")
+        raise InputError(f"the private key of job {job[:12]} is absent or deleted")
 
     def answer(
         self,
@@ -206,7 +206,7 @@ class SiteRecords(RecordsFile):
                 if asked != question:
                     raise InputError("this round was asked before with another question")
                 if sent is None:
-                    raise InputError("this round is an old one, whose answer is no longer kept")
+                    raise InputError("this round is an old one, whose answer was deleted")
                 return bytes(sent), True
             if not self._db.rows("SELECT 1 FROM answers WHERE job = ? LIMIT 1", (job,)):
                 self._afford(job, about)
@@ -262,7 +262,7 @@ class SiteRecords(RecordsFile):
             for signed, _, sums in self._signed(job, round):
                 if signed == digest and sums is not None:
                     return bytes(sums)
-        raise InputError("nothing is kept for this round and this set of contributors")
+        raise InputError("no sums are saved for this round and this set of contributors")
 
     def has_booked(self, job: str) -> bool:
         """Return whether this site has answered in a job, open or closed."""
@@ -362,9 +362,9 @@ class SiteRecords(RecordsFile):
         for *facts, closed in rows:
             stored = JobFacts(*facts)
             if closed is not None:
-                raise InputError(f"nothing of job {job[:12]} is answered any more: {closed}")
+                raise InputError(f"job {job[:12]} is no longer answered: {closed}")
             if about is not None and any(getattr(about, n) != getattr(stored, n) for n in _AGREED):
-                raise InputError(f"job {job[:12]} was written down with other facts")
+                raise InputError(f"job {job[:12]} was recorded with other facts")
         if stored is not None and stored.expires <= time.time():
             raise InputError(f"job {job[:12]} has expired")
         return bool(rows)

@@ -14,7 +14,7 @@ from fedcal.core.errors import InputError
 from fedcal.storage.database import Database
 
 PUT_BACK = (
-    "were put back from a backup, it seems: nothing is answered until `fedcal site restored` is "
+    "seem to be restored from a backup: no request is answered until `fedcal site restored` is "
     "called"
 )
 
@@ -97,8 +97,8 @@ class RecordsFile:
             return PUT_BACK
         return (
             f"have the id {self._id[:12]}, and {self._count.path}, the file of this site's key, is "
-            f"of records {self._count.records[:12]}: use the folder with those, or say by `fedcal "
-            "site restored --spent` what they have spent"
+            f"of records {self._count.records[:12]}: use the folder with those, or enter with "
+            "`fedcal site restored --spent` what they have spent"
         )
 
     def _agrees(self, file: CountFile) -> bool:

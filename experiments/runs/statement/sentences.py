@@ -196,9 +196,9 @@ def _nominal(plan: Plan, rows_per_client: float) -> str:
     elif not sets_noise(plan):
         sentence = f"rows_per_client = {rows_per_client:g} sets no noise here."
     return (
-        f"{sentence} Unless it is given, it is rows / clients of the simulated data: then it, and "
-        "is set by it, tell the exact number of fit rows, which no epsilon covers. A deployment "
-        "must choose it without looking."
+        f"{sentence} Unless it is given, it is rows / clients of the simulated data; then it, and "
+        "the values derived from it, tell the exact number of fit rows, which no epsilon covers. "
+        "A deployment must choose it without looking."
     )
 
 

@@ -73,7 +73,7 @@ def test_a_share_of_the_noise_alone_is_not_sent(site):
 
 def test_an_oversized_answer_is_refused_before_it_is_computed(site, monkeypatch):
     monkeypatch.setattr(guard, "MOST_NUMBERS", 100)
-    refused("an answer of 256 numbers is asked for; at most 100", check, FIELDS, asked(), site)
+    refused("the request asks for 256 numbers; at most 100", check, FIELDS, asked(), site)
 
 
 def test_a_promise_to_subjects_needs_subjects(site):

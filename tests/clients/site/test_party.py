@@ -91,7 +91,7 @@ def test_a_sum_is_opened_on_enough_signatures_of_it(world):
             one.party(0).open(one.job, 1, of, [*signed, *more])
     signed += [b"", one.confirm(3, *all_of)]  # a damaged one does not spoil the others
     assert one.party(0).open(one.job, 1, of, signed)
-    with pytest.raises(InputError, match="nothing is kept"):  # it signed for another
+    with pytest.raises(InputError, match="no sums are saved"):  # it signed for another
         one.party(2).open(one.job, 1, of, signed)
     for name in ("", of.upper(), of[:-1], "sum"):
         refused("64 hexadecimal digits", one.party(0).open, one.job, 1, name, signed)
@@ -132,8 +132,8 @@ def test_a_contribution_counts_that_its_site_signed_for_this_round(world):
     sealed = one.sent[4].sealed[0]
     one.refused("of site 4 is not signed by it", 0, [*good, (forged, sealed)])
     one.refused("to another round", 0, [*good, *two.given(0, 4)])
-    one.refused("damaged, or meant for something else", 0, [*good[:2], (good[2][0], good[1][1])])
-    one.refused("damaged, or meant for something else", 0, one.given(1, 0, 1, 2))
+    one.refused("damaged, or belongs to another context", 0, [*good[:2], (good[2][0], good[1][1])])
+    one.refused("damaged, or belongs to another context", 0, one.given(1, 0, 1, 2))
     one.refused("header", 0, [*good, (b"", sealed)])
 
 

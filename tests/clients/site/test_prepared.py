@@ -68,7 +68,7 @@ def test_what_is_no_site_and_no_folder_for_one_is_left_alone(tmp_path):
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "thesis.tex").touch()
     mode = tmp_path.stat().st_mode
-    refused("holds something else", prepare, tmp_path, ROWS)
+    refused("contains something else", prepare, tmp_path, ROWS)
     assert tmp_path.stat().st_mode == mode
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 

@@ -93,14 +93,14 @@ def test_what_is_not_there_is_refused(tmp_path):
             *({k: v for k, v in one.items() if k != gone} for one in (run, node))
         ),
     )
-    away = [(site, f"no site {site}: the data were dealt to 7") for site in (-1, 7, 10**6)]
+    away = [(site, f"site {site} does not exist: the data have 7 sites") for site in (-1, 7, 10**6)]
     each_is_refused(away, lambda site: site_rows(run, {"partition-id": site}))
     shards = Shards.from_owner(np.zeros((2, 2)), np.array([0, 1]), np.array([0, 1]), 2)
     write_dealt(tmp_path / "rows.npz", shards)
     np.savez(tmp_path / "other.npz", logits=np.zeros((2, 2)))
     files = [
-        (("rows.npz", 3), "dealt to 2 clients, not 3"),
-        (("other.npz", 2), "holds no dealt rows: 'labels' is missing"),
+        (("rows.npz", 3), "partitioned among 2 clients, not 3"),
+        (("other.npz", 2), "contains no partitioned rows: 'labels' is missing"),
     ]
     each_is_refused(
         files, lambda of: site_rows(run_config(tmp_path / of[0], DEALT, of[1]), {"partition-id": 0})

@@ -129,7 +129,7 @@ def test_files_that_are_not_what_they_should_be_are_refused(made, tmp_path):
     public = own.with_suffix(".pub")
     assert public.read_text().startswith(public_key(own))
     check_public_key(public)
-    with pytest.raises(InputError, match=r"register takes a site's \.pub file"):
+    with pytest.raises(InputError, match=r"give a site's \.pub file"):
         check_public_key(own)
     locked, empty, none = (tmp_path / name for name in ("locked", "empty", "none"))
     command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "secret", "-f", str(locked)]

@@ -281,8 +281,16 @@ def test_a_federation_file_says_how_many_there_are(link, tmp_path):
     given = replace(config(tmp_path), federation=str(file), trust="distributed")
     for threshold, changed, said in (
         (2, {"clients": 4}, r"--clients 4 contradicts .*federation.toml, which names 3 sites"),
-        (2, {"quorum": 0.3}, "a secure sum of 1 contributions, 0 of which .* has 1 to hide among"),
-        (3, {"colluding": 2}, "a secure sum of 3 contributions, 2 of which .* has 1 to hide among"),
+        (
+            2,
+            {"quorum": 0.3},
+            "a secure sum of 1 contributions, 0 of which .* has 1 honest contributions",
+        ),
+        (
+            3,
+            {"colluding": 2},
+            "a secure sum of 3 contributions, 2 of which .* has 1 honest contributions",
+        ),
     ):
         file.write_text(Roster("hearts", sites, Committee((0, 1, 2), threshold)).to_toml())
         refused(said, deploy.deployed, replace(given, **changed), out=tmp_path / "out")

@@ -98,7 +98,7 @@ def test_a_restored_site_says_so_until_its_jobs_are_closed(tmp_path, state, says
     shutil.copytree(state, tmp_path / "backup")
     shutil.rmtree(state)
     shutil.copytree(tmp_path / "backup", state)
-    assert "put back from a backup" in says("site", "ledger", "--state", state)[1]
+    assert "restored from a backup" in says("site", "ledger", "--state", state)[1]
     code, out, _ = says("site", "restored", "--state", state)
     assert code == 0
     assert out.startswith("Jobs that were open and are closed now: 2. New jobs are answered again.")
@@ -135,7 +135,7 @@ def test_a_key_is_made_once_and_for_this_user_alone(tmp_path, says):
     file.chmod(0o640)
     code, out, err = says("site", "key", file)
     assert (code, out) == (2, "")
-    assert "can be read by others" in err
+    assert "can be read by other users" in err
     code, _, err = says("site", "key", tmp_path / "none" / "signing.pem")
     assert (code, len(err.splitlines())) == (2, 1)
 

@@ -182,7 +182,7 @@ def test_a_site_that_lost_its_key_keeps_its_folder(there):
 
 def test_books_that_do_more_than_keep_books_are_refused(tmp_path):
     books_that_forget(tmp_path)
-    refused("somebody has changed it", SiteRecords, tmp_path / "state" / "records.sqlite")
+    refused("unexpected triggers or views", SiteRecords, tmp_path / "state" / "records.sqlite")
 
 
 def test_wrong_rows_leave_nothing_behind(there, capsys):

@@ -269,7 +269,7 @@ def test_a_module_of_ones_own_from_a_file(tmp_path, monkeypatch, capsys):
     assert fedcal(*apply, "--overwrite") == 2
     said = capsys.readouterr().err
     assert "model my_nets:Net is your own, and trains with engine 'inline'" in said
-    assert "'my_nets:Net' is a module of somebody's own, and its name alone brings in no" in said
+    assert "'my_nets:Net' is a user's own module, and its name alone imports no" in said
 
 
 def test_a_module_in_memory_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):

@@ -37,7 +37,7 @@ def test_a_flower_that_was_not_tried_is_refused_whoever_asks(monkeypatch, versio
     monkeypatch.setattr(flwr, "__version__", version)
     monkeypatch.setenv(internals.HTTP_FLEET, "1")
     for loopback in (False, True):
-        with pytest.raises(InputError, match=rf"^flwr {version} was not tried: .*{INSTALL}"):
+        with pytest.raises(InputError, match=rf"^flwr {version} was not tested: .*{INSTALL}"):
             internals.check_flower(loopback=loopback)
 
 

@@ -167,7 +167,7 @@ def test_what_is_no_array_is_told_in_one_line():
         (pd.array([True, None], "boolean"), "x: a missing value at row 1"),
         (pd.Series(["a", None]), "x: a missing value at row 1"),
         (pd.DataFrame({"a": [1, 2], "b": ["u", "v"]}), "x: must hold numbers, .* such as 'u'"),
-        (sparse.csr_array(np.eye(2)), "x: is a sparse matrix; give its toarray"),
+        (sparse.csr_array(np.eye(2)), "x: is a sparse matrix; pass its toarray"),
         (torch.eye(2).to_sparse(), "x: cannot be read as an array"),
         ([[1, 2], [3]], "x: cannot be read as an array"),
         (None, "x: must hold numbers"),

@@ -412,7 +412,7 @@ def test_npz_with_a_member_twice(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("logits.npy", buffer.getvalue())
         archive.writestr("logits.npy", buffer.getvalue())
-    refused("'logits' is there twice", load, tmp_path / "x.npz")
+    refused("'logits' occurs twice", load, tmp_path / "x.npz")
 
 
 def test_truncated_and_flipped_bytes_never_escape_as_another_error(tmp_path):

@@ -251,7 +251,7 @@ def test_under_the_protocol_the_noise_is_the_site_s_own(trust):
         {"row_rate": 0.5},
     ):
         if change:
-            refused("names no noise", own_request, fields, replace(request, **change), terms)
+            refused("must not name noise", own_request, fields, replace(request, **change), terms)
     with pytest.raises(InputError):  # the message's own noise, in a run without the protocol
         own_request({**fields, "secure-aggregation": "none"}, request, terms)
 

@@ -212,7 +212,7 @@ def test_what_is_no_ledger_is_refused_and_left_alone(tmp_path, file):
     with closing(sqlite3.connect(other)) as db, db:
         db.execute("CREATE TABLE runs (name TEXT)")
     before = other.read_bytes()
-    assert "a database of something else" in refused(other)
+    assert "a database of another application" in refused(other)
     assert other.read_bytes() == before
     (tmp_path / "empty.ledger").touch()  # a new one
     assert "needs a cap" in refused(tmp_path / "empty.ledger", None)

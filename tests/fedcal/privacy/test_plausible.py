@@ -138,7 +138,7 @@ def test_one_step_beyond_the_range_is_refused(name):
             for number in range(len(steps)):
                 beyond = steps.copy()
                 beyond[number] += np.sign(steps[number] or -1.0) * max(1, abs(steps[number]) * 1e-9)
-                with pytest.raises(RoundFailed, match="some client did not keep to it"):
+                with pytest.raises(RoundFailed, match="some client exceeded its bound"):
                     check_plausible(_words(beyond), plan, request)
 
 
@@ -155,7 +155,7 @@ def test_a_random_ring_element_is_refused(change, kind):
     bound = Bound((64,), (1.0,))
     plan = make_plan(Federation(**fields | change), rounds=1, bound=bound, row_sums=kind is Counts)
     lie = np.random.default_rng(0).integers(0, 2**64, 64, dtype=np.uint64)
-    with pytest.raises(RoundFailed, match="round 1: the sum is not one that 100 clients"):
+    with pytest.raises(RoundFailed, match="round 1: 100 clients within their bound cannot make"):
         closed(plan, kind((64,)), [np.zeros(64, np.uint64)] * 99 + [lie])
 
 

@@ -53,7 +53,7 @@ def test_encode_is_exact_truncation_or_refuses(x, grid, clients, headroom):
 @pytest.mark.parametrize("headroom", [0, 1, 2**20])
 def test_all_clients_at_the_limit_and_the_noise_cannot_wrap(clients, headroom):
     if clients + headroom > 2**63 - 1:
-        refused("leave no room", Ring, clients, 1.0, headroom)
+        refused("leave no capacity", Ring, clients, 1.0, headroom)
         return
     ring = Ring(clients, 1.0, headroom)
     assert ring.limit == (2**63 - 1 - headroom) // clients

@@ -99,9 +99,9 @@ def test_what_a_federation_may_not_say(tmp_path):
         ({"name": "a\nb"}, "must be printable text"),
         ({"name": "a\u202eb"}, "must be printable text"),  # turns round
         ({"name": "a" * 65}, "at most 64 characters"),
-        ({"threshold": None}, "usual for 3 is 2"),
+        ({"threshold": None}, "usual for 3 members: 2"),
         *(({"threshold": number}, threshold) for number in (1, 4)),
-        ({"committee": ["site 0", "site 9"]}, "'site 9' is none of the sites"),
+        ({"committee": ["site 0", "site 9"]}, "'site 9' is not one of the sites"),
         ({"committee": ["site 0", "site 0"]}, "occurs twice in the committee"),
         ({"classes": ["a", "b"]}, "'classes' or 'class-digest', not both"),
         ({"class-digest": "ab"}, "must be 64 hexadecimal digits"),

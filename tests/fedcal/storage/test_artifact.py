@@ -108,14 +108,17 @@ def test_parts_through_json():
 
 
 def test_parts_that_cannot_be_shown_are_refused():
-    endless, backwards = "a number to show is not finite", "an interval ends before it begins"
-    tables = [((("a", "b"), ((1,),)), "table 'T': a row has not 2 entries")]
+    endless, backwards = "a number is not finite", "an interval ends before it begins"
+    tables = [((("a", "b"), ((1,),)), "table 'T': a row does not have 2 entries")]
     tables += [((("a",), ((bad,),)), f"'T': {endless}") for bad in (math.nan, math.inf)]
     each_is_refused(tables, lambda given: Table("T", *given))
 
     line = {"a": ((0.0, 0.0),)}
     points = {str(k): ((0.0, 0.0),) for k in range(MOST_SERIES + 1)}
-    few, no_band = "curve 'C' needs 1 to 16 series with points", "the band '.' fits no series"
+    few, no_band = (
+        "curve 'C' needs 1 to 16 series with points",
+        "the band '.' does not fit its series",
+    )
     many = "curve 'C' takes at most 4 references, with points"
     curves: list[Any] = [({"a": ((0.0, bad),)}, f"'C': {endless}") for bad in (math.nan, math.inf)]
     curves += [(series, few) for series in ({}, {"a": ()}, points)]
@@ -134,4 +137,4 @@ def test_parts_that_cannot_be_shown_are_refused():
     ]
     each_is_refused(intervals, lambda lines: Intervals("I", "x", {"a": lines}))
     others = [None, 3, [3], [{}], [{"part": "table"}], [{"part": "script"}]]
-    each_is_refused([(plain, "holds no parts of a page") for plain in others], from_json)
+    each_is_refused([(plain, "does not contain parts of a page") for plain in others], from_json)

@@ -140,7 +140,7 @@ def test_what_has_no_gradients_of_single_rows_is_refused():
     unknown = nn.Sequential(nn.Bilinear(2, 2, 2))
     table = [
         (mixes, r"^this network has no gradients of single rows: .*Norm"),
-        (unknown, "gradients of the layer Bilinear are not known"),
+        (unknown, "gradients of the layer Bilinear are not supported"),
     ]
     each_is_refused(table, RowGradients)
     x, y = rows_of("mlp", 2)

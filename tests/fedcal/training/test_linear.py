@@ -81,7 +81,7 @@ def test_what_is_too_long_is_shortened_and_a_coarse_grid_refused():
     assert np.abs(HEAD.logits(w * 1e9, x, CLASSES)).max() <= HEAVIEST * (LONGEST + 1)
     for clip, grid, wanted in ((1.0, 1e-3, "smaller"), (1e-6, 2.0**-36, "larger")):
         rows = HEAD.prepared(x), np.zeros(3, int), np.array([0, 3])
-        with pytest.raises(InputError, match=f"too coarse .* take a {wanted} clip"):
+        with pytest.raises(InputError, match=f"too coarse .* use a {wanted} clip"):
             HEAD.steps(w, *rows, CLASSES, Clipping(clip), grid)
 
 

@@ -86,19 +86,19 @@ def test_what_cannot_be_trained_is_refused_before_it_is():
     table: list[tuple[Any, str]] = [
         (nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3)), r"0\.running_mean changes with the ro"),
         (nn.Sequential(nn.BatchNorm1d(5, 1e-5, 0.1, True, False), nn.Linear(5, 3)), "more than 1"),
-        (Doing(lambda x: x - x.mean(dim=0)), "beside or after others"),
+        (Doing(lambda x: x - x.mean(dim=0)), "depend on other rows"),
         (Doing(lambda x: x + torch.randn_like(x)), "draws random numbers in evaluation mode"),
         (Doing(lambda x: x + 1e-6 * torch.randn_like(x)), "draws random numbers"),
         (Doing(Remembers()), "mixes or keeps rows"),
-        (Grows(5, 3), "other logits or gradients"),
+        (Grows(5, 3), "depend on other rows"),
         (Doing(not_the_last_but_one), "fails on rows of shape 5: ValueError: no such row"),
         (frozen, "bias is frozen"),
         (nn.Linear(4, 3), "fails on rows of shape 5: RuntimeError: mat1 and mat2"),
         (
             nn.Linear(5, 2),
-            r"must give logits \(n, 3\) of rows \(n, 5\); of 2 rows it gives \(2, 2\)",
+            r"must return logits \(n, 3\) for rows \(n, 5\); for 2 rows it returns \(2, 2\)",
         ),
-        (dict, "makes a dict, no torch.nn.Module"),
+        (dict, "makes a dict, not a torch.nn.Module"),
         (5, "5 is not a model"),
         ("os:nothing", "--model os:nothing failed: AttributeError"),
     ]
@@ -141,13 +141,13 @@ def test_a_name_brings_in_no_code(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "mine", raising=False)
     w = np.zeros(18)
-    with pytest.raises(InputError, match="its name alone brings in no code"):
+    with pytest.raises(InputError, match="its name alone imports no code"):
         Gradients("mine:net", "5", w, 1.0, 3)
     monkeypatch.setitem(OWN, "mine:net", network_named("mlp"))
     w = np.zeros(network_named("mlp").size((5,), 3))
     TrainedModel("mine:net", (5,), 3, w).write(tmp_path, "model")
     monkeypatch.delitem(OWN, "mine:net")
-    with pytest.raises(InputError, match="its name alone brings in no code"):
+    with pytest.raises(InputError, match="its name alone imports no code"):
         load_model("model.npz")
     assert "mine" not in sys.modules
     with pytest.raises(InputError, match="the network mine:net has 18 weights"):
@@ -162,7 +162,7 @@ def test_widths_are_those_that_were_tried():
         ("mlp:7", "hidden widths must be multiples of 16, got 7"),
         ("mlp:" + "x".join(["16"] * 9), r"number of hidden layers must be .* \[1, 8\]"),
         ("mlp:16x", "shape must be like"),
-        ("cnn:16", "the network cnn has no widths to choose"),
+        ("cnn:16", "the network cnn has fixed widths"),
         ("vgg", "unknown network 'vgg'"),
     ]
     each_is_refused(table, network_named)

@@ -158,7 +158,7 @@ def test_who_cannot_take_part_is_named_and_nobody_books_the_run(tmp_path):
     sites = Sites(tmp_path, lacks=["birch"], rules={"dogwood": {}})
     refused(r"birch, dogwood cannot take part.*nothing is booked", sites.run)
     assert sites.notices == [
-        "fedcal: birch: unit 'subject' needs a column subject, which says whom each row is about",
+        "fedcal: birch: unit 'subject' needs a column subject, which names the subject of each row",
         "fedcal: dogwood: this site's policy refuses the settings of fedoneshot: asked is "
         "rows_per_client, allowed none",
     ]

@@ -40,16 +40,16 @@ def test_any_other_member_is_refused():
     more = [packed({**OURS, name: b"raise SystemExit"}) for name in names]
     # Python's zipfile cuts names at the first zero
     more.append(packed({**OURS, "pyproject.tomlXevil.py": b""}).replace(b"Xevil", b"\0evil"))
-    each_is_refused([(one, "bundle holds 3 files") for one in more], check_bundle, most=300)
+    each_is_refused([(one, "bundle contains 3 files") for one in more], check_bundle, most=300)
 
 
 def test_members_that_are_missing_or_come_twice_are_refused():
     for files in ({}, {"pyproject.toml": b""}, {".info/CONTENT": b""}):
-        refused("bundle holds", check_bundle, packed(files))
+        refused("bundle contains", check_bundle, packed(files))
     out = BytesIO(packed(OURS))
     with zipfile.ZipFile(out, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr("pyproject.toml", b"[project.other]")
-    refused("bundle holds 3 files", check_bundle, out.getvalue())
+    refused("bundle contains 3 files", check_bundle, out.getvalue())
     no_zip = (b"", b"PK", b"x" * 99, packed(OURS)[:-9])
     each_is_refused([(content, "bundle") for content in no_zip], check_bundle)
 

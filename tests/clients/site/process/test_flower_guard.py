@@ -52,7 +52,7 @@ def test_a_bundle_with_code_is_one_line_here_and_a_class_there(tmp_path, caplog)
     assert "hostile" not in refused.error.reason
     (line,) = [r.getMessage() for r in caplog.records if r.name == LOGGER]
     assert line == (
-        "refused to answer: the server's bundle holds 3 files where pyproject.toml and "
+        "refused to answer: the server's bundle contains 3 files where pyproject.toml and "
         ".info/CONTENT are allowed: 'hostile.py'"
     )
     assert not answered.has_error()

@@ -111,7 +111,7 @@ def test_one_set_of_contributors_is_signed(records):
     records.confirm(JOB, 1, "u", lambda: (b"signature", b"sums"))
     refused("another set of contributors was signed", records.confirm, JOB, 1, "v", nothing)
     for round, digest in ((1, "v"), (2, "u")):
-        refused("nothing is kept", records.sums, JOB, round, digest)
+        refused("no sums are saved", records.sums, JOB, round, digest)
     assert records.confirm(JOB, 2, "v", lambda: (b"2", b"3")) == b"2"
 
 
@@ -127,7 +127,7 @@ def test_neither_a_job_nor_its_rounds_can_change(records):
         with pytest.raises(InputError, match=r"must be a whole number in \[1, 9\]"):
             records.answer(JOB, FACTS, round, "q", never)
     for change in ({"epsilon": 0.5}, {"rounds": 10}, {"unit": "example"}, {"verified": CLAIMED}):
-        with pytest.raises(InputError, match="written down with other facts"):
+        with pytest.raises(InputError, match="recorded with other facts"):
             records.answer(JOB, replace(FACTS, **change), 2, "q", never)
     give(records, round=2, about=replace(FACTS, server="another address"))
 
@@ -139,7 +139,7 @@ def test_old_answers_are_not_kept_and_not_drawn_again(records):
         records.confirm(JOB, round, "u", lambda: (b"signature", b"sums"))
     give(records, round=KEPT_ROUNDS + 2)
     refused("an old one", records.answer, JOB, FACTS, 2, "q", never)
-    refused("nothing is kept", records.sums, JOB, 2, "u")
+    refused("no sums are saved", records.sums, JOB, 2, "u")
     assert records.sums(JOB, 3, "u") == b"sums"
     assert records.answer(JOB, FACTS, 3, "q", never)[1]
 
@@ -341,8 +341,8 @@ def test_of_a_job_that_has_ended_no_secret_is_left(file, end):
             lambda: records.confirm(JOB, 1, "u", nothing),
             lambda: records.sums(JOB, 1, "u"),
         ):
-            refused("is answered any more: ", call)
-        refused("no private key", records.private_key, JOB)
+            refused("is no longer answered: ", call)
+        refused("the private key of job .* is absent", records.private_key, JOB)
         assert records.booked()[-1].answered == (1, 2)
         assert records.booked()[-1].closed
         late = replace(FACTS, expires=time.time() - 1)
@@ -523,7 +523,7 @@ def test_a_file_from_a_backup_answers_nothing_before_the_operator_says_so(
                 lambda: records.enrol(JOB, FACTS, nothing),
                 lambda: records.private_key(JOB),
             ):
-                refused("put back from a backup", call)
+                refused("restored from a backup", call)
     with SiteRecords(file) as records:
         assert records.close_all() == (restored != "no file")
         assert not records.restored
@@ -549,7 +549,7 @@ def test_a_death_does_not_hide_a_backup(tmp_path):
         file.write_bytes(backup)
         with (
             SiteRecords(file) as records,
-            pytest.raises(InputError, match="put back from a backup"),
+            pytest.raises(InputError, match="restored from a backup"),
         ):
             records.answer(JOB, FACTS, 4, "q", never)
 
@@ -640,7 +640,7 @@ def test_what_the_operator_says_was_spent_is_booked(key):
 
 def test_a_copied_folder_is_not_the_key_s(key):
     subprocess.run(["cp", "-a", key.folder / "a", key.folder / "copy"], check=True)
-    assert "put back from a backup" in key.refused("copy")
+    assert "restored from a backup" in key.refused("copy")
     with key.records("a") as records:
         assert not records.restored
         records.answer(JOB, replace(FACTS, epsilon=2.0), 1, "q", never)
@@ -658,7 +658,7 @@ def test_a_folder_put_back_by_itself_in_mid_transaction_is_noticed(key):
         give(records, round=3, about=replace(FACTS, epsilon=2.0))
     shutil.rmtree(state)
     shutil.copytree(key.folder / "backup", state)
-    assert "put back from a backup" in key.refused("a")
+    assert "restored from a backup" in key.refused("a")
 
 
 def test_a_death_lets_no_other_folder_pass(key):
@@ -684,7 +684,7 @@ def test_another_key_takes_over_the_records_that_were_left(key, tmp_path):
         with pytest.raises(BudgetExceeded):
             give(records, job("new"))
         records.finish(JOB)
-    assert "put back" in key.refused("a")
+    assert "restored from" in key.refused("a")
     with key.records("a", count_before=other) as records:  # and the first one again
         assert not records.restored
     with key.records("b", other, count_before=key.count) as records:
@@ -698,7 +698,11 @@ def test_another_file_is_refused(tmp_path):
     (tmp_path / "a.sqlite").write_text("no database, but long enough to be one" * 99)
     with closing(sqlite3.connect(tmp_path / "b.sqlite")) as other, other:
         other.execute("CREATE TABLE jobs (job TEXT)")
-    for name, said in (("a", "not a database"), ("b", "of something else"), ("c/d", "cannot wri")):
+    for name, said in (
+        ("a", "not a database"),
+        ("b", "of another application"),
+        ("c/d", "cannot wri"),
+    ):
         refused(said, SiteRecords, tmp_path / f"{name}.sqlite")
 
 

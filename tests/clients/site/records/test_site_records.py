@@ -97,7 +97,7 @@ def test_a_run_that_has_its_result_is_not_answered_again(site):
     run = Run()
     run.answer(site)
     site_records.finish(site, run.fields, run.name)
-    refused("is answered any more: finished", run.answer, site)
+    refused("is no longer answered: finished", run.answer, site)
     assert not Run(epsilon=0.5).answer(site)[1]
 
 

@@ -332,10 +332,10 @@ def test_the_nominal_number_of_rows_sets_no_noise_where_rows_are_clipped():
     of_rows = plan_of(True, unit="example", trust="central")
     said = statement(of_clients, rows=50.0)
     assert "rows_per_client = 50 sets the clip bound" in said
-    assert "then it, and what is set by it, tell the exact number of fit rows" in said
+    assert "then it, and the values derived from it, tell the exact number of fit rows" in said
     said = statement(of_rows, rows=50.0)
     assert "noise scales" not in said
-    assert "then it, and what is set by it, tell the exact number of fit rows" in said
+    assert "then it, and the values derived from it, tell the exact number of fit rows" in said
     unary = statement(plan_of(preferred="unary", trust="local"), rows=50.0)
     assert "rows_per_client = 50 sets no noise here" in unary
     for plan in (of_clients, of_rows):
