@@ -29,7 +29,7 @@ EXTRAS = {
     "datasets": Use(_RUNS, "flwr-datasets partitioners (--partition flwr:NAME)"),
     "export": Use(("export",), "PyTorch programs and ONNX models", all=True),
     "sklearn": Use((), "estimators (FederatedCalibrator, CalibratedModel)"),
-    "sites": Use(("site",), "real sites, by the Flower that was tried"),
+    "sites": Use(("site",), "real sites, with the tested version of Flower"),
     "frames": Use((), "results as data frames of pandas (to_frame)"),
     "train": Use(("train", "pipeline"), "networks in PyTorch with gradients by Opacus"),
     "features": Use(("features",), "the models efficientnet-lite0 and wordllama"),

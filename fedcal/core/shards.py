@@ -37,7 +37,7 @@ class Shards:
     input
         what the logits were made of, and so what a calibrator that is fitted on them takes
     subjects
-        (n,) whom each row is about, or None. Rows of one client with one number are of one
+        (n,) subject of each row, or None. Rows of one client with one number are of one
         subject; the same number at another client is another subject
     groups
         (n,) int64, the group of each row as its place in `group_names`, or None

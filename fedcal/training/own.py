@@ -90,8 +90,8 @@ class OwnModule(Deep):
             shape_of_logits = tuple(getattr(logits, "shape", ()))
         if shape_of_logits != (2, classes):
             raise InputError(
-                f"the model {self.name} must give logits (n, {classes}) of rows (n, "
-                f"{', '.join(map(str, shape))}); of 2 rows it gives {shape_of_logits}"
+                f"the model {self.name} must return logits (n, {classes}) for rows (n, "
+                f"{', '.join(map(str, shape))}); for 2 rows it returns {shape_of_logits}"
             )
         return module
 

@@ -116,7 +116,7 @@ class FederatedCalibrator(Classifier):
         client
             (n,) the client that owns each row; None = dealt out by `partition`
         subject
-            (n,) whom each row is about, for unit "subject"
+            (n,) subject of each row, for unit "subject"
 
         Raises
         ------

@@ -284,12 +284,12 @@ def test_a_federation_file_says_how_many_there_are(link, tmp_path):
         (
             2,
             {"quorum": 0.3},
-            "a secure sum of 1 contributions, 0 of which .* has 1 honest contributions",
+            "a secure sum of 1 contributions, 0 of which .* leaves 1 honest",
         ),
         (
             3,
             {"colluding": 2},
-            "a secure sum of 3 contributions, 2 of which .* has 1 honest contributions",
+            "a secure sum of 3 contributions, 2 of which .* leaves 1 honest",
         ),
     ):
         file.write_text(Roster("hearts", sites, Committee((0, 1, 2), threshold)).to_toml())

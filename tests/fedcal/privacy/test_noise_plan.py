@@ -290,7 +290,10 @@ def test_what_does_not_go_together_is_refused():
         ((1, BIG, "gaussian", {**MANY, **system}), "do not go with 10000000000 draws"),
         ((1, BIG, "gaussian", {"epsilon": 200.0, **system}), "draws from the operating system"),
         ((1, FAR, "gaussian", system), "too far apart"),
-        ((1, PAIR, "gaussian", {**SITES, "quorum": 0.15}), "of 3 .*, 2 of which .* has 1 honest"),
+        (
+            (1, PAIR, "gaussian", {**SITES, "quorum": 0.15}),
+            "of 3 .*, 2 of which .* leaves 1 honest",
+        ),
     ]
     each_is_refused(table, lambda row: plan_of(*row[:3], **row[3]))
     assert plan_of(1, BIG, **MANY).delta == 1e-9
