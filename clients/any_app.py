@@ -100,7 +100,7 @@ def add_answers(
             words, failed = drawn(shards, request, 0, simulated=False, private=private)
         except Exception as e:  # its text may tell of rows
             log.exception("cannot answer")
-            raise RuntimeError(f"{type(e).__name__}; the client's own log says more") from None
+            raise RuntimeError(f"{type(e).__name__}; see the client's own log") from None
         if failed is not None:
             log.warning("the question fails on these rows, none are counted: %r", type(failed))
         return answer_with(words, message, request, 0)

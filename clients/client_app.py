@@ -62,7 +62,7 @@ def client_app(
             raise  # its text tells of the bound, never of rows
         except Exception as e:
             log.exception("site %d cannot answer %r", site_of(context), request.query.kind)
-            raise RuntimeError(f"{type(e).__name__}; the site's own log says more") from None
+            raise RuntimeError(f"{type(e).__name__}; see the site's own log") from None
         return answer_with(words, message, request, site_of(context))
 
     @app.query("reveal")

@@ -51,7 +51,7 @@ def nominal_clip(
         what the user said instead; refused where it does nothing
     """
     if not federation.private:
-        unused("without privacy nothing is clipped", clip=clip)
+        unused("without privacy there is no clipping", clip=clip)
     if not UNITS[federation.unit].whole_client:
         unused(f"unit '{federation.unit}' knows what a row adds", clip=clip)
         return 1.0
@@ -331,7 +331,7 @@ class Method(ABC):
 
     def restore(self, run: str, state: Mapping[str, Floats]) -> None:
         """Go on with a run that another process began, from what `state` told there."""
-        raise InputError(f"{self.name} goes on from its releases")
+        raise InputError(f"{self.name} continues from its releases")
 
     def round_record(self, round_number: int) -> dict[str, Any]:
         """Return plain values to record about a finished round, beside the release itself."""

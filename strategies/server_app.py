@@ -177,11 +177,11 @@ def wait_for_nodes(
     if job.tolerant and clients:
         if not (met := ask_who(grid, nodes, job.timeout, True, model)):
             app = "" if model is None else ": does the app's ClientApp call fedcal.add_answers?"
-            raise RoundFailed(f"no site that is there has answered; nothing was asked{app}")
+            raise RoundFailed(f"no connected site has answered; no question was sent{app}")
         if model is not None and all(who.classes is None for who in met):
             raise RoundFailed(
-                "no client can score rows by the model; nothing was asked; the clients' own logs "
-                "say more"
+                "no client can score rows with the model; no question was sent; see the clients' "
+                "own logs"
             )
         if job.roster:
             there = {who.place for who in met}
@@ -216,17 +216,17 @@ def _nodes(grid: Grid, job: Job, clients: int) -> list[int]:
             else TRUSTS[str(facts.trust)].quorum(facts.quorum, clients)
         )
         if least <= len(nodes) < clients:
-            log.warning("fedcal: %d of %d sites are there: the run begins", len(nodes), clients)
+            log.warning("fedcal: %d of %d sites are connected: the run begins", len(nodes), clients)
             return nodes
         if len(nodes) < clients:
             raise RoundFailed(
-                f"{len(nodes)} of {clients} sites were there after {job.grace:g} s, and a run "
-                f"begins with {least} or more; nothing was asked"
+                f"{len(nodes)} of {clients} sites had connected after {job.grace:g} s, and a run "
+                f"needs {least} or more; no question was sent"
             )
         if len(nodes) > clients:
             raise RoundFailed(
                 f"there are {len(nodes)} sites, and the run is for {clients} clients: give their "
-                "number, or unregister those that do not take part; nothing was asked"
+                "number, or unregister those that do not take part; no question was sent"
             )
     if not nodes or (clients and len(nodes) != clients):
         wanted = f" for {clients} clients; start as many, or give clients = 0" if clients else ""

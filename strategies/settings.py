@@ -34,8 +34,8 @@ def must_calibrate(who: str, method: str) -> None:
     strategy = STRATEGIES.get(method)
     if strategy is not None and strategy.family != "calibrate":
         raise InputError(
-            f"{who} takes methods that calibrate, and {method} is of the family "
-            f"'{strategy.family}': run it by fedcal simulate"
+            f"{who} takes methods that calibrate, and {method} belongs to the family "
+            f"'{strategy.family}': use fedcal simulate"
         )
 
 

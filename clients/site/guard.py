@@ -58,7 +58,7 @@ def check(
     plan = terms.plan
     if plan.model.shared and not plan.protocol and not site.simulated:
         raise InputError(
-            f"a share of the noise hides nothing by itself: trust '{plan.trust}' needs secure "
+            f"a share of the noise protects nothing alone: trust '{plan.trust}' needs secure "
             "aggregation among the sites"
         )
     own = own_request(fields, request, terms)

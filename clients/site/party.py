@@ -231,8 +231,8 @@ class Party:
             seed_lists.append(self._seeds(header, unseal(key, sealed, sealed_for(text, self.site))))
         if len(contributors) < least:
             raise InputError(
-                f"a sum of {len(contributors)} contributions is asked for; the job says that "
-                f"there are at least {least}"
+                f"a sum of {len(contributors)} contributions was requested; the job allows at "
+                f"least {least}"
             )
         if len(questions) != 1 or len(lengths) != 1:
             raise InputError("contributions to different questions are in one sum")

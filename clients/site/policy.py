@@ -187,8 +187,8 @@ class Policy:
         one_of("secure-aggregation", self.secure_aggregation, (REQUIRED, ANY))
         if self.secure_aggregation == REQUIRED and not (self.federation or self.coordinator):
             raise InputError(
-                "secure-aggregation = 'protocol' needs 'federation', the digest that "
-                "`fedcal site federation` shows, or 'coordinator', the key of who signs it"
+                "secure-aggregation = 'protocol' needs 'federation', the digest that `fedcal "
+                "site federation` shows, or 'coordinator', the key that signs it"
             )
         for pair in self.committee:
             if not isinstance(pair, tuple) or len(pair) != 2:
@@ -400,8 +400,8 @@ class Policy:
             if not self.site_rows:
                 lines.append("policy: site-rows is not set: these sums may be of any resolution")
         lines.append(
-            "not verifiable here: what other sites send, who holds their keys, and how whoever "
-            "asks chose the method's parameters"
+            "not verifiable here: what other sites send, who holds their keys, and how the "
+            "server chose the method's parameters"
         )
         return lines
 

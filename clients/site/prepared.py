@@ -255,8 +255,8 @@ def check_answers(folder: Path) -> None:
     """InputError if a site has `ANSWERS`: it could give a second answer to their rounds."""
     if (folder / ANSWERS).exists():
         raise InputError(
-            f"{folder / ANSWERS} is of a fedcal without records: delete it once its runs have "
-            "ended, and name what they have spent by `fedcal site restored --spent`"
+            f"{folder / ANSWERS} was written by a fedcal without records: delete it after its "
+            "runs have ended, and enter their spent budget with `fedcal site restored --spent`"
         )
 
 

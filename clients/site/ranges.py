@@ -15,7 +15,7 @@ Allowed: TypeAlias = tuple[Value, ...]
 def check_range(what: str, allowed: Any) -> None:
     """InputError if `allowed` says nothing of the kind; a single number is a mistake."""
     if not isinstance(allowed, tuple) or not allowed:
-        raise InputError(f"{what} must be [lowest, highest], or a list of what is allowed")
+        raise InputError(f"{what} must be [lowest, highest], or a list of allowed values")
     if _is_range(allowed):
         low, high = allowed
         if not low <= high:  # False for NaN

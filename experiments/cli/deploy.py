@@ -120,7 +120,7 @@ def command(
             if out is None:
                 raise InputError("fedcal deploy stop needs --out, the folder of the run")
             superlink.stop(flower_run(out))
-            to.print(f"stopped; fedcal deploy resume --out {out} goes on from its checkpoint")
+            to.print(f"stopped; fedcal deploy resume --out {out} continues from its checkpoint")
         else:
             _show_status(to, superlink, out, json)
 

@@ -172,8 +172,8 @@ def command(
         known = load_config(config, run)
     if not evaluates(known.method):
         raise InputError(
-            f"{config} is of method '{known.method}', which evaluates nothing: fedcal simulate "
-            "runs it"
+            f"{config} names the method '{known.method}', which is not an evaluation: use fedcal "
+            "simulate"
         )
     run_and_show(known, out, overwrite=overwrite, report=not no_report, quiet=quiet, json=json)
 

@@ -85,7 +85,9 @@ def command(
     facts = {**options, "rows_per_client": rows_per_client, "classes": classes}
     given = {k: v for k, v in facts.items() if v is not None}
     if set and method != SETS:
-        raise InputError(f"--set is of --method {SETS}: of other methods a plan tries settings")
+        raise InputError(
+            f"--set is for --method {SETS}: for other methods a plan tries settings itself"
+        )
     if method == SETS:
         for name in _RUN:
             why = "a plan of prediction sets does not depend on it"

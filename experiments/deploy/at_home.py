@@ -43,8 +43,8 @@ STATEMENT = (
     "publish nothing of them without asking."
 )
 NO_NEWS = (
-    "The release says next to nothing here: its noise, or how few its sites are, leaves the prior "
-    "about as wide as without any other site."
+    "The release adds almost nothing here: with its noise and few sites the prior is about as "
+    "wide as without any other site."
 )
 _NUMBERS = ("log loss", "fall of it", "standard error", "chance of harm")
 _ABOUT = (

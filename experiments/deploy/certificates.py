@@ -75,7 +75,7 @@ def make_certificates(
     if not files:
         raise InputError("neither a name of the SuperLink nor a site was given")
     if taken := [name for name in files if (folder / name).exists()]:
-        raise InputError(f"{folder / taken[0]} is there already, and is not overwritten")
+        raise InputError(f"{folder / taken[0]} exists and is not overwritten")
     _write(folder, files)
 
 
@@ -232,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="of the SuperLink, a DNS name or an IP address; repeatable. Without: sites' keys only",
     )
     parser.add_argument(
-        "--site", action="append", default=[], help="gets a key pair of its own; repeatable"
+        "--site", action="append", default=[], help="gets its own key pair; repeatable"
     )
     parser.add_argument(
         "--days", type=int, default=365, help="that the server's certificate is valid"

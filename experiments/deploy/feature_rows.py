@@ -49,11 +49,11 @@ def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:
         own = tuple(map(str, arrays["class_names"].flat)) if "class_names" in arrays else None
         if names is None and own is None:
             raise InputError(
-                "features do not tell how many classes there are: give --class-names, the same "
-                "at all sites, or the array class_names"
+                "features do not contain the number of classes: give --class-names, the same at "
+                "all sites, or the array class_names"
             )
         if names is not None and own not in (None, tuple(names)):
-            raise InputError(f"it is of the classes {', '.join(own or ())}: --class-names differ")
+            raise InputError(f"its classes are {', '.join(own or ())}, and --class-names differ")
         rows = features_of(arrays | {"class_names": np.array(own or tuple(names or ()))})
     only_client(data, 1 if rows.client is None else len(np.unique(rows.client)))
     return _site_rows(path.name, rows)

@@ -134,7 +134,7 @@ def _protocol(at: Address, context: ssl.SSLContext, wait: float) -> str | None:
             why = e.strerror or str(e)
         if time.monotonic() >= deadline:
             waited = f"; waited {wait:g} s" if wait else ""
-            raise FedcalError(f"nobody listens at {at} ({why}{waited})")
+            raise FedcalError(f"no server listens at {at} ({why}{waited})")
         time.sleep(_PAUSE_S)
     with connection:
         return _spoken(at, context, connection)

@@ -124,7 +124,7 @@ def limited(pull_and_store: Callable[..., int | None]) -> Callable[..., int | No
         if not refusals or message is None:
             return run
         log.warning("refused to answer: %s", refusals[0])
-        reason = f"{InputError.__name__}; the site's own log says more"
+        reason = f"{InputError.__name__}; see the site's own log"
         reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
         insert_reply(reply, state, object_store)
         return int(message.metadata.run_id)

@@ -65,7 +65,7 @@ def only_client(data: str, clients: int) -> None:
     if clients > 1:
         raise InputError(
             f"{data} has a column client with {clients} clients; a site is one client: give each "
-            "site a file of its own rows"
+            "site a file with its rows"
         )
 
 

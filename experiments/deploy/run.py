@@ -155,7 +155,7 @@ def _as_it_is(config: Config, data: str) -> Config:
 def _check_folder(out: Path, work: Path, resume: bool, overwrite: bool) -> None:
     checkpoint, paid = (work / CHECKPOINT).exists(), (work / OUTCOME).exists()
     if resume and not checkpoint:
-        raise InputError(f"{out} holds no run that could go on: start one with fedcal deploy run")
+        raise InputError(f"{out} contains no run to continue: start one with fedcal deploy run")
     if paid and not (resume or overwrite or (out / "result.json").exists()):
         raise InputError(
             f"--out {out} holds a run that is paid for and has no report yet: fedcal report {out} "
@@ -244,7 +244,7 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
             time.sleep(_TICK_S if going else 0)
     except KeyboardInterrupt:
         raise Interrupted(
-            f"the run goes on without this command: fedcal deploy status --out {out} shows it, "
+            f"the run continues without this command: fedcal deploy status --out {out} shows it, "
             f"fedcal deploy resume --out {out} waits for its result, fedcal deploy stop --out "
             f"{out} ends it"
         ) from None
@@ -258,8 +258,8 @@ def _gone(work: Path, out: Path) -> FedcalError:
     checkpoint = (work / CHECKPOINT).exists()
     again = f"fedcal deploy resume --out {out} goes on" if checkpoint else "start the run again"
     return FedcalError(
-        f"the SuperLink has not told of the run for {_GONE_S:g} s (it is gone, hangs, or was "
-        f"started anew without its database): once it is up, {again}"
+        f"the SuperLink has not reported the run for {_GONE_S:g} s (it is gone, hangs, or was "
+        f"restarted without its database): once it is up, {again}"
     )
 
 
@@ -306,7 +306,7 @@ def asked_for(out: Path, options: dict[str, Any]) -> Config:
     allowed = ("control", "root_certificates", "timeout", "grace")
     if unknown := set(changed) - set(allowed):
         raise InputError(
-            f"a run goes on as it began: --{min(unknown).replace('_', '-')} cannot change "
+            f"a run continues with its options: --{min(unknown).replace('_', '-')} cannot change "
             f"(allowed: {', '.join(allowed)})"
         )
     return replace(config, **changed)

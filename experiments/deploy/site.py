@@ -256,10 +256,10 @@ def _may_come_back(
     elif ended.code == NO_CONNECTION and time.time() - _last(lease) <= LEASE_S:
         return "the SuperLink counts this site as connected still, it seems: trying for two minutes"
     elif ended.code == NO_CONNECTION:
-        mend = f"give whoever runs the SuperLink this public key to register: {own}"
+        mend = f"send the SuperLink's operator this public key to register: {own}"
         words = f"the SuperLink at {fleet} does not know this site's key"
         words += (
-            " yet, or no more: ask the coordinator"
+            " yet, or no longer: ask the coordinator"
             if waits
             else (f", or another process is connected by it: {mend}")
         )

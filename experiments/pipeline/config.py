@@ -131,7 +131,7 @@ def read_pipeline(tables_given: Mapping[str, Any]) -> PipelineConfig:
         if name in tables and not isinstance(value, kind):
             raise InputError(f"{name} must be a table, [{'[tune]' if kind is list else name}]")
     if not any(name in tables_given for name in ("train", *AFTER)):
-        raise InputError(f"no stage is asked for; allowed: [train], {_brackets(AFTER)}")
+        raise InputError(f"no stage is requested; allowed: [train], {_brackets(AFTER)}")
     top = {"unit": Example.name} | {
         k: v for k, v in tables_given.items() if k in (*COMMON, *LEDGER)
     }

@@ -91,7 +91,7 @@ def statement_of(pipeline: Pipeline) -> list[str]:
     if len(trainings) > 1:
         sentences.append(
             f"{len(trainings)} trainings were run, and all are charged. The one with the best "
-            f"released {config.by} goes on; those releases are charged, too."
+            f"released {config.by} is used; those releases are charged, too."
         )
     stages = {stage.kind: stage for stage in pipeline.stages}
     if sets := stages.get("sets"):
@@ -104,8 +104,8 @@ def statement_of(pipeline: Pipeline) -> list[str]:
                 "test rows is measured."
             )
     sentences.append(
-        "Seeded noise: who knows the seed can subtract it. Numbers about test rows, and metrics "
-        "and numbers of the training rows, are exact, for the researcher's eyes, and no private "
-        "releases; what [evaluate] and [choose] released is."
+        "Seeded noise: anyone who knows the seed can subtract it. Numbers about test rows, and "
+        "metrics and numbers of the training rows, are exact, for the researcher only; the only "
+        "private releases are those of [evaluate] and [choose]."
     )
     return sentences

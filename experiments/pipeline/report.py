@@ -108,7 +108,7 @@ def budget_tables(record: Mapping[str, Any]) -> list[Table]:
         )
         for one in record["stages"]
     )
-    note = "Of each stage by itself. Stages that read the same rows add up, disjoint rows do not."
+    note = "For each stage alone. Stages that read the same rows add up, disjoint rows do not."
     tables = [Table("Stages", columns, rows, note)]
     if record["epsilon"] is None:
         return tables

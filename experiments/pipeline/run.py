@@ -93,7 +93,7 @@ def _begun(pipeline: Pipeline, out: Path, overwrite: bool) -> tuple[dict[str, An
         for stage in pipeline.stages:
             if (out / stage.name).exists():
                 raise InputError(
-                    f"--out {out} holds {stage.name}, which is of no pipeline: choose another "
+                    f"--out {out} holds {stage.name}, which is not of a pipeline: choose another "
                     "folder"
                 )
         return new_record(pipeline), []

@@ -97,7 +97,7 @@ def _check_open(stages: Sequence[Stage], rows: Rows) -> None:
         if len(mine) > 1 and any(s.kind != mine[0].kind for s in mine):
             raise InputError(
                 f"{' and '.join(s.name for s in mine)} read the same rows ({part}): give epsilon "
-                "to all but one, which takes what they leave"
+                "to all but one, which gets the rest"
             )
 
 

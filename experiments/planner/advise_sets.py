@@ -74,8 +74,8 @@ def advise_sets(
         raise InputError("a plan takes --rows-per-client, not --set rows_per_client")
     if unplanned := [name for name in _UNPLANNED if own.get(name)]:
         raise InputError(
-            f"a plan of prediction sets takes no --set {unplanned[0]}: no public fact says how "
-            "rows part there"
+            f"a plan of prediction sets does not take --set {unplanned[0]}: no public fact states "
+            "how rows divide there"
         )
     rule = str(own.pop("quantile", AUTO))
     asked = {"alpha": own.get("alpha", 0.1), **own}

@@ -26,8 +26,8 @@ NOMINAL = (
     "given; a deployment must name it without looking (--set rows_per_client=M)."
 )
 LEFT_ALONE = (
-    "The planner expected no method to beat leaving the model alone, so nothing was asked of "
-    "anybody and no budget was spent."
+    "The planner expected no method to beat leaving the model alone, so no client was contacted "
+    "and no budget was spent."
 )
 
 _OF_METHODS = (

@@ -86,10 +86,9 @@ class MethodAdvice(Advice):
         if rows < HOME_ROWS or self.facts.federation.clients == 1:
             return []
         return [
-            f"First: a site with {rows:g} labelled rows of its own can calibrate at home, alone, "
-            "and spends nothing (fedcal simulate --data OWN --method pooled-temperature). Where "
-            "sites differ that is better than one calibrator for all; a federation is for sites "
-            "with fewer labels."
+            f"First: a site with {rows:g} labelled rows can calibrate alone, and spends nothing "
+            "(fedcal simulate --data OWN --method pooled-temperature). If sites differ, that is "
+            "better than one calibrator for all; a federation is for sites with fewer labels."
         ]
 
     def _rounds(self, plan: Plan) -> dict[str, int]:
@@ -177,17 +176,17 @@ class MethodAdvice(Advice):
         ]
         if self.engine == "grpc":
             lines.append(
-                f"Wall time over gRPC: about {START_SECONDS:g} s to start and {EXCHANGE_SECONDS:g} "
-                "s for each exchange of messages, whatever is asked: one to learn who is there, "
-                "one for each round, one to deliver the result. Of methods that pay and are within "
-                f"{100 * (NEAR_GRPC - 1):.0f} % of the best, the one with fewest rounds is "
-                "recommended."
+                f"Wall time over gRPC: about {START_SECONDS:g} s to start and "
+                f"{EXCHANGE_SECONDS:g} s for each exchange of messages, whatever its content: one "
+                "to find the sites, one for each round, one to deliver the result. Of methods "
+                f"that pay and are within {100 * (NEAR_GRPC - 1):.0f} % of the best, the one with "
+                "fewest rounds is recommended."
             )
         lines += self.approximations()
         if self.chosen is not None and self.chosen.plan.private:
             lines.append(
-                "The choice costs no budget; trying methods on private rows is a release that "
-                "nobody has paid for."
+                "The choice costs no budget; trying methods on private rows is a release that no "
+                "budget covers."
             )
         return lines
 
@@ -204,9 +203,9 @@ class MethodAdvice(Advice):
             lines.append(f"Clients were simulated with {size.rows:.4g} rows, not {rows:g}.")
         if UNITS[f.unit].column is not None:
             lines.append(
-                "Each made-up row was a subject of its own, as no public fact says how many rows "
-                "one has: subjects of several rows are clipped to the same bound, and count for "
-                "less."
+                "Each synthetic row was a separate subject, because no public fact states the "
+                "rows of a subject: subjects of several rows are clipped to the same bound, and "
+                "count for less."
             )
         if TRUSTS[str(f.trust)].noise_by == "client":
             lines.append(DRAWN_AT_ONCE)

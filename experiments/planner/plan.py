@@ -172,7 +172,7 @@ def facts_of(
 NEEDED = {
     "clients": "how many take part",
     "rows_per_client": "labelled rows of one client, a public nominal number and not a count",
-    "classes": "how many the model tells apart; or data, a shipped set with as many",
+    "classes": "the number of the model's classes; or data, a shipped set with as many",
 }
 
 

@@ -70,12 +70,11 @@ class PriorAdvice(Advice):
 
     def recommended(self) -> str:
         """Return from how many own rows on the release is not worth its cost."""
-        own = f"At sites with {self.enough_rows:,} rows or more of their own"
-        own = "However few rows of its own a site has," if self.enough_rows == 1 else own
+        own = f"At sites with {self.enough_rows:,} own rows or more"
+        own = "With any number of own rows" if self.enough_rows == 1 else own
         return (
-            f"{own} the release adds less "
-            f"than {LEAST:g} log loss: do not ask for it; at {SHOWN[0]} rows it adds "
-            f"{max(self._lines()[0]['adds'], 0):.2g}."
+            f"{own} the release adds less than {LEAST:g} log loss: do without it; at {SHOWN[0]} "
+            f"rows it adds {max(self._lines()[0]['adds'], 0):.2g}."
         )
 
     def explanation(self) -> list[str]:

@@ -77,7 +77,7 @@ class SetAdvice(Advice):
     named = "quantile"
 
     def __repr__(self) -> str:
-        best = "no rule is of use" if self.chosen is None else f"quantile {self.chosen.quantile}"
+        best = "no rule is useful" if self.chosen is None else f"quantile {self.chosen.quantile}"
         return f"<advice: {best}; {len(self.estimates)} rules in `estimates`>"
 
     @property
@@ -181,11 +181,10 @@ class SetAdvice(Advice):
             LOOKED_AT.format(looked),
             f"A label may be missing in a share alpha = {goal.alpha:g} of the rows, {promise}. "
             "'slack' is how far the expected coverage is above 1 - alpha, and how many rows that "
-            "is. What is proven, whatever the scores, and what is assumed stands in the run's "
-            "`guarantee`.",
+            "is. The run's `guarantee` states what is proven for any scores, and what is assumed.",
             f"'fewest' is the number of clients from which on at most {100 * MOST_ALL:.0f} % of "
-            "the runs give sets of all labels, which say nothing. A rule is of use where that is "
-            f"so and at least {100 * MOST_LOST:.0f} % of alpha is used.",
+            "the runs give sets of all labels, which are useless. A rule is useful if that holds "
+            f"and at least {100 * MOST_LOST:.0f} % of alpha is used.",
             *self.approximations(),
         ]
 
@@ -197,7 +196,8 @@ class SetAdvice(Advice):
             lines.append("All parts were taken to have equally many rows.")
         if UNITS[f.unit].column is not None:
             lines.append(
-                "Each row was a subject of its own, as no public fact says how many rows one has."
+                "Each row was a separate subject, because no public fact states the rows of a "
+                "subject."
             )
         if TRUSTS[str(f.trust)].noise_by == "client":
             lines.append(DRAWN_AT_ONCE)

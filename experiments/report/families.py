@@ -132,8 +132,14 @@ FAMILIES = {
         "for the researcher's eyes.",
         order="set_size",
         meanings=(
-            ("coverage, %", "Share of test rows whose label is in their set: 1 - alpha is asked."),
-            ("set size", "Mean number of labels in a set. Of sets that cover, smaller says more."),
+            (
+                "coverage, %",
+                "Share of test rows whose label is in their set; the target is 1 - alpha.",
+            ),
+            (
+                "set size",
+                "Mean number of labels in a set. Among sets that cover, smaller is better.",
+            ),
             ("one label, %", "Share of test rows whose set holds one label."),
             ("no label, %", "Share of test rows whose set is empty."),
         ),
@@ -177,14 +183,15 @@ def family_of(methods: Iterable[str]) -> Family:
         if family not in FAMILIES:
             run = "train" if family == "train" else "simulate"
             raise InputError(
-                f"compare takes methods that calibrate, evaluate or give prediction sets, and "
-                f"{method} is of the family '{family}': run it by fedcal {run}"
+                "compare takes methods that calibrate, evaluate or give prediction sets, and "
+                f"{method} belongs to the family '{family}': use fedcal {run}"
             )
         found.setdefault(family, method)
     if len(found) > 1:
         (one, first), (other, second) = list(found.items())[:2]
         raise InputError(
-            f"compare takes methods of one family: {first} is of '{one}', {second} of '{other}'"
+            f"compare takes methods of one family: {first} belongs to '{one}', {second} to "
+            f"'{other}'"
         )
     return FAMILIES[next(iter(found), "calibrate")]
 

@@ -159,7 +159,7 @@ def after_calibration(result: Result) -> str:
     if before is None or after is None:
         if result.get("config", {}).get("engine") == APP:
             return "No rows tell here what this calibrator is worth: the method evaluate does."
-        return "Each site measures on its own rows what this calibrator is worth; here nobody can."
+        return "Each site measures the gain of this calibrator on its own rows; it is unknown here."
     names = ("classwise_ece" if _score(result) == "positive" else "ece", "nll")
     values = {m: (before[m], after[m]) for m in (*names, "accuracy")}
     intervals = result.get("intervals")

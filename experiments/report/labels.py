@@ -59,9 +59,9 @@ def meanings(result: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
         return METRICS
     name = called(result.get("class_names"), 1)
     of_one = (
-        f"How far the probability of {name} is from the share of rows that are of it, averaged "
-        "over 15 bins of that probability. (The mean over both classes: theirs are equal, but for "
-        "rows on the edge of a bin.) 0 is best."
+        f"Distance between the probability of {name} and its observed rate, averaged over 15 bins "
+        "of that probability. (The mean over both classes: theirs are equal, but for rows on the "
+        "edge of a bin.) 0 is best."
     )
     of_two = {
         "ece": ("top-label ECE, %", METRICS["ece"][1]),

@@ -73,8 +73,8 @@ def method_named(text: Any) -> Any:
 
 
 _ROWS_ANEW = (
-    "a ledger counts what one population is charged, and a comparison deals the same rows anew "
-    "for each partition and seed; the table says what its runs add up to instead"
+    "a ledger is for one population, and a comparison deals the same rows anew for each "
+    "partition and seed; the table states the sum of its runs instead"
 )
 _OF_LEDGER = "it belongs to a ledger, and compare takes none"
 _NOT_GRID = "its file holds what to compare, not where it is computed; give --{}"
@@ -137,8 +137,8 @@ class Config(Options):
     trust: str | None = option(
         None,
         PRIVACY,
-        "Who adds noise: secagg: nobody | central: the server | distributed: each client a share "
-        "| local: each client all of it",
+        "Who adds noise: secagg: no party | central: the server | distributed: each client a "
+        "share | local: each client all of it",
         unset="secagg at epsilon inf, else central",
         axis=True,
     )
@@ -297,7 +297,7 @@ class Config(Options):
             unused("the federation file names it", committee=self.committee)
         if self.engine == "ray":
             raise InputError(
-                "secure aggregation 'protocol' needs sites that remember what they have said: give "
+                "secure aggregation 'protocol' needs sites that remember their answers: give "
                 "--engine inline or grpc"
             )
         if self.committee is not None:
@@ -333,14 +333,12 @@ class Config(Options):
             positive=self.positive,
         )
         if self.dropout or self.partition not in (Config.partition, "natural"):
-            raise InputError(
-                "dropout and partition are of a simulation: real sites are as they are"
-            )
+            raise InputError("dropout and partition are for simulations, not for real sites")
         shared = self.trust is not None and TRUSTS[one_of("trust", self.trust, TRUSTS)].shared
         if self.secure_aggregation == "masks" or (shared and self.federation is None):
             raise InputError(
                 "masks that the server knows protect nothing from it, and a share of noise "
-                "protects nobody without a secure sum: with real sites give --federation FILE, "
+                "protects nothing without a secure sum: with real sites give --federation FILE, "
                 "or --trust central or local"
             )
         if self.secure_aggregation == "protocol" and self.federation is None:

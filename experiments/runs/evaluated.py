@@ -94,7 +94,7 @@ def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Co
     if shards.other is not None and "other" in known and not chosen.get("calibrator"):
         chosen.setdefault("other", True)
     if chosen.get("groups") and chosen.get("report"):
-        raise InputError("groups have thresholds of their own, and report is of one threshold")
+        raise InputError("groups have their own thresholds, and report is for one threshold")
     for setting in ("groups", "report"):
         asked: Any = chosen.get(setting, "")
         if setting not in known or not asked:
@@ -126,8 +126,8 @@ def about_groups(config: Config) -> list[str]:
     if not taken or not math.isfinite(config.epsilon):
         return []
     return [
-        "The names of groups were read from the data: that there are rows of each is told, which "
-        "no epsilon covers. A deployment must list them without looking."
+        "The names of groups were read from the data: this reveals that each group has rows, "
+        "which no epsilon covers. A deployment must list the groups without looking."
     ]
 
 

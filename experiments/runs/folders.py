@@ -214,7 +214,7 @@ def _exported(path: Path) -> bool:
 def claim_file(out: Path, *, overwrite: bool) -> None:
     """InputError for a file that is there and is not to be overwritten."""
     if out.exists() and not overwrite:
-        raise InputError(f"--out {out} is there: --overwrite replaces it, or choose another name")
+        raise InputError(f"--out {out} exists: --overwrite replaces it, or choose another name")
 
 
 def _read(path: Path) -> Any:

@@ -189,8 +189,8 @@ def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> Rows:
     notes = evaluated.about_groups(config)
     if data.client_names is not None and config.partition != "natural":
         notes.append(
-            f"{data.name} names {len(data.client_names)} clients of its own; this run dealt its "
-            f"rows out by {config.partition} instead (partition 'natural' uses them)."
+            f"{data.name} names {len(data.client_names)} clients; this run dealt its rows out by "
+            f"{config.partition} instead (partition 'natural' uses them)."
         )
     return Rows(
         config=known,

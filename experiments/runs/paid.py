@@ -93,8 +93,8 @@ class Paid:
             if not self.known:
                 raise
             again = (
-                f"what was released is in {self.out}: fedcal report {self.out} makes the report, "
-                "and pays nothing"
+                f"the release is in {self.out}: fedcal report {self.out} makes the report at no "
+                "cost"
             )
             if isinstance(error, KeyboardInterrupt):
                 raise Interrupted(again) from None

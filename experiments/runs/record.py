@@ -23,8 +23,8 @@ UNUSED_ROWS = (
     "rows_per_client = {:g} was given and sets nothing in this run: no bound of it depends on it."
 )
 UNTOLD_ROWS = (
-    "rows_per_client was taken as rows / clients of the simulated data. It sets no noise here, so "
-    "that nothing else tells it, and it is left out of the results: no epsilon covers the exact "
+    "rows_per_client was taken as rows / clients of the simulated data. It sets no noise here "
+    "and is omitted from the results, so that no number reveals it: no epsilon covers the exact "
     "number of fit rows. A deployment must choose it without looking."
 )
 PUBLIC_ROWS = (

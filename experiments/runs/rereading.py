@@ -172,7 +172,9 @@ def read_release(path: str | Path) -> ScoreRelease:
     if not isinstance(release, ScoreRelease):
         raise InputError(f"{path} holds no release of an evaluation")
     if not release.known:
-        raise InputError(f"{path} holds no counts: nobody was asked in a round of that evaluation")
+        raise InputError(
+            f"{path} contains no counts: no client was contacted in a round of that evaluation"
+        )
     return release
 
 
@@ -353,8 +355,8 @@ def _changes(changes: Mapping[str, Change], missing: str) -> Table:
         "Since the earlier release",
         ("what", "change, %", "p-value"),
         tuple(rows),
-        "A p-value says how often rows and noise alone would show as large a change if nothing had "
-        f"changed; each stands alone. {missing}".rstrip(),
+        "A p-value is the probability of as large a change from sampling and noise alone; each "
+        f"stands alone. {missing}".rstrip(),
     )
 
 

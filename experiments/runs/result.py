@@ -112,7 +112,8 @@ class SimulationResult(Shown):
         """The prediction sets, ready for `predict_set`; FedcalError of a run that yields none."""
         if not isinstance(self.artifact, PredictionSets):
             raise FedcalError(
-                f"this run yields no prediction sets: its artifact is of form {self.artifact.form}"
+                "this run yields no prediction sets: its artifact has the form "
+                f"{self.artifact.form}"
             )
         return self.artifact
 
@@ -203,7 +204,7 @@ class SimulationResult(Shown):
         return records
 
     def __repr__(self) -> str:
-        return f"<result: {self.config.method} on {self.config.data}; print() says more>"
+        return f"<result: {self.config.method} on {self.config.data}; print() shows it>"
 
     def __str__(self) -> str:
         from fedcal.experiments.report.result import in_short

@@ -64,7 +64,7 @@ def _of_flower(folder: Path) -> SimulationResult:
     """Return the result of a `flwr run`; test rows of simulated sites evaluate it."""
     outcome = Outcome.load(folder)
     if not outcome.job:
-        raise InputError(f"{folder / OUTCOME} does not say what was run")
+        raise InputError(f"{folder / OUTCOME} does not name its run")
     return of_messages(outcome)
 
 

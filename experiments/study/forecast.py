@@ -44,14 +44,12 @@ def check(study: Study) -> dict[str, Any]:
         f"{study.study} asks {len(study.sites)} sites for {many} a year, until {study.until}. Each "
         f"costs a {study.protect} epsilon {study.epsilon_release:g}, a year {study.epsilon:g}; the "
         f"noise on each count has a standard deviation of {std:.1f}.",
-        f"A release comes if {study.quorum} of {len(study.sites)} sites answer; "
-        f"{study.colluding} of them may work with whoever runs the server, and it still learns "
-        "noisy sums alone.",
+        f"A release comes if {study.quorum} of {len(study.sites)} sites answer; {study.colluding} "
+        "of them may collude with the server's operator, who still learns noisy sums only.",
         *(_shown(study, size, gap, about_sizes) for size, gap in gaps.items()),
-        f"Seen means: named in {100 * SEEN:.0f} of 100 releases where the gap is there. In a "
-        f"year without faults any site is named by accident with a chance of {100 * ERROR:g} % "
-        "at most.",
-        "Write about how many each has under [sites] of the file to read what it will see."
+        f"Seen: named in {100 * SEEN:.0f} of 100 releases where the gap is there. In a year "
+        f"without faults any site is named by accident with a chance of {100 * ERROR:g} % at most.",
+        "Enter approximate numbers under [sites] of the file to read what the study will see."
         * (not about_sizes),
         "Fewer releases a year leave more epsilon for each, and show more."
         * (None in sees.values()),

@@ -99,9 +99,9 @@ class Kit:
 
         form = "" if csv is None else f" --csv {csv}"
         advice = (
-            "What the other sites show can make a calibrator for this one: once there is a "
-            f"release, fedcal site recalibrate --release release.npz {rows.name}{form} "
-            f"--site {self.site} judges one by these rows, here, and nothing is sent."
+            "The other sites' results can give this site a calibrator: after a release, fedcal "
+            f"site recalibrate --release release.npz {rows.name}{form} --site {self.site} "
+            "evaluates one on these rows, here, and sends nothing."
         )
         page = as_it_is(rows.shards, rows.name, f": {self.site}, for its own eyes", advice)
         page.save(self.folder / HOME)
@@ -186,8 +186,8 @@ def join(
         make_key(signing)
     else:  # a kit has none: they are ours, or somebody put them there
         warnings.append(
-            f"the keys in {signing.parent} were there and are kept. If this site has not joined "
-            "before, somebody else made them: delete this folder, and ask for the kit again"
+            f"the keys in {signing.parent} existed and are kept. If this site has not joined "
+            "before, they are someone else's: delete this folder, and ask for the kit again"
         )
     kit.use(data, rows, csv)
     # what a kit has that could be run is not the coordinator's any more
@@ -247,13 +247,13 @@ class Offer:
             )
         if not kit.is_enrolled(sealed):
             raise InputError(
-                f"{path} has another key for {site} than this site's own: nothing is accepted. Ask "
-                f"the coordinator whose key it is, and send {site}{JOIN} again"
+                f"{path} has another key for {site} than this site's own: not accepted. Ask the "
+                f"coordinator whose key it is, and send {site}{JOIN} again"
             )
         if sealed.authority != (folder / kits.AUTHORITY).read_text("ascii", "replace"):
             raise InputError(
                 f"{path} has another authority for the server than the kit's {kits.AUTHORITY}: "
-                "nothing is accepted. Ask the coordinator for a new kit"
+                "not accepted. Ask the coordinator for a new kit"
             )
         return cls(kit, sealed, path.read_text("utf-8"))
 
@@ -271,15 +271,15 @@ class Offer:
             f"{outcome}, of this site apart; the server sees them under the noise of all",
             f"  often    {study.per_year} releases a year, until {study.until}",
             f"  budget   epsilon {study.epsilon_release:g} a release, {study.epsilon:g} a year, "
-            f"{study.epsilon_total:g} in all{', whenever it is asked' * (study.years > 1)}, for "
-            f"each {study.protect}; all else is refused",
+            f"{study.epsilon_total:g} in all{', at any time' * (study.years > 1)}, for each "
+            f"{study.protect}; anything else is refused",
             f"  sums     of at least {study.quorum} sites; {committee.threshold} of "
             f"{len(committee.members)} open them, and {study.colluding} may work with the server",
             f"  server   {study.server}",
             f"  sealed   by the key {in_groups(self.sealed.coordinator.hex())}",
         ]
         if self.kit.one_machine:
-            lines.append("  note     whoever runs the server chose who opens sums")
+            lines.append("  note     the server's operator chose the committee that opens sums")
         before = self.kit.accepted
         since = "the kit" if before is None else "what was accepted"
         changed = changes(self.kit.study if before is None else before.study, study)

@@ -32,8 +32,8 @@ from fedcal.secure_aggregation.roster import in_groups
 KIT, STUDY, AUTHORITY, UNIT = "kit.json", "study.toml", "ca.crt", "fedcal-site.service"
 
 ONE_MACHINE = (
-    "whoever runs the server chose the committee: keys, kits and server are on one machine. Good "
-    "for trying it out; for more, let somebody else than the server's people make kits and seal"
+    "the server's operator chose the committee: keys, kits and server are on one machine. Good "
+    "for a trial; otherwise let a person apart from the server's operators make kits and seal"
 )
 
 KEY = "coordinator.pem"
@@ -80,7 +80,7 @@ def make_kits(path: Path) -> list[str]:
         f"{kits}: one folder for each site, {named([*study.sites])}. Nothing in them is secret: "
         "send each to its site, which calls `fedcal site join` and sends back a .join file.",
         f"{server}: carry it to the server at {study.server}; its .key files are for it alone.",
-        f"{own}: stays here and is shown to nobody; with it goes the right to seal.",
+        f"{own}: stays here and is secret; its owner has the right to seal.",
         f"Next: fedcal study seal {path} *.join",
     ]
     joined = [site for site in study.sites if (kits / site / "keys").exists()]
@@ -106,7 +106,7 @@ def kit_files(study: Study, site: str, *, one_machine: bool) -> dict[str, str]:
     """Return name -> text of the files of a site's kit, but for the authority's certificate."""
     home, note = f"/srv/fedcal/{site}", ONE_MACHINE if one_machine else ""
     result = {"title": f"{study.study}: {site}", "versions": {"fedcal": __version__}, "note": note}
-    result["verdict"] = f"{site} is asked to take part in the study {study.study}."
+    result["verdict"] = f"{site} is invited to the study {study.study}."
     unit = {
         "account": "fedcal",
         "folder": home,
@@ -146,8 +146,8 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
     before = Sealed.read(out) if out.exists() else None
     if before is not None and before.digest == sealed.digest:
         same = (before.study.server, before.connections) == (study.server, sealed.connections)
-        need = "need not" if same else "must all the same: address or keys of connections are new"
-        notes.append(f"the digest is as before: who has accepted it {need} do so again")
+        need = "need not" if same else "must nevertheless: address or keys of connections are new"
+        notes.append(f"the digest is unchanged: sites that have accepted it {need} do so again")
     write_text(out, sealed.to_text(signer))
     return [
         f"{out}: {len(study.sites)} sites, until {study.until}. Its digest:",

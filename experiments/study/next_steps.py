@@ -106,7 +106,7 @@ def _steps(quarter: Told) -> list[str]:
     if quarter["dealt"]:
         steps.append("Give the file a column client, with the site of each row, to see each site.")
     elif not off and not changed:
-        steps.append("Keep the model as it is, and ask again next quarter.")
+        steps.append("Keep the model unchanged, and repeat the study next quarter.")
     if quarter["left"] < quarter["epsilon_release"] * (1 - 1e-9):
         steps.append("This year's budget is spent: the next release is next year's.")
     return steps

@@ -125,7 +125,7 @@ def parts(quarter: Told) -> Iterator[Part]:
     if quarter["calibrator"].get("sites"):
         table = change_table(quarter["calibrator"], "site")
         rows = [(*row[:-1], row[-1] or "cannot tell") for row in table.rows]
-        note = f"One for all sites (Platt), tried on the release; nobody uses it. {table.note}"
+        note = f"One for all sites (Platt), tested on the release; no site uses it. {table.note}"
         yield replace(table, title="A common calibrator", rows=tuple(rows), note=note)
     for at, each in quarter["thresholds"].items():
         yield _measured(f"Threshold {at} of the {outcome(quarter)}", each, quarter, "")
@@ -171,7 +171,7 @@ def _curves(quarter: Told) -> Sheet | None:
 def _words(quarter: Told) -> dict[str, str]:
     """Return the words that fill the items."""
     about, limits = quarter["about"], [one["limit"] for one in quarter["sites"].values()]
-    size = f"About {sum(about.values()):,} {quarter['plural']}, as the sites said before"
+    size = f"About {sum(about.values()):,} {quarter['plural']}, as the sites stated before"
     return {
         "model": _model(quarter),
         "outcome": outcome(quarter),

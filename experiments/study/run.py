@@ -81,7 +81,7 @@ def _rows_of_sites(study: Study, data: str, seed: int, csv: str | None) -> tuple
     if study.protect != "record" and rows.subject is None:
         rows = replace(rows, subject=np.arange(len(rows.labels)))
         warnings.warn(
-            f"{data} has no column subject: each row is taken as a {study.protect} of its own",
+            f"{data} has no column subject: each row counts as one {study.protect}",
             stacklevel=3,
         )
     sites = tuple(study.sites)
@@ -167,11 +167,11 @@ def release(
     except BudgetExceeded:
         after = f": the next begins on {study.begins(year + 1)}" if year < study.years else ""
         raise BudgetExceeded(
-            f"epsilon {study.epsilon:g} of year {year} of {study.years} is spent{after}; nothing "
-            "was asked"
+            f"epsilon {study.epsilon:g} of year {year} of {study.years} is spent{after}; no site "
+            "was contacted"
         ) from None
     except Interrupted:
-        raise Interrupted(f"the release goes on without this command: {same}") from None
+        raise Interrupted(f"the release continues without this command: {same}") from None
     except FedcalError as e:  # it is this command that goes on
         message = str(e).replace(
             f"fedcal deploy resume --out {work}", f"fedcal study run {path} {name}"
@@ -181,7 +181,7 @@ def release(
         elif "its run has not ended" in message:
             message = f"the server is at this release: {same}"
         elif "nothing was asked" in message:
-            message += "; at a hospital fedcal site status says whether it runs"
+            message += "; at a hospital fedcal site status shows whether it runs"
         raise type(e)(message) from None
     run, made = Outcome.load(work / SERVER).run, (work / SERVER / OUTCOME).stat().st_mtime
     with Ledger(ledger) as book:

@@ -123,7 +123,7 @@ def _next(kit: Kit, content: dict[str, Any]) -> str:
         return f"fedcal site restored --state {folder / joining.STATE}: until then no answers"
     over, epsilon = content["until"] < _time(time.time())[:10], content["epsilon"]
     if over or epsilon["left"] < epsilon["a release"] * (1 - 1e-9):
-        return "nothing: time or budget is over; read-me.html says what is kept, and how to delete"
+        return "nothing: time or budget is over; read-me.html says how to delete what is kept"
     if not content["running"]:
         return f"fedcal site start {folder}"
     again = f"before the next release put the new rows into {rows}"

@@ -358,18 +358,18 @@ class Study:
 
 _TERMS = ("study", "protect", "epsilon", "per_year", "years", "groups", "away", "colluding")
 _COMMENTS = {
-    "study": "A study: whose model, who is asked, and what that may cost; `fedcal study check` says"
-    "\nwhat it will show. Sites accept it, and what changes after that they accept again.",
+    "study": "A study: its model, its sites and its budget; `fedcal study check` predicts the results."
+    "\nSites accept it, and accept any later change again.",
     "contributors": "As the report names them.",
     "protect": "patient, customer or person: all rows of one (column `subject`); or record: a row.",
     "epsilon": "What may be learnt of one {0.protect} in a year; each release costs "
     "{0.epsilon_release:g}.",
     "groups": "Names in the column `group`, counted apart at each site; [] = none.",
     "away": "So many sites may be missing in a release.",
-    "colluding": "So many sites may work with whoever runs the server.",
+    "colluding": "Number of sites that may collude with the server's operator.",
     "[model]": "Of two classes the last one is positive, unless another one is named.",
     "rate": "About how often the positive class occurs: `study check` alone uses it.",
-    "[sites]": "About how many {0.plural} each has in a release, in public; 0 = not said.",
+    "[sites]": "Approximate public number of {0.plural} of each in a release; 0 = not stated.",
 }
 
 

@@ -48,9 +48,9 @@ def verify(folder: Path, own: Path | None = None) -> list[str]:
     """
     _, sealed = _read(folder)
     if sealed is None and own is None:
-        return ["A rehearsal: its rows were one file, and nobody has signed it.", *_held(folder)]
+        return ["A rehearsal: its rows were one file, and it is not signed.", *_held(folder)]
     if sealed is None:
-        raise InputError(f"{folder} is a rehearsal: nobody has sealed or signed it")
+        raise InputError(f"{folder} is a rehearsal: it is neither sealed nor signed")
     with reading(folder, SIGNATURE):
         check_signature(folder, sealed.coordinator)
     return [_sealed_by(folder, sealed, own), *_held(folder)]
@@ -189,7 +189,7 @@ def _around(
     beside = quarter.earlier_of(folder, study)
     for name, (copy, then) in earlier.items():
         if name not in beside:
-            yield f"{name} is not beside this folder: what changed since is taken as it is."
+            yield f"{name} is not beside this folder: changes since then are not verified."
             continue
         (release, content), there = beside[name], folder.resolve().parent / name
         if signed := (there / SIGNATURE).exists():

@@ -152,7 +152,7 @@ def _number(arrays: Arrays, key: str) -> float | None:
 def _names(arrays: Arrays, key: str) -> tuple[str, ...]:
     names = tuple(map(str, arrays[key].flat)) if key in arrays else ()
     if len(set(names)) < len(names):
-        raise InputError(f"{key}: a name is there twice")
+        raise InputError(f"{key}: a name occurs twice")
     return names
 
 

@@ -68,7 +68,9 @@ def _read(paths: str, feature_norm: float | None) -> LabelledRows:
     if not all(sources):
         raise InputError(f"--data: an entry of the list {paths!r} is empty")
     if len({path_of(source).resolve() for source in sources}) < len(sources):
-        raise InputError(f"{paths!r}: one source is there twice; its rows would train and test")
+        raise InputError(
+            f"{paths!r}: one source occurs twice; its rows would be in training and test"
+        )
     if len(sources) == 1 and any(path_of(sources[0]).glob("train/*.json")):
         return read_leaf(path_of(sources[0]))
     parts: list[LabelledRows] = []
@@ -128,7 +130,7 @@ def _check_together(parts: list[LabelledRows]) -> None:
         if part.names != first.names:
             raise InputError("the sources have different classes (names of their folders)")
         if (part.client is None) != (first.client is None):
-            raise InputError("client is there in some sources and missing in others")
+            raise InputError("client is present in some sources and missing in others")
 
 
 def _merged(parts: list[LabelledRows]) -> LabelledRows:

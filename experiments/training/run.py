@@ -133,7 +133,7 @@ def train(
     claim(folder, KIND, overwrite=overwrite, resume=resume)
     if not (resume or overwrite) and any((folder / name).exists() for name in KIND.unfinished):
         raise InputError(
-            f"--out {folder} holds an unfinished training: go on with --resume, or replace it "
+            f"--out {folder} holds an unfinished training: continue with --resume, or replace it "
             "with --overwrite"
         )
     if not resume:
@@ -158,7 +158,9 @@ def train(
             if not (folder / CHECKPOINT).is_file():
                 raise
             what = f"{reached} rounds are" if reached else "what was done is"
-            raise Interrupted(f"{what} kept; go on: fedcal train --out {folder} --resume") from None
+            raise Interrupted(
+                f"{what} kept; continue: fedcal train --out {folder} --resume"
+            ) from None
         except RoundFailed:
             if math.isinf(resolved.epsilon) and not (reached or resume):
                 (folder / CHECKPOINT).unlink(missing_ok=True)  # nothing is lost
@@ -220,7 +222,7 @@ def train_on(
 
     def trained() -> Outcome:
         if run.engine != "inline" and resume:
-            raise InputError("--resume goes on with a training that runs inline")
+            raise InputError("--resume continues a training that runs inline")
         return engines.run(
             job,
             shards,
@@ -276,8 +278,8 @@ def _resumed(folder: Path, options: dict[str, Any]) -> tuple[TrainConfig, Checkp
             return merged(read_toml(folder / CONFIG), options), None
         if (folder / "checkpoint.pt").is_file():
             raise InputError(
-                f"{folder / 'checkpoint.pt'} is of an earlier version of fedcal, which can go on "
-                "with it: this one trains anew with --overwrite"
+                f"{folder / 'checkpoint.pt'} was written by an earlier version of fedcal, which "
+                "can continue it: this version trains again with --overwrite"
             )
         finished = (folder / "training.json").is_file()
         why = "the training there is finished" if finished else f"there is no {CHECKPOINT}"
@@ -290,7 +292,7 @@ def _resumed(folder: Path, options: dict[str, Any]) -> tuple[TrainConfig, Checkp
     for name in (field.name for field in fields(after)):
         old, new = getattr(before, name), getattr(after, name)
         if name not in free and new != old:
-            raise InputError(f"--resume goes on with {name} = {old!r}, but {new!r} is given")
+            raise InputError(f"--resume continues with {name} = {old!r}, but {new!r} is given")
     done = 0 if checkpoint.state is None else len(checkpoint.state.get("losses", ()))
     if (after.rounds or 0) < done:
         raise InputError(f"{done} rounds are done already, but rounds = {after.rounds}")

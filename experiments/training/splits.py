@@ -267,7 +267,7 @@ def _dealt_text(text: Text, config: TrainConfig) -> _Dealt:
             f"{config.partition!r}"
         )
     elif names == [None]:
-        raise InputError(f"{config.data} names no clients of its own; use --partition iid")
+        raise InputError(f"{config.data} names no clients; use --partition iid")
 
     def windows(k: int, limit: int) -> tuple[LabelledRows, None]:
         """CONTEXT characters and the one that follows; x is a view."""

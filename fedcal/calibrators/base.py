@@ -269,7 +269,9 @@ class Calibrator(Artifact):
 def calibrator_of(artifact: Artifact) -> Calibrator:
     """Return an artifact that must be a calibrator; raise FedcalError if it is another one."""
     if not isinstance(artifact, Calibrator):
-        raise FedcalError(f"this run yields no calibrator: its artifact is of form {artifact.form}")
+        raise FedcalError(
+            f"this run yields no calibrator: its artifact has the form {artifact.form}"
+        )
     return artifact
 
 

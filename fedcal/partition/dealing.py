@@ -76,7 +76,7 @@ class Natural(Partition):
     def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
         """Return the data's column of clients, and their number."""
         if data.client is None or data.client_names is None:
-            raise InputError(f"{data.name} names no clients of its own; use another --partition")
+            raise InputError(f"{data.name} names no clients; use another --partition")
         there = len(data.client_names)
         if clients not in (None, there):
             raise InputError(f"{data.name} has {there} natural clients, but clients = {clients}")

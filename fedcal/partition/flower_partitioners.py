@@ -244,7 +244,7 @@ def _column(data: Dataset, by: str) -> NDArray[Any]:
         # InnerDirichletPartitioner looks for 0 .. classes - 1 whether they occur or not
         return np.unique(data.labels, return_inverse=True)[1]
     if data.client is None:
-        raise InputError(f"{data.name} names no clients of its own; use another --partition")
+        raise InputError(f"{data.name} names no clients; use another --partition")
     return data.client
 
 

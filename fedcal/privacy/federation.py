@@ -175,8 +175,8 @@ class Federation:
         if (honest := least - self.colluding) < 2:
             raise InputError(
                 f"a secure sum of {least} contributions, {self.colluding} of which may be from "
-                f"sites that collude with the server, leaves {max(honest, 0)} honest: at least 2 are "
-                "needed; use a larger quorum, more clients, or fewer colluding ones"
+                f"sites that collude with the server, leaves {max(honest, 0)} honest: at least 2 "
+                "are needed; use a larger quorum, more clients, or fewer colluding ones"
             )
         return least
 

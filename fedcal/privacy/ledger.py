@@ -232,8 +232,8 @@ class Ledger(AbstractContextManager["Ledger"]):
                 raise InputError(f"{self._name} already has a reservation for run {run!r}")
             if another := next((entry for entry in entries if entry.unit != unit), None):
                 raise InputError(
-                    f"{self._name} counts for unit {another.unit!r} (run {another.run!r}): "
-                    f"unit {unit!r} needs a ledger of its own"
+                    f"{self._name} counts for unit {another.unit!r} (run {another.run!r}): unit "
+                    f"{unit!r} needs a separate ledger"
                 )
             check_caps(
                 self._name,

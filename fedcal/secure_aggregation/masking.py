@@ -338,8 +338,8 @@ def unmask(
         wanted = {(survivor, lost) for survivor, gone in expected.items() for lost in gone}
         if pairs != wanted:
             raise RoundFailed(
-                f"unmask: {len(wanted - pairs)} of {len(wanted)} pair seeds of dropped clients"
-                f" are missing and {len(pairs - wanted)} were not asked for; the sum stays masked"
+                f"unmask: {len(wanted - pairs)} of {len(wanted)} pair seeds of dropped clients "
+                f"are missing and {len(pairs - wanted)} were not requested; the sum stays masked"
             )
     plain = words.copy()
     for survivor, seeds in revealed.items():

@@ -58,7 +58,7 @@ def opened(hidden_sum: Words, openings: Mapping[int, Mapping[int, Words]], piece
     for opening in openings.values():
         for piece, words in opening.items():
             if not np.array_equal(known.setdefault(piece, words), words):
-                raise RoundFailed("members of the committee differ about a mask: nothing is opened")
+                raise RoundFailed("members of the committee differ about a mask: it is not opened")
     if len(known) < pieces:
         raise RoundFailed("too few members of the committee opened the sum: it stays hidden")
     for words in known.values():

@@ -110,7 +110,7 @@ class _Binning(FederatedStrategy):
         one_of("negatives", self.negatives, get_args(Negatives))
         clips = {"clip_positive": clip_positive, "clip_negative": clip_negative}
         if not federation.private:
-            unused("without privacy nothing is clipped", clipping=clipping, **clips)
+            unused("without privacy there is no clipping", clipping=clipping, **clips)
             unused("without privacy no count is negative", negatives=negatives)
         elif self.pooled and federation.classes == 2:
             unused("of two classes, pooled, only P is sent", clip_negative=clip_negative)

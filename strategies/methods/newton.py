@@ -275,7 +275,7 @@ class FedNewtonClass(FederatedStrategy):
         if not effects.offsets.any():
             return
         if not self._gains:
-            self.verdict = f"seen and not kept {p}: no round told what they gain"
+            self.verdict = f"seen and not kept {p}: no round measured their gain"
             self._effects.refuse()
             return
         gains, stds = np.array(self._gains).T

@@ -76,13 +76,13 @@ class FedPrior(FederatedStrategy):
         self._seen: Release | None = None
         self._query: ScoreCounts | SiteEffects
         if federation.private and UNITS[federation.unit].whole_client:
-            why = "a client that is hidden as a whole is not counted by itself"
+            why = "a client that is protected as a whole is not counted separately"
             unused(why, groups=groups or None, rows_per_subject=rows_per_subject)
             self._query = SiteEffects(federation.classes)
             clip = CLIP if clip is None else positive("clip", clip)
             plan = plan_for(federation, self._query, (clip,), 1, order_of(federation))
         else:
-            unused("what is counted needs none", clip=clip)
+            unused("counting needs none", clip=clip)
             self._query = _counts(federation, groups, rows_per_subject)
             plan = plan_for(federation, self._query, (1.0,), 1, prefers=(Laplace,))
         super().__init__(plan, **base)

@@ -406,12 +406,12 @@ def _least_noise(
     """Mechanism and encoding of the least noise in prefix sums, of those that the user allows."""
     one_of("encoding", encoding, (AUTO, *ENCODINGS))
     if height and encoding not in (AUTO, Tree.name):
-        raise InputError(f"height = {height} is of encoding 'tree', not of '{encoding}'")
+        raise InputError(f"height = {height} is for encoding 'tree', not for '{encoding}'")
     names = (Tree.name,) if height else tuple(ENCODINGS) if encoding == AUTO else (encoding,)
     if not federation.private:
         for name, value, unset in (("encoding", encoding, AUTO), ("height", height, 0)):
             if value != unset:
-                raise InputError(f"{name} has no effect without privacy: nothing is noisy")
+                raise InputError(f"{name} has no effect without privacy and noise")
         return Laplace, question
     order = None if federation.mechanism == AUTO else MECHANISMS[federation.mechanism].order
     if UNITS[federation.unit].whole_client and federation.delta > 0 and order != Laplace.order:

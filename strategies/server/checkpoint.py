@@ -189,7 +189,7 @@ class Checkpoint:
             if self.job.get(key) != job.get(key):
                 raise InputError(
                     f"the run was started with {key} = {self.job.get(key)!r:.80}, not "
-                    f"{job.get(key)!r:.80}: a run goes on as it began"
+                    f"{job.get(key)!r:.80}: a run continues with its options"
                 )
 
 

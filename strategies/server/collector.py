@@ -113,7 +113,7 @@ class Collector:
         if not set(only) <= set(self.contributions):
             raise RoundFailed(
                 f"round {self._request.round}: members were asked to confirm a sum before the "
-                "server restarted, and not all sites in it are there; start them and resume"
+                "server restarted, and not all sites in it are online; start them and resume"
             )
         self.contributions = {site: self.contributions[site] for site in sorted(only)}
 

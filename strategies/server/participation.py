@@ -106,12 +106,12 @@ def sentences(sites: Mapping[str, Any] | None) -> list[str]:
     enrolled, absent = sites["enrolled"], sites["absent"]
     lines = []
     if absent:
-        some, asked = enrolled - len(absent), " (whom a round asked is a secret of its sample)"
+        some, asked = enrolled - len(absent), " (the sample of a round is secret)"
         did, secret = ("answered", "") if sites["answered"] is not None else ("were there", asked)
         lines.append(
             f"{some} of the {enrolled} enrolled sites {did}{secret}: {listed(absent)} took no "
-            "part. What was learned, and what is said or promised of the sites' rows, is of the "
-            f"rows of the {some} that {did}."
+            "part. The results and guarantees for the sites' rows hold for the rows of the "
+            f"{some} that {did}."
         )
     for name, rounds in sites["missed"].items():
         which = f"round{'s' if len(rounds) > 1 else ''} {', '.join(map(str, rounds))}"

@@ -16,7 +16,7 @@ from fedcal.strategies.server.who import ABSENT, UNREADABLE
 READY = "query.ready"
 """Flower message type: whether a real site can take part in the job of this question."""
 
-NOT_READY = "is not ready (its own log says why)"
+NOT_READY = "is not ready (see its own log)"
 """All that is known of a site whose reason stays there."""
 
 _LONGEST = 300
@@ -79,7 +79,7 @@ def ask_ready(
         kind = RoundFailed if set(unfit.values()) == {NOT_READY} else InputError
         raise kind(
             f"the run does not start: {', '.join(sorted(names[node] for node in unfit))} cannot "
-            "take part, as the lines above say; nothing was asked and nothing is booked. "
-            "--without-unready goes on without them"
+            "take part, as the lines above say; no question was sent and nothing is booked. "
+            "--without-unready continues without them"
         )
     return {node: not reason for node, reason in why.items()}

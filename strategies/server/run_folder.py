@@ -61,8 +61,8 @@ def held(out: Path, *, resume: bool) -> Iterator[None]:
             raise InputError(f"{out} holds the result of a run: choose another folder")
         if not resume and (out / CHECKPOINT).exists():
             raise InputError(
-                f"{out} holds a run that has not ended: go on with it (resume), or choose another "
-                "folder"
+                f"{out} contains a run that has not ended: continue it (resume), or choose "
+                "another folder"
             )
         try:
             forget(out, checkpoint=not resume)

@@ -65,8 +65,8 @@ class SecureRounds:
             self._enrolled |= enrolled(self.roster, self.job, replies)
         if len(self._enrolled) < (least := self.roster.committee.threshold):
             raise RoundFailed(
-                f"{len(self._enrolled)} members of the committee are there and take part, and "
-                f"{least} open a sum; nothing was asked (the others' own logs say why)"
+                f"{len(self._enrolled)} members of the committee take part, and {least} open a "
+                "sum; no question was sent (see the others' own logs)"
             )
 
     @property

@@ -249,8 +249,8 @@ class FlowerTransport(Strategy):
             if not self.method.plan.private:
                 raise
             raise RoundFailed(
-                f"round {number}: a sampled client failed or sent what cannot be used; "
-                "nothing was released (its own log says why)"
+                f"round {number}: a sampled client failed or sent what cannot be used; no sum was "
+                "released (see its own log)"
             ) from None
 
     def _contributions(self, asked: Asked, replies: Iterable[Message]) -> dict[int, Words]:

@@ -92,7 +92,7 @@ def ask_who(
         except RoundFailed:
             if not tolerant:
                 raise
-            log.warning("fedcal: a site cannot say what it is; its own log says why")
+            log.warning("fedcal: a site cannot identify itself; see its own log")
     return sorted(statements, key=lambda who: (who.classes is None, who.node))
 
 
@@ -118,7 +118,7 @@ def _who(reply: Message) -> Who:
             if key in fields
         }
         if not 2 <= numbers.get("classes", 2) <= MOST_CLASSES:
-            raise RoundFailed("a node says it has so many classes as cannot be")
+            raise RoundFailed("a node reports an impossible number of classes")
         inputs = shape_of(str(fields["inputs"])) if "inputs" in fields else None
         return Who(reply.metadata.src_node_id, **numbers, **texts, inputs=inputs)  # type: ignore[arg-type]
     except RoundFailed:

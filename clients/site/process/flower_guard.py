@@ -52,7 +52,7 @@ def own_app(app: ClientApp) -> Iterator[None]:
             check_bundle(content)
         except InputError as e:
             log.warning("refused to answer: %s", e)
-            raise Refused(f"{type(e).__name__}; the site's own log says more") from None
+            raise Refused(f"{type(e).__name__}; see the site's own log") from None
 
     def load_own(*_: object, **__: object) -> object:
         """Whatever the bundle names."""
@@ -100,7 +100,7 @@ def self_test() -> None:
     holds = holds and refused is not None and refused.has_error()
     if not (holds and answered is not None and not answered.has_error()):
         raise FedcalError(
-            f"flwr {flwr.__version__} would run code that a server sends: nothing is answered"
+            f"flwr {flwr.__version__} would run code that a server sends: no request is answered"
         )
 
 

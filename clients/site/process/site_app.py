@@ -57,7 +57,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
 
     @app.query("who")
     def who(message: Message, context: Context) -> Message:
-        with _told("say who it is"):
+        with _told("state its name"):
             site = prepared(folder)
             record = ConfigRecord(
                 {
@@ -241,7 +241,7 @@ def _unfit(
         afford(site, fields, plan, asked.run)
     except BudgetExceeded as e:
         log.warning("cannot take part: %s", e)
-        return "what is left of its budget does not suffice for this run"
+        return "its remaining budget does not suffice for this run"
     return ""
 
 
@@ -275,7 +275,7 @@ def _told(what: str) -> Iterator[None]:
         return
     log.warning("refused to %s: %s", what, _in_one_line(why))
     # `from None`: Flower logs what is raised here with all that it came from
-    raise Refused(f"{kind}; the site's own log says more") from None
+    raise Refused(f"{kind}; see the site's own log") from None
 
 
 def _in_one_line(why: str) -> str:

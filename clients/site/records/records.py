@@ -211,7 +211,7 @@ class SiteRecords(RecordsFile):
             if not self._db.rows("SELECT 1 FROM answers WHERE job = ? LIMIT 1", (job,)):
                 self._afford(job, about)
             elif asked_once:
-                raise InputError("in this job each client is asked once, and this one was")
+                raise InputError("in this job each client answers once, and this one has answered")
             answer = draw()
             if not known:
                 self._add(job, about)

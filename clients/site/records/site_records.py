@@ -117,7 +117,7 @@ def check_booked(site: Prepared, fields: Mapping[str, Any], run: str) -> None:
     """InputError for the result of a job that this site did not book by an answer."""
     with records_of(site) as records:
         if not records.has_booked(job_digest(fields, run)):
-            raise InputError("this site has not answered in the run that the result is of")
+            raise InputError("this site has not answered in the run of this result")
 
 
 def finish(site: Prepared, fields: Mapping[str, Any], run: str) -> None:

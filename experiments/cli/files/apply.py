@@ -84,7 +84,7 @@ def command(
     fitted = fitted_in(calibrator)
     if alpha is not None:
         if not isinstance(fitted, PredictionSets):
-            raise InputError("--alpha is of prediction sets, and this is a calibrator")
+            raise InputError("--alpha is for prediction sets, and this is a calibrator")
         fitted = fitted.at(alpha)
     loaded = datasets.load(data, labels_required=False, classes=fitted.class_names, csv=csv)
     if loaded.input != fitted.input:

@@ -50,7 +50,7 @@ def command(
         ("digest of the classes", classes),
         ("signed by", signed),
         ("members of the committee", f"{len(committee.members)}"),
-        ("members who open a sum", f"{committee.threshold} (threshold)"),
+        ("members that open a sum", f"{committee.threshold} (threshold)"),
         ("members who may be absent", f"{committee.dropouts}"),
         ("members who may work with the server", f"{committee.colluding}"),
     )

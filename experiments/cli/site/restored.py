@@ -35,10 +35,13 @@ def command(
     carried = None if spent is None else carried_over(spent)
     with opened_records(state) as records:
         closed = records.close_all(carried)
-    said = "" if spent is not None else ", and call this again with what they spent (--spent)"
+    said = (
+        ""
+        if spent is not None
+        else ", and run this command again with their spent budget (--spent)"
+    )
     console().print(
-        f"Jobs that were open and are closed now: {closed}. New jobs are answered again. Jobs that "
-        "began after a backup was made, or with other records, are not known here: make sure with "
-        f"whoever runs the server that they have ended{said}. Copies of these records answer "
-        "nothing."
+        f"Open jobs that were closed: {closed}. New jobs are answered again. Jobs that began "
+        "after the backup, or with other records, are unknown here: make sure with the server's "
+        f"operator that they have ended{said}. Copies of these records answer nothing."
     )

@@ -43,8 +43,9 @@ def command(*, state: State = STATE, json: Json = False) -> None:
         print_table(to, TextTable(_COLUMNS, [_row(job) for job in booked], left=words), edge=True)
         print_table(to, _totals(booked, limits), edge=True)
         to.print(
-            "Each job is charged whole at its first answer. 'own noise': the site added its share "
-            "of the noise that the epsilon needs; 'claimed': the server says that it adds it."
+            "Each job is charged in full at its first answer. 'own noise': the site added its "
+            "share of the noise that the epsilon needs; 'claimed': the server says that it adds "
+            "it."
         )
         if len(spent_by_unit(booked)) > 1:
             to.print(

@@ -20,7 +20,7 @@ EXAMPLES = (
 )
 
 
-ROWS, LINK, LIMITS = "Rows", "Connection", "What it takes part in"
+ROWS, LINK, LIMITS = "Rows", "Connection", "Participation"
 
 
 def command(

@@ -19,7 +19,7 @@ EXAMPLES = (
     "--protect patient --per-year 4 --server host:9092",
 )
 
-WHO, COST = "Who is asked", "What it may cost"
+WHO, COST = "Who is asked", "Cost"
 
 
 def command(
@@ -40,7 +40,7 @@ def command(
     ],
     server: Annotated[str, other(WHO, "HOST:PORT of the server, as sites reach it.")],
     protect: Annotated[
-        str, other(COST, "Whom the budget protects: " + " | ".join(PROTECTED) + ".")
+        str, other(COST, "Unit that the budget protects: " + " | ".join(PROTECTED) + ".")
     ] = "patient",
     per_year: Annotated[int, other(COST, "Number of releases in a year.")] = 4,
     epsilon: Annotated[
@@ -56,7 +56,7 @@ def command(
     if file.suffix != ".toml":
         raise InputError(f"a study's file ends in .toml, got {file}")
     if file.exists():
-        raise InputError(f"{file} is there already: edit it, or choose another name")
+        raise InputError(f"{file} exists: edit it, or choose another name")
     study = Study(
         file.stem,
         Model(names_in(classes), model, thresholds=_numbers(thresholds)),
@@ -69,9 +69,9 @@ def command(
     )
     write_text(file, study.to_toml())
     console().print(
-        f"written to {file}: read it, and edit it. Next: fedcal study check {file} says what it "
-        f"will show, fedcal study run {file} rehearsal --simulate rows.csv tries it on a file, "
-        f"fedcal study kit {file} makes what the sites need."
+        f"written to {file}: read and edit it. Next: fedcal study check {file} predicts the "
+        f"results, fedcal study run {file} rehearsal --simulate rows.csv tries it on a file, "
+        f"fedcal study kit {file} makes a folder for each site."
     )
 
 

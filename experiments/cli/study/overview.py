@@ -30,4 +30,4 @@ def command() -> None:
 
     rows = [(who, f"fedcal {name}", help_of(name)) for who, name in _WAY]
     print_table(console(), TextTable(("who", "command", "what"), rows, left=(1, 2)), edge=True)
-    console().print("fedcal study COMMAND --help says more.")
+    console().print("fedcal study COMMAND --help explains a command.")

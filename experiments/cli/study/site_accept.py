@@ -34,6 +34,6 @@ def command(
         with contextlib.suppress(EOFError):
             yes = input("does this site take part? Type yes: ").strip().lower() == "yes"
     if not yes:
-        raise InputError("nothing is accepted: somebody must type yes (--yes for scripts)")
+        raise InputError("not accepted: a person must type yes (--yes for scripts)")
     offer.accept()
     to.print(f"accepted: the rules are in {kit / 'site.toml'}. Next: fedcal site start {kit}")

@@ -32,7 +32,7 @@ def command(
         rows, warnings, made = join(kit, data, csv, new_keys=new_keys)
     except KeyboardInterrupt:
         raise Stopped(
-            "interrupted; the same command goes on, with the keys that it has made"
+            "interrupted; the same command continues, with the keys made so far"
         ) from None
     to = console()
     to.print("\n".join([rows.described(), *warnings]))

@@ -64,7 +64,7 @@ class Variant:
                 raise InputError(f"{method}[...] takes KEY=VALUE, got {pair!r} in {text!r}")
             key, value = parse_setting(pair)
             if key in settings:
-                raise InputError(f"{key!r} is there twice in {text!r}")
+                raise InputError(f"{key!r} occurs twice in {text!r}")
             settings[key] = value
         return cls(method, settings)
 
@@ -197,7 +197,7 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
                     same = parse_partition(value)
                 if same in seen:
                     also = "" if seen[same] == text else f" ({seen[same]!r} means the same)"
-                    raise InputError(f"{axis} {text!r} is there twice{also}")
+                    raise InputError(f"{axis} {text!r} occurs twice{also}")
                 seen[same] = text
 
     def drafts(self, split_by_seed: Mapping[str, bool]) -> Iterator[Cell]:

@@ -157,7 +157,7 @@ class Comparison(Shown):
             write_comparison_report(folder)
 
     def __repr__(self) -> str:
-        return f"<comparison: {len(self.cells)} lines, {len(self.rows)} runs; print() says more>"
+        return f"<comparison: {len(self.cells)} lines, {len(self.rows)} runs; print() shows them>"
 
     def __str__(self) -> str:
         table = [line for line in as_markdown(self.cells).splitlines() if line]

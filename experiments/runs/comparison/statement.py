@@ -16,8 +16,8 @@ from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
 _NOISE_SOURCES = {
-    "seeded": "Noise follows from the seed, and runs may share it: this is a simulation, and it "
-    "protects nobody. What follows is for the same runs, each with secret noise of its own.",
+    "seeded": "Noise follows from the seed, and runs may share it: this is a simulation and gives "
+    "no protection. The following is for the same runs, each with its own secret noise.",
     "system": "Noise comes from the operating system's generator: the same comparison again gives "
     "other numbers. What follows counts all runs as published.",
 }
@@ -71,8 +71,8 @@ def statement(
     private = [c for c in fitted if math.isfinite(c.config.epsilon)]
     family = family_of(c.variant.method for c in cells).name
     lines = [
-        "Choosing among methods, settings or budgets by what they did on private rows is itself a "
-        "release, and no run's epsilon covers it: choose on public or simulated data."
+        "Choosing among methods, settings or budgets by their results on private rows is itself "
+        "a release, and no run's epsilon covers it: choose on public or simulated data."
     ]
     if family != "evaluate":
         lines.append(sentences.about_tests("thresholds" if family == "conformal" else "calibrator"))
@@ -103,15 +103,15 @@ def statement(
     trusts = {str(c.config.trust) for c in private}
     if len(fitted) > len(private) and any(TRUSTS[t].noise_by != "server" for t in trusts):
         lines.append(
-            "Without privacy (epsilon inf) nobody adds noise: those runs are there once, under "
-            "trust secagg, whatever units, trusts and mechanisms were asked for."
+            "Without privacy (epsilon inf) no party adds noise: those runs occur once, under "
+            "trust secagg, for all units, trusts and mechanisms."
         )
     lines += dict.fromkeys(f"{c.variant.label}: {c.little}." for c in cells if c.little)
     kinds: dict[tuple[str, tuple[str, ...]], dict[str, None]] = {}
     for cell, why in left_out:
         kinds.setdefault((why, cell.protection), {})[cell.variant.label] = None
     return lines + [
-        f"Left out: {', '.join(labels)} with {', '.join(facts)}: {why}."
+        f"Skipped: {', '.join(labels)} with {', '.join(facts)}: {why}."
         for (why, facts), labels in kinds.items()
     ]
 
@@ -165,8 +165,8 @@ def _composed(cells: Sequence[Cell]) -> Iterator[str]:
             else:
                 yield (
                     f"Published together, the private runs on {data} that share a deal of the "
-                    "rows (seed, partition, number of clients) spend up to "
-                    f"{sums} for each {unit}. There are {sum(g.runs for g in groups)} private "
-                    f"runs in {len(groups)} deals; these sums do not cover who has rows in several "
+                    f"rows (seed, partition, number of clients) spend up to {sums} for each "
+                    f"{unit}. There are {sum(g.runs for g in groups)} private runs in "
+                    f"{len(groups)} deals; these sums do not cover a person with rows in several "
                     "deals."
                 )

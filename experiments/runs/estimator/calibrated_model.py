@@ -154,7 +154,7 @@ class CalibratedModel(Classifier):
 
     def _calibrated(self, scores: Floats, y: NDArray[Any], **owned: ArrayLike | None) -> Any:
         if getattr(self.calibrator, "personal", False):
-            raise InputError("a personal calibrator is of one client alone: fit it on scores")
+            raise InputError("a personal calibrator is for one client alone: fit it on scores")
         classes = np.asarray(self.estimator_.classes_)
         if not isinstance(self.calibrator, Calibrator):
             return clone(self.calibrator).set_params(classes=classes).fit(scores, y, **owned)

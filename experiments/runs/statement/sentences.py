@@ -21,12 +21,12 @@ MEANINGS: dict[str, dict[str, str]] = {
     "unit": {name: unit.meaning for name, unit in UNITS.items()},
     "trust": {name: model.meaning for name, model in TRUSTS.items()}
     | {
-        "pooled": "pooled: everything lies in one place; there is nobody to distrust",
-        "one-source": "one source: a client uses its own rows alone; there is nobody to trust",
+        "pooled": "pooled: all rows lie in one place; no party must be trusted",
+        "one-source": "one source: a client uses its own rows alone; no party must be trusted",
     },
     "mechanism": {name: law.meaning for name, law in MECHANISMS.items()},
     "noise_source": {
-        "seeded": "seeded generator: a simulation, no protection against who knows the seed",
+        "seeded": "seeded generator: a simulation, no protection against anyone who knows the seed",
         "system": "the operating system's generator",
         "none": "none",
     },
@@ -64,19 +64,20 @@ _MANY_ROWS = 100_000
 """Rows of a client beyond which nobody need be told that its sum may be saturated."""
 _NOISE_SOURCES = {
     "seeded": {
-        "promised": "Seeded noise protects nobody who knows the seed, and the seed stands wherever "
-        "the configuration is written (config.toml, result.json): this is a simulation.",
-        "not_protected": "The seed: whoever has it can subtract the noise, and it stands wherever "
-        "the configuration is written.",
+        "promised": "Seeded noise gives no protection against anyone who knows the seed, which "
+        "stands wherever the configuration is written (config.toml, result.json): this is a "
+        "simulation.",
+        "not_protected": "The seed: anyone who has it can subtract the noise, and it stands "
+        "wherever the configuration is written.",
         "noise": "Its source is a seeded generator (Philox): repeatable, so a simulation of "
-        "protection and no protection against who knows the seed.",
+        "protection, and no protection against anyone who knows the seed.",
     },
     "system": {
         "promised": "Noise and any sampling come from the operating system's generator. The error "
         "of a draw (total variation 2^-60 a value) is counted in delta; what its time may tell is "
         "not.",
-        "not_protected": "Who watches the machine while noise is drawn: which entry of a table is "
-        "read depends on the noise, and the time of a draw may tell of it.",
+        "not_protected": "An observer of the machine while noise is drawn: which entries of a "
+        "table are read depends on the noise, and the time of a draw may reveal it.",
         "noise": "Its source is the operating system's generator, through tables of integers: a "
         "run with the same configuration gives other numbers.",
     },
@@ -101,8 +102,8 @@ def promise(plan: Plan, about: Facts, rows_per_client: float | None) -> list[str
     lines += unit.limits(" and more delta" if plan.delta else "")
     if plan.rows_that_fit is not None and plan.rows_that_fit < _MANY_ROWS:
         lines.append(
-            f"A client's sum has room for {plan.rows_that_fit:,} {unit.plural}, each at its bound; "
-            "beyond that it is saturated, so that the sum is too small and no row is told."
+            f"A client's sum has room for {plan.rows_that_fit:,} {unit.plural}, each at its "
+            "bound; beyond that it is saturated, so that the sum is too small and reveals no row."
         )
     lines.append(_NOISE_SOURCES[plan.noise_source]["promised"])
     lines.append("The number of clients, the method and its parameters are taken as public.")
@@ -211,13 +212,13 @@ def _sampling(plan: Plan, about: Facts) -> str:
         if not why:
             why = f"unit {plan.unit} would need that the other rows of its client change little"
         return (
-            f"No amplification by sampling is claimed ({why}): the epsilon holds against who knows "
-            "who took part, too."
+            f"No amplification by sampling is claimed ({why}): the epsilon also holds against "
+            "anyone who knows who took part."
         )
     if plan.row_rate < 1:
         return (
             f"Each row takes part in a round with probability {plan.row_rate:g}, by a coin that "
-            "its client draws and shows to nobody: the epsilon counts on that. It does not hold "
+            "its client draws and keeps secret: the epsilon relies on that. It does not hold "
             "against the row's own client."
         )
     return plan.model.counts_on_coins(about)
@@ -263,9 +264,9 @@ def _exact_tests(noun: str) -> str:
 
 
 AT_HOME = (
-    "What `before`, `after` and `personal` tell comes of exact rows of each site, and of what it "
-    "does with them at home; no epsilon bounds it: for the researcher's eyes. In a deployment it "
-    "stays at the site."
+    "The values of `before`, `after` and `personal` come from exact rows of each site and its "
+    "recalibration at home; no epsilon bounds them: they are for the researcher only. In a "
+    "deployment they stay at the site."
 )
 
 
@@ -273,15 +274,15 @@ def held_out(noun: str) -> str:
     """Return what test rows reveal that were held out of the clients' rows."""
     if noun == _SETS:
         return (
-            "The test rows were held out of the same clients' rows, and no epsilon bounds what is "
-            "told of them, which is exact: before, after and coverage_by (result.json), test "
+            "The test rows were held out of the same clients' rows, and their results are exact "
+            "and bounded by no epsilon: before, after and coverage_by (result.json), test "
             "(rounds.jsonl), page.json and report.html."
         )
     return (
-        "The test rows were held out of the same clients' rows, and no epsilon bounds what is told "
-        "of them, which is exact: before, after and intervals, clients, clients_change "
-        "(result.json), test (rounds.jsonl), reliability.json, test_probs.npy, report.html and its "
-        "figures."
+        "The test rows were held out of the same clients' rows, and their results are exact and "
+        "bounded by no epsilon: before, after and intervals, clients, clients_change "
+        "(result.json), test (rounds.jsonl), reliability.json, test_probs.npy, report.html and "
+        "its figures."
     )
 
 
@@ -293,7 +294,7 @@ def of_tests(tested: bool, sentence: str) -> list[str]:
 def exact_run(trust: str, releases: int, about: Facts, tested: bool, noun: str) -> dict[str, Any]:
     """Return who sees what in a run without differential privacy, and what is not protected."""
     if trust == "one-source":
-        sees = [("the one client", f"Its own rows and its {noun}; nobody sends anything.")]
+        sees = [("the one client", f"Its own rows and its {noun}; no party sends anything.")]
     elif trust == "pooled":
         sees = [("the place where the rows are pooled", "All rows and labels of everybody.")]
     elif releases:
@@ -301,7 +302,7 @@ def exact_run(trust: str, releases: int, about: Facts, tested: bool, noun: str) 
         if tested:
             results = f"The exact sums (rounds.jsonl), exact test metrics, and the {noun}."
         sees = [
-            ("another client", "Everything that is released: the server's next question tells it."),
+            ("another client", "All releases: the server's next question contains them."),
             ("the server", SecAgg.server_sees(about)),
             *_members(about),
             ("who reads the results", results),
@@ -318,8 +319,8 @@ def exact_run(trust: str, releases: int, about: Facts, tested: bool, noun: str) 
         any_client = "Any client: an exact sum minus those of all others is its contribution."
         if not about.summed:
             any_client = (
-                "Any client: the server got its contribution as it is, and an exact sum minus "
-                "those of all others tells it, too."
+                "Any client: the server received its contribution unmasked, and an exact sum "
+                "minus those of all others reveals it, too."
             )
         lost.insert(0, any_client)
         lost += _unpromised(about)
@@ -347,8 +348,8 @@ def _unpromised(about: Facts) -> list[str]:
     if about.committee is None:
         return []
     return [
-        "That a round succeeds, or that its sum is true: any site can stop one, and nobody can "
-        "check what numbers a single site hides in it."
+        "That a round succeeds, or that its sum is true: any site can stop one, and no party can "
+        "verify the numbers that a single site hides in it."
     ]
 
 
@@ -357,10 +358,10 @@ _IN_APP = (
     "guard, the policy and the ledger of a real site of fedcal. They run what the app sends and "
     "answer whatever its server asks, as often as it asks: that no more was asked than is said "
     "here is the server's word.",
-    "The trained model, and how it was trained, are not covered: what is promised is of the "
+    "The trained model, and how it was trained, are not covered: the guarantee is for the "
     "releases of this run alone.",
-    "The clients' code is taken to score each row by itself: a row may not change the scores of "
-    "another. At which clients it fails, or finds no rows, the server sees.",
+    "The clients' code must score each row separately: a row may not change the scores of "
+    "another. The server sees at which clients it fails, or finds no rows.",
 )
 
 
@@ -379,17 +380,17 @@ def with_real_sites(privacy: dict[str, Any], *, in_app: bool = False) -> None:
         "The result, which it judges on its own rows: those numbers stay with it.",
     )
     if in_app:
-        own = ("who wrote the app", "Whatever the app's code sends of a client's rows.")
+        own = ("the author of the app", "Whatever the app's code sends of a client's rows.")
         privacy["statement"] += _IN_APP
     keeps = (
-        "who reads the SuperLink's disk",
+        "anyone who reads the SuperLink's disk",
         "What the server sees, as long as residues of messages lie in its database.",
     )
     seen = [line for line in privacy["sees"] if line["who"] != SIMULATES]
     privacy["sees"] = [*seen, *_table(own, keeps)]
 
 
-SIMULATES = "who runs the simulation"
+SIMULATES = "the person who runs the simulation"
 
 
 def _table(*rows: tuple[str, str]) -> list[dict[str, str]]:
@@ -413,7 +414,7 @@ def sees(plan: Plan, about: Facts, tested: bool, noun: str) -> list[dict[str, st
         ("another client", client),
         ("the server", plan.model.server_sees(about)),
         *_members(about),
-        ("who reads the results", results),
+        ("readers of the results", results),
         _analyst(tested),
     ]
     if (own := plan.protected.own_client) is not None:
@@ -427,7 +428,7 @@ def not_protected(
     """Return sentences on what the guarantee does not cover."""
     rows = []
     if rows_per_client is not None:
-        reason = "rows_per_client tells it exactly."
+        reason = "rows_per_client reveals it exactly."
         if sets_noise(plan):
             reason = "rows_per_client and the noise scales (noise_std) tell it exactly."
         rows.append(
@@ -442,7 +443,8 @@ def not_protected(
         _WHO_FAILS if plan.own_rate < 1 else _WHO_ANSWERS,
         *_unpromised(about),
         plan.protected.covered(more),
-        "What is true of people in general: a release may tell it whether or not they took part.",
+        "Facts about people in general: a release may reveal them whether or not a person took "
+        "part.",
         "Further runs on the same clients: each adds its epsilon to this one.",
         "Choosing: picking a method, a clip bound or a seed after looking at results is itself a "
         "release, and not counted. A ledger counts runs, not looks.",

@@ -151,8 +151,8 @@ def journal(
             _check_inputs(place / INPUTS, {k: d for k, d in inputs.items() if k in read})
         elif not folder.overwrite and (finished := kept_runs(path, folder.done)):
             raise InputError(
-                f"{path} holds an unfinished comparison ({finished} runs are kept): go on with "
-                "--resume, or choose another --out"
+                f"{path} holds an unfinished comparison ({finished} finished runs are kept): "
+                "continue with --resume, or choose another --out"
             )
         if place == path and (path / folder.done).exists():
             place = path / UNFINISHED
@@ -252,7 +252,7 @@ def _read(path: Path, check: Callable[[Any], Row]) -> dict[str, Row]:
         except (ValueError, RecursionError):
             raise InputError(f"{path}, line {number} is not a row") from None
         if key in rows:
-            raise InputError(f"{path}, line {number}: this run is there twice")
+            raise InputError(f"{path}, line {number}: this run occurs twice")
         rows[key] = row
     return rows
 
@@ -268,11 +268,11 @@ def _check_inputs(path: Path, inputs: Mapping[str, str]) -> None:
         then = json.loads(path.read_bytes())["data"]
         changed = [name for name, digest in inputs.items() if then[name] != digest]
     except FileNotFoundError:
-        raise InputError(f"{path} is missing, which tells whose rows these are; {anew}") from None
+        raise InputError(f"{path} is missing, which names the data of these rows; {anew}") from None
     except OSError as e:
         raise InputError(f"cannot read {path}: {e.strerror}") from None
     except (ValueError, RecursionError, TypeError, LookupError):
-        raise InputError(f"{path} is damaged, which tells whose rows these are; {anew}") from None
+        raise InputError(f"{path} is damaged, which names the data of these rows; {anew}") from None
     if changed:
         raise InputError(f"{', '.join(changed)} changed since this comparison was begun; {anew}")
 
@@ -304,11 +304,11 @@ def ask_about_unfinished(out: Path, done: str) -> tuple[Path, bool]:
     while finished := kept_runs(out, done):
         text = f"{out} holds unfinished runs ({finished} are kept)."
         to = console(stderr=True)
-        to.print(f"{text} Go on with them [y], or write to another folder [its name]? ", end="")
+        to.print(f"{text} Continue with them [y], or write to another folder [its name]? ", end="")
         answer = sys.stdin.readline().strip()
         if answer.lower() in ("y", "yes"):
             return out, True
         if answer.lower() in ("", "n", "no"):
-            raise InputError(f"{text} Go on with --resume, or choose another --out")
+            raise InputError(f"{text} Continue with --resume, or choose another --out")
         out = path_of(answer)
     return out, False

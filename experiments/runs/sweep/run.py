@@ -99,7 +99,7 @@ def run_all(
             message = f"{log.count()} of {len(named)} runs are kept in {log.folder}"
             if isinstance(e, FedcalError):
                 raise FedcalError(f"{e}; {message}; go on with --resume") from None
-            raise Interrupted(f"{message}; go on with --resume") from None
+            raise Interrupted(f"{message}; continue with --resume") from None
         return made
 
 

@@ -124,7 +124,7 @@ class Wanted:
         one_of("by", self.by, BY)
         one_of("weigh", self.weigh, WEIGH)
         if self.guarantee == "marginal" and self.confidence != 0.9:
-            unused("it is of guarantee 'pac'", confidence=self.confidence)
+            unused("it is for guarantee 'pac'", confidence=self.confidence)
         if self.rows_per_client is not None:
             positive("rows_per_client", self.rows_per_client)
         whole("bins", self.bins, 0, 4096)
@@ -142,7 +142,7 @@ class Wanted:
                 f"{self.aim.kind} goes with by = 'none', weigh = 'rows' and guarantee 'marginal'"
             )
         if self.report and self.apart:
-            raise InputError("report is of one threshold: it goes with by = 'none'")
+            raise InputError("report is for one threshold: it needs by = 'none'")
         if self.report and whole_clients:
             raise InputError(
                 "report would need noise that hides all rows of a client, and a site has no "
@@ -150,13 +150,13 @@ class Wanted:
             )
         if self.rows_known and (self.rows_per_client is None or federation.sampling_rate < 1):
             raise InputError(
-                "rows_known needs rows_per_client, and all clients in each round: it says that "
+                "rows_known needs rows_per_client, and all clients in each round: it states that "
                 "the number of rows is public"
             )
         if self.rows_known and federation.private and UNITS[federation.unit].column is not None:
             raise InputError(
-                f"rows_known is of rows: with unit '{federation.unit}' one row of each counts, and "
-                "how many there are is private"
+                f"rows_known is of rows: with unit '{federation.unit}' one row of each counts, "
+                "and their number is private"
             )
 
 
@@ -202,7 +202,7 @@ class QuantileRule(ABC):
     @classmethod
     def refuses(cls, federation: Federation, wanted: Wanted) -> str:
         """Why it cannot serve; "" = it can. All but the exact rule are for privacy."""
-        return "" if federation.private else "nothing is private here: the exact rule serves"
+        return "" if federation.private else "no privacy is requested: use the exact rule"
 
     @property
     def expected(self) -> float:

@@ -134,10 +134,10 @@ class Crossing(Drawn):
             lines.append(f"This counts on at most {rows:,.6g} {noun} in all.")
         if clips:
             lines.append(
-                f"An assumption: what clipping to {self._clip:.4g} rows cuts off the clients that "
-                "have far more misses than others, near the threshold, is a small part of all rows "
-                "(0.0001 to 0.002 on the shipped data); coverage may be lower by that part. No "
-                "release tells it."
+                f"An assumption: the part that clipping to {self._clip:.4g} rows cuts off the "
+                "clients that have far more misses than others, near the threshold, is a small "
+                "part of all rows (0.0001 to 0.002 on the shipped data); coverage may be lower "
+                "by that part. No release tells it."
             )
             lines.append(
                 "A client that is not among these may be covered less often: --set weigh=clients "

@@ -90,7 +90,7 @@ class ExponentialQuantile(Drawn):
         lines.append(of_whom(self.wanted.goal, "none", whose))
         whom = "clients, all of which have a row" if self.whole_client else "rows"
         lines.append(
-            f"The number of {whom}, {self._n:,}, was taken for public and exact: with another one "
-            "this does not hold."
+            f"The number of {whom}, {self._n:,}, was treated as public and exact: with another "
+            "number this does not hold."
         )
         return tuple(lines)

@@ -89,7 +89,7 @@ class PrefixCounts(Noisy):
         if wanted.rows_known and wanted.aim is not None:
             return "rows that count by their label are counted: rows_known has no effect"
         if wanted.rows_known and wanted.apart:
-            return "the rows of each part are counted: rows_known is of all parts together"
+            return "the rows of each part are counted: rows_known is for all parts together"
         return ""
 
     def query(self, number: int) -> SetCounts | None:

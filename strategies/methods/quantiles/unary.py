@@ -45,13 +45,13 @@ class EncodedBuckets(QuantileRule):
         if why := super().refuses(federation, wanted):
             return why
         if not trust.accepts(Unary) or not UNITS[federation.unit].whole_client:
-            return "it is for whole clients that trust nobody"
+            return "it is for whole clients that trust no other party"
         if asked != AUTO and MECHANISMS[asked].answers != "onehot":
             return f"it encodes answers, and '{asked}' does not"
         if wanted.apart:
             return "it encodes one bucket of a row, and by asks for several thresholds"
         if wanted.average:
-            return "it counts one row of each client anyhow: leave weigh as it is"
+            return "it counts one row of each client: omit weigh"
         return ""
 
     def planned(self, plan: Plan) -> None:
