@@ -358,8 +358,8 @@ class Study:
 
 _TERMS = ("study", "protect", "epsilon", "per_year", "years", "groups", "away", "colluding")
 _COMMENTS = {
-    "study": "A study: its model, its sites and its budget; `fedcal study check` predicts the results."
-    "\nSites accept it, and accept any later change again.",
+    "study": "A study: its model, its sites and its budget; `fedcal study check` predicts its"
+    "\nresults. Sites accept it, and accept any later change again.",
     "contributors": "As the report names them.",
     "protect": "patient, customer or person: all rows of one (column `subject`); or record: a row.",
     "epsilon": "What may be learnt of one {0.protect} in a year; each release costs "

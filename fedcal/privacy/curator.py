@@ -136,7 +136,7 @@ class Curator:
             )
         if round_number <= self._asked:
             # Whatever became of it: two answers with fresh noise each are two releases.
-            raise PrivacyError(f"round {round_number} is already answered: no client answers twice")
+            raise PrivacyError(f"round {round_number} was already asked: no client answers twice")
         if not self.plan.private:
             bound = Bound(query.lengths(), norms, "per_block" if norms else "joint")
         elif self.plan.bound is None or query.everyone or not fits(self.plan.bound, query):
