@@ -66,7 +66,7 @@ def _show(training: Mapping[str, Any], out: Path | None) -> None:
     c, rows = training["config"], training["rows"]
     to.print(
         f"{c['model']} ({training['parameters']:,} parameters) on {c['data']} by {c['method']}, "
-        f"clients {training['clients']}, {training['communication']['rounds']} rounds"
+        f"clients {training['clients']:,}, {training['communication']['rounds']} rounds"
     )
     to.print(
         f"{rows['train']:,} training rows, {rows['calibration']:,} for calibration, "

@@ -71,12 +71,12 @@ def _site_rows(name: str, rows: LabelledRows) -> SiteRows:
         group_names=rows.group_names,
         inputs=rows.x,
     )
-    subjects = "" if rows.subject is None else f" of {len(np.unique(rows.subject))} subjects"
+    subjects = "" if rows.subject is None else f" of {len(np.unique(rows.subject)):,} subjects"
     more = "" if test is None else f", {len(test.y)} test rows"
     return SiteRows(
         name=name,
         kind=f"{text_of(rows.x.shape[1:])} features to train on",
-        counts=f"{n} rows{subjects}",
+        counts=f"{n:,} rows{subjects}",
         more=more,
         shards=shards,
         names=rows.names or (),

@@ -141,14 +141,14 @@ def of_scores(rows: Dataset, names: Sequence[str] | None) -> SiteRows:
     test = None
     if rows.test_logits is not None and rows.test_labels is not None:
         test = (rows.test_logits, rows.test_labels)
-    subjects = "" if rows.subject is None else f" of {len(np.unique(rows.subject))} subjects"
+    subjects = "" if rows.subject is None else f" of {len(np.unique(rows.subject)):,} subjects"
     groups = "" if rows.group_names is None else f", {len(rows.group_names)} groups"
     note = "" if rows.other_scores is None else ", scores of a second model"
-    tested = "" if rows.test_labels is None else f", {len(rows.test_labels)} test rows"
+    tested = "" if rows.test_labels is None else f", {len(rows.test_labels):,} test rows"
     return SiteRows(
         name=rows.name,
         kind=rows.input,
-        counts=f"{len(rows.labels)} rows{subjects}",
+        counts=f"{len(rows.labels):,} rows{subjects}",
         more=f"{groups}{note}{tested}",
         shards=shards_of(rows),
         names=class_names(rows.class_names if names is None else names, rows.classes),

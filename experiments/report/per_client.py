@@ -37,7 +37,7 @@ def client_parts(result: Mapping[str, Any]) -> list[Part]:
     note = NO_RELEASE
     if len(kept) < len(clients):
         note = (
-            f"The {len(kept)} of {len(clients)} clients whose mean score is farthest from what "
+            f"The {len(kept)} of {len(clients):,} clients whose mean score is farthest from what "
             f"came true. {note}"
         )
 

@@ -19,10 +19,12 @@ def title(config: Config, sites: Mapping[str, Any] | None = None) -> str:
     """Return the method, the data and the clients of a run."""
     rounds = config.rounds
     asked = f", rounds {rounds}, sampling rate {config.sampling_rate:g}" if rounds else ""
-    where = f"on {config.data}, clients {config.clients}, {config.partition}"
+    where = f"on {config.data}, clients {config.clients:,}, {config.partition}"
     if config.real:  # over gRPC on one machine the data are known
         noun = of_clients(config.engine)
-        told = f"{config.clients} {noun}" if sites is None else participation.in_short(sites, noun)
+        told = (
+            f"{config.clients:,} {noun}" if sites is None else participation.in_short(sites, noun)
+        )
         where = f"on {told}"
     return f"{config.method} {where}{asked}"
 

@@ -95,7 +95,7 @@ class Distributed(Trust):
         """Return the assumptions of noise in shares."""
         quorum, clients = facts.quorum, facts.clients
         honest = (
-            f"at least {quorum} of the {clients} clients answer and are honest (add their "
+            f"at least {quorum:,} of the {clients:,} clients answer and are honest (add their "
             "share of the noise and keep it secret)"
         )
         if clients == 1:
@@ -118,8 +118,8 @@ class Distributed(Trust):
         if clients > quorum:
             sentences.append(
                 "Each client knows its own share, so an attacking client does not count as honest: "
-                f"of {clients} clients up to {clients - quorum} in all may fail to answer or work "
-                "together against the others."
+                f"of {clients:,} clients up to {clients - quorum:,} in all may fail to answer or "
+                "work together against the others."
             )
         elif clients > 1:
             sentences.append(
@@ -160,7 +160,8 @@ class Distributed(Trust):
         return (
             f"Each client adds a share of {noise} to its answer. "
             f"{facts.quorum - facts.colluding} shares make all of it; those of all "
-            f"{facts.clients} clients have {math.sqrt(facts.wholes):.4g} times its std (noise_std)"
+            f"{facts.clients:,} clients have {math.sqrt(facts.wholes):.4g} times its std "
+            "(noise_std)"
         )
 
 

@@ -117,7 +117,7 @@ def _show(rows: int, test: int, done: Told, out: Path, *, quiet: bool, json: boo
     elif not quiet:
         to = console()
         parts = f" (metrics: the {test} of its test part)" if test else ""
-        to.print(f"{rows} rows{parts} {verb}, written to {out}")
+        to.print(f"{rows:,} rows{parts} {verb}, written to {out}")
         for line in lines:
             print_table(to, line) if isinstance(line, TextTable) else to.print(line)
 

@@ -25,7 +25,7 @@ def command(quiet: Quiet = False, json: Json = False) -> None:
     to.print("Data sets that ship with fedcal (--data NAME):")
     for entry in datasets.catalogue():
         test = f"{entry.test_rows:,} test rows" if entry.test_rows else "half of them for testing"
-        clients = f", {entry.clients} natural clients" if entry.clients else ""
+        clients = f", {entry.clients:,} natural clients" if entry.clients else ""
         clients += f", {entry.groups} groups" if entry.groups else ""
         to.print(
             f"\n[bold]{entry.name}[/bold]: {entry.description}\n"

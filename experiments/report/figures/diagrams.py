@@ -102,7 +102,7 @@ def histogram(heading: str, data: Reliability) -> Panel:
     return Panel(
         title="",
         plot=plot,
-        said=f"Confidence histogram, {heading}, per cent of {data.rows} rows: {said}.",
+        said=f"Confidence histogram, {heading}, per cent of {data.rows:,} rows: {said}.",
         aspect=0.34,
     )
 
