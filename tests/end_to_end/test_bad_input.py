@@ -355,7 +355,7 @@ def test_these_are_all_the_moves(earlier, monkeypatch):
 
 def test_a_full_disk_stops_apply_and_memory_is_said_in_one_line(applied, refused, monkeypatch):
     Path("p.npy").write_bytes(b"what was there")
-    applied("data.npz", ["p.npy is there"])
+    applied("data.npz", ["p.npy exists"])
     arguments = ("apply", "--calibrator", FITTED, "--data", "data.npz", "--out", "p.npy")
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", FullDisk(0))

@@ -72,7 +72,7 @@ def test_simulate_prints_json_a_table_of_percentages_or_nothing(fedcal_says, fol
         assert f"{numbers[part]['nll']:.4f}" in line
     for said in ("(2, 1e-05)-DP for each user", "privacy.statement", "bytes up", "written to o"):
         assert said in out
-    assert any("Seeded noise protects nobody" in s for s in numbers["privacy"]["statement"])
+    assert any("Seeded noise gives no protection" in s for s in numbers["privacy"]["statement"])
     assert "No differential privacy" in fedcal_says("simulate", "--data", "data.npz")[1]
     assert sorted(os.listdir(folder)) == ["data.npz", "o", "p"]
     assert fedcal_says("simulate", "--data", "data.npz", "--out", "q", "--quiet") == (0, "", "")
@@ -143,7 +143,7 @@ def test_apply(fedcal_says, fitted, folder, labelled):
 
     code, out, err = fedcal_says(*arguments, "--json")
     assert (code, out) == (2, "")
-    assert f"--out {out_file} is there: --overwrite replaces it" in err
+    assert f"--out {out_file} exists: --overwrite replaces it" in err
     code, out, _ = fedcal_says(*arguments, "--json", "--overwrite")
     said = strict(out)
     assert (code, said["rows"], said["out"]) == (0, 50, out_file)

@@ -247,7 +247,7 @@ def test_stopped_and_resumed(folder, by):
     assert said == ""
     if by == "SIGINT":
         assert process.returncode == 130
-        where = f"{kept} of {RUNS} runs are kept in o; go on with --resume"
+        where = f"{kept} of {RUNS} runs are kept in o; continue with --resume"
         assert without_too_little(error) == [f"fedcal: interrupted: {where}"]
         assert descendants_are_gone(process.pid)
     assert {p.name for p in out.iterdir()} == {"config.toml", "rows.jsonl", ".inputs.json"}

@@ -70,7 +70,9 @@ def test_what_is_no_calibrator_is_not_applied(data, tmp_path, capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert "release.npz': is not a fedcal calibrator" in line
     for name in ("calibrator", "before", "after", "intervals", "reliability", "test_probs"):
-        with pytest.raises(FedcalError, match="yields no calibrator: its artifact is of form rel"):
+        with pytest.raises(
+            FedcalError, match="yields no calibrator: its artifact has the form rel"
+        ):
             getattr(result, name)
 
 
@@ -96,7 +98,7 @@ def test_a_comparison_of_another_family(data, tmp_path, methods, metrics, said):
     assert found.cells[0]["after"][min(metrics)]["values"][1] == alone
     assert compare(data, method=methods, out=tmp_path, resume=True, **grid).cells == found.cells
     assert found.cells[0]["label"] in (tmp_path / "report.html").read_text("utf-8")
-    with pytest.raises(InputError, match="methods of one family: none is of 'calibrate'"):
+    with pytest.raises(InputError, match="methods of one family: none belongs to 'calibrate'"):
         compare(data, method=["none", *methods])
 
 
@@ -116,7 +118,7 @@ def test_comparisons_plans_and_estimators_are_of_methods_that_calibrate(data):
     found, refused = candidates(facts)
     assert not ({c.method for c in found} | {name for name, _ in refused}) & {*OTHERS}
     for method in ("dp-fedavg", "fedsgd"):
-        why = f"compare takes methods that .* sets, and {method} is of the family 'train'"
+        why = f"compare takes methods that .* sets, and {method} belongs to the family 'train'"
         with pytest.raises(InputError, match=why):
             compare(data, method=f"none,{method}", clients=8, seeds=1)
         with pytest.raises(InputError, match="the planner takes methods that calibrate"):

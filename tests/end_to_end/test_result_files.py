@@ -140,7 +140,7 @@ def test_the_privacy_record(run, data, method, epsilon):
     assert privacy.items() >= want.items()
     assert ("seeded" in privacy["noise"]) is private
     seers = [line["who"] for line in privacy["sees"]]
-    assert seers[-1] == "who runs the simulation"
+    assert seers[-1] == "the person who runs the simulation"
     assert ("the server" in seers) is (method in STRATEGIES)
     test_rows = any("Test metrics" in line for line in privacy["not_protected"])
     judged = method in STRATEGIES and STRATEGIES[method].family in ("train", "personal")
@@ -426,6 +426,6 @@ def test_nominal_rows_that_set_no_noise_are_not_in_results(data, tmp_path):
         result = strict((ran(tmp_path / name, *options, *more) / "result.json").read_text("utf-8"))
         told[name] = "rows_per_client" in result["config"]["set"]
         said = " ".join([*result["privacy"]["statement"], *result["privacy"]["not_protected"]])
-        assert ("left out of the results" in said) is not told[name]
+        assert ("omitted from the results" in said) is not told[name]
         assert told[name] is bool(re.search(r"rows_per_client = \d", said))
     assert told == {"taken": False, "given": True, "noise": True}

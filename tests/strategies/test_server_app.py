@@ -236,7 +236,7 @@ def test_nodes_or_data_that_do_not_fit_stop_the_run():
         with pytest.raises(RoundFailed, match=why):
             server.serve(simulation(nodes, fields, tell), fields)
     wrong = fields | {"partition": "natural"}
-    with pytest.raises(InputError, match="resnet110-cifar10 names no clients of its own"):
+    with pytest.raises(InputError, match="resnet110-cifar10 names no clients"):
         server.serve(simulation(2, wrong), wrong)
 
 

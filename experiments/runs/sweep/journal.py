@@ -151,7 +151,7 @@ def journal(
             _check_inputs(place / INPUTS, {k: d for k, d in inputs.items() if k in read})
         elif not folder.overwrite and (finished := kept_runs(path, folder.done)):
             raise InputError(
-                f"{path} holds an unfinished comparison ({finished} finished runs are kept): "
+                f"{path} holds an unfinished comparison (runs kept: {finished}): "
                 "continue with --resume, or choose another --out"
             )
         if place == path and (path / folder.done).exists():

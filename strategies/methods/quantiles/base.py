@@ -139,14 +139,14 @@ class Wanted:
             )
         if self.aim is not None and (self.apart or self.average or pac):
             raise InputError(
-                f"{self.aim.kind} goes with by = 'none', weigh = 'rows' and guarantee 'marginal'"
+                f"{self.aim.kind} needs by = 'none', weigh = 'rows' and guarantee 'marginal'"
             )
         if self.report and self.apart:
             raise InputError("report is for one threshold: it needs by = 'none'")
         if self.report and whole_clients:
             raise InputError(
                 "report would need noise that hides all rows of a client, and a site has no "
-                "others: it goes with units 'example' and 'subject'"
+                "others: it needs unit 'example' or 'subject'"
             )
         if self.rows_known and (self.rows_per_client is None or federation.sampling_rate < 1):
             raise InputError(

@@ -56,7 +56,7 @@ def site(tmp_path, caplog):
 def refused(reply: Message, caplog: pytest.LogCaptureFixture) -> str:
     """The line in the log; the server hears no more than the class."""
     assert reply.has_error()
-    assert reply.error.reason == "Refused: InputError; the site's own log says more"
+    assert reply.error.reason == "Refused: InputError; see the site's own log"
     line = caplog.messages[-1]
     assert line.startswith("refused to answer: ")
     assert "\n" not in line

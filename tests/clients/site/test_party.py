@@ -119,7 +119,7 @@ def test_no_signature_is_verified_twice(world, monkeypatch):
 
 def test_a_sum_of_fewer_than_m_is_not_signed(world):
     one = Round(world)
-    one.refused("a sum of 2 contributions is asked for", 0, one.given(0, 0, 4))
+    one.refused("a sum of 2 contributions was requested", 0, one.given(0, 0, 4))
     one.refused("twice in the sum", 0, one.given(0, 0, 4, 4))
     one.refused("a sum of 0", 0, [])
 

@@ -107,7 +107,7 @@ def test_a_giant_message_is_refused_before_it_is_whole(monkeypatch, caplog):
         ("query.answer", 1 << 20, False),
     ):
         link = SuperLink(kind, ConfigRecord({"x": bytes(size)}), RUN_CONFIG)
-        assert link.ask() == ("" if whole else "InputError; the site's own log says more")
+        assert link.ask() == ("" if whole else "InputError; see the site's own log")
         assert len(link.confirmed) == whole
     assert caplog.messages[-1] == (
         "refused to answer: a message 'query.answer' of more than 1024 KiB came, which is not read"

@@ -114,7 +114,7 @@ def values(out: Path) -> list[Any]:
 
 def test_another_run_takes_the_place_of_one_that_has_ended(link, tmp_path):
     out = tmp_path / "out"
-    refused("holds no run", deploy.deployed, config(tmp_path), out=out, resume=True)
+    refused("contains no run", deploy.deployed, config(tmp_path), out=out, resume=True)
     link.before = lambda sites: setattr(sites, "leave", True)
     with pytest.warns(UserWarning, match="0 of 3 sites have the calibrator"):
         first = deploy.deployed(config(tmp_path), out=out)
@@ -261,7 +261,7 @@ def test_a_superlink_that_is_gone_or_hangs_is_not_waited_for(link, tmp_path, mon
             return 1
 
         monkeypatch.setattr(link, "submit", killed)
-        said = f"has not told of the run for 0.3 s.*: once .*{next_.format(out)}"
+        said = f"has not reported the run for 0.3 s.*: once .*{next_.format(out)}"
         refused(said, deploy.deployed, config(tmp_path), out=out, error=FedcalError)
     hangs = tmp_path / "flwr"
     hangs.write_text("#!/bin/sh\nsleep 600\n")

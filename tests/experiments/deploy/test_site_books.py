@@ -101,7 +101,7 @@ def test_a_restored_site_says_so_until_its_jobs_are_closed(tmp_path, state, says
     assert "restored from a backup" in says("site", "ledger", "--state", state)[1]
     code, out, _ = says("site", "restored", "--state", state)
     assert code == 0
-    assert out.startswith("Jobs that were open and are closed now: 2. New jobs are answered again.")
+    assert out.startswith("Open jobs that were closed: 2. New jobs are answered again.")
     out = says("site", "ledger", "--state", state)[1]
     assert "put back" not in out
     assert out.count("closed by the operator") == 2

@@ -158,7 +158,7 @@ def test_what_is_said_of_a_supernode_that_has_ended(tmp_path, monkeypatch):
     with pytest.raises(FedcalError, match="the clocks of the two machines differ"):
         what_now(Ended(None, "Finished server process", denied=True))
     # of a study, whose server and coordinator are others' and may come later
-    assert "yet, or no more: ask the coordinator. Trying again" in what_now(refused, waits=True)
+    assert "yet, or no longer: ask the coordinator. Trying again" in what_now(refused, waits=True)
     assert what_now(Ended(None, "", denied=True), waits=True).endswith("Trying again")
     gone = Ended(None, "StatusCode.UNAVAILABLE")
     assert what_now(gone) == "the connection to hub:1 has ended: connecting again"
@@ -222,8 +222,8 @@ def test_features_that_do_not_do_are_one_line(tmp_path):
 
     turned = {"class_names": ["well", "sick"], "names": ["sick", "well"]}
     table: list[tuple[dict[str, object], str]] = [
-        ({"names": None}, "do not tell how many classes there are: give --class-names"),
-        (turned, "it is of the classes well, sick"),
+        ({"names": None}, "do not contain the number of classes: give --class-names"),
+        (turned, "its classes are well, sick"),
         ({"labels": [0, 1, 2, 0, 0, 0]}, "must be a class"),
         ({"features": np.full((6, 4), np.nan)}, "all values must be finite"),
         ({"features": np.zeros((0, 4)), "labels": []}, "must have shape"),

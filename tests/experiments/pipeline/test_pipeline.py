@@ -172,7 +172,7 @@ def test_a_stage_whose_result_breaks_is_not_paid_again(logits, tmp_path, monkeyp
     pipeline, out = settled(of_logits(logits)), tmp_path / "out"
     with monkeypatch.context() as patch:
         patch.setattr(simulation, "result_of", broken)
-        with pytest.raises(FedcalError, match=f"what was released is in {out / 'recalibrate'}"):
+        with pytest.raises(FedcalError, match=f"the release is in {out / 'recalibrate'}"):
             run(pipeline, out)
     assert {"calibrator.npz", "outcome.json"} <= {p.name for p in (out / "recalibrate").iterdir()}
     assert charged() == [(1,)]
@@ -197,7 +197,7 @@ def test_a_stage_whose_result_breaks_is_not_paid_again(logits, tmp_path, monkeyp
 
 def test_what_is_not_allowed_is_one_line(logits):
     table: list[tuple[dict[str, Any], str]] = [
-        ({}, r"no stage is asked for; allowed: \[train\], \[recalibrate\], \[sets\]"),
+        ({}, r"no stage is requested; allowed: \[train\], \[recalibrate\], \[sets\]"),
         ({"train": 3}, r"train must be a table"),
         ({"trian": {}}, r"unknown option or table 'trian'; did you mean 'train'"),
         ({"data": None, "sets": {}}, r"say what the rows are"),

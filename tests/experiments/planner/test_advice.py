@@ -143,7 +143,7 @@ def test_public_data_take_the_place_of_made_up_rows():
 
 def test_facts_that_are_not_allowed():
     table: list[tuple[dict[str, Any], str]] = [
-        ({"classes": None}, r"needs classes \(how many .*: for example --classes 10$"),
+        ({"classes": None}, r"needs classes \(the number .*: for example --classes 10$"),
         ({"data": "imdb-binary", "classes": 3}, "must fit together"),
         ({"data": "imdb"}, "unknown public data set"),
         ({"rows_per_client": 0}, "rows_per_client"),

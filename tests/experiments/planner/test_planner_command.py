@@ -71,7 +71,7 @@ def test_bad_input_is_one_line_and_exit_code_2(capsys):
             ["plan", "--clients", "100", "--epsilon", "1"],  # all that is missing, at once
             (
                 "rows_per_client (labelled rows of one client, a public nominal number",
-                "classes (how many the model tells apart",
+                "classes (the number of the model's classes",
                 ": for example --rows-per-client 50 --classes 10\n",
             ),
         ),

@@ -99,12 +99,12 @@ def test_files_hold_it_and_the_recommended_run_runs(tmp_path, capsys):
 def test_what_is_refused(capsys):
     for words, why in (
         ([*WORDS, "--set", "rows_per_client=3"], "--rows-per-client"),
-        ([*WORDS, "--set", "target=x"], "no --set target"),
+        ([*WORDS, "--set", "target=x"], "not take --set target"),
         ([*WORDS, "--set", "speed=3"], "unknown --set key"),
         ([*WORDS, "--set", "alpha=2"], "alpha"),
         ([*WORDS, "--partition", "iid"], "does not depend on it"),
         ([*WORDS, "--data", "imdb-binary"], "must fit together"),
-        (["--clients", "9", "--set", "alpha=0.1"], "--set is of --method conformal"),
+        (["--clients", "9", "--set", "alpha=0.1"], "--set is for --method conformal"),
     ):
         assert _run(["plan", *words, "--classes", "3"]) == 2
         (line,) = capsys.readouterr().err.splitlines()

@@ -139,7 +139,7 @@ def test_without_intervals_or_test_rows_nothing_is_better_or_worse():
     said = plain(calibrated([], [], intervals=None))
     few = "too few test rows to tell better from worse."
     assert said == f"Calibration: top-label ECE from 5.00 to 1.00 %; {few}"
-    assert "here nobody can" in plain({"before": None, "after": None, "method": "fedtemp"})
+    assert "it is unknown here" in plain({"before": None, "after": None, "method": "fedtemp"})
 
 
 def test_a_second_model():

@@ -115,7 +115,7 @@ def test_a_report_names_the_committee(tmp_path):
     assert "may work with the server 2 of the sites" in page
     privacy = simulate(arrays(), clients=30).privacy
     assert "Each client's" in seen(privacy, "the server")
-    assert "got its contribution as it is" in privacy["not_protected"][0]
+    assert "received its contribution unmasked" in privacy["not_protected"][0]
     assert "each client's contribution, too, where there is no secure aggregation" in meaning(
         privacy, "trust"
     )
@@ -131,7 +131,7 @@ def test_all_exact_files_and_the_number_of_fit_rows_are_named():
     files = ("result.json", "rounds.jsonl", "reliability.json", "test_probs.npy", "report.html")
     for name in files:
         assert name in said
-    bounded, _, exact = seen(told, "who reads the results").partition("bound.")
+    bounded, _, exact = seen(told, "readers of the results").partition("bound.")
     assert "values in rounds.jsonl" in bounded
     assert "test in rounds.jsonl" in exact
     lost = "The number of fit rows of the simulated data, unless rows_per_client is given"

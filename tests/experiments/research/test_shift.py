@@ -110,7 +110,7 @@ def test_broken_cifar_c_and_what_is_not_in_it_gets_one_line(cifar_c):
         refused(message, read_shifted, cifar_c, corruption, severity)
     np.save(fog, np.zeros((41, 8, 8, 3), np.uint8))
     np.save(labels, np.zeros(41, int))
-    refused("no multiple of 5", read_shifted, cifar_c, "fog", 5)
+    refused("not a multiple of 5", read_shifted, cifar_c, "fog", 5)
 
 
 def test_what_is_not_in_imagenet_c(imagenet_c, tmp_path):

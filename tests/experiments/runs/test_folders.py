@@ -104,7 +104,7 @@ def test_a_file_is_refused_or_replaced(command, folder, capsys):
     out.write_text("mine")
     capsys.readouterr()
     assert _run(arguments) == 2
-    assert f"--out {out} is there: --overwrite replaces it" in capsys.readouterr().err
+    assert f"--out {out} exists: --overwrite replaces it" in capsys.readouterr().err
     assert out.read_text() == "mine"
     assert _run([*arguments, "--overwrite"]) == 0
     assert out.read_bytes() != b"mine"

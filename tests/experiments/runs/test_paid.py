@@ -129,7 +129,7 @@ def test_a_trained_model_outlives_a_report_that_breaks(end, again, images, tmp_p
     given = {"data": images, "epsilon": 2.0, "rounds": 12, "ledger": str(ledger), "cap": 2.0}
     with monkeypatch.context() as patch:
         patch.setattr(*end, broken)
-        with pytest.raises(FedcalError, match=f"what was released is in {re.escape(str(out))}"):
+        with pytest.raises(FedcalError, match=f"the release is in {re.escape(str(out))}"):
             training.train(out=out, **given)
     once = charged(ledger)
     assert {"model.npz", "outcome.json", "config.toml"} <= {p.name for p in out.iterdir()}

@@ -139,7 +139,7 @@ def test_a_kit_brings_neither_keys_nor_code(there):
     planted = make_key(kit / "keys" / "signing.pem").public
     make_site_key(kit / "keys", "connection", "alder")
     rows = str(write_rows(there.folder / "rows.csv"))
-    assert any("somebody else made them" in line for line in join(kit, rows)[1])
+    assert any("they are someone else's" in line for line in join(kit, rows)[1])
     assert not any("keys" in line for line in join(kit, rows, new_keys=True)[1])
     assert Join.read(there.folder / "alder.join").key != planted
     assert not any("curl" in path.read_text("utf-8") for path in kit.glob("*.*"))
@@ -357,4 +357,4 @@ def test_new_keys_need_the_study_sealed_anew(there):
     assert "changed since what was accepted: sites or keys" in "".join(there.offer().lines())
     there.offer().accept()
     text = seal(there.file, [Path(f"{site}.join") for site in SITES])
-    assert any("the digest is as before" in line for line in text)
+    assert any("the digest is unchanged" in line for line in text)

@@ -41,7 +41,7 @@ def test_faults_are_named_and_what_to_do_is_said(told):
 def test_without_a_fault_the_model_stays_until_the_budget_is_spent(told):
     clean = told | {"sites": {"dog": told["sites"]["dog"]}, "left": 0.5, "calibrator": {}}
     assert in_words(clean)["next"] == [
-        "Keep the model as it is, and ask again next quarter.",
+        "Keep the model unchanged, and repeat the study next quarter.",
         "This year's budget is spent: the next release is next year's.",
     ]
 
@@ -151,7 +151,7 @@ def test_the_page_says_what_it_is_of(tmp_path):
     assert text.index("REHEARSAL") < text.index("of 5 sites show")
     for said in (
         "elm overconfident by",
-        "whoever runs the server chose the committee",
+        "the server's operator chose the committee",
         "Nothing: this is a rehearsal.",
         "rows were dealt out by chance",
         "Give the file a column client",

@@ -125,4 +125,4 @@ def test_the_forecast_says_what_each_number_of_patients_shows():
     assert any("alder, birch (about 300 patients)" in line for line in told["sentences"])
     half = check(study("alder=300,birch=300,elm=3000", model={"rate": 0.1}))
     assert half["sees"]["300"] < told["sees"]["300"]
-    assert "about how many each has" in " ".join(check(study("a,b,c"))["sentences"])
+    assert "approximate numbers under [sites]" in " ".join(check(study("a,b,c"))["sentences"])

@@ -40,7 +40,7 @@ def folder(made, tmp_path):
 def test_what_was_written_is_verified_with_and_without_the_earlier_quarter(folder):
     assert "earlier-2026Q4.npz is the release of 2026Q4/ beside it." in verify(folder)
     shutil.rmtree(folder.parent / "2026Q4")
-    assert "2026Q4 is not beside this folder: what changed since is taken as it is." in verify(
+    assert "2026Q4 is not beside this folder: changes since then are not verified." in verify(
         folder
     )
 

@@ -115,7 +115,7 @@ def interrupted(
 
 def test_an_interrupted_training_goes_on_as_if_nothing_was(images, tmp_path):
     config, out = small(images, rounds=4, server_lr=0.5, evaluate_every=1), tmp_path / "out"
-    with pytest.raises(Interrupted, match=r"2 rounds are kept; go on: .* --resume"):
+    with pytest.raises(Interrupted, match=r"2 rounds are kept; continue: .* --resume"):
         interrupted(replace(config, rounds=3), out, 2, KeyboardInterrupt)
     assert [p.name for p in out.iterdir()] == [CHECKPOINT]
     assert same(train(config), train(out=out, resume=True, rounds=4))  # more may be asked for
@@ -144,10 +144,10 @@ def test_what_cannot_be_resumed(images, tmp_path):
         train(resume=True)
     with pytest.raises(Interrupted):
         interrupted(config, out, 2, KeyboardInterrupt)
-    with pytest.raises(InputError, match="holds an unfinished training: go on with --resume"):
+    with pytest.raises(InputError, match="holds an unfinished training: continue with --resume"):
         train(config, out=out)
     table: list[tuple[dict[str, Any], str]] = [
-        ({"lr": 0.2}, "goes on with lr = 0.1, but 0.2 is given"),
+        ({"lr": 0.2}, "continues with lr = 0.1, but 0.2 is given"),
         ({"rounds": 1}, "2 rounds are done already, but rounds = 1"),
         ({"rounds": config.rounds - 1}, "rounds were asked: --resume takes no fewer"),
     ]
@@ -166,7 +166,7 @@ def test_what_cannot_be_resumed(images, tmp_path):
     with pytest.raises(InputError, match="is damaged"):
         train(out=out, resume=True)
     (out / CHECKPOINT).rename(out / "checkpoint.pt")
-    with pytest.raises(InputError, match="of an earlier version of fedcal"):
+    with pytest.raises(InputError, match="by an earlier version of fedcal"):
         train(out=out, resume=True)
 
 
@@ -176,7 +176,7 @@ def test_what_is_refused_leaves_a_private_training_as_it_is(images, tmp_path):
     with pytest.raises(Interrupted):
         interrupted(config, tmp_path / "out", 1, KeyboardInterrupt)
     before = (tmp_path / "out" / CHECKPOINT).read_bytes()
-    with pytest.raises(InputError, match=r"goes on with epsilon = 4\.0, but inf"):
+    with pytest.raises(InputError, match=r"continues with epsilon = 4\.0, but inf"):
         train(out=tmp_path / "out", resume=True, epsilon=math.inf)
     assert (tmp_path / "out" / CHECKPOINT).read_bytes() == before
 
@@ -196,7 +196,7 @@ def test_what_is_not_allowed_is_one_line(images, tmp_path):
         ({"model": "lstm"}, "holds images, which the model lstm does not read"),
         ({"data": None}, "say what to train on"),
         ({"data": "missing.npz"}, "'missing.npz': cannot be read: No such file"),
-        ({"partition": "natural"}, "names no clients of its own"),
+        ({"partition": "natural"}, "names no clients"),
         ({"clients": 200}, "too few rows, none is left for calibration"),
         ({"min_rows": 1000}, "too few rows: no client has 1000"),
         ({"rounds": 10**8}, r"rounds must be a whole number in \[1, 100000\]"),

@@ -226,7 +226,7 @@ def test_folders_of_images(tmp_path):
     assert pool.y.tolist() == [0] * 20 + [1] * 20
     assert pool.x[23, 0, 0].tolist() == [200, 3, 0]
     more = image_folder(tmp_path / "more")
-    with pytest.raises(InputError, match="there twice"):
+    with pytest.raises(InputError, match="occurs twice"):
         read_pool(f"{more},{more / 'cat' / '..'}")
 
 
@@ -326,7 +326,7 @@ def test_plain_text_has_no_clients(tmp_path):
     path.write_text("\n".join(LINES * 30))
     federation, config = load(TrainConfig(str(path), model="lstm", clients=4))
     assert (federation.clients, config.partition) == (4, "iid")
-    with pytest.raises(InputError, match="names no clients of its own; use --partition iid"):
+    with pytest.raises(InputError, match="names no clients; use --partition iid"):
         dealt(str(path), model="lstm", partition="natural")
     with pytest.raises(InputError, match=r"natural.*or in equal pieces.*not by 'dirichlet:0.1'"):
         dealt(str(path), model="lstm", partition="dirichlet:0.1")

@@ -223,7 +223,7 @@ def test_a_round_that_nobody_answers_releases_nothing(ledger, drawn):
     assert (drawn, ledger.entries()) == ([], ())  # the reservation is given back
     with pytest.raises(PrivacyError, match="is not open"):
         close(curator, asked)  # a late answer, without a reservation
-    refused("round 1 was asked already", curator.open, 1, ASK, error=PrivacyError)
+    refused("round 1 was already asked", curator.open, 1, ASK, error=PrivacyError)
     assert not drawn
     later = Curator(plan_of(), ledger)
     release(later)
@@ -231,7 +231,7 @@ def test_a_round_that_nobody_answers_releases_nothing(ledger, drawn):
         close(later, later.open(2, ASK), repliers=0)
     assert drawn == [1]
     assert [e.charged for e in ledger.entries()] == [(1,)]
-    refused("round 2 was asked already", later.open, 2, ASK, error=PrivacyError)
+    refused("round 2 was already asked", later.open, 2, ASK, error=PrivacyError)
 
 
 def test_a_private_query_is_the_one_that_was_planned(ledger):
@@ -345,7 +345,7 @@ def test_a_round_below_the_quorum_is_not_released(repliers, ledger, drawn):
     assert (curator.releases, ledger.entries(), drawn) == (0, (), [])  # nothing was learned
     with pytest.raises(PrivacyError, match="is not open"):
         close(curator, asked, 10)  # late answers do not bring it back
-    refused("asked already", curator.open, 1, ASK, error=PrivacyError)
+    refused("already asked", curator.open, 1, ASK, error=PrivacyError)
 
 
 @pytest.mark.parametrize("trust", ["central", "distributed"])
@@ -400,7 +400,7 @@ def test_under_local_a_question_is_spent_when_it_is_asked(ledger):
         close(curator, asked, repliers=0)
     curator.abandon()
     assert ledger.spent()[0] == 1.0
-    refused("round 1 was asked already", curator.open, 1, ASK, error=PrivacyError)
+    refused("round 1 was already asked", curator.open, 1, ASK, error=PrivacyError)
 
 
 @pytest.mark.parametrize("masked", [True, False])

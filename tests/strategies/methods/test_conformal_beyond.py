@@ -108,12 +108,12 @@ def test_one_release_serves_every_alpha(settings, tmp_path):
 
 SITES = {"report": "site"}
 BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({"costs": "[1, 1]", "by": "class"}, {}, "goes with by = 'none'"),
+    ({"costs": "[1, 1]", "by": "class"}, {}, "needs by = 'none'"),
     ({"costs": "[1, 1]", "guarantee": "pac"}, {}, "guarantee 'marginal'"),
     ({"target": "[0.5, 0.5]"}, {"epsilon": 1.0}, "give source, their public shares"),
     ({"target": "[0.5, 0.5]", "costs": "[1, 1]"}, {}, "cannot be combined"),
-    (SITES, {"epsilon": 1.0}, "units 'example' and 'subject'"),
-    ({**SITES, "groups": "site"}, {}, "report is of one threshold"),
+    (SITES, {"epsilon": 1.0}, "unit 'example' or 'subject'"),
+    ({**SITES, "groups": "site"}, {}, "report is for one threshold"),
     ({**SITES, "quantile": "crossing"}, PRIVATE, "not counts"),
     ({"target": "[0.5]"}, {}, "2 numbers"),
 ]

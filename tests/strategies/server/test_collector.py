@@ -157,7 +157,7 @@ def test_who_is_in_a_sum_is_settled_once_members_are_asked_to_confirm_it(world, 
     assert rounds.settle(all_there, 1) == SITES
     with pytest.raises(RoundFailed, match="0 members of the committee confirmed"):
         rounds.total(all_there, 1, range(SITES), lambda kind, content, number: {})
-    refused("not all sites in it are there", rounds.settle, few, 1, error=RoundFailed)
+    refused("not all sites in it are online", rounds.settle, few, 1, error=RoundFailed)
     # of another round, and of another job in the same folder, nobody was asked before
     another = SecureRounds(world.roster, world.question("another job", 1), "run", tmp_path)
     for new, number in ((rounds, 2), (another, 1)):

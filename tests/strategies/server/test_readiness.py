@@ -211,7 +211,7 @@ def test_a_budget_that_does_not_suffice_is_told_without_its_books(tmp_path, capl
     shutil.rmtree(tmp_path / "out")
     with pytest.raises(InputError, match="birch, dogwood, elm cannot take part"):
         sites.run()  # epsilon 1 once more, of 1.5 in all
-    said = "what is left of its budget does not suffice for this run"
+    said = "its remaining budget does not suffice for this run"
     assert sites.notices == [f"fedcal: {name}: {said}" for name in NAMES]
     assert any("epsilon" in line for line in caplog.messages if line.startswith("cannot take part"))
 
@@ -228,7 +228,7 @@ def test_what_stays_at_the_site_stops_the_run_without_a_reason(tmp_path, caplog)
 
     sites.before = lose
     refused("birch, elm cannot take part", sites.run, error=RoundFailed)
-    not_ready = "is not ready (its own log says why)"
+    not_ready = "is not ready (see its own log)"
     assert sites.notices == [f"fedcal: birch {not_ready}", f"fedcal: elm {not_ready}"]
     assert any("logits.npy of this site cannot be read" in line for line in caplog.messages)
     sites.assert_nothing_was_booked()

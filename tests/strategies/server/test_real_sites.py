@@ -203,7 +203,7 @@ def test_of_a_secret_sample_only_who_was_never_there_is_told(tmp_path):
     away, _ = run(tmp_path / "away", job, sites=3)
     assert away.sites == {**secret, "absent": ["site 3"]}
     (said,) = sentences(away.sites)
-    assert "3 of the 4 enrolled sites were there (whom a round asked is a secret" in said
+    assert "3 of the 4 enrolled sites were there (the sample of a round is secret" in said
     for name in ("all", "failing", "away"):
         kept = json.loads((tmp_path / name / "out" / CHECKPOINT).read_text())["took_part"]
         assert kept["asked"] == kept["answered"] == {}
@@ -214,8 +214,10 @@ def test_the_run_begins_without_a_site_that_is_away_but_not_with_none(tmp_path):
     job = job_of()
     found, _ = run(tmp_path / "three", job, sites=3)
     assert found.records == inline(job, alive=range(3)).records
-    assert "3 of 4 sites are there" in read_notices(tmp_path / "three" / "out")[0]
-    with pytest.raises(RoundFailed, match=r"0 of 4 sites were there after 0.2 s.*nothing was"):
+    assert "3 of 4 sites are connected" in read_notices(tmp_path / "three" / "out")[0]
+    with pytest.raises(
+        RoundFailed, match=r"0 of 4 sites had connected after 0.2 s.*no question was"
+    ):
         run(tmp_path / "none", job, sites=0)
     with pytest.raises(RoundFailed, match="there are 5 sites, and the run is for 4 clients"):
         run(tmp_path / "five", job, sites=5, seeded=False)
@@ -315,7 +317,7 @@ def test_a_run_goes_on_with_the_same_bits_and_is_charged_once(number, trust, tmp
     fields = fields_of(job, tmp_path / "out")
     stopped_in_round(number, tmp_path, fields)
     assert len(Checkpoint.load(tmp_path / "out").releases) == number - 1
-    refused("holds a run that has not ended", server.serve, Sites(tmp_path, fields), fields)
+    refused("contains a run that has not ended", server.serve, Sites(tmp_path, fields), fields)
     again = {**fields, "resume": True, "timeout": 3.0}
     server.serve(Sites(tmp_path, again), again)
     found = Outcome.load(tmp_path / "out")

@@ -48,7 +48,7 @@ def test_a_bundle_with_code_is_one_line_here_and_a_class_there(tmp_path, caplog)
     with own_app(probe_app()):
         refused = reply_to_bundle(guard._bundle(**hostile(mark)))
         answered = reply_to_bundle(guard._bundle())
-    assert "InputError; the site's own log says more" in refused.error.reason
+    assert "InputError; see the site's own log" in refused.error.reason
     assert "hostile" not in refused.error.reason
     (line,) = [r.getMessage() for r in caplog.records if r.name == LOGGER]
     assert line == (
@@ -87,7 +87,7 @@ def test_the_self_test_sees_half_a_guard(half, monkeypatch):
             yield
 
     monkeypatch.setattr(guard, "own_app", own)
-    with pytest.raises(FedcalError, match="nothing is answered"):
+    with pytest.raises(FedcalError, match="no request is answered"):
         self_test()
 
 
@@ -102,7 +102,7 @@ def test_the_self_test_sees_a_flower_that_takes_another_way(monkeypatch):
             run(*args, **kwargs)
 
     monkeypatch.setattr(flower, "run_clientapp", other_way)
-    with pytest.raises(FedcalError, match="nothing is answered"):
+    with pytest.raises(FedcalError, match="no request is answered"):
         self_test()
 
 

@@ -132,7 +132,7 @@ def test_what_is_refused_is_one_line_here_and_a_class_there(site, caplog):
     ):
         site.config = config | change
         reply = site.answer(site.request())
-        assert refused(reply) == "Refused: InputError; the site's own log says more"
+        assert refused(reply) == "Refused: InputError; see the site's own log"
         last = caplog.messages[-1]
         assert last.startswith("refused to answer: ")
         assert why in last
@@ -159,7 +159,7 @@ def test_what_is_refused_is_one_line_here_and_a_class_there(site, caplog):
 def test_a_file_that_has_gone_is_a_dropout(site, caplog, name):
     (site.folder / name).unlink()
     for kind in ("who", "answer"):
-        assert refused(site.ask(kind)) == "Refused: InputError; the site's own log says more"
+        assert refused(site.ask(kind)) == "Refused: InputError; see the site's own log"
         assert f"{name} of this site cannot be read: No such file" in caplog.messages[-1]
 
 
@@ -173,9 +173,7 @@ def test_an_error_among_the_rows_tells_nobody_of_them(site, caplog, monkeypatch)
     assert "ContributionRefused" in refused(site.answer(site.request()))
     assert caplog.messages[-1] == "refused to answer: a contribution leaves the ring"
     raised.append(ValueError("label 17 of Mrs Smith is out of range"))
-    assert refused(site.answer(site.request())) == (
-        "Refused: ValueError; the site's own log says more"
-    )
+    assert refused(site.answer(site.request())) == ("Refused: ValueError; see the site's own log")
     assert re.fullmatch(
         r"refused to answer: ValueError in test_site_app.py, line \d+", caplog.messages[-1]
     )
@@ -195,9 +193,7 @@ def test_memory_that_runs_out_on_rows_is_seen_in_exact_sums_alone(
     why = "it takes more memory than this site gives a message"
     assert f"the question fails on this site's rows, none are counted: {why}" in caplog.messages
     exact = Site(site.folder, Federation(3, 2, noise_source="system"))
-    assert refused(exact.answer(exact.request())) == (
-        "Refused: OverLimit; the site's own log says more"
-    )
+    assert refused(exact.answer(exact.request())) == ("Refused: OverLimit; see the site's own log")
     assert caplog.messages[-1] == f"refused to answer: {why}"
 
 

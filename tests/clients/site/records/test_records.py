@@ -117,7 +117,7 @@ def test_one_set_of_contributors_is_signed(records):
 
 def test_who_is_asked_once_in_a_job_answers_in_one_round(records):
     give(records)
-    refused("asked once", records.answer, JOB, FACTS, 2, "q", never, asked_once=True)
+    refused("answers once", records.answer, JOB, FACTS, 2, "q", never, asked_once=True)
     assert records.answer(JOB, FACTS, 1, "q", never, asked_once=True)[1]
 
 

@@ -123,14 +123,14 @@ def test_cells_are_means_over_seeds():
 def test_the_whole_grid_is_checked_first(monkeypatch, tmp_path):
     monkeypatch.setattr(run, "run_row", lambda *_: pytest.fail("something ran"))
     table: list[tuple[dict[str, Any], str]] = [
-        ({"partition": "iid,natural"}, "names no clients of its own"),
+        ({"partition": "iid,natural"}, "names no clients"),
         ({"method": "fednewton,fedoneshot", "rounds": 2, "epsilon": 1}, "fedoneshot on arrays"),
         ({"method": "fedtemp", "set": {"clip": -1.0}}, "clip"),
         ({"method": "fedbin[weighting=most]"}, "weighting"),
         ({"epsilon": 1, "trust": "secagg"}, "secagg"),
         ({"epsilon": 1, "delta": 0.0, "method": "fedbin"}, "delta"),
         ({"data": "missing.npz"}, "missing.npz"),
-        ({"data": [arrays(seed=1), arrays(seed=2)]}, "data 'arrays' is there twice"),
+        ({"data": [arrays(seed=1), arrays(seed=2)]}, "data 'arrays' occurs twice"),
         ({"jobs": 0}, "jobs must be"),
         ({"engine": "grpc"}, "engine"),
         ({"engine": "inline", "ray_address": "local"}, "needs the engine ray"),
@@ -168,7 +168,7 @@ def test_interrupted_and_resumed_nothing_is_lost_or_doubled(tmp_path):
     data = [arrays(client=np.repeat(list("abcdef"), 40)), datasets.load("imdb-binary")]
     options = {"method": "none,fedoneshot,fedbbq", "seeds": 1, "partition": "dirichlet:0.5"}
     whole, out = compare(data, jobs=1, **options), tmp_path / "o"
-    with pytest.raises(Interrupted, match=r"7 of 10 runs are kept in .*; go on with --resume"):
+    with pytest.raises(Interrupted, match=r"7 of 10 runs are kept in .*; continue with --resume"):
         compare(data, jobs=2, out=out, progress=interrupted_after(7), **options)
     kept = in_folder(out)
     assert len(kept) == 7
@@ -201,7 +201,7 @@ def test_only_the_same_is_gone_on_with_and_only_the_unfinished(tmp_path):
         compare(arrays(), jobs=1, out=tmp_path, progress=interrupted_after(3), **SMALL)
     before = (tmp_path / "rows.jsonl").read_bytes()
     for changed, said in (
-        ({**SMALL, "resume": False}, "go on with --resume"),
+        ({**SMALL, "resume": False}, "continue with --resume"),
         ({"clients": 5}, "another grid: clients was 4 and is 5"),
         ({"seeds": 1}, "another grid: seeds was 2 and is 1"),
         ({"data": arrays(seed=6)}, "arrays changed since"),
@@ -232,7 +232,7 @@ def test_a_finished_comparison_stays_until_the_next_is_saved(folder, resume):
     done = 10 if resume else 1
     way = {"resume": True} if resume else {"overwrite": True}
     with (
-        pytest.raises(Interrupted, match=rf"are kept in {folder}; go on with --resume"),
+        pytest.raises(Interrupted, match=rf"are kept in {folder}; continue with --resume"),
         nullcontext() if resume else pytest.warns(Replaced),
     ):
         compare(arrays(), jobs=1, out=folder, progress=interrupted_after(done), **way, **other)

@@ -79,7 +79,7 @@ def test_what_is_left_out_is_told_before_and_after():
         )
     (warning,) = (str(w.message) for w in caught if w.category is not TooLittle)
     assert warning.startswith("2 impossible combinations are skipped, the first FedTemp with ")
-    (said,) = [line for line in found.statement if line.startswith("Left out: ")]
+    (said,) = [line for line in found.statement if line.startswith("Skipped: ")]
     assert "FedTemp, FedBin with epsilon 1, unit user, trust distributed, mechanism laplace" in said
     assert "cannot be drawn in shares" in said
     assert len(found.cells) == 1 + 6
@@ -93,7 +93,7 @@ def test_one_line_is_left_out_of_no_grid_without_a_word():
         warnings.simplefilter("ignore", TooLittle)
         found = compare(arrays(), jobs=1, seeds=1, method="fedtemp", clients=10, trust="local")
     assert "Left out" not in " ".join(found.statement)
-    assert "those runs are there once, under trust secagg" in " ".join(found.statement)
+    assert "those runs occur once, under trust secagg" in " ".join(found.statement)
 
 
 def test_a_value_that_goes_with_nothing_is_refused():

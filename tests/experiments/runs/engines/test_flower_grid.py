@@ -86,8 +86,8 @@ Tamper = Callable[[Wire, str, Replies], Replies]
 
 
 SECRETIVE = (
-    "round 1: a sampled client failed or sent what cannot be used; nothing was released "
-    "(its own log says why)"
+    "round 1: a sampled client failed or sent what cannot be used; no sum was released "
+    "(see its own log)"
 )
 
 

@@ -157,7 +157,7 @@ def test_a_personal_calibrator_is_each_client_s_own_fit_with_the_prior_of_the_ot
         ("takes client with personal", lambda: one.predict_proba(data.logits, client=0)),
         ("personal needs client", lambda: new.fit(*given)),
         ("personal needs client", lambda: new.set_params(method="acct").fit(*given, **rows)),
-        ("of one client", lambda: CalibratedModel(GaussianNB(), clone(new)).fit(*given, **rows)),
+        ("for one client", lambda: CalibratedModel(GaussianNB(), clone(new)).fit(*given, **rows)),
     ):
         with pytest.raises(InputError, match=said):
             call()
@@ -208,7 +208,7 @@ def test_bad_parameters_are_refused_by_fit():
         ({"method": "pooled-bbq"}, "is not federated"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"set": {"bins": 3}}, "unknown --set key 'bins'"),
-        ({"partition": "natural"}, "names no clients of its own"),
+        ({"partition": "natural"}, "names no clients"),
         ({"cap": 1.0}, "cap needs a ledger"),
         ({"input": "odds"}, "unknown input 'odds'"),
         ({"epsilon": 2.0, "trust": "distributed", "mechanism": "laplace"}, "drawn in shares"),

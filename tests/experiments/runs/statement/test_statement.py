@@ -224,7 +224,7 @@ def test_exact_sums_under_the_protocol():
     assert "No differential privacy" in found["statement"][0]
     assert "any 4 of the 5 members" in found["statement"][1]
     assert "18 or more contributions" in server(plan, "protocol")
-    assert "got its contribution as it is" not in " ".join(found["not_protected"])
+    assert "received its contribution unmasked" not in " ".join(found["not_protected"])
 
 
 def test_a_quorum_leaves_room_for_those_who_know_their_share():
@@ -313,13 +313,13 @@ def test_who_adds_which_noise(trust, preferred):
 def test_where_the_noise_comes_from(trust, preferred):
     seeded = plan_of(preferred=preferred, trust=trust)
     system = plan_of(preferred=preferred, trust=trust, noise_source="system")
-    assert "Seeded noise protects nobody who knows the seed" in statement(seeded)
+    assert "Seeded noise gives no protection against anyone who knows the seed" in statement(seeded)
     assert "operating system" not in statement(seeded)
     said = statement(system)
     assert "2^-60 a value) is counted in delta" in said
     assert "Seeded noise" not in said
     lost = " ".join(record(system)["not_protected"])
-    assert "the time of a draw may tell of it" in lost
+    assert "the time of a draw may reveal it" in lost
     assert "can subtract the noise" not in lost
     assert "gives other numbers" in record(system)["noise"]
     if preferred == "laplace":  # what was pure is so no more, by very little
@@ -341,7 +341,7 @@ def test_the_nominal_number_of_rows_sets_no_noise_where_rows_are_clipped():
     for plan in (of_clients, of_rows):
         lost = " ".join(record(plan, rows=50.0)["not_protected"])
         assert ("noise_std" in lost) is (plan is of_clients)
-        assert "tell" in lost
+        assert "reveal" in lost
 
 
 def test_without_privacy_nothing_is_promised():

@@ -157,7 +157,7 @@ def test_a_damaged_line_in_the_middle_is_refused_and_nothing_lost(tmp_path):
 def test_what_a_folder_holds_is_not_lost(tmp_path):
     fill(tmp_path / "new", [])
     fill(tmp_path / "new", [row(0), row(1)])  # nothing was kept there
-    refused(r"2 runs are kept\): go on with --resume", fill, tmp_path / "new", [])
+    refused(r"runs kept: 2\): continue with --resume", fill, tmp_path / "new", [])
     before = (tmp_path / "new" / CONFIG).read_bytes()
     smaller = read_grid({"data": "d", "method": "fedbin", "seeds": 2})
     with pytest.raises(InputError, match="another grid: seeds was 3 and is 2"):
@@ -165,7 +165,7 @@ def test_what_a_folder_holds_is_not_lost(tmp_path):
     assert (tmp_path / "new" / CONFIG).read_bytes() == before
     assert lines(tmp_path / "new") == [row(0), row(1)]
     fill(tmp_path / "twice", [row(0), row(1), row(0)])
-    refused(r"line 3: this run is there twice", journal(tmp_path / "twice", resume=True).__enter__)
+    refused(r"line 3: this run occurs twice", journal(tmp_path / "twice", resume=True).__enter__)
     (tmp_path / "file").touch()
     refused("cannot write", fill, tmp_path / "file" / "below", [], error=FedcalError)
 
@@ -180,7 +180,7 @@ def test_a_finished_folder_is_replaced(tmp_path):
     assert lines(tmp_path) == [row(0)]
     assert grid_in(tmp_path) == other  # it is what --resume goes on with
     assert lines(tmp_path / UNFINISHED) == [row(5)]
-    refused(r"1 runs are kept\): go on with --resume", fill, tmp_path, [], other)
+    refused(r"runs kept: 1\): continue with --resume", fill, tmp_path, [], other)
     assert not any((tmp_path / name).read_text() != "old" for name in (DONE, *FINAL))
     with journal(tmp_path, other, resume=True, inputs={"d": "45"}) as kept:
         assert list(kept.rows.values()) == [row(5)]
@@ -268,7 +268,7 @@ def test_people_are_asked_about_an_unfinished_folder_alone(tmp_path, monkeypatch
         monkeypatch.setattr(stdin, "isatty", lambda: True)
         monkeypatch.setattr(sys, "stdin", stdin)
         if out is None:
-            refused("Go on with --resume, or choose another --out", asked, "o")
+            refused("Continue with --resume, or choose another --out", asked, "o")
         else:
             assert asked("o") == (Path(out[0]), out[1])
         assert "o holds unfinished runs (2 are kept)" in capsys.readouterr().err

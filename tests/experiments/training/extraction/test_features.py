@@ -131,7 +131,7 @@ def test_bad_sources_and_options(tmp_path, capsys, monkeypatch):
         ("resnet", "unknown model 'resnet'"),
         ("random-filters --corruption fog", "a source with test rows"),
         ("random-filters --severity 3", "severity has no effect"),
-        (f"random-filters --out {tmp_path / 'no' / 'a.npz'}", "is not there"),
+        (f"random-filters --out {tmp_path / 'no' / 'a.npz'}", "does not exist"),
     ):
         assert run(str(images), *out, "--model", *arguments.split()) == 2
         assert said in capsys.readouterr().err
