@@ -140,7 +140,8 @@ def html(table: TextTable, css: str = "") -> Markup:
     numbers = [k not in table.left for k in range(max(map(len, (table.columns, *table.rows))))]
     parts = [f'<table class="{escape(css)}">' if css else "<table>"]
     if table.columns:
-        cells = (_cell("th", "col", n, h) for n, h in zip(numbers, table.columns, strict=True))
+        heads = zip(numbers, table.columns, strict=True)
+        cells = (_cell("th", "col", n, h) if h else "<td></td>" for n, h in heads)
         parts.append(f"<thead><tr>{''.join(cells)}</tr></thead>")
     parts.append("<tbody>")
     for k, (name, *entries) in enumerate(table.rows):

@@ -32,8 +32,8 @@ from fedcal.secure_aggregation.roster import in_groups
 KIT, STUDY, AUTHORITY, UNIT = "kit.json", "study.toml", "ca.crt", "fedcal-site.service"
 
 ONE_MACHINE = (
-    "the operator of the server chose the committee: keys, kits and server are on one machine. Good "
-    "for a trial; otherwise let a person apart from the server's operators make kits and seal"
+    "the operator of the server chose the committee: keys, kits and server are on one machine. "
+    "Good for a trial; otherwise let a person apart from the server's operators make kits and seal"
 )
 
 KEY = "coordinator.pem"

@@ -17,6 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import axe_core_python
 import numpy as np
 import pytest
 from compared import cell
@@ -113,8 +114,9 @@ class Chromium:
             self._receive()
 
     def run(self, script: str) -> Any:
-        """The value of a JavaScript expression."""
-        done = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        """The value of a JavaScript expression, or of its promise."""
+        how = {"returnByValue": True, "awaitPromise": True}
+        done = self.call("Runtime.evaluate", expression=script, **how)
         if "exceptionDetails" in done:
             raise RuntimeError(str(done["exceptionDetails"]))
         return done["result"].get("value")
@@ -299,6 +301,14 @@ def test_it_works_offline_without_a_complaint_and_fits_on_paper(look, page):
     browser.resize(680, 1000)  # of A4 between its margins, in CSS pixels
     browser.call("Emulation.setEmulatedMedia", media="print", features=[])
     assert browser.run("document.documentElement.scrollWidth") <= 680
+
+
+@pytest.mark.parametrize("page", ["ten", "comparison", "evaluation"])
+def test_axe_finds_no_violation(look, page):
+    browser = look(page, "desk", "light")
+    browser.run(Path(axe_core_python.__file__).with_name("axe.min.js").read_text("utf-8"))
+    found = browser.run("axe.run().then(r => r.violations.map(v => [v.id, v.nodes[0].html]))")
+    assert found == []
 
 
 @pytest.mark.parametrize("page", ["ten", "hundred", "two"])
