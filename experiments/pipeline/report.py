@@ -101,7 +101,7 @@ def budget_tables(record: Mapping[str, Any]) -> list[Table]:
         (
             one["name"],
             one["method"],
-            one["rows"] if one["rows"] == one["part"] else f"{one['rows']:,} (of {one['part']:,})",
+            one["rows"] if one["rows"] == one["part"] else f"{one['rows']} (of {one['part']})",
             "none" if "epsilon" not in one else f"{one['epsilon']:.4g}",
             "none" if "epsilon" not in one else f"{one['delta']:g}",
             _noise(one),

@@ -53,11 +53,11 @@ def test_few_test_rows_have_no_intervals(tmp_path):
 def test_only_arrays_cannot_be_named_on_a_command_line(tmp_path):
     for k, name in enumerate(("arrays", "a$b_{$")):
         simulate(arrays(name=name), method="none", out=tmp_path / str(k))
-        assert f"The data {name} was handed over in Python" in words_of(tmp_path / str(k))
+        assert f"The data {name} was passed in Python" in words_of(tmp_path / str(k))
     np.savez(tmp_path / "rows.npz", **arrays())
     for k, data in enumerate((tmp_path / "rows.npz", "resnet110-cifar10"), 2):
         simulate(data, method="none", out=tmp_path / str(k))
-        assert "handed over" not in words_of(tmp_path / str(k))
+        assert "passed in Python" not in words_of(tmp_path / str(k))
 
 
 PLAIN: dict[str, Any] = {"baseline": True, "partition": None, "clients": None, "bytes_up": 0}
@@ -98,9 +98,11 @@ def test_each_data_set_has_its_own_figures(tmp_path):
     names = {p.name for p in tmp_path.iterdir() if p.suffix in (".png", ".svg")}
     assert len(names) == 8
     assert names == {p.name for pattern in COMPARISON_NAMES for p in tmp_path.glob(pattern)}
-    assert "handed over" not in page
+    assert "passed in Python" not in page
     cells[2]["data"] = "mine"
-    assert page.count("handed over") < written(tmp_path, cells).count("The data mine was handed")
+    assert page.count("passed in Python") < written(tmp_path, cells).count(
+        "The data mine was passed"
+    )
 
 
 def seen(privacy: dict[str, Any], who: str) -> str:

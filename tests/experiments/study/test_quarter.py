@@ -153,7 +153,7 @@ def test_the_page_says_what_it_is_of(tmp_path):
         "elm overconfident by",
         "the server's operator chose the committee",
         "Nothing: this is a rehearsal.",
-        "rows were dealt out by chance",
+        "rows were assigned at random",
         "Give the file a column client",
         "a subject is a customer, a client a site.",
         "women",

@@ -133,7 +133,7 @@ def test_damaged_and_hostile_files_are_one_line(tmp_path):
         file.write_bytes(content)
         each_is_refused([(file, r"f\.toml")], Roster.read, most=400)
     missing = (tmp_path / "none", tmp_path, Path("/dev/zero"))
-    each_is_refused([(path, "not there, or no file") for path in missing], Roster.read)
+    each_is_refused([(path, "does not exist, or is not a file") for path in missing], Roster.read)
 
 
 def test_a_roster_of_a_message_is_canonical_or_refused():

@@ -45,7 +45,7 @@ def test_an_artifact_needs_no_more_than_its_arrays(tmp_path):
     assert (Count.read(tmp_path, "count").arrays()["value"] == one.value).all()
     assert one.judge(HOLDOUT) == one.intervals(HOLDOUT) == one.glance(HOLDOUT) == one.record() == {}
     assert one.page() == []
-    with pytest.raises(FedcalError, match="yields no calibrator: its artifact is of form count"):
+    with pytest.raises(FedcalError, match="yields no calibrator: its artifact has the form count"):
         calibrator_of(one)
     with pytest.raises(TypeError, match="abstract"):
         Artifact()
