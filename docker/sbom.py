@@ -21,12 +21,12 @@ from packaging.utils import canonicalize_name
 
 def read_lock(path: Path) -> dict[str, tuple[str, list[str]]]:
     """Return each locked package's version and SHA-256 digests, by normalized name."""
-    found: dict[str, tuple[str, list[str]]] = {}
+    locked: dict[str, tuple[str, list[str]]] = {}
     for name, version, rest in re.findall(
         r"^([\w.-]+)==([^\s;]+)(.*\n(?:    --hash=.*\n)*)", path.read_text("utf-8"), re.MULTILINE
     ):
-        found[canonicalize_name(name)] = version, re.findall(r"--hash=sha256:(\w+)", rest)
-    return found
+        locked[canonicalize_name(name)] = version, re.findall(r"--hash=sha256:(\w+)", rest)
+    return locked
 
 
 def needs(package: Distribution, extras: Sequence[str] = ()) -> list[tuple[str, tuple[str, ...]]]:
@@ -41,11 +41,11 @@ def needs(package: Distribution, extras: Sequence[str] = ()) -> list[tuple[str, 
 
 def licences(package: Distribution) -> list[dict[str, Any]]:
     """Return what the package says of its licence: an expression, classifiers or a line."""
-    said = package.metadata
-    if expression := said.get("License-Expression"):
+    metadata = package.metadata
+    if expression := metadata.get("License-Expression"):
         return [{"expression": expression}]
-    kinds = [c for c in said.get_all("Classifier", []) if c.startswith("License :: ")]
-    names = [kind.rpartition(" :: ")[2] for kind in kinds] or [said.get("License") or ""]
+    kinds = [c for c in metadata.get_all("Classifier", []) if c.startswith("License :: ")]
+    names = [kind.rpartition(" :: ")[2] for kind in kinds] or [metadata.get("License") or ""]
     return [{"license": {"name": n}} for n in names if n and "\n" not in n]
 
 
@@ -53,13 +53,13 @@ def component(package: Distribution, hashes: Sequence[str]) -> dict[str, Any]:
     """Return the package as a CycloneDX component."""
     name = canonicalize_name(package.metadata["Name"])
     purl = f"pkg:pypi/{name}@{package.version}"
-    found: dict[str, Any] = {"type": "library", "bom-ref": purl, "name": name}
-    found |= {"version": package.version, "purl": purl}
+    entry: dict[str, Any] = {"type": "library", "bom-ref": purl, "name": name}
+    entry |= {"version": package.version, "purl": purl}
     if hashes:
-        found["hashes"] = [{"alg": "SHA-256", "content": digest} for digest in hashes]
+        entry["hashes"] = [{"alg": "SHA-256", "content": digest} for digest in hashes]
     if licence := licences(package):
-        found["licenses"] = licence
-    return found
+        entry["licenses"] = licence
+    return entry
 
 
 def make_sbom(root: str, lock: Mapping[str, tuple[str, list[str]]]) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def make_sbom(root: str, lock: Mapping[str, tuple[str, list[str]]]) -> dict[str,
         edges.setdefault(name, set()).update(n for n, _ in wanted)
         waiting += [pair for pair in dict.fromkeys(wanted) if pair not in seen]
         seen.update(wanted)
-    refs = {name: found["bom-ref"] for name, found in components.items()}
+    refs = {name: entry["bom-ref"] for name, entry in components.items()}
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",

@@ -125,13 +125,13 @@ def command(
             _show_status(to, superlink, out, json)
 
 
-def _asked(action: str, given: dict[str, Any], config: Path | None, out: Path | None) -> Config:
+def _asked(action: str, options: dict[str, Any], config: Path | None, out: Path | None) -> Config:
     if action == "resume":
         if out is None:
             raise InputError("fedcal deploy resume needs --out, the folder of the run")
-        return asked_for(out, {key: value for key, value in given.items() if value != {}})
-    given["engine"] = "grpc"
-    asked = merge(given) if config is None else load_config(config, given)
+        return asked_for(out, {key: value for key, value in options.items() if value != {}})
+    options["engine"] = "grpc"
+    asked = merge(options) if config is None else load_config(config, options)
     if asked.control is None:
         raise InputError("fedcal deploy run needs --control HOST:PORT and --root-certificates F")
     return asked
@@ -140,17 +140,17 @@ def _asked(action: str, given: dict[str, Any], config: Path | None, out: Path | 
 def _show_status(to: Console, superlink: Control, out: Path | None, json: bool) -> None:
     """Show which sites are online, and the state of the run; readiness is "online" of all sites."""
     nodes = superlink.nodes()
-    found = None if out is None else standing(superlink, out)
-    if found is not None:
-        nodes = [node._replace(name=found.names.get(node.number, "")) for node in nodes]
+    state = None if out is None else standing(superlink, out)
+    if state is not None:
+        nodes = [node._replace(name=state.names.get(node.number, "")) for node in nodes]
     if json:
-        run = None if found is None else found._asdict()
+        run = None if state is None else state._asdict()
         print(to_json({"sites": [node._asdict() for node in nodes], "run": run}), end="")
         return
     rows = [(node.name or f"node {node.number}", node.status) for node in nodes]
     print_table(to, TextTable(("site", "status"), rows), edge=True)
-    if found is not None:
-        planned = f" of {found.planned}" if found.planned else ""
-        to.print(f"{found.status}; rounds done: {found.done}{planned}")
-        if found.names and found.absent:
-            to.print(f"not in the run so far: {listed(found.absent)}")
+    if state is not None:
+        planned = f" of {state.planned}" if state.planned else ""
+        to.print(f"{state.status}; rounds done: {state.done}{planned}")
+        if state.names and state.absent:
+            to.print(f"not in the run so far: {listed(state.absent)}")

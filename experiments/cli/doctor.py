@@ -39,14 +39,14 @@ _DEVELOPERS = {"all", "bench", "dev", "docs"}
 
 def command(quiet: Quiet = False, json: Json = False) -> None:
     """Inspect the installation and show the result."""
-    found = look()
+    facts = look()
     if json:
-        print(to_json(found), end="")
+        print(to_json(facts), end="")
     elif not quiet:
         to = console()
-        to.print("\n".join([found["summary"], *found["lacking"]]))
+        to.print("\n".join([facts["summary"], *facts["lacking"]]))
         parts = ("versions", "extras", "machine")
-        rows = [(name, str(value or "?")) for part in parts for name, value in found[part].items()]
+        rows = [(name, str(value or "?")) for part in parts for name, value in facts[part].items()]
         print_table(to, TextTable(("", "here"), rows, left={0, 1}), edge=True)
 
 

@@ -185,32 +185,32 @@ def _refuse(options: Mapping[str, Any], why: str) -> None:
             raise InputError(f"--{name.replace('_', '-')} {why}")
 
 
-def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json: bool) -> None:
+def _show(reading: Reading, release: Path, out: Path | None, *, quiet: bool, json: bool) -> None:
     """Show what was read, as text or JSON."""
     if json:
-        print(to_json(found.to_json()), end="")
+        print(to_json(reading.to_json()), end="")
         return
     if quiet:
         return
     to = console()
     to.print(f"{release} read again: no run, and no further charge")
-    if found.release.class_names is not None:
-        to.print(in_a_line(found.release.class_names))
-    asked = found.asked
-    for part in found.page() if asked is None else asked:
+    if reading.release.class_names is not None:
+        to.print(in_a_line(reading.release.class_names))
+    asked = reading.asked
+    for part in reading.page() if asked is None else asked:
         if isinstance(part, pages.Table):
             print_table(to, of_part(part), edge=True)
             if asked is not None and part.note:
                 to.print(part.note)
     if asked is not None:
         to.print("All that it says: --release alone, --json, or a folder as --out.")
-    told = found.to_json()
-    for sentence in (found.changed, found.not_compared, about_intervals(told)):
+    content = reading.to_json()
+    for sentence in (reading.changed, reading.not_compared, about_intervals(content)):
         if sentence:
             to.print(sentence)
-    for sentence in found.release.privacy[:1]:
+    for sentence in reading.release.privacy[:1]:
         to.print(sentence)
     if out is not None:
-        what = "" if found.calibrator is None else "calibrator "
+        what = "" if reading.calibrator is None else "calibrator "
         to.print(f"{what}written to {out}")
-    to.print(headline(told))
+    to.print(headline(content))

@@ -88,9 +88,9 @@ def load_command(name: str) -> click.Command:
 
 def _versioned(command: click.Command, *, hidden: bool = False) -> click.Command:
     """Add the options --version and -V."""
-    said = "fedcal %(version)s"
+    text = "fedcal %(version)s"
     option = click.version_option(
-        __version__, "--version", "-V", message=said, help="Show the version.", hidden=hidden
+        __version__, "--version", "-V", message=text, help="Show the version.", hidden=hidden
     )
     return option(command)
 

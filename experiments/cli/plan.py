@@ -83,7 +83,7 @@ def command(
     if out is not None:
         claim(out, PLAN, overwrite=overwrite)
     facts = {**options, "rows_per_client": rows_per_client, "classes": classes}
-    given = {k: v for k, v in facts.items() if v is not None}
+    options_given = {k: v for k, v in facts.items() if v is not None}
     if set and method != SETS:
         raise InputError(
             f"--set is for --method {SETS}: for other methods a plan tries settings itself"
@@ -91,7 +91,7 @@ def command(
     if method == SETS:
         for name in _RUN:
             why = "a plan of prediction sets does not depend on it"
-            unused(why, **{name: given.pop(name, None)})
+            unused(why, **{name: options_given.pop(name, None)})
     advice: Advice
     with progress("planning", quiet=quiet) as steps:
 
@@ -101,18 +101,25 @@ def command(
 
         if method == SETS:
             advice = plan_sets(
-                **given, data=data, settings=dict(map(parse_setting, set or ())), progress=moved
+                **options_given,
+                data=data,
+                settings=dict(map(parse_setting, set or ())),
+                progress=moved,
             )
             table = _table_of_sets(advice)
         elif method == METHOD:
-            unused("this plan reads no rows", data=data, **{k: given.pop(k, None) for k in _RUN})
-            seed = given.pop("seed", 0)
-            public: dict[str, Any] = dict.fromkeys(("of_data", *NEEDED)) | given
+            unused(
+                "this plan reads no rows",
+                data=data,
+                **{k: options_given.pop(k, None) for k in _RUN},
+            )
+            seed = options_given.pop("seed", 0)
+            public: dict[str, Any] = dict.fromkeys(("of_data", *NEEDED)) | options_given
             advice = advise_prior(facts_of(**public), seed)
             table = _table_of_prior(advice)
         else:
             advice = plan(
-                **given, data=_listed(data) or (), methods=_listed(method), progress=moved
+                **options_given, data=_listed(data) or (), methods=_listed(method), progress=moved
             )
             table = _table_of_methods(advice)
     if out is not None:

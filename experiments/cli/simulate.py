@@ -68,8 +68,8 @@ def command(
             "a single run is not resumed, it is run again: --config DIR/config.toml gives the "
             "same bits; `fedcal compare` has --resume"
         )
-    given = {**options, "set": dict(map(parse_setting, set or ()))}
-    asked = merge(given) if config is None else load_config(config, given)
+    settings = {**options, "set": dict(map(parse_setting, set or ()))}
+    asked = merge(settings) if config is None else load_config(config, settings)
     run_and_show(asked, out, overwrite=overwrite, report=not no_report, quiet=quiet, json=json)
 
 

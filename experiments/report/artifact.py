@@ -36,7 +36,7 @@ def sections(
     sheets
         the figures of those that are no tables, where they are drawn already
     """
-    found, drawn = [], None if sheets is None else iter(sheets)
+    content, drawn = [], None if sheets is None else iter(sheets)
     for k, part in enumerate(parts):
         section: dict[str, Any] = {"title": part.title, "note": part.note}
         if isinstance(part, Table):
@@ -45,15 +45,15 @@ def sections(
             sheet = part_sheet(part, part.title) if drawn is None else next(drawn)
             section["forest"] = isinstance(part, Intervals)
             section["figure"] = figure(sheet, f"{name}{k}", palette)
-        found.append(section)
-    return found
+        content.append(section)
+    return content
 
 
 def numbers_of(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the plain numbers of an artifact's result, and those `after` it on test rows."""
-    told = {**result, **(result.get("after") or {})}
+    numbers = {**result, **(result.get("after") or {})}
     return [
         (key.replace("_", " "), pages.number(value))
-        for key, value in told.items()
+        for key, value in numbers.items()
         if key not in COMMON and isinstance(value, (int, float)) and not isinstance(value, bool)
     ]

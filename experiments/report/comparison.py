@@ -128,13 +128,13 @@ def _asked(cell: Mapping[str, Any]) -> int:
 
 def _failures(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     """List the failures, a line for each run."""
-    found = []
+    lines = []
     for c in cells:
         spent = "" if c["epsilon"] is None else f", ε = {c['epsilon']:g}"
         for failure in c.get("failures", ()):
             run = f"{c['label']} on {c['data']}, {c['partition']}{spent}"
-            found.append(f"{run}, seed {failure['seed']}: {failure['error']}")
-    return found
+            lines.append(f"{run}, seed {failure['seed']}: {failure['error']}")
+    return lines
 
 
 def cells_table(cells: Sequence[Mapping[str, Any]]) -> TextTable:

@@ -176,7 +176,7 @@ def family_of(methods: Iterable[str]) -> Family:
 
     Raises InputError if there are several, or one that a table has no columns for.
     """
-    found: dict[str, str] = {}
+    families: dict[str, str] = {}
     for method in methods:
         strategy = STRATEGIES.get(method)
         family = "calibrate" if strategy is None else strategy.family
@@ -186,14 +186,14 @@ def family_of(methods: Iterable[str]) -> Family:
                 "compare takes methods that calibrate, evaluate or give prediction sets, and "
                 f"{method} belongs to the family '{family}': use fedcal {run}"
             )
-        found.setdefault(family, method)
-    if len(found) > 1:
-        (one, first), (other, second) = list(found.items())[:2]
+        families.setdefault(family, method)
+    if len(families) > 1:
+        (one, first), (second_family, second) = list(families.items())[:2]
         raise InputError(
             f"compare takes methods of one family: {first} belongs to '{one}', {second} to "
-            f"'{other}'"
+            f"'{second_family}'"
         )
-    return FAMILIES[next(iter(found), "calibrate")]
+    return FAMILIES[next(iter(families), "calibrate")]
 
 
 def family_in(lines: Iterable[Mapping[str, Any]]) -> Family:
@@ -205,10 +205,10 @@ def family_in(lines: Iterable[Mapping[str, Any]]) -> Family:
     for line in lines:
         if line["method"] in STRATEGIES:
             return family_of([line["method"]])
-    told = {name for line in lines for name in line["after"]}
-    if "coverage" in told:
+    metrics = {name for line in lines for name in line["after"]}
+    if "coverage" in metrics:
         return FAMILIES["conformal"]
-    return FAMILIES["evaluate" if any(n.endswith(_WIDTH) for n in told) else "calibrate"]
+    return FAMILIES["evaluate" if any(n.endswith(_WIDTH) for n in metrics) else "calibrate"]
 
 
 def columns_of(lines: Sequence[Mapping[str, Any]]) -> dict[str, str]:

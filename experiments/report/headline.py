@@ -35,8 +35,8 @@ _NAMES = {"log_loss": "log loss", "nll": "log loss", "ece": "ECE"}
 
 def headline(result: Result) -> str:
     """All that the clauses say, from the most to the least important."""
-    said = " ".join(text for clause in CLAUSES if (text := clause(result)))
-    return said or f"{result['method']} has run; nothing of it was measured."
+    sentence = " ".join(text for clause in CLAUSES if (text := clause(result)))
+    return sentence or f"{result['method']} has run; nothing of it was measured."
 
 
 def measured(metric: str, estimate: Mapping[str, Any], of: str = "") -> str:
@@ -77,12 +77,12 @@ def right(result: Result) -> str:
             return "How often the model is right could not be measured under this noise."
         at = result.get("threshold", 0.5)
         return f"Right in {text}{f' at threshold {at:g}' * (at != 0.5)}."
-    said = []
+    sentences = []
     for name in (m for m in _ALONE if m in metrics):
         text = measured(name, metrics[name])
-        told = f": {text}." if text else " could not be measured under this noise."
-        said.append(_first(heading(name).removesuffix(", %")) + told)
-    return " ".join(said)
+        ending = f": {text}." if text else " could not be measured under this noise."
+        sentences.append(_first(heading(name).removesuffix(", %")) + ending)
+    return " ".join(sentences)
 
 
 def calibrated_on_average(result: Result) -> str:
@@ -97,13 +97,13 @@ def calibrated_on_average(result: Result) -> str:
     if low > 0 or high < 0:
         return f"{_first(subject)} is {_off(gap)} on average."
     largest = max(-low, high)
-    said = f"On average {subject} is right to within {_points(largest)} points"
+    sentence = f"On average {subject} is right to within {_points(largest)} points"
     tests = result.get("tests", {}).get("metrics", {})
     sure = holm({name: t["p_value"] for name, t in tests.items() if name != "groups"})
     p = min(sure.values(), default=1.0)
     if p < ERROR:
-        said += f", but not score by score (p = {p:.2g})"
-    return f"{said}."
+        sentence += f", but not score by score (p = {p:.2g})"
+    return f"{sentence}."
 
 
 def by_group(result: Result) -> str:
@@ -173,22 +173,22 @@ def after_calibration(result: Result) -> str:
 
 def at_home(result: Result) -> str:
     """State how many sites recalibrate, the gain, whether any is harmed, and what noise hides."""
-    said, told = "", result.get("personal")
-    if told is not None:
+    sentence, personal = "", result.get("personal")
+    if personal is not None:
         before, after = (f"{result[part]['nll']:.3f}" for part in ("before", "after"))
-        seen = {name: one for name, one in told["sites"].items() if "nll_after" in one}
+        seen = {name: one for name, one in personal["sites"].items() if "nll_after" in one}
         worse = [name for name, one in seen.items() if one["harmed"]]
         worse.sort(key=lambda name: seen[name]["nll_before"] - seen[name]["nll_after"])
-        sites = told["taken"] + told["kept"]
-        said = (
-            f"{told['taken']} of {sites} sites recalibrate at home, {told['kept']} keep the model: "
-            f"log loss from {before} to {after} ({told['judged_on']}). "
+        sites = personal["taken"] + personal["kept"]
+        sentence = (
+            f"{personal['taken']} of {sites} sites recalibrate at home, {personal['kept']} keep "
+            f"the model: log loss from {before} to {after} ({personal['judged_on']}). "
             f"{listed(worse, most=MOST_NAMED) or 'No site'} "
             f"{'are' if len(worse) > 1 else 'is'} shown to be worse by more than {HARM:g}"
             f"{f' (of {len(seen)} with rows to be judged on)' * (len(seen) < sites)}. "
         )
     hidden = "Noise hides how sites differ: their prior is the identity's."
-    return (said + hidden * bool(result.get("prior", {}).get("hidden"))).strip()
+    return (sentence + hidden * bool(result.get("prior", {}).get("hidden"))).strip()
 
 
 def trained(result: Result) -> str:
@@ -197,10 +197,10 @@ def trained(result: Result) -> str:
     if not after or "before" in result or "gap" not in after:
         return ""
     gap, subject = after["gap"], _subject(result)
-    said = f"{subject} is {_points(abs(gap))} points too {_direction(gap)} on average."
+    sentence = f"{subject} is {_points(abs(gap))} points too {_direction(gap)} on average."
     if not round(100 * gap, 1):
-        said = f"{subject} is right on average."
-    return f"Right in {shown('accuracy', after['accuracy'])}\u00a0% of the test rows; {said}"
+        sentence = f"{subject} is right on average."
+    return f"Right in {shown('accuracy', after['accuracy'])}\u00a0% of the test rows; {sentence}"
 
 
 def covered(result: Result) -> str:
@@ -212,15 +212,17 @@ def covered(result: Result) -> str:
     if result["after"] is None:
         return f"Sets made for a coverage of {wanted}; without test rows it was not measured."
     coverage, sizes = result["after"]["coverage"], result["after"]["set_size"]
-    kept = result.get("coverage_by", {}).get("whole", {"": {"low": coverage, "high": coverage}})
-    (whole,) = kept.values()
-    found = measured("accuracy", {**whole, "value": coverage}, " of the test rows")
+    intervals = result.get("coverage_by", {}).get(
+        "whole", {"": {"low": coverage, "high": coverage}}
+    )
+    (whole,) = intervals.values()
+    coverage_text = measured("accuracy", {**whole, "value": coverage}, " of the test rows")
     beside = f"; {wanted} wanted"
-    if any(told.startswith(SHORT) for told in result.get("coverage_warnings", ())):
+    if any(warning.startswith(SHORT) for warning in result.get("coverage_warnings", ())):
         beside = f", fewer than the {wanted} wanted by more than chance"
     elif 1 - sets["alpha"] < whole["low"] < whole["high"]:
         beside = f", more than the {wanted} wanted"
-    return f"Sets hold the label in {found}{beside}, with {sizes:.3g} labels on average."
+    return f"Sets hold the label in {coverage_text}{beside}, with {sizes:.3g} labels on average."
 
 
 _CHANGES = {
@@ -297,26 +299,26 @@ def _compared(
     better = [named[m] for m in known if m in (rose if m in HIGHER_IS_BETTER else fell)]
     worse = [named[m] for m in known if m in (fell if m in HIGHER_IS_BETTER else rose)]
     if not known:
-        found = "unknown"
+        case = "unknown"
     elif all(e == (0, 0) for e in known.values()):
-        found = "same"
+        case = "same"
     elif better and worse:
-        found = "mixed"
+        case = "mixed"
     else:
-        found = "better" if better else "worse" if worse else "unclear"
-    said = sentences[found].format(better=" and ".join(better), worse=" and ".join(worse))
-    told = ", ".join(
+        case = "better" if better else "worse" if worse else "unclear"
+    sentence = sentences[case].format(better=" and ".join(better), worse=" and ".join(worse))
+    names = ", ".join(
         f"{named[m]} {_moved(m, *values[m], known.get(m))}" for m in ends if None not in values[m]
     )
-    return f"{said}: {told}." if told else f"{said}."
+    return f"{sentence}: {names}." if names else f"{sentence}."
 
 
 def _moved(metric: str, before: float, after: float, ends: tuple[float, float] | None) -> str:
     """`from 4.8 to 1.1 %`, to the digits that the difference deserves."""
     digits = None if ends is None else decimals(metric, *ends)
-    one, other = (shown(metric, value, digits=digits) for value in (before, after))
+    one, second = (shown(metric, value, digits=digits) for value in (before, after))
     unit = "\u00a0%" if heading(metric).endswith("%") else ""
-    return f"{one}{unit} as before" if one == other else f"from {one} to {other}{unit}"
+    return f"{one}{unit} as before" if one == second else f"from {one} to {second}{unit}"
 
 
 def _kept(

@@ -138,16 +138,16 @@ _TILES = ("accuracy", "roc_auc", "ece", "gap")
 def metric_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
     """Return an evaluation's main metrics with intervals, after calibration if there is one."""
     metrics = result.get("metrics_after", result["metrics"])
-    found = []
+    tiles = []
     for name in _TILES:
         if name not in metrics:
             continue
         heading = page.heading(name, str(result.get("score", "")))
-        told = page.whole(name, from_json(metrics[name]))
+        estimate = page.whole(name, from_json(metrics[name]))
         if metrics[name]["value"] is not None:
-            told = measured(name, metrics[name])
-        found.append((heading.removesuffix(", %"), told))
-    return found
+            estimate = measured(name, metrics[name])
+        tiles.append((heading.removesuffix(", %"), estimate))
+    return tiles
 
 
 def set_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
@@ -155,13 +155,13 @@ def set_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
     wanted, after = _share(1 - result["sets"]["alpha"]), result["after"]
     if after is None:
         groups = result["sets"].get("coverage_by_group", {})
-        known = {name: told["coverage"] for name, told in groups.items() if told["coverage"]}
+        known = {name: entry["coverage"] for name, entry in groups.items() if entry["coverage"]}
         return [("coverage wanted", wanted), *_range("coverage by group, as released", known)]
     by, alone = result["coverage_by"], _share(after["singletons"])
     if "1" in by["size"]:
         alone += f", {_share(by['size']['1']['coverage'])} of them right"
     names = result.get("class_names")
-    classes = {called(names, int(k)): told["coverage"] for k, told in by["class"].items()}
+    classes = {called(names, int(k)): entry["coverage"] for k, entry in by["class"].items()}
     few = classes if len(classes) <= FEW_CLASSES else {}
     return [
         ("coverage", f"{_share(after['coverage'])} ({wanted} wanted)"),
@@ -209,14 +209,14 @@ def noise_sentence(result: dict[str, Any]) -> str:
     noise = intervals.get("noise", {}).get("after")
     if not noise:
         return ""
-    told = " and ".join(
+    shares = " and ".join(
         f"about {100 * noise[metric]:.2g} % of {heading.removesuffix(', %')}"
         for metric, (heading, _) in meanings(result).items()
         if metric in ("ece", "classwise_ece")
     )
     return (
         f"On {intervals['rows']:,} test rows even perfectly calibrated probabilities would show "
-        f"{told}: noise makes absolute gaps, never "
+        f"{shares}: noise makes absolute gaps, never "
         "negative ones. Intervals are for what infinitely many rows would show, so they may lie "
         "below the number itself."
     )

@@ -43,8 +43,8 @@ def result_card(result: dict[str, Any], reliability: Mapping[str, Reliability]) 
 def artifact_card(result: Mapping[str, Any], parts: Sequence[pages.Part]) -> str:
     """One run that yields something else than a calibrator: its parts, and the guarantee."""
     shown = sections(parts, _unique(result["config"], parts), fixed)
-    said = (headline(result), *result.get("coverage_warnings", ()), _guarantee(result))
-    return _card(_title(result), shown, *said)
+    lines = (headline(result), *result.get("coverage_warnings", ()), _guarantee(result))
+    return _card(_title(result), shown, *lines)
 
 
 def comparison_card(comparison: Mapping[str, Any]) -> str:

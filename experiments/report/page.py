@@ -40,8 +40,8 @@ def render(template: str, **context: Any) -> str:
 
 def title_and_rest(verdict: str) -> tuple[str, str]:
     """Split a headline into its first `MOST_SENTENCES` sentences and the others."""
-    said = re.split(r"(?<=\.) (?=[A-Z])", verdict)
-    return " ".join(said[:MOST_SENTENCES]), " ".join(said[MOST_SENTENCES:])
+    sentences = re.split(r"(?<=\.) (?=[A-Z])", verdict)
+    return " ".join(sentences[:MOST_SENTENCES]), " ".join(sentences[MOST_SENTENCES:])
 
 
 @lru_cache(maxsize=1)

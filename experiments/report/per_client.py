@@ -33,23 +33,26 @@ def client_parts(result: Mapping[str, Any]) -> list[Part]:
     tables: list[Part] = [change_table(changed, "client")] if changed.get("sites") else []
     first, *_ = keys = [key for key in next(iter(clients.values())) if key != "rows"]
     worst = sorted(clients, key=lambda name: -abs(clients[name][first]["gap"]))[:MOST_GROUPS]
-    kept = {name: clients[name] for name in clients if name in set(worst)}
+    shown_clients = {name: clients[name] for name in clients if name in set(worst)}
     note = NO_RELEASE
-    if len(kept) < len(clients):
+    if len(shown_clients) < len(clients):
         note = (
-            f"The {len(kept)} of {len(clients):,} clients whose mean score is farthest from what "
-            f"came true. {note}"
+            f"The {len(shown_clients)} of {len(clients):,} clients whose mean score is farthest "
+            f"from the observed rate. {note}"
         )
 
     def line(name: str, key: str, metric: str) -> tuple[str, float, float, float]:
-        value = 100 * kept[name][key][metric]
-        return f"{name} ({kept[name]['rows']:,})", value, value, value
+        value = 100 * shown_clients[name][key][metric]
+        return f"{name} ({shown_clients[name]['rows']:,})", value, value, value
 
     return tables + [
         Intervals(
             title,
             heading(metric, score),
-            {_SERIES.get(key, key): tuple(line(n, key, metric) for n in kept) for key in keys},
+            {
+                _SERIES.get(key, key): tuple(line(n, key, metric) for n in shown_clients)
+                for key in keys
+            },
             references,
             note,
         )

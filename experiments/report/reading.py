@@ -25,17 +25,17 @@ def write_reading_report(folder: Path) -> Path:
         The folder cannot be written.
     """
     name = READING if (folder / READING).is_file() else "result.json"
-    told = read_json(folder / name, "reading")
+    content = read_json(folder / name, "reading")
     with reading(folder, name):
         parts = read_parts(folder / PAGE)
         sheets = sheets_of(parts)
         context = {
-            "title": f"{told['release']}{told.get('title', _AGAIN)}",
-            "verdict": told["verdict"] if "verdict" in told else headline(told),
+            "title": f"{content['release']}{content.get('title', _AGAIN)}",
+            "verdict": content["verdict"] if "verdict" in content else headline(content),
             "tiles": [],
             "stages": [],
             "sections": sections(parts, sheets=sheets.values()),
-            "statement": told["statement"],
-            "versions": told["versions"],
+            "statement": content["statement"],
+            "versions": content["versions"],
         }
         return write_with_figures(folder, "pipeline.html.j2", context, sheets)

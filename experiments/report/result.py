@@ -22,10 +22,10 @@ def title(config: Config, sites: Mapping[str, Any] | None = None) -> str:
     where = f"on {config.data}, clients {config.clients:,}, {config.partition}"
     if config.real:  # over gRPC on one machine the data are known
         noun = of_clients(config.engine)
-        told = (
+        text = (
             f"{config.clients:,} {noun}" if sites is None else participation.in_short(sites, noun)
         )
-        where = f"on {told}"
+        where = f"on {text}"
     return f"{config.method} {where}{asked}"
 
 
@@ -63,8 +63,8 @@ def in_short(result: SimulationResult) -> str:
         lines = []
         for name, *values in before_and_after(result):
             named = headings(result.judged["score"], result.class_names)
-            told = zip(named.values(), values, strict=True)
-            lines.append(f"{name}: {', '.join(f'{heading} {value}' for heading, value in told)}")
+            pairs = zip(named.values(), values, strict=True)
+            lines.append(f"{name}: {', '.join(f'{heading} {value}' for heading, value in pairs)}")
     else:
         lines = result.artifact.lines(result.test)
     return "\n".join(

@@ -134,7 +134,7 @@ _TILES = {"metrics": labels.metric_tiles, "sets": labels.set_tiles}
 def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
     parts = read_parts(folder / PAGE)
     sheets = sheets_of(parts, result)
-    of = next((told for key, told in _TILES.items() if key in result), numbers_of)
+    of = next((tiles_of for key, tiles_of in _TILES.items() if key in result), numbers_of)
     return (
         "artifact.html.j2",
         sheets,
@@ -205,12 +205,12 @@ def _pairs(facts: list[tuple[str, str]]) -> TextTable:
 
 
 def _ece_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
-    found = []
+    tiles = []
     for metric in ("ece", "classwise_ece"):
         name = labels.meanings(result)[metric][0].removesuffix(", %")
         before, after = (labels.with_interval(result, part, metric)[0] for part in PARTS)
-        found.append((name, f"{before} → {after}\u00a0%"))
-    return found
+        tiles.append((name, f"{before} → {after}\u00a0%"))
+    return tiles
 
 
 def run_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:

@@ -111,9 +111,9 @@ def command(
 
 
 def _show(rows: int, test: int, done: Told, out: Path, *, quiet: bool, json: bool) -> None:
-    verb, told, lines = done
+    verb, content, lines = done
     if json:
-        print(to_json({"rows": rows, "out": str(out), **told}), end="")
+        print(to_json({"rows": rows, "out": str(out), **content}), end="")
     elif not quiet:
         to = console()
         parts = f" (metrics: the {test} of its test part)" if test else ""
@@ -188,17 +188,17 @@ class Rows:
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
         """The columns beside the result: ids, labels, names of classes, if there are any."""
-        found = dict(self.ids)
+        columns = dict(self.ids)
         if self.labels is not None:
-            found["labels"] = np.argsort(self.place)[self.labels]
+            columns["labels"] = np.argsort(self.place)[self.labels]
         if self.names is not None:
-            found["class_names"] = np.array(self.called)
-        return found
+            columns["class_names"] = np.array(self.called)
+        return columns
 
 
 def _named(rows: Dataset) -> dict[str, NDArray[Any]]:
     """Return the ids of a shipped set's rows, which have numbers there."""
-    tested, found = rows.test_scores is not None, {}
+    tested, ids = rows.test_scores is not None, {}
     ways = (
         ("client", rows.client, rows.test_client, rows.client_names),
         ("group", rows.group, rows.test_group, rows.group_names),
@@ -206,8 +206,8 @@ def _named(rows: Dataset) -> dict[str, NDArray[Any]]:
     for name, fit, test, names in ways:
         parts = [part for part in ((fit, test) if tested else (fit,)) if part is not None]
         if names is not None and len(parts) == 1 + tested:
-            found[name] = np.array(names)[np.concatenate(parts)]
-    return found
+            ids[name] = np.array(names)[np.concatenate(parts)]
+    return ids
 
 
 Told = tuple[str, dict[str, Any], Sequence[str | TextTable]]
@@ -235,9 +235,9 @@ def _apply_model(model: TrainedModel, data: str, out: Path) -> tuple[int, int, T
         _write(out, {"logits": logits}, beside, names)
     metrics = metrics_of(fit if test is None else test)
     lines = [", ".join(f"{SHOWN[k]} {shown(k, metrics[k])}" for k in SHOWN)] if metrics else []
-    told = {"metrics": metrics} if metrics else {}
+    content = {"metrics": metrics} if metrics else {}
     number = 0 if test is None else len(test[0])
-    return len(logits), number, (f"read by the network {model.network}", told, lines)
+    return len(logits), number, (f"read by the network {model.network}", content, lines)
 
 
 def _apply_calibrator(fitted: Calibrator, rows: Rows, out: Path) -> Told:
@@ -274,24 +274,24 @@ def _apply_sets(fitted: PredictionSets, rows: Rows, out: Path) -> Told:
         size = float(sets.mean() * fitted.classes)
         return verb, {"set_size": size}, [f"mean labels in a set: {size:.4g}"]
     part = rows.judged
-    found = judged(sets[part], labels[part], rows.probs[part].argmax(axis=1))
-    whole = found.by["whole"]["all rows"]
+    result = judged(sets[part], labels[part], rows.probs[part].argmax(axis=1))
+    whole = result.by["whole"]["all rows"]
     line = (
         f"coverage {100 * whole.coverage:.2f} % ({100 * whole.low:.2f} to {100 * whole.high:.2f}), "
         f"mean labels in a set {whole.set_size:.4g}; the most probable label alone covers "
-        f"{100 * found.correct:.2f} %"
+        f"{100 * result.correct:.2f} %"
     )
-    after, lines = found.after, list[str | TextTable]([line])
-    if found.classes <= FEW_CLASSES:
-        lines.append(of_part(class_table(found, fitted.class_names)))
-    short = fitted.warnings(found)
+    after, lines = result.after, list[str | TextTable]([line])
+    if result.classes <= FEW_CLASSES:
+        lines.append(of_part(class_table(result, fitted.class_names)))
+    short = fitted.warnings(result)
     lines += [f"Warning: {warning}" for warning in short]
     if fitted.aim is not None:
-        after |= (aim := fitted.aim.judged(~found.hit, labels[part]))
+        after |= (aim := fitted.aim.judged(~result.hit, labels[part]))
         name, bound, share = fitted.aim.wanted(fitted.alpha)
         lines += [f"{name} {100 * v:.2f} %, wanted {bound} {100 * share:g} %" for v in aim.values()]
-    told = {"coverage_by": found.coverage_by, "coverage_warnings": short}
-    return verb, {"before": found.before, "after": after, **told}, lines
+    content = {"coverage_by": result.coverage_by, "coverage_warnings": short}
+    return verb, {"before": result.before, "after": after, **content}, lines
 
 
 def _write(

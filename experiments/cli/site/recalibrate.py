@@ -42,15 +42,15 @@ def command(
     if out is not None:
         claim(out, AT_HOME, overwrite=overwrite)
     names = None if class_names is None else names_in(class_names)
-    found = recalibrate(release, data, site, names, positive, csv)
+    result = recalibrate(release, data, site, names, positive, csv)
     if out is not None:
-        found.save(out)
+        result.save(out)
     to = console()
-    to.print(found.told["verdict"])
-    for part in found.parts:
+    to.print(result.told["verdict"])
+    for part in result.parts:
         if isinstance(part, pages.Table):
             print_table(to, of_part(part), edge=True)
             to.print(part.note)
-    to.print("\n".join(found.told["statement"]))
+    to.print("\n".join(result.told["statement"]))
     if out is not None:
         to.print(f"written to {out}")

@@ -35,7 +35,7 @@ def command(
     carried = None if spent is None else carried_over(spent)
     with opened_records(state) as records:
         closed = records.close_all(carried)
-    said = (
+    note = (
         ""
         if spent is not None
         else ", and run this command again with their spent budget (--spent)"
@@ -43,5 +43,5 @@ def command(
     console().print(
         f"Open jobs that were closed: {closed}. New jobs are answered again. Jobs that began "
         "after the backup, or with other records, are unknown here: make sure with the server's "
-        f"operator that they have ended{said}. Copies of these records answer nothing."
+        f"operator that they have ended{note}. Copies of these records answer nothing."
     )

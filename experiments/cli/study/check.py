@@ -22,8 +22,8 @@ def command(
     from fedcal.experiments.study.forecast import check
     from fedcal.experiments.study.study_file import Study
 
-    told = check(Study.read(file))
+    forecast = check(Study.read(file))
     if json:
-        print(to_json(told), end="")
+        print(to_json(forecast), end="")
     else:
-        console().print("\n".join(told["sentences"]))
+        console().print("\n".join(forecast["sentences"]))

@@ -57,9 +57,9 @@ def command(
                 raise InputError(
                     "--simulate contacts no site: leave out --control and --without-unready"
                 )
-            told = rehearse(file, name, simulate, seed=seed or 0, csv=csv)
+            quarter = rehearse(file, name, simulate, seed=seed or 0, csv=csv)
         else:
-            told = release(
+            quarter = release(
                 file,
                 name,
                 at=control,
@@ -67,14 +67,14 @@ def command(
                 progress=lambda done, total: steps(done, total, name),
             )
     if json:
-        print(to_json(told), end="")
+        print(to_json(quarter), end="")
     elif not quiet:
-        _show(told, file.parent / name)
+        _show(quarter, file.parent / name)
 
 
-def _show(told: dict[str, Any], out: Path) -> None:
+def _show(quarter: dict[str, Any], out: Path) -> None:
     to = console()
-    rows = [(site, one["words"]) for site, one in told["sites"].items()]
+    rows = [(site, one["words"]) for site, one in quarter["sites"].items()]
     print_table(to, TextTable(("site", "verdict"), rows, left=(1,)), edge=True)
-    to.print("\n".join(told["next"]))
+    to.print("\n".join(quarter["next"]))
     to.print(f"the report: {out / 'report.html'}")

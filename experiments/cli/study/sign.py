@@ -28,5 +28,5 @@ def command(
 
     home = key.resolve().parent
     beside = home.with_name(home.name.removesuffix("-coordinator") + SEALED)
-    said = sign(folder, read_key(key), sealed or (beside if beside.is_file() else None))
-    console().print("\n".join([*said, f"{folder} is signed."]))
+    lines = sign(folder, read_key(key), sealed or (beside if beside.is_file() else None))
+    console().print("\n".join([*lines, f"{folder} is signed."]))

@@ -24,12 +24,12 @@ def command(
     """Show it."""
     from fedcal.experiments.study.site_side import status
 
-    found = status(kit)
+    state = status(kit)
     if json:
-        print(to_json(found), end="")
+        print(to_json(state), end="")
         return
-    jobs, refused, last = (found.pop(name) for name in ("answered", "refused", "next"))
-    shown = {name: value for name, value in found.items() if value is not None}
+    jobs, refused, last = (state.pop(name) for name in ("answered", "refused", "next"))
+    shown = {name: value for name, value in state.items() if value is not None}
     shown["epsilon"] = ", ".join(f"{value:g} {name}" for name, value in shown["epsilon"].items())
     shown["running"] = "yes" if shown["running"] else "no"
     if "digest" in shown:

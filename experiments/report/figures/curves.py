@@ -64,15 +64,15 @@ def rounds_sheet(
     if all("temperature" in r for r in judged):
         values["temperature"] = [1.0, *(float(r["temperature"]) for r in judged)]
     panels = tuple(
-        _round_panel(headings[metric], at, [scaled(metric, v) for v in found])
-        for metric, found in values.items()
+        _round_panel(headings[metric], at, [scaled(metric, v) for v in series])
+        for metric, series in values.items()
     )
     legend = (("reference", "before"), ("after", "after each round"))
     return Sheet(title, len(panels), panels, legend)
 
 
 def _round_panel(name: str, at: Sequence[int], y: Sequence[float]) -> Panel:
-    said = "; ".join(f"round {t}: {v:.4g}" for t, v in zip(at, y, strict=True))
+    text = "; ".join(f"round {t}: {v:.4g}" for t, v in zip(at, y, strict=True))
 
     def plot(ax: Axes) -> None:
         ax.set(xlabel="round", xlim=(0, at[-1]), ylabel=name.rpartition(", ")[2])
@@ -80,7 +80,7 @@ def _round_panel(name: str, at: Sequence[int], y: Sequence[float]) -> Panel:
         level(ax, "reference", y[0])
         curve(ax, "after", at, y)
 
-    return Panel(name.partition(",")[0], plot, f"{name} by round. {said}.", aspect=0.75)
+    return Panel(name.partition(",")[0], plot, f"{name} by round. {text}.", aspect=0.75)
 
 
 # -- a comparison --------------------------------------------------------------------------------
@@ -106,16 +106,16 @@ _IF_VARIED = ("delta", "trust", "mechanism", "rounds")
 def differing(cells: Iterable[Mapping[str, Any]]) -> list[str]:
     """List the public facts beside method and epsilon in which cells differ (baselines aside)."""
     cells = [c for c in cells if not c["baseline"]]
-    found = [k for k in _ALIKE if len({c.get(k) for c in cells}) > 1]
-    return found + [k for k in _IF_VARIED if _choices(cells, k)]
+    names = [k for k in _ALIKE if len({c.get(k) for c in cells}) > 1]
+    return names + [k for k in _IF_VARIED if _choices(cells, k)]
 
 
 def _choices(cells: Iterable[Mapping[str, Any]], key: str) -> dict[tuple[Any, ...], list[Any]]:
     """Map method, epsilon and the keys of `_without` to values of `key`, if there are several."""
-    found: dict[tuple[Any, ...], dict[Any, None]] = {}
+    choices: dict[tuple[Any, ...], dict[Any, None]] = {}
     for c in cells:
-        found.setdefault(_without(c, key), {})[c.get(key)] = None
-    return {k: list(values) for k, values in found.items() if len(values) > 1}
+        choices.setdefault(_without(c, key), {})[c.get(key)] = None
+    return {k: list(values) for k, values in choices.items() if len(values) > 1}
 
 
 def _without(cell: Mapping[str, Any], key: str) -> tuple[Any, ...]:
@@ -154,14 +154,14 @@ def facets(cells: Iterable[Mapping[str, Any]]) -> list[Facet]:
 
     places = dict.fromkeys(place(c) for c in fitted if not any(free(c, k) for k in extra))
     alone = [place(c) for c in fitted if not any(fits(c, p) for p in places)]
-    found = []
+    groups = []
     for values in (*places, *dict.fromkeys(alone)):
         facts = dict(zip((*_ALIKE, *extra), values, strict=True))
         members = tuple(c for c in fitted if fits(c, values))
         base = {c["label"]: c for c in cells if c["baseline"] and c["data"] == facts["data"]}
         title = told(facts, keys) or str(facts["partition"])
-        found.append(Facet(title, members, tuple(base.values())))
-    return found or [Facet("", (), tuple(c for c in cells if c["baseline"]))]
+        groups.append(Facet(title, members, tuple(base.values())))
+    return groups or [Facet("", (), tuple(c for c in cells if c["baseline"]))]
 
 
 _WORDS = {
@@ -275,8 +275,8 @@ def quality_panel(
             curve(ax, style, np.array(x) + aside, means, np.maximum(means - stds, 0), means + stds)
 
     words = "; ".join(f"{name}: {', '.join(f'{m:.4g}' for m in y)}" for name, _, _, y, _ in curves)
-    said = f"{about} against {axes['xlabel']}. {words}."
-    return Panel(title, plot, said, aspect=0.8, note=note)
+    text = f"{about} against {axes['xlabel']}. {words}."
+    return Panel(title, plot, text, aspect=0.8, note=note)
 
 
 def epsilon_sheet(
@@ -361,8 +361,8 @@ def bytes_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], titl
             points.append((series, shapes.get(told(c, keys), series), c["bytes_up"], mean))
             words.append(f"{c['label']}: {mean:.4g} at {c['bytes_up']:,} bytes")
         plot = partial(_plot_points, points=points, axes={**x, **axes[metric]})
-        said = f"{name} against bytes up per client, {note}. {'; '.join(words)}."
-        panels.append(Panel(name.partition(",")[0], plot, said, aspect=0.8, note=note))
+        text = f"{name} against bytes up per client, {note}. {'; '.join(words)}."
+        panels.append(Panel(name.partition(",")[0], plot, text, aspect=0.8, note=note))
     marked = ((shape, name) for name, shape in shapes.items())
     legend = (*_legend(sending, looks), *marked)
     return Sheet(title, _columns(panels, metrics), tuple(panels), legend)

@@ -54,7 +54,7 @@ def diagram(heading: str, data: Reliability, *, alone: bool = True) -> Panel:
     correct = data.sum_correct[there] / data.count[there]
     confidence = data.sum_confidence[there] / data.count[there]
     low, high = wilson(data.sum_correct[there], data.count[there])
-    said = "; ".join(
+    text = "; ".join(
         f"confidence {c:.3f}: {100 * s:.1f} % of {n} correct"
         for c, s, n in zip(confidence, correct, data.count[there], strict=True)
     )
@@ -73,7 +73,7 @@ def diagram(heading: str, data: Reliability, *, alone: bool = True) -> Panel:
     return Panel(
         title=heading,
         plot=plot,
-        said=f"Reliability diagram, {heading}: ECE {100 * data.ece:.3f} %. {said}.",
+        said=f"Reliability diagram, {heading}: ECE {100 * data.ece:.3f} %. {text}.",
         note=f"top-label ECE {100 * data.ece:.2f} %",
     )
 
@@ -89,7 +89,7 @@ def histogram(heading: str, data: Reliability) -> Panel:
     """Plot the frequency of each confidence of the top label."""
     edges = np.arange(data.bins + 1) / data.bins
     share = 100 * data.count / max(data.rows, 1)
-    said = "; ".join(
+    text = "; ".join(
         f"{a:.2f} to {b:.2f}: {s:.1f} %"
         for a, b, s in zip(edges[:-1], edges[1:], share, strict=True)
         if s > 0
@@ -102,7 +102,7 @@ def histogram(heading: str, data: Reliability) -> Panel:
     return Panel(
         title="",
         plot=plot,
-        said=f"Confidence histogram, {heading}, per cent of {data.rows:,} rows: {said}.",
+        said=f"Confidence histogram, {heading}, per cent of {data.rows:,} rows: {text}.",
         aspect=0.34,
     )
 
@@ -169,11 +169,11 @@ def class_panel(
     name = called(names, j)
     start = name[0].upper() + name[1:]
     points = {"before": pooled(before, j), "after": pooled(after, j)}
-    said = []
+    texts = []
     for series, (rows, confidence, correct) in points.items():
         shares = zip(confidence / rows, correct, rows, strict=True)
         words = ", ".join(f"{p:.3f}: {c} of {n}" for p, c, n in shares)
-        said.append(f"{series}, probability: rows of the class of all rows: {words}")
+        texts.append(f"{series}, probability: rows of the class of all rows: {words}")
 
     def plot(ax: Axes) -> None:
         _unit_axes(ax, "probability of the class", "share of the class")
@@ -186,7 +186,7 @@ def class_panel(
     return Panel(
         title=f"{name}: {count:,} row{'s' if count != 1 else ''}",
         plot=plot,
-        said=f"{start}: ECE {gaps[0]:.3f} % before, {gaps[1]:.3f} % after. {'; '.join(said)}.",
+        said=f"{start}: ECE {gaps[0]:.3f} % before, {gaps[1]:.3f} % after. {'; '.join(texts)}.",
         note=f"ECE {gaps[0]:.2f} → {gaps[1]:.2f} %",
     )
 

@@ -49,7 +49,7 @@ def panel_svgs(sheet: Sheet, name: str, palette: Palette = variable) -> list[str
     """
     root = _own(sheet.svg, name, palette)
     width, height = sheet.figure.get_size_inches()
-    found = []
+    svgs = []
     for k, (panel, ax) in enumerate(zip(sheet.panels, sheet.figure.axes, strict=True), 1):
         box = ax.get_position()
         corner = (box.x0 * width - panel.left, (1 - box.y1) * height - TOP)
@@ -57,8 +57,8 @@ def panel_svgs(sheet: Sheet, name: str, palette: Palette = variable) -> list[str
         look = {"role": "img", "aria-label": panel.said}
         shared = root.findall("defs") if k == 1 else []
         groups = root.findall(f".//g[@id='{name}-axes_{k}']")
-        found.append(_svg("panel", (*corner, *size), look, [*shared, *groups]))
-    return found
+        svgs.append(_svg("panel", (*corner, *size), look, [*shared, *groups]))
+    return svgs
 
 
 def key_svg(series: str, name: str, palette: Palette = variable) -> str:
@@ -88,8 +88,8 @@ def _own(svg: str, name: str, palette: Palette) -> ET.Element:
     """Matplotlib's SVG with ids and colours of the page, without fonts; its words as they are."""
     colours = {light: palette(hue) for hue, (light, _) in HUES.items()}
 
-    def tag(found: re.Match[str]) -> str:
-        text = re.sub(r"#(\w+)", lambda m: colours.get(m[0], f"#{name}-{m[1]}"), found[0])
+    def tag(match: re.Match[str]) -> str:
+        text = re.sub(r"#(\w+)", lambda m: colours.get(m[0], f"#{name}-{m[1]}"), match[0])
         for pattern, instead in _CHANGES:
             text = re.sub(pattern, instead, text)
         return text.replace(' id="', f' id="{name}-')

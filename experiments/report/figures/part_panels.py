@@ -59,8 +59,8 @@ def _curve(shown: Curve) -> Panel:
         f"{name}: " + ", ".join(f"{x:.4g} {y:.4g}" for x, y in _thinned(line))
         for name, line in shown.series.items()
     )
-    said = f"{shown.y} against {shown.x}{', with intervals' if shown.bands else ''}. {words}."
-    return Panel("", plot, said, aspect=1.0 if shares else 0.75)
+    text = f"{shown.y} against {shown.x}{', with intervals' if shown.bands else ''}. {words}."
+    return Panel("", plot, text, aspect=1.0 if shares else 0.75)
 
 
 def _thinned(line: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

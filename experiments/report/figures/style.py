@@ -36,7 +36,7 @@ def settings(dark: bool = False) -> AbstractContextManager[None]:
     from matplotlib import rc_context
 
     colours = {name: pair[dark] for name, pair in HUES.items()}
-    found: Any = {
+    options: Any = {
         "axes.axisbelow": True,
         "axes.edgecolor": colours["ink"],
         "axes.facecolor": "none",
@@ -69,7 +69,7 @@ def settings(dark: bool = False) -> AbstractContextManager[None]:
         "ytick.color": colours["ink"],
         "ytick.major.size": 0,
     }
-    return rc_context(found)
+    return rc_context(options)
 
 
 def colour(hue: str) -> str:

@@ -41,7 +41,7 @@ def about_subjects(plan: Plan, partition: str, held_out: bool) -> list[str]:
 def without_privacy(
     trust: str,
     unit: str,
-    said: str,
+    sentence: str,
     releases: int = 0,
     about: Facts | None = None,
     tested: bool = True,
@@ -78,7 +78,7 @@ def without_privacy(
         "releases": releases,
         **_sums(about),
         "statement": [
-            said,
+            sentence,
             *about_committee(about),
             *sentences.of_tests(tested, sentences.about_tests(noun)),
         ],
