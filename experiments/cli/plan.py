@@ -47,7 +47,7 @@ EXAMPLES = (
     Config,
     *("clients", "partition", "rounds", "sampling_rate"),
     *("epsilon", "delta", "unit", "trust", "mechanism", "quorum", "engine", "seed"),
-    unset={"clients": "needed", "rounds": "the planner's"},
+    unset={"clients": "required", "rounds": "the planner's"},
 )
 def command(
     *,
