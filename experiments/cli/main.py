@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
 import warnings
 from importlib import import_module
@@ -83,7 +84,12 @@ def load_command(name: str) -> click.Command:
     epilog = "\n\n".join(["For example:", *(f"    {escape(line)}" for line in module.EXAMPLES)])
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     alone.command(name, help=help_of(name), epilog=epilog, context_settings=_HELP)(module.command)
-    return _versioned(typer.main.get_command(alone), hidden=True)
+    made = typer.main.get_command(alone)
+    parameters = inspect.signature(module.command, eval_str=True).parameters
+    for argument in made.params:
+        if isinstance(argument, click.Argument):  # click 8.5 drops the help that typer sets
+            argument.help = parameters[argument.name or ""].annotation.__metadata__[0].help
+    return _versioned(made, hidden=True)
 
 
 def _versioned(command: click.Command, *, hidden: bool = False) -> click.Command:
