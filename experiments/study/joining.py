@@ -85,29 +85,36 @@ class Kit:
     @property
     def data(self) -> str:
         """File or function of its rows, once it has joined."""
-        return str(json.loads((self.folder / ROWS).read_text("utf-8"))["data"])
+        return str(self._rows()["data"])
 
     @property
     def csv(self) -> str | None:
         """Form of the CSV file of its rows; None = the default."""
-        form = json.loads((self.folder / ROWS).read_text("utf-8")).get("csv")
-        return None if form is None else str(form)
+        return self._rows().get("csv")
+
+    def _rows(self) -> dict[str, str]:
+        content: dict[str, str] = json.loads((self.folder / ROWS).read_text("utf-8"))
+        return content
 
     def use(self, data: str, rows: SiteRows, csv: str | None = None) -> None:
         """Remember where its rows are, and write its own page of them, for its user alone."""
         from fedcal.experiments.deploy.at_home import as_it_is
 
-        form = "" if csv is None else f" --csv {csv}"
         advice = (
             "The other sites' results can give this site a calibrator: after a release, fedcal "
-            f"site recalibrate --release release.npz {rows.name}{form} --site {self.site} "
-            "evaluates one on these rows, here, and sends nothing."
+            f"site recalibrate --release release.npz {rows.name}{csv_option(csv)} --site "
+            f"{self.site} evaluates one on these rows, here, and sends nothing."
         )
         page = as_it_is(rows.shards, rows.name, f": {self.site}, for its own eyes", advice)
         page.save(self.folder / HOME)
         write_text(
             self.folder / ROWS, to_json({"data": data} | ({} if csv is None else {"csv": csv}))
         )
+
+
+def csv_option(csv: str | None) -> str:
+    """Return the option by which a command reads a site's file in its form."""
+    return "" if csv is None else f" --csv {csv}"
 
 
 def rows_of(

@@ -20,7 +20,7 @@ from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.deploy.site import run_site
 from fedcal.experiments.study import joining
-from fedcal.experiments.study.joining import Kit, rows_of
+from fedcal.experiments.study.joining import Kit, csv_option, rows_of
 from fedcal.experiments.study.kits import AUTHORITY
 
 _REFUSALS = ("refused to", "cannot take part", "cannot be used")
@@ -129,7 +129,7 @@ def _next(kit: Kit, content: dict[str, Any]) -> str:
     again = f"before the next release put the new rows into {rows}"
     if content["release"] is None:
         return again
-    form = "" if kit.csv is None else f" --csv {kit.csv}"
+    form = csv_option(kit.csv)
     at_home = f"--release {content['release']} {rows}{form} --site {kit.site} --out at-home"
     return f"{again}; to recalibrate at home, fedcal site recalibrate {at_home}"
 

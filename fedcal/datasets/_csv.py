@@ -62,17 +62,14 @@ def _read(file: TextIO, labels_required: bool, others: bool, form: str) -> dict[
         header = next((row for row in reader if row), None)
         if header is None:
             raise InputError("is empty; the first line must name the columns")
+        names, strange = [name.strip() for name in header], list[str]()
         try:
             _check_delimiter(header, form)
-        except InputError as error:
-            raise InputError(f"line {reader.line_num}: {error}") from None
-        names, strange = [name.strip() for name in header], list[str]()
-        if others:
-            names, strange = study_columns(names)
-        if strange:
-            listed = ", ".join(name[:40] for name in strange)[:200]
-            warnings.warn(f"columns that are ignored: {listed}", stacklevel=2)
-        try:
+            if others:
+                names, strange = study_columns(names)
+            if strange:
+                listed = ", ".join(name[:40] for name in strange)[:200]
+                warnings.warn(f"columns that are ignored: {listed}", stacklevel=2)
             columns = find_columns([n for n in names if n not in strange], labels_required)
         except InputError as error:
             raise InputError(f"line {reader.line_num}: {error}") from None

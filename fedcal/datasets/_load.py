@@ -70,8 +70,7 @@ def load(
     """
     text = str(name_or_path)
     form = "en" if csv is None else one_of("csv", csv, CSV_FORMS)
-    is_csv = text.lower().endswith((".csv", ".csv.gz"))
-    if form != "en" and not is_csv:
+    if form != "en" and not text.lower().endswith((".csv", ".csv.gz")):
         raise InputError(f"csv {form!r} is for CSV files, and {text[-200:]!r} is not one")
     if (entry := entry_of(text)) is not None:
         return load_shipped(entry, text).in_order(classes, positive)

@@ -24,7 +24,7 @@ from fedcal.experiments.research.studies.check import unsure
 from fedcal.experiments.research.studies.comparisons import command
 from fedcal.experiments.research.studies.expected import FOLDER, read, shipped
 from fedcal.experiments.research.studies.luo import results as luo
-from fedcal.experiments.research.studies.luo.methods import COLUMNS, NOISES, PAPER
+from fedcal.experiments.research.studies.luo.methods import COLUMNS, NOISES
 from fedcal.experiments.research.studies.maddock.claims import mean_ratio
 from fedcal.experiments.research.studies.own.binning_pays import crossover
 from fedcal.experiments.research.studies.registry import EXPERIMENTS, experiment
@@ -34,7 +34,7 @@ from fedcal.experiments.research.studies.zhang import tables as zhang
 from fedcal.experiments.runs.comparison.summary import Line
 from fedcal.experiments.runs.comparison.table import Cells
 from fedcal.metrics import summary
-from fedcal.trust import NOISY, Local
+from fedcal.trust import NOISY
 from fedcal.units import Example, User
 
 TABLES = ("maddock-table2", "maddock-table3", "maddock-figure2", "maddock-figure3")
@@ -44,9 +44,6 @@ TRUSTED = ("fednewton", "fednewton-entropy", "fedoneshot", "acct")
 SHIFTED = "mnist-shift"
 TABLE_OF = {5: "table1", 1: "table7"}
 """Severity -> table of Luo et al."""
-
-AGGREGATED = {"sources": (10, 50, 100, 150, 200, 250), "epsilon": (0.2, 0.6, 1.0, 2.0)}
-"""Sweep -> its settings that the table shows."""
 
 results: Callable[[str], Reproduction] = cache(shipped)
 """The shipped results of an experiment, read once."""
@@ -157,28 +154,17 @@ def luo_methods(severity: int, noise: str) -> dict[str, Record]:
     return {r["method"]: r for r in luo_rows(severity, "method", noise=noise)}
 
 
-def luo_tables(severity: int) -> dict[str, dict[str, Record]]:
-    """Ours and the paper's: method -> mean and median ECE."""
-    printed = {
-        name: {m: {"method": m, "median": values[0], "mean": values[1]} for m, values in of.items()}
-        for name, of in luo.printed(TABLE_OF[severity]).items()
-    }
-    return {f"ours, severity {severity}": luo_methods(severity, Local.name), **printed}
-
-
 # -- the template --------------------------------------------------------------------------------
 
 _ASKED: dict[str, Any] = {
     function.__name__: function
     for function in (
         *(where, one, mean, percent, ratio, papers_claims, searches, first, command),
-        *(better_everywhere, noise_of_means, shifts, luo_rows, luo_methods),
-        *(luo_tables, crossover, markdown),
+        *(better_everywhere, noise_of_means, shifts, luo_methods, crossover),
     )
 } | {"paper_orders": zhang.orders}
 _KNOWN: dict[str, Any] = {
     "results": results,
-    "TEMPERATURES": ("FedOneShot", "FedNewton", "FedTemp", "FedTemp (mean of T)"),
     "SEARCHED": ("fednewton", "fedoneshot", "acct"),
     "LABELS": {"acct": "`acct`, `search=auto`"},
     "TRUSTED": TRUSTED,
@@ -186,22 +172,8 @@ _KNOWN: dict[str, Any] = {
     "SEVERITIES": TABLE_OF,
     "NOISES": NOISES,
     "NOISY_METHODS": {column.method for column in COLUMNS if column.noise},
-    "PAPER": PAPER,
-    "PRIVATE": luo.PAPER_PRIVATE,
     "PAPER_ORDER": zhang.ORDER,
     "TITLES": luo.TITLES,
-    "SEARCHES": luo.SEARCHES,
-    "SMALLEST": luo.SMALLEST,
-    "MOST": luo.MOST,
-    "RATIOS": {
-        "histogram": "histogram",
-        "histogram-wrong": "(correct, wrong)",
-        "ece-t": "ECE-T",
-        "nll-t": "NLL-T",
-        "acc-t": "Acc-T",
-        "acc-t-bisection": "bisection",
-        "acc-t-posterior-3": "posterior, 3",
-    },
     "cells_of": lambda name: Cells(comparison(name)),
     "experiment": experiment,
     "unsure": unsure,
@@ -210,10 +182,8 @@ _KNOWN: dict[str, Any] = {
 }
 _TESTS: Mapping[str, Callable[..., bool]] = {
     "made_by": lambda name, commit: read(name)["commit"] == commit,
-    "close_to_pooled": lambda title: ratio(title) <= 1.05,
     "behind_oneshot": lambda of: mean(of[1]["fedoneshot"]) < mean(of[1]["acct"]),
     "falls": lambda values: values == sorted(values, reverse=True),
-    "shown": lambda row: row[row["sweep"]] in AGGREGATED.get(row["sweep"], ()),
     "within_a_std": lambda line, of: mean(line) + line["after"]["ece"]["std"] >= of,
     "below_temperature": lambda row, rows: (
         row[MEAN] < one(rows, title="pooled temperature", network=row["network"])[MEAN]

@@ -27,6 +27,11 @@ def test_a_page_is_what_its_results_make_of_it(page):
     assert filled(text) == text, "run `python -m fedcal.experiments.research.studies.documents`"
 
 
+def test_each_block_stands_in_a_page():
+    text = "".join(page.read_text("utf-8") for page in pages())
+    assert [n for n in texts.BLOCKS if f"<!-- generated: {n} -->" not in text] == []
+
+
 @pytest.mark.parametrize("page", texts.COMPLETE)
 def test_a_results_page_lists_every_claim_that_does_not_hold(page):
     text = (ROOT / "docs" / "results" / f"{page}.md").read_text("utf-8")
