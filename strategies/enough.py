@@ -19,10 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from fedcal.core.errors import InputError, TooLittle
-from fedcal.core.shards import Shards
+from fedcal.core.shards import Population
 from fedcal.privacy.federation import MOST_CLIENTS, Federation
 from fedcal.privacy.noise_plan import Plan
 from fedcal.strategies import STRATEGIES
@@ -88,7 +86,7 @@ OTHERS = ("acct", "fednewton")
 """Methods that the planner mostly recommends with few clients."""
 
 
-def too_little(method: str, shards: Shards | None, job: Job | None = None) -> list[str]:
+def too_little(method: str, shards: Population | None, job: Job | None = None) -> list[str]:
     """Return a line of warning if the run has too little data to help, else nothing.
 
     Parameters
@@ -102,7 +100,7 @@ def too_little(method: str, shards: Shards | None, job: Job | None = None) -> li
     if job is not None and STRATEGIES[method].family == "conformal":
         each = _declared(job)
         if not private and shards is not None:
-            each = len(shards.labels) / shards.clients
+            each = shards.size / shards.clients
         why = _all_labels(job, each) if private or shards is not None else ""
     elif job is not None and private:
         each = _declared(job)
@@ -110,7 +108,7 @@ def too_little(method: str, shards: Shards | None, job: Job | None = None) -> li
     elif shards is None:
         why = ""
     else:
-        each = len(shards.labels) / shards.clients
+        each = shards.size / shards.clients
         same = _one_class(shards) if _calibrates(method) else ""
         why = same or _few_rows(method, shards.clients, each, shards.classes)
     return [f"unlikely to help: {why}"] if why else []
@@ -194,12 +192,12 @@ def _all_labels(job: Job, each: float | None) -> str:
     )
 
 
-def _one_class(shards: Shards) -> str:
-    seen = np.unique(shards.labels)
+def _one_class(shards: Population) -> str:
+    seen = shards.labels_seen
     if len(seen) != 1:
         return ""
     return (
-        f"all {len(shards.labels):,} rows to fit on have the label {seen[0]}, so the fit "
+        f"all {shards.size:,} rows to fit on have the label {seen[0]}, so the fit "
         "can only learn certainty; rows of the other classes are needed"
     )
 

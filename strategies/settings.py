@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from fedcal.core.checks import listed, near
 from fedcal.core.errors import InputError
-from fedcal.core.shards import NO_SUBJECTS, Shards
+from fedcal.core.shards import NO_SUBJECTS, Population
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES
 from fedcal.units import UNITS
@@ -106,10 +106,10 @@ def lacks_rows(method: str, federation: Federation, settings: Mapping[str, Setti
     return undecided and STRATEGIES[method].needs_rows(federation, settings)
 
 
-def nominal_rows(method: str, federation: Federation, shards: Shards) -> float:
+def nominal_rows(method: str, federation: Federation, shards: Population) -> float:
     """Mean number of a client's rows; of its subjects where the method counts each of them once."""
     once = needs_subjects(federation) and STRATEGIES[method].family in ("evaluate", "conformal")
-    each = len(shards.each_subject()[1]) if once else len(shards.labels)
+    each = shards.count_subjects() if once else shards.size
     return each / shards.clients
 
 
@@ -118,7 +118,7 @@ def needs_subjects(federation: Federation) -> bool:
     return federation.private and UNITS[federation.unit].column is not None
 
 
-def check_subjects(federation: Federation, shards: Shards) -> None:
+def check_subjects(federation: Federation, shards: Population) -> None:
     """Refuse a promise to subjects that the rows do not name, before anything is asked."""
-    if needs_subjects(federation) and shards.subjects is None:
+    if needs_subjects(federation) and not shards.has_subjects:
         raise InputError(NO_SUBJECTS)

@@ -9,6 +9,7 @@ import numpy as np
 from fedcal.calibrators.top_label_logistic import derivatives, top_log_odds
 from fedcal.core.numerics import (
     LOG_A_LIMIT,
+    by_class,
     label_entries,
     log_grid,
     row_sum,
@@ -34,7 +35,7 @@ from fedcal.queries.temperature import LIMIT
 
 def shifted_logits(shards: Shards) -> Floats:
     """Return the rows' logits minus their maximum, computed once a run, (n, c)."""
-    return shards.derived("shifted", lambda s: shifted(s.logits))
+    return shards.derived("shifted", lambda s: shifted(by_class(s.logits)))
 
 
 def label_logits(shards: Shards) -> Floats:
@@ -70,12 +71,53 @@ def temperature_scores(shards: Shards, query: TemperatureScores) -> Floats:
 
     Returns (clients, points) in nats.
     """
-    z, of_label = shifted_logits(shards), label_logits(shards)
-    out = np.empty((shards.clients, query.points))
     log_t = log_grid(query.low, query.high, query.points)
-    for t, a in enumerate(np.exp(-log_t)):
-        out[:, t] = shards.sum_rows(a * (tempered_mean(z, a) - of_label))
+    nodes = score_nodes(query, shards.classes)
+    if len(nodes) >= query.points:
+        return _scores_at(shards, log_t)
+    out = np.zeros((shards.clients, query.points))
+    # term by term, and not as a matrix product, whose bits may depend on how many clients there are
+    for score, weight in zip(_scores_at(shards, nodes).T, interpolation(nodes, log_t), strict=True):
+        out += score[:, None] * weight
     return out
+
+
+def _scores_at(shards: Shards, log_t: Floats) -> Floats:
+    """Return each client's score at some temperatures, (clients, temperatures)."""
+    z, of_label = shifted_logits(shards), label_logits(shards)
+    out = np.empty((len(log_t), shards.clients))
+    for t, a in enumerate(np.exp(-log_t)):
+        out[t] = shards.sum_rows(a * (tempered_mean(z, a) - of_label))
+    return out.T
+
+
+def score_nodes(query: TemperatureScores, classes: int) -> Floats:
+    """Return the logarithms of the temperatures between which a polynomial gives the score.
+
+    A row's score is analytic in log T where sum_j exp(a z_j) is not 0 for complex a. With z_j <= 0
+    and one of them 0, a zero has angle |arg a| >= atan(pi / log(c - 1)): a strip about the real
+    axis. So the polynomial through Chebyshev nodes converges like rho^-nodes, rho of the largest
+    ellipse in the strip (Trefethen 2013, theorem 8.2); enough nodes for 1e-12.
+    """
+    half = math.log(query.high / query.low) / 2
+    width = math.atan(math.pi / math.log(classes - 1)) if classes > 2 else math.pi / 2
+    many = math.ceil(math.log(1e12) / math.asinh(width / half))
+    angles = np.pi * (np.arange(many) + 0.5) / many
+    return math.log(query.low * query.high) / 2 + half * np.cos(angles)
+
+
+def interpolation(nodes: Floats, at: Floats) -> Floats:
+    """Return the weight of the value at each Chebyshev node, (nodes, points).
+
+    Barycentric formula of the first kind of nodes (Berrut and Trefethen 2004, section 5).
+    """
+    angles = np.pi * (np.arange(len(nodes)) + 0.5) / len(nodes)
+    signed = np.sin(angles) * (-1.0) ** np.arange(len(nodes))
+    apart = at - nodes[:, None]
+    met = apart == 0
+    weights = signed[:, None] / np.where(met, 1.0, apart)
+    weights = np.where(met.any(axis=0), met, weights)
+    return np.asarray(weights / weights.sum(axis=0))
 
 
 def top_label_newton(shards: Shards, query: TopLabelNewton) -> Floats:

@@ -43,7 +43,11 @@ EXAMPLES = (
 )
 
 
-_STARTING = {"ray": ": starting Flower and Ray", "grpc": ": starting Flower and the sites"}
+_STARTING = {
+    "ray": ": starting Ray",
+    "flower": ": starting Flower and Ray",
+    "grpc": ": starting Flower and the sites",
+}
 _WAITING = ": waiting for the sites"
 
 

@@ -6,7 +6,7 @@ import warnings
 from dataclasses import replace
 from functools import lru_cache
 
-from fedcal.core.shards import Shards
+from fedcal.core.shards import Population
 from fedcal.experiments.planner.advise_methods import advise
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.method_advice import MethodAdvice
@@ -38,7 +38,7 @@ _OF_METHODS = (
 
 
 def resolved(
-    config: Config, shards: Shards, progress: Progress | None = None
+    config: Config, shards: Population, progress: Progress | None = None
 ) -> tuple[Config, list[str]]:
     """Return the config with the planner's choice, and sentences that state it.
 
@@ -60,7 +60,7 @@ def resolved(
     if config.method != AUTO:
         return config, []
     nominal = config.set.get("rows_per_client")
-    rows = max(len(shards.labels), 1) / shards.clients if nominal is None else nominal
+    rows = max(shards.size, 1) / shards.clients if nominal is None else nominal
     simulable = isinstance(parse(config.partition), DrawnPartition)
     facts = PublicFacts(
         replace(federation_of(config, shards), seed=0, noise_source="seeded"),

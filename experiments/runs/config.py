@@ -80,7 +80,7 @@ _OF_LEDGER = "it belongs to a ledger, and compare takes none"
 _NOT_GRID = "its file holds what to compare, not where it is computed; give --{}"
 _OF_SITES = "it is about real sites, and a comparison is a simulation"
 
-ENGINES = ("inline", "ray", "grpc")
+ENGINES = ("inline", "ray", "flower", "grpc")
 APP = "app"
 """The engine of a run in a Flower app of somebody else's, which only that app can start."""
 
@@ -143,7 +143,11 @@ class Config(Options):
         axis=True,
     )
     engine: str = option(
-        "inline", RUNNING, " | ".join(ENGINES), elsewhere=_NOT_GRID.format("engine")
+        "inline",
+        RUNNING,
+        "inline: this process | ray: workers of a Ray cluster, many clients each | "
+        "flower: Flower's simulation on Ray | grpc: a process for each client",
+        elsewhere=_NOT_GRID.format("engine"),
     )
     secure_aggregation: str | None = option(
         None,
@@ -183,7 +187,7 @@ class Config(Options):
     ray_address: str | None = option(
         None,
         RUNNING,
-        "HOST:PORT of a Ray cluster for the engine ray",
+        "HOST:PORT of a Ray cluster for the engines ray and flower",
         unset="a new one",
         elsewhere=_NOT_GRID.format("ray-address"),
     )
@@ -255,8 +259,8 @@ class Config(Options):
                     raise InputError(f"{name} needs a ledger: give --ledger FILE")
         if self.cap is not None and self.cap < self.epsilon < math.inf:
             raise InputError(f"epsilon = {self.epsilon:g} is above the cap of {self.cap:g}")
-        if self.ray_address is not None and self.engine != "ray":
-            raise InputError("ray_address needs the engine ray: give --engine ray")
+        if self.ray_address is not None and self.engine not in ("ray", "flower"):
+            raise InputError("ray_address needs a cluster: give --engine ray or flower")
         self._check_sites()
         if self.ledger is not None and math.isinf(self.epsilon):
             raise InputError("a run without privacy cannot be charged to a ledger; give --epsilon")
@@ -295,10 +299,10 @@ class Config(Options):
             raise InputError("a federation file is for secure aggregation 'protocol'")
         if self.federation is not None:
             unused("the federation file names it", committee=self.committee)
-        if self.engine == "ray":
+        if self.engine == "flower":
             raise InputError(
                 "secure aggregation 'protocol' needs sites that remember their answers: give "
-                "--engine inline or grpc"
+                "--engine inline, ray or grpc"
             )
         if self.committee is not None:
             read_committee(self.committee)

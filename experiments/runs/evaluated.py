@@ -7,14 +7,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from fedcal.core.checks import listed, one_of
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
-from fedcal.core.shards import Shards
+from fedcal.core.shards import Population, Shards
 from fedcal.evaluation.intervals.intervals import beyond
 from fedcal.experiments.runs.config import Config
 from fedcal.secure_aggregation.roster import Roster
@@ -23,6 +23,8 @@ from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import settings_of
 from fedcal.units import UNITS
+
+Held = TypeVar("Held", bound=Population)
 
 METHOD = "evaluate"
 
@@ -80,18 +82,23 @@ def settings(
     return {name: value for name, value in values.items() if value is not None}
 
 
-def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Config, Shards]:
+def resolved(config: Config, rows: Held, names: tuple[str, ...]) -> tuple[Config, Held]:
     """Return config and rows with the settings of an evaluation resolved for these rows.
 
     `groups` "site" and "group" become the list of their names. Names that are no groups of the rows
     are those of clients, which then have them; for prediction sets a row's group is its client. A
     second model is evaluated where the rows have its scores, if no calibrator is given.
+
+    Raises InputError for rows in blocks that are to be counted by client.
     """
     known, chosen = settings_of(config.method), dict(config.set)
+    if not isinstance(rows, Shards) and (is_personal(config.method) or "site" in chosen.values()):
+        raise InputError("rows in blocks are not told apart by client: leave out by site")
+    shards = cast("Shards", rows)  # what is asked of rows in blocks, they have, too
     if is_personal(config.method):
         shards = replace(shards, names=names)
         chosen |= {"groups": "site"} if _by_site(config) else {}
-    if shards.other is not None and "other" in known and not chosen.get("calibrator"):
+    if shards.has_other and "other" in known and not chosen.get("calibrator"):
         chosen.setdefault("other", True)
     if chosen.get("groups") and chosen.get("report"):
         raise InputError("groups have their own thresholds, and report is for one threshold")
@@ -99,7 +106,7 @@ def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Co
         asked: Any = chosen.get(setting, "")
         if setting not in known or not asked:
             continue
-        if asked == "group" and shards.groups is None:
+        if asked == "group" and not shards.group_names:
             raise InputError("the data have no column group; --by site takes clients instead")
         known_names = shards.group_names if asked == "group" else names
         parts = _listed(asked, known_names)
@@ -111,7 +118,7 @@ def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Co
             chosen["by"], shards = "site", replace(shards, names=names)
         elif not is_personal(config.method):
             shards = replace(shards, groups=shards.owner, group_names=names)
-    return replace(config, set=chosen), shards
+    return replace(config, set=chosen), cast("Held", shards)
 
 
 def _listed(asked: Any, names: tuple[str, ...]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from fedcal.calibrators import load
 from fedcal.core.classes import digest_of, names_in
 from fedcal.core.errors import InputError
-from fedcal.core.shards import Shards
+from fedcal.core.shards import Population
 from fedcal.experiments.runs.config import APP, AUTO, GRACE, TIMEOUT, Config
 from fedcal.privacy.federation import Federation
 from fedcal.secure_aggregation.committee import (
@@ -34,7 +34,7 @@ from fedcal.units import UNITS
 _ANY = 2  # classes, until real sites say how many
 
 
-def federation_of(config: Config, shards: Shards | None) -> Federation:
+def federation_of(config: Config, shards: Population | None) -> Federation:
     """Return the public facts and the budget of a run.
 
     Raises InputError if a value is not allowed.
@@ -52,7 +52,7 @@ def federation_of(config: Config, shards: Shards | None) -> Federation:
     classes = len(names) or (load(str(path)).classes if path and shards is None else _ANY)
     federation = Federation(
         clients=clients,
-        classes=classes if shards is None else shards.logits.shape[1],
+        classes=classes if shards is None else shards.classes,
         rounds=config.rounds,
         sampling_rate=config.sampling_rate,
         epsilon=config.epsilon,
@@ -72,7 +72,7 @@ def federation_of(config: Config, shards: Shards | None) -> Federation:
     return federation
 
 
-def job_of(config: Config, shards: Shards | None) -> Job:
+def job_of(config: Config, shards: Population | None) -> Job:
     """Return the server's job from the options and the partitioned rows.
 
     In a simulation `rows_per_client`, a public number in a deployment, is by default the mean of

@@ -11,15 +11,16 @@ from typing import Any
 from fedcal import datasets
 from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
-from fedcal.core.shards import Shards
-from fedcal.datasets import Dataset
+from fedcal.core.shards import Population, Shards
+from fedcal.datasets import BlockRows, Dataset
 from fedcal.datasets.plausible_rows import check_rows
 from fedcal.experiments.runs import evaluated
-from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.config import POOLED, Config
 from fedcal.experiments.runs.engines import NamedData
 from fedcal.partition import client_names, deal
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
+from fedcal.strategies.server.outcome import Progress
 
 
 def load_any(
@@ -73,11 +74,13 @@ def load_any(
     return datasets.from_arrays(**data, **named)
 
 
-def name_of(data: Any, loaded: Dataset) -> str:
+def name_of(data: Any, loaded: Dataset | BlockRows) -> str:
     """Return the name of the data in a config: a file by its full path."""
+    if isinstance(data, (str, Path)) and datasets.are_blocks(data):
+        return f"{datasets.BLOCKS}{path_of(str(data).removeprefix(datasets.BLOCKS)).absolute()}"
     if isinstance(data, (str, Path)) and not datasets.is_shipped(str(data)):
         return str(path_of(data).resolve())
-    return loaded.name
+    return str(loaded.name)
 
 
 def test_part(rows: Dataset, seed: int) -> Holdout:
@@ -143,9 +146,9 @@ class Rows:
     """
 
     config: Config
-    shards: Shards
-    data: Dataset
-    test: Holdout
+    shards: Population
+    data: Dataset | BlockRows
+    test: Holdout | None
     tested: bool
     held_out: bool
     source: NamedData | None
@@ -205,4 +208,63 @@ def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> Rows:
         if by_name and shards is dealt and ":" not in config.method
         else None,
         said=notes,
+    )
+
+
+UNTESTED = (
+    "Rows were read in blocks and none was held out, so this run judges nothing: "
+    "`fedcal evaluate --calibrator` tells what a calibrator does on other rows."
+)
+
+
+def rows_in_blocks(config: Config, data: Any, progress: Progress | None = None) -> Rows:
+    """Open the rows that a run reads in blocks; they stay with the clients that the data name.
+
+    Raises InputError as `datasets.in_blocks`, or if the run needs all rows in memory.
+
+    Parameters
+    ----------
+    config
+        what was asked for
+    data
+        the path of the files, or open rows
+    progress
+        called with pieces checked, and all
+    """
+    evaluates = evaluated.evaluates(config.method)
+    if config.partition != "natural":
+        raise InputError(
+            f"partition {config.partition!r} deals rows at random, for which all must be in "
+            "memory; rows in blocks stay with their clients: give partition 'natural'"
+        )
+    if config.method in POOLED:
+        raise InputError(f"method {config.method!r} needs all rows in memory, not in blocks")
+    if config.csv not in (None, "en"):
+        raise InputError(f"csv {config.csv!r} is for CSV files, which are not read in blocks")
+    if isinstance(data, BlockRows):
+        shards = data
+    else:
+        names = None if config.class_names is None else names_in(config.class_names)
+        given: Any = {"classes": names, "positive": config.positive, "tested": evaluates}
+        shards = datasets.in_blocks(data, **given, progress=progress)
+    if config.clients not in (None, shards.clients):
+        raise InputError(
+            f"{shards.name} has {shards.clients:,} natural clients, but clients = {config.clients}"
+        )
+    known, _ = evaluated.resolved(config, shards, ())
+    test = None
+    if shards.test is not None and not evaluates:
+        own = shards.test
+        facts: Any = {"class_names": own.class_names, "fit_rows": shards.size}
+        test = Holdout(own.logits, own.probs, own.labels, config.seed, **facts)
+        warn_of_rows(test, "test rows", stacklevel=3)
+    return Rows(
+        config=known,
+        shards=shards,
+        data=shards,
+        test=test,
+        tested=test is not None,
+        held_out=False,
+        source=None,
+        said=[*evaluated.about_groups(config), *([] if test or evaluates else [UNTESTED])],
     )

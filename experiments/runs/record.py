@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core.classes import names_in
-from fedcal.datasets import Dataset, is_shipped
+from fedcal.datasets import BlockRows, Dataset, is_shipped
 from fedcal.experiments.runs.config import APP, Config
 from fedcal.experiments.runs.result import SimulationResult, versions
 from fedcal.experiments.runs.statement import of_plan
@@ -106,7 +106,7 @@ def result_of(
     *,
     given: Config,
     test: Holdout | None,
-    data: Dataset | None,
+    data: Dataset | BlockRows | None,
 ) -> SimulationResult:
     """Return the result of a run.
 
@@ -143,7 +143,7 @@ def result_of(
         versions=versions(),
         rounds=outcome.records,
         test=test,
-        data=data,
+        data=data if isinstance(data, Dataset) else None,
         history=outcome.history,
         sites=outcome.sites,
     )

@@ -9,19 +9,20 @@ import time
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import numpy as np
 
 from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.core.errors import InputError
-from fedcal.core.shards import Shards
+from fedcal.core.shards import Population, Shards
 from fedcal.core.streams import Purpose, stream
+from fedcal.datasets import are_blocks
 from fedcal.experiments.runs.config import APP, AUTO, POOLED, Config, load_config, merge
 from fedcal.experiments.runs.engines import NamedData, run
 from fedcal.experiments.runs.folders import RUN, claim, exports_in
 from fedcal.experiments.runs.jobs import federation_of, job_of
-from fedcal.experiments.runs.load import load_any, name_of, rows_of
+from fedcal.experiments.runs.load import load_any, name_of, rows_in_blocks, rows_of
 from fedcal.experiments.runs.paid import Paid
 from fedcal.experiments.runs.record import recorded, result_of
 from fedcal.experiments.runs.result import SimulationResult
@@ -68,9 +69,10 @@ def simulate(
     Parameters
     ----------
     data
-        a shipped name, the path of a file, a `Dataset`, a data frame of pandas or Polars, or
-        arrays or tensors, as (logits, labels) or a mapping with the keys of a data file (`logits`
-        or `probs`, `labels`, ...); None = what `config` names
+        a shipped name, the path of a file, rows that are read in blocks (`blocks:PATH`, a folder
+        or a pattern: see `fedcal.datasets.in_blocks`), a `Dataset`, a data frame of pandas or
+        Polars, or arrays or tensors, as (logits, labels) or a mapping with the keys of a data file
+        (`logits` or `probs`, `labels`, ...); None = what `config` names
     model
         a fitted scikit-learn classifier or torch model that scores the rows; `data` are then
         (rows, labels), or what else `fedcal.datasets.from_model` takes
@@ -123,11 +125,16 @@ def simulate(
     if folder is not None:
         claim(folder, RUN, overwrite=overwrite, resume=resume, report=report)
     data = asked.data if data is None else data
-    loaded = load_any(data, asked.class_names, asked.positive, csv=asked.csv)
-    unnamed = asked.class_names is asked.positive is asked.csv is None
-    by_name = isinstance(data, (str, Path)) and unnamed
-    asked = replace(asked, data=name_of(data, loaded))
-    rows = rows_of(asked, loaded, by_name=by_name)
+    if are_blocks(data):
+        rows = rows_in_blocks(asked, data, progress)
+        asked = replace(asked, data=name_of(data, rows.data))
+        rows = replace(rows, config=replace(rows.config, data=asked.data))
+    else:
+        loaded = load_any(data, asked.class_names, asked.positive, csv=asked.csv)
+        unnamed = asked.class_names is asked.positive is asked.csv is None
+        by_name = isinstance(data, (str, Path)) and unnamed
+        asked = replace(asked, data=name_of(data, loaded))
+        rows = rows_of(asked, loaded, by_name=by_name)
     if asked.ledger is not None:  # found again from another folder
         asked = replace(asked, ledger=str(path_of(asked.ledger).resolve()))
     paid = Paid(folder, RUN, asked.to_toml(), resume)
@@ -169,7 +176,7 @@ class Fitted:
 
 def fit(
     config: Config,
-    shards: Shards,
+    shards: Population,
     *,
     tested: bool = True,
     held_out: bool = False,
@@ -185,8 +192,8 @@ def fit(
     ----------
     config : Config
         "auto" and whatever is not given are resolved.
-    shards : Shards
-        The rows as they were dealt.
+    shards : Population
+        The rows as they were dealt, or in blocks.
     tested : bool
         Whether test rows are judged afterwards.
     held_out : bool
@@ -211,7 +218,7 @@ def fit(
 
         config, chosen = resolved(config, shards, progress)
     if config.method in POOLED:
-        return _baseline(config, shards, tested, held_out, chosen)
+        return _baseline(config, cast("Shards", shards), tested, held_out, chosen)
     job = job_of(config, shards)
     if job.plan.private and job.plan.delta >= 1 / job.plan.clients:
         warnings.warn(large_delta(job.plan), stacklevel=3)
@@ -228,7 +235,7 @@ def fit(
     return Fitted(outcome, known, privacy)
 
 
-def _warned(method: str, shards: Shards, job: Job | None, chosen: list[str]) -> list[str]:
+def _warned(method: str, shards: Population, job: Job | None, chosen: list[str]) -> list[str]:
     """Warn of a run that is unlikely to help, before anything is spent; return the sentences."""
     notes: dict[str, Any] = {"statement": []}
     if not chosen:  # the planner has looked at more than this does

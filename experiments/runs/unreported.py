@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core.errors import InputError
-from fedcal.datasets import Dataset
+from fedcal.datasets import BlockRows, Dataset
 from fedcal.experiments.runs.config import Config, load_config, merge, read_toml
 from fedcal.experiments.runs.load import load_any, rows_of
 from fedcal.experiments.runs.options import options_of
@@ -87,8 +87,8 @@ def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> 
         known.pop(name, None)
     data, partition = str(fields.get("data", "")), str(fields.get("partition", ""))
     known |= {"data": data, "set": job.settings, **given}
-    known["engine"] = fields.get("engine") or ("ray" if data else "grpc")
-    rows: Dataset | None = None
+    known["engine"] = fields.get("engine") or ("flower" if data else "grpc")
+    rows: Dataset | BlockRows | None = None
     held_out, tested = False, test is not None
     if data and partition != DEALT:
         dealt = rows_of(merge(known), load_any(data))

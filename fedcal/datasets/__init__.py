@@ -2,13 +2,14 @@
 
 `load("resnet110-cifar10")` reads a shipped set, `load("mnist-shift:fog:5")` a variant of one and
 `load("scores.npz")` a file; `from_arrays` takes arrays, `from_frame` a data frame,
-`from_huggingface` a `datasets.Dataset` and `from_model` a fitted model and rows. All of them run
-the same checks.
+`from_huggingface` a `datasets.Dataset` and `from_model` a fitted model and rows; `in_blocks` leaves
+the rows of large files where they are. All of them run the same checks.
 Whether scores are logits or probabilities is declared by the caller, never guessed from the values.
 `feature_sets` lists shipped sets for training, which hold features, not scores.
 """
 
 from fedcal.datasets._arrays import from_arrays
+from fedcal.datasets._blocks import BLOCKS, BlockRows, are_blocks, in_blocks
 from fedcal.datasets._csv import CSV_FORMS
 from fedcal.datasets._dataset import IDS, KEYS, Dataset
 from fedcal.datasets._features import FeatureSet, feature_sets, read_feature_set
@@ -19,17 +20,21 @@ from fedcal.datasets._shipped import catalogue, is_shipped, shifted
 from fedcal.datasets.model_scores import from_model
 
 __all__ = [
+    "BLOCKS",
     "CSV_FORMS",
     "IDS",
     "KEYS",
+    "BlockRows",
     "Dataset",
     "FeatureSet",
+    "are_blocks",
     "catalogue",
     "feature_sets",
     "from_arrays",
     "from_frame",
     "from_huggingface",
     "from_model",
+    "in_blocks",
     "is_shipped",
     "load",
     "read_feature_set",

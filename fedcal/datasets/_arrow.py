@@ -57,7 +57,7 @@ def read_batches(
         One line that names the column and the row, from 0: types that are not numbers, nulls, lists
         of different length, more than 4 GiB of numbers.
     """
-    reader = _Reader(pa, columns)
+    reader = Reader(pa, columns)
     for batch in batches:
         batch.validate(full=True)  # offsets of a hostile file may point anywhere
         if batch.num_rows:
@@ -68,7 +68,7 @@ def read_batches(
     return arguments(columns, values, labels_required)
 
 
-class _Reader:
+class Reader:
     """Reader that collects the arrays of batches."""
 
     def __init__(self, pa: Any, columns: Columns) -> None:

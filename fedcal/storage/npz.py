@@ -8,6 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +21,8 @@ MAX_BYTES = 2**32
 """All arrays of a file together, as float64: 4 GiB, or 500 million scores."""
 
 MAX_MEMBERS = 64
+_ANY_SIZE = 2**62
+_LOCAL_HEADER = 30  # bytes before each member of a zip, the last 4 of which are lengths
 _HEADERS: dict[tuple[int, int], Any] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -91,7 +94,72 @@ def read_npz(path: Path | IO[bytes], most: int = MAX_BYTES) -> dict[str, NDArray
         return _members(archive, most)
 
 
+def mapped_npz(path: Path) -> dict[str, Mapped]:
+    """Arrays of an uncompressed `.npz` file of any size, left in the file.
+
+    A file that changes afterwards is not noticed.
+
+    Raises
+    ------
+    InputError
+        As `read_npz`, but for the size; and for compressed members, or a column-major array.
+    """
+    found: dict[str, Mapped] = {}
+    damage = {_NOT_READABLE: "is not an intact .npz file (truncated, damaged or no zip)"}
+    with intact(damage), path.open("rb") as raw, zipfile.ZipFile(raw) as archive:
+        for key, info in _checked(archive, _ANY_SIZE).items():
+            if info.compress_type != zipfile.ZIP_STORED:
+                raise InputError(
+                    f"member {key!r} is compressed, and rows in blocks are read from where they "
+                    "lie; save it with numpy.savez"
+                )
+            with archive.open(info) as member:
+                version = np.lib.format.read_magic(member)
+                shape, by_column, dtype = _HEADERS[version](member)
+                header = member.tell()
+            if by_column and len(shape) > 1:
+                raise InputError(f"member {key!r} is stored column by column; save it in C order")
+            raw.seek(info.header_offset)
+            names = raw.read(_LOCAL_HEADER)[-4:]  # lengths of the name and of more fields
+            start = info.header_offset + _LOCAL_HEADER + header
+            start += int.from_bytes(names[:2], "little") + int.from_bytes(names[2:], "little")
+            found[key] = Mapped(path, dtype, shape, start)
+    return found
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """An array in a file, whose rows are mapped into memory where they are asked for."""
+
+    path: Path
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    start: int
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.shape[0] if self.shape else 1
+
+    def __call__(self, first: int, stop: int) -> NDArray[Any]:
+        """Return the rows first..stop-1, read-only."""
+        each = math.prod(self.shape[1:]) * self.dtype.itemsize
+        shape = (stop - first, *self.shape[1:])
+        if not math.prod(shape):
+            return np.empty(shape, self.dtype)
+        return np.memmap(self.path, self.dtype, "r", self.start + first * each, shape)
+
+
 def _members(archive: zipfile.ZipFile, most: int) -> dict[str, NDArray[Any]]:
+    arrays: dict[str, NDArray[Any]] = {}
+    for key, info in _checked(archive, most).items():
+        with intact({_NOT_READABLE: _damaged(key)}), archive.open(info) as member:
+            arrays[key] = np.lib.format.read_array(member, allow_pickle=False)
+    return arrays
+
+
+def _checked(archive: zipfile.ZipFile, most: int) -> dict[str, zipfile.ZipInfo]:
+    """Return the members by key, after all their headers were checked."""
     infos = archive.infolist()
     if len(infos) > MAX_MEMBERS:
         raise InputError(f"has {len(infos)} members; at most {MAX_MEMBERS} are read")
@@ -105,11 +173,7 @@ def _members(archive: zipfile.ZipFile, most: int) -> dict[str, NDArray[Any]]:
             raise InputError(f"member {key!r} occurs twice")
         members[key] = info
         total += _size(archive, info, key, total, most)
-    arrays: dict[str, NDArray[Any]] = {}
-    for key, info in members.items():
-        with intact({_NOT_READABLE: _damaged(key)}), archive.open(info) as member:
-            arrays[key] = np.lib.format.read_array(member, allow_pickle=False)
-    return arrays
+    return members
 
 
 def _in_words(size: int) -> str:

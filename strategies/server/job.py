@@ -168,6 +168,8 @@ class Job:
 
     def unavailable(self, round_number: int) -> Integers:
         """Clients that miss the round: each with probability `dropout`, independently."""
+        if not self.dropout:
+            return np.empty(0, np.int64)
         draws = stream(self.federation.seed, Purpose.DROPOUT, round_number)
         return np.flatnonzero(draws.random(self.federation.clients) < self.dropout)
 

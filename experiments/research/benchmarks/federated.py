@@ -159,13 +159,13 @@ def _later(
 
     There progress is looked at every 0.05 s: little beside eleven rounds.
     """
-    from fedcal.experiments.runs.engines.ray import run_ray
+    from fedcal.experiments.runs.engines.flower_simulation import run_flower
 
     fresh = Shards(shards.logits, shards.labels, shards.offsets)
     job = Job("fedbin", Federation(fresh.clients, fresh.classes, rounds=rounds, epsilon=1.0))
     if engine is None:
         _need_ray()
-        drive = partial(run_ray, job, fresh)
+        drive = partial(run_flower, job, fresh)
     else:
         drive = partial(job.run, partial(engine, shards=fresh))
     ended: list[float] = []

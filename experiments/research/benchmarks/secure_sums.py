@@ -15,7 +15,7 @@ from fedcal.clients.site.party import Party
 from fedcal.clients.site.records.job_facts import CLAIMED, JobFacts
 from fedcal.clients.site.records.records import SiteRecords
 from fedcal.experiments.research.benchmarks.harness import Benchmark
-from fedcal.experiments.runs.engines.secure_sum import simulated_roster
+from fedcal.experiments.runs.engines.grpc import simulated_roster
 from fedcal.experiments.runs.sweep import Row
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.messages import Contribution, sum_digest

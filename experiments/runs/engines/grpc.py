@@ -19,7 +19,6 @@ from fedcal.core.flower_internals import fleet_is_http
 from fedcal.core.shards import Shards
 from fedcal.experiments.deploy.certificates import make_certificates
 from fedcal.experiments.deploy.supernode import SuperNode, supernode
-from fedcal.experiments.runs.engines.secure_sum import simulated_roster
 from fedcal.experiments.runs.engines.superlink import (
     CONNECTION,
     FlowerRun,
@@ -27,7 +26,9 @@ from fedcal.experiments.runs.engines.superlink import (
     free_port,
     run_folder,
 )
+from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
+from fedcal.secure_aggregation.roster import Member, Roster
 from fedcal.strategies.enough import too_little
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome, Progress
@@ -124,6 +125,12 @@ def run_grpc(
             if line not in known:  # what the caller says by itself
                 warnings.warn(line.removeprefix("fedcal: "), stacklevel=5)
         return run.outcome(out, status, "Flower's run", private=job.plan.private)
+
+
+def simulated_roster(keys: list[SigningKey], committee: int, threshold: int) -> Roster:
+    """Return a federation of sites with these keys, the first of which are the committee."""
+    sites = tuple(Member(f"site-{k}", key.public) for k, key in enumerate(keys))
+    return Roster("simulation", sites, Committee.of_first(committee, threshold))
 
 
 def _with_roster(job: Job, folder: Path) -> tuple[Job, list[SigningKey]]:

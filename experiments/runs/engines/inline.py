@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedcal.clients.answers import contribute, prepare_rows
 from fedcal.core.checks import whole
-from fedcal.core.shards import Shards
+from fedcal.core.errors import RoundFailed
+from fedcal.core.parallel import MANY, usable_cores
+from fedcal.core.shards import Population, Task
 from fedcal.core.types import Integers, Words
 from fedcal.privacy.curator import Asked
-from fedcal.secure_aggregation import masks, owed, pair_seed, unmask
+from fedcal.queries.request import Request
+from fedcal.secure_aggregation.committee import Committee
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies.method import Method
 
-if TYPE_CHECKING:
-    from fedcal.experiments.runs.engines.secure_sum import SecureSums
-
-BLOCK_NUMBERS = 1 << 17
-"""Numbers that a block of clients answers with at most (1 MiB: it stays in the cache)."""
+BLOCK_NUMBERS = 1 << 18
+"""Numbers that a block of clients answers with, or reads, at most (2 MiB: they stay in the cache;
+an answer or the rows of a single client may have more)."""
 
 _KEPT_BYTES = 1 << 23
 
@@ -31,30 +32,42 @@ Unavailable = Callable[[int], Integers]
 SumOf = Callable[[Asked, Integers], Words]
 """(a round, who answers in it) -> the sum of their contributions, (length,)."""
 
+Step = Callable[[int, int], None]
+"""(parts of a round that are done, all of them)."""
+
 
 def run_inline(
     method: Method,
-    shards: Shards,
+    shards: Population,
     *,
     unavailable: Unavailable | None = None,
     block: int | None = None,
     sum_of: SumOf | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Artifact:
-    """Drive a method over shards in this process.
+    """Drive a method over clients' rows in this process.
+
+    Contributions are added up as they are: masks cancel in the sum, and the protocol of secure
+    aggregation opens the same sum or fails, so neither is computed (`Method.secure_aggregation`
+    counts their bytes and decides who must be there). Engines with messages do compute them.
 
     Parameters
     ----------
     method
-        fresh; its `secure_aggregation` says whether blocks are masked before they are
-        summed, or clients run the protocol (same bits either way)
+        fresh
     shards
-        one shard for each of the plan's clients (of any number where `sum_of` is given)
+        rows of each of the plan's clients (of any number where `sum_of` is given), in memory or
+        read in blocks
     unavailable
         dropouts, by round
     block
         clients per block; None = as many as fit `BLOCK_NUMBERS`
     sum_of
-        in place of the exact sum over the shards, where a study draws or scales sums
+        in place of the exact sum over the shards, where a study draws or scales sums, or other
+        processes hold the rows
+    progress
+        called after each task of each round with tasks done and all tasks, if no round is the last
+        before the plan's
 
     Returns
     -------
@@ -63,76 +76,114 @@ def run_inline(
     """
     if block is not None:
         whole("block", block, 1)
-    # Freed at once: from now on glibc keeps as much freed memory for the next block of clients,
-    # instead of giving it back and getting it again page by page (a third of a round's time).
-    np.empty(_KEPT_BYTES, np.uint8)
-    everybody = cache(lambda size: list(shards.blocks(np.arange(shards.clients), size)))
-
-    def blocks(ids: Integers, size: int) -> Iterable[tuple[Integers, Shards]]:
-        """Return blocks of clients; those of all clients are kept for the whole run."""
-        return everybody(size) if len(ids) == shards.clients else shards.blocks(ids, size)
-
-    sums = _secure_sums(method) if method.plan.protocol and sum_of is None else None
+    add_up = sum_of
+    if add_up is None:
+        local = local_sums(shards, block, _steps(method, progress))
+        add_up = lambda asked, alive: local(asked.request, alive)  # noqa: E731
     try:
         for round_number in range(method.resumed + 1, method.plan.rounds + 1):
             asked = method.open_round(round_number)
             if asked is None:
                 break
             alive = asked.clients
-            if unavailable is not None:
-                alive = np.setdiff1d(alive, unavailable(round_number), assume_unique=True)
+            if unavailable is not None and len(gone := unavailable(round_number)):
+                alive = np.setdiff1d(alive, gone, assume_unique=True)
             method.charge_round(asked, len(alive))
-            if sum_of is None:
-                total = _secure_sum(method, blocks, asked, alive, block, sums)
-            else:
-                total = sum_of(asked, alive)
-            method.close_round(asked, total)
+            _check_members(method, asked, alive)
+            method.close_round(asked, add_up(asked, alive))
     except BaseException:
         method.abandon()
         raise
-    finally:
-        if sums is not None:
-            sums.close()
     artifact = method.result()
     artifact.learnt_on(shards.input)
     return artifact
 
 
-def _secure_sums(method: Method) -> SecureSums:
-    from fedcal.experiments.runs.engines.secure_sum import SecureSums  # sites' records: not always
+def _check_members(method: Method, asked: Asked, alive: Integers) -> None:
+    """Raise RoundFailed where too few members of the committee are there to open the sum."""
+    if method.plan.committee is None:
+        return
+    committee = Committee.of_first(*method.plan.committee)
+    away = np.setdiff1d(asked.clients, alive, assume_unique=True)
+    there = len(np.setdiff1d(committee.members, away))
+    if there < committee.threshold:
+        raise RoundFailed(
+            f"round {asked.round}: {there} members of the committee confirmed the sum, "
+            f"{committee.threshold} must; it stays hidden"
+        )
 
-    return SecureSums(method)
+
+def _steps(method: Method, progress: Callable[[int, int], None] | None) -> Step | None:
+    if progress is None:
+        return None
+    rounds, shown = method.plan.rounds, progress
+    return lambda done, tasks: shown(method.released * tasks + done, rounds * tasks)
 
 
-def _secure_sum(
-    method: Method,
-    blocks: Callable[[Integers, int], Iterable[tuple[Integers, Shards]]],
-    asked: Asked,
-    alive: Integers,
-    block: int | None,
-    sums: SecureSums | None,
+def local_sums(
+    shards: Population, block: int | None = None, step: Step | None = None, first: int = 0
+) -> Callable[[Request, Integers], Words]:
+    """Return the function that adds up contributions in this process, on all its cores.
+
+    It takes the question, and the places of those who answer among the clients of the shards.
+
+    Parameters
+    ----------
+    shards
+        rows of the clients
+    block
+        clients per block, see `run_inline`
+    step
+        called as parts of a round are done
+    first
+        number of the first client, where the shards are those of a part
+    """
+    # Freed at once: from now on glibc keeps as much freed memory for the next block of clients,
+    # instead of giving it back and getting it again page by page (a third of a round's time).
+    np.empty(_KEPT_BYTES, np.uint8)
+    everybody = cache(lambda size: shards.tasks(np.arange(shards.clients), size))
+    each = shards.size * shards.classes // max(1, shards.clients)
+
+    def add_up(request: Request, alive: Integers) -> Words:
+        length = request.bound.length
+        size = block or max(1, BLOCK_NUMBERS // max(length, each))
+        # blocks of all clients are kept for the whole run, with what was derived of their rows
+        tasks = everybody(size) if len(alive) == shards.clients else shards.tasks(alive, size)
+        many = shards.size * shards.classes >= MANY
+        return _sum_of(tasks, request, first, usable_cores() if many else 1, step)
+
+    return add_up
+
+
+def _sum_of(
+    tasks: Sequence[Task], request: Request, first: int, threads: int, step: Step | None
 ) -> Words:
-    length = asked.request.bound.length
-    total = np.zeros(length, np.uint64)
-    masked = method.secure_aggregation == "masks"
-    cohort, seed = asked.clients.tolist(), method.plan.mask_seed
-    collected = None if sums is None else sums.collector(asked.request)
-    for ids, part in blocks(alive, block or max(1, BLOCK_NUMBERS // length)):
-        prepare_rows(part, asked.request)
-        words = contribute(part, asked.request, ids)
-        if sums is not None and collected is not None:
-            sums.contribute(collected, asked.request, ids, words)
-            continue
-        if masked:
-            words = words + masks(ids.tolist(), cohort, seed, asked.round, length)
-        total += words.sum(axis=0, dtype=np.uint64)
-    if sums is not None and collected is not None:
-        return sums.total(collected, asked.request, set(cohort) - set(alive.tolist()))
-    if not masked or not len(alive):
+    """Return the sum of the contributions of all clients of these tasks, (length,).
+
+    The integers add up mod 2**64 to the same bits in any order, on any number of threads.
+    """
+    total = np.zeros(request.bound.length, np.uint64)
+
+    def work(task: Task) -> Words:
+        own = np.zeros(request.bound.length, np.uint64)
+        for ids, part in task():
+            prepare_rows(part, request)
+            own += contribute(part, request, ids + first).sum(axis=0, dtype=np.uint64)
+        return own
+
+    threads = min(threads, len(tasks))
+    if threads < 2:
+        for done, task in enumerate(tasks, 1):
+            total += work(task)
+            if step is not None:
+                step(done, len(tasks))
         return total
-    debts = owed(set(cohort) - set(alive.tolist()), cohort, seed, asked.round)
-    revealed = {
-        site: {lost: pair_seed(seed, site, lost, asked.round) for lost in gone}
-        for site, gone in debts.items()
-    }
-    return unmask(total, revealed, length, debts)
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for done, future in enumerate(as_completed([pool.submit(work, t) for t in tasks]), 1):
+            total += future.result()
+            if step is not None:
+                step(done, len(tasks))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return total

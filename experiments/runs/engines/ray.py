@@ -1,148 +1,270 @@
-"""Flower's simulation engine: real messages between a ServerApp and ClientApps in Ray actors.
+"""Simulated clients on a Ray cluster: each worker answers for many of them in one message.
 
-Everything happens in child processes that end with the run: a SuperLink of its own on a free
-port of the loopback interface, with its own FLWR_HOME, and `flwr run` against it. What Flower
-ships to them is a folder that holds nothing but a `pyproject.toml`: the code is what is
-installed, and the sites find their rows by name or path (`fedcal.clients.site.sources`).
+What a worker sends is the sum of its clients' contributions, integers mod 2**64, so that the bits
+are those of `run_inline` however the clients are spread. Rows are sent once, or read by the worker
+that holds them, and stay with it. Flower's own simulation, in which each client is a message, is
+`fedcal.experiments.runs.engines.flower_simulation`.
 """
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-from typing import NamedTuple
+import os
+import pickle
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
-from fedcal.clients.site.sources import write_dealt
+import numpy as np
+
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.optional import absent
-from fedcal.core.parallel import usable_cores
-from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines.superlink import FlowerRun, commands, run_folder
-from fedcal.partition import DEALT
+from fedcal.core.optional import need
+from fedcal.core.shards import Population, Shards
+from fedcal.core.types import Integers, Words
+from fedcal.datasets import BlockRows
+from fedcal.experiments.runs.engines.flower_simulation import check_cluster
+from fedcal.experiments.runs.engines.inline import local_sums, run_inline
+from fedcal.privacy.curator import Asked
+from fedcal.queries.request import Request
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome, Progress
-from fedcal.strategies.server_app import FRESH
 
-_CLUSTER_SECONDS = 4.0
+RESTARTS = 3
+"""How often a worker is started again that died, in a run."""
 
 
-class NamedData(NamedTuple):
-    """Data set and partition by which sites find their own rows (`site.sources.site_rows`)."""
+@dataclass
+class Share:
+    """What one worker did in a run.
 
-    data: str
-    partition: str
+    Attributes
+    ----------
+    clients, rows
+        that it holds
+    rounds
+        in which it answered
+    seconds
+        of its work, without messages
+    bytes_in, bytes_out
+        of questions and answers; the rows themselves are not counted
+    processes
+        that did the work: more than one if it was started again
+    """
+
+    clients: int
+    rows: int
+    rounds: int = 0
+    seconds: float = 0.0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    processes: list[int] = field(default_factory=list)
 
 
 def run_ray(
     job: Job,
-    shards: Shards,
+    shards: Population,
     *,
-    source: NamedData | None = None,
     ray_address: str | None = None,
+    workers: int | None = None,
     progress: Progress | None = None,
+    shares: list[Share] | None = None,
+    **kept: Any,
 ) -> Outcome:
-    """Run a job over simulated clients in Flower's simulation engine.
+    """Run a job over simulated clients whose rows are spread over the workers of a Ray cluster.
 
     Parameters
     ----------
     job
         what the server runs
     shards
-        one shard for each client
-    source
-        where every process finds the same shards by itself; None = in a file that is
-        written for the run, which only processes of this machine can read
+        one for each client; rows in blocks must be there under the same path on all nodes, and each
+        worker reads its own
     ray_address
-        HOST:PORT of the head (GCS) of a Ray cluster. This machine must be one of its
-        nodes; fedcal, Flower and the data must be there, under the same path, on all of them.
-        (For a cluster on the loopback alone, started with RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0,
-        that variable must be set here, too.) None = a Ray of its own on this machine
+        HOST:PORT of the head of a cluster, each node of which needs this version of fedcal; None =
+        a Ray of its own on this machine, ended afterwards. A Ray that this process is connected to
+        already is used as it is
+    workers
+        how many hold the clients; None = one for each core of the cluster
     progress
         called after each round
+    shares
+        gains what each worker did
+    **kept
+        the checkpoint: see `Job.run`
 
     Returns
     -------
     Outcome
-        Same bits as from `run_inline`. `seconds` are those of the rounds in the server; the
-        start of Flower and Ray, 10 to 20 s, is not in them.
+        Same bits as from `run_inline`. `seconds` are those of the rounds: the start of Ray and the
+        sending of rows are not in them.
 
     Raises
     ------
     InputError
-        If Ray or Flower's commands are missing, or as `Job.run`; nothing was released.
+        Ray is missing, or as `Job.run`; nothing was released.
     RoundFailed
-        If a client failed, or nobody of those asked answered.
+        If nobody who was asked answered.
     FedcalError
-        If Flower or Ray failed, or there is no cluster at `ray_address`.
+        If there is no cluster, or a worker died too often.
     """
-    programs = commands("ray")
-    if importlib.util.find_spec("ray") is None:
-        raise absent("ray", "simulation", "engine 'ray'")
-    if ray_address is not None:
-        check_cluster(ray_address)
-    with run_folder() as folder:
-        if source is None:
-            source = NamedData(str(folder / "rows.npz"), DEALT)
-            write_dealt(Path(source.data), shards)
-        out = folder / "out"
-        out.mkdir()
-        fields = {
-            **job.to_fields(),
-            "data": source.data,
-            "partition": source.partition,
-            "out": str(out),
-            **FRESH,
-        }
-        run = FlowerRun(folder, programs, ray_environment(folder, ray_address))
-        run.write_app(fields)
-        federation = f"num-supernodes={job.federation.clients} client-resources-num-cpus=1"
-        if ray_address is None:  # a cluster has the cores that it has
-            federation += f" init-args-num-cpus={min(job.federation.clients, usable_cores())}"
-        with run.superlink(lambda: ("--insecure", "--simulation")):
-            status = run.run(federation, out, progress)
-        return run.outcome(out, status, "Flower's simulation", private=job.plan.private)
+    job.plan  # noqa: B018  # refuses settings before Ray starts
+    with cluster(None, ray_address) as ray:
+        spread = Workers(ray, shards, workers)
+        if shares is not None:
+            shares += spread.shares
+        drive = partial(
+            run_inline, shards=shards, unavailable=job.unavailable, sum_of=spread.sum_of
+        )
+        try:
+            return job.run(drive, progress, **kept)
+        finally:
+            spread.end()
 
 
-def check_cluster(address: str) -> None:
-    """Refuse an address at which no cluster's head can be.
+class Workers:
+    """Actors of Ray, each with the rows of consecutive clients.
 
     Parameters
     ----------
+    ray
+        the package, connected
+    shards
+        rows of all clients
+    many
+        number of actors; None = one for each core
+    """
+
+    def __init__(self, ray: Any, shards: Population, many: int | None) -> None:
+        self._ray = ray
+        cores = int(ray.cluster_resources().get("CPU", 1))
+        parts = _parts(shards, max(1, many or cores))
+        actor = ray.remote(num_cpus=1, max_restarts=RESTARTS, max_task_retries=RESTARTS)(_Holder)
+        self._rows = [ray.put(part) for _, part in parts]  # kept for who takes a dead one's place
+        self._actors = [
+            actor.remote(rows, first) for rows, (first, _) in zip(self._rows, parts, strict=True)
+        ]
+        self._edges = np.array([first for first, _ in parts] + [shards.clients])
+        self.shares = [Share(part.clients, part.size) for _, part in parts]
+        self._get([one.ready.remote() for one in self._actors])
+
+    def sum_of(self, asked: Asked, alive: Integers) -> Words:
+        """Return the sum of the contributions, (length,): one message to and from each worker."""
+        request = pickle.dumps(asked.request)
+        cuts = np.searchsorted(alive, self._edges)
+        waiting, at = [], []
+        for k, one in enumerate(self._actors):
+            ids = alive[cuts[k] : cuts[k + 1]]
+            if len(ids):
+                message = None if len(ids) == self.shares[k].clients else ids.tobytes()
+                waiting.append(one.sum_of.remote(request, message))
+                at.append(k)
+                self.shares[k].bytes_in += len(request) + len(message or b"")
+        total = np.zeros(asked.request.bound.length, np.uint64)
+        for k, (words, seconds, process) in zip(at, self._get(waiting), strict=True):
+            total += np.frombuffer(words, np.uint64)
+            share = self.shares[k]
+            share.rounds, share.seconds = share.rounds + 1, share.seconds + seconds
+            share.bytes_out += len(words)
+            if process not in share.processes:
+                share.processes.append(process)
+        return total
+
+    def _get(self, waiting: list[Any]) -> list[Any]:
+        errors = self._ray.exceptions
+        try:
+            return list(self._ray.get(waiting))
+        except errors.RayTaskError as e:
+            if isinstance(e.cause, FedcalError):
+                raise e.cause from None
+            raise
+        except (errors.RayActorError, errors.WorkerCrashedError) as e:
+            died = f"a Ray worker died {RESTARTS + 1} times"
+            raise FedcalError(f"{died}: {' '.join(str(e).split())[:300]}") from None
+
+    def end(self) -> None:
+        """End the actors, and forget their rows."""
+        for one in self._actors:
+            self._ray.kill(one)
+        self._rows.clear()
+
+
+class _Holder:
+    """Clients of one worker; a new process after a death holds the same ones."""
+
+    def __init__(self, rows: Population, first: int) -> None:
+        self._clients, self._first = rows.clients, first
+        self._sums = local_sums(rows, first=first)
+
+    def ready(self) -> None:
+        """Answer when the rows are there."""
+
+    def sum_of(self, request: bytes, ids: bytes | None) -> tuple[bytes, float, int]:
+        """Return the clients' sum, the seconds that it took, and the process."""
+        start = time.perf_counter()
+        asked: Request = pickle.loads(request)
+        everybody = np.arange(self._clients)
+        places = everybody if ids is None else np.frombuffer(ids, np.int64) - self._first
+        words = self._sums(asked, places)
+        return words.tobytes(), time.perf_counter() - start, os.getpid()
+
+
+def _parts(shards: Population, many: int) -> list[tuple[int, Population]]:
+    """Return consecutive clients with about as many rows for each worker, and who is the first."""
+    if isinstance(shards, BlockRows):
+        cuts = np.unique(np.linspace(0, len(shards.edges) - 1, many + 1).round().astype(int))
+        pairs = zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
+        return [(int(shards.edges[a]), shards.part(a, b)) for a, b in pairs]
+    if not isinstance(shards, Shards):
+        raise InputError("rows must be in memory, or in blocks")
+    ends = np.linspace(0, shards.size, many + 1)[1:-1]
+    cuts = np.unique([0, *np.searchsorted(shards.offsets, ends), shards.clients])
+    pairs = zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
+    return [(a, shards.block(a, b)) for a, b in pairs]
+
+
+@contextmanager
+def cluster(cores: int | None, address: str | None) -> Iterator[Any]:
+    """Connect to a Ray cluster, or start a Ray on this machine; end what was started.
+
+    Parameters
+    ----------
+    cores
+        of a Ray that is started here; None = all
     address
-        HOST:PORT
+        HOST:PORT of a cluster that runs already; None or "local" = start one here. A Ray that this
+        process is connected to already is used as it is, and stays
+
+    Yields
+    ------
+    Any
+        The package ray.
 
     Raises
     ------
     InputError
-        If it is no such address.
-    FedcalError
-        If nobody answers there.
+        Ray is missing, or there is no cluster at that address.
     """
-    host, _, port = address.rpartition(":")
-    if not host or "/" in address or not port.isdigit() or not 0 < int(port) < 65536:
-        raise InputError(
-            f"ray_address must be HOST:PORT of a cluster's head, such as 127.0.0.1:6379, "
-            f"got {address!r}"
-        )
-    import grpc
-
-    # Ray itself would wait for minutes, and for ever where something else listens.
-    with grpc.insecure_channel(address, [("grpc.enable_http_proxy", 0)]) as channel:
-        try:
-            grpc.channel_ready_future(channel).result(_CLUSTER_SECONDS)
-        except grpc.FutureTimeoutError:
-            raise FedcalError(f"no Ray cluster answers at {address}") from None
-
-
-def ray_environment(folder: Path, ray_address: str | None) -> dict[str, str]:
-    """Return the variables that Ray reads: its own Ray in `folder`, or the cluster's address."""
-    own = {
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on Linux too: loopback only
-        "RAY_TMPDIR": str(folder),
-    }
-    cluster = {"RAY_NUM_REDIS_GET_RETRIES": "1"}  # a head that is gone: fail after half a minute
-    return {
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ADDRESS": ray_address or "local",  # no cluster that happens to run on this machine
-        **(own if ray_address is None else cluster),
-    }
+    ray = need("ray", "simulation", "computing on Ray")
+    if ray.is_initialized():
+        yield ray
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its warning of a change
+    address = address or "local"
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if address == "local":
+        options |= {"num_cpus": cores, "include_dashboard": False}
+        options["_node_ip_address"] = "127.0.0.1"
+    else:
+        check_cluster(address)
+    try:
+        ray.init(address=address, **options)
+    except (ConnectionError, RuntimeError, ValueError) as e:
+        why = " ".join(str(e).split())[:300]
+        raise InputError(f"no Ray cluster at {address!r}: {why}") from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()

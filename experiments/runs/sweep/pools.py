@@ -20,7 +20,6 @@ from typing import Any
 
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.optional import need
 from fedcal.core.parallel import usable_cores
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs.engines.processes import LineProcess
@@ -148,51 +147,14 @@ def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -
 
 @contextmanager
 def on_ray(jobs: int | None, address: str | None) -> Iterator[Pool]:
-    """Compute runs as tasks of one core each, on a Ray cluster or one that is started here.
+    """Compute runs as tasks of one core each, on a Ray as `engines.ray.cluster` has it."""
+    from fedcal.experiments.runs.engines.ray import cluster
 
-    Parameters
-    ----------
-    jobs
-        cores of a Ray that is started here; None = all
-    address
-        of a cluster that runs already (each node needs this version of fedcal); None or
-        "local" = start one here and end it afterwards. A Ray that this process is connected to
-        already is used as it is, and stays
-
-    Raises
-    ------
-    InputError
-        Ray is missing, or there is no cluster at that address.
-    """
-    ray = need("ray", "simulation", "comparing on Ray")
-    ours = not ray.is_initialized()
-    if ours:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its warning of a change
-        address = address or "local"
-        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-        if address == "local":
-            options |= {"num_cpus": jobs, "include_dashboard": False}
-            options["_node_ip_address"] = "127.0.0.1"
-        else:
-            from fedcal.experiments.runs.engines.ray import check_cluster
-
-            check_cluster(address)
-        try:
-            ray.init(address=address, **options)
-        except (ConnectionError, RuntimeError, ValueError) as e:
-            why = " ".join(str(e).split())[:300]
-            raise InputError(f"no Ray cluster at {address!r}: {why}") from None
-    try:
-        yield partial(_tasks, ray, ours)
-    finally:
-        if ours:
-            ray.shutdown()
+    with cluster(jobs, address) as ray:
+        yield partial(_tasks, ray)
 
 
-def _tasks(
-    ray: Any, ours: bool, runs: Sequence[Run], sources: Sources, work: Work
-) -> Generator[Row]:
+def _tasks(ray: Any, runs: Sequence[Run], sources: Sources, work: Work) -> Generator[Row]:
     waiting: list[Any] = []
     try:
         task = ray.remote(num_cpus=1, max_retries=0)(work)
@@ -209,5 +171,5 @@ def _tasks(
     except ray.exceptions.WorkerCrashedError as e:
         raise FedcalError(f"a Ray worker died: {' '.join(str(e).split())}") from None
     finally:
-        for left in [] if ours else waiting:  # ours end when we disconnect
+        for left in waiting:  # an interrupt leaves some
             ray.cancel(left)

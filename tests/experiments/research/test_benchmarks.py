@@ -231,7 +231,7 @@ def fake_ray(job: Job, shards: Shards, *, told: slice = slice(None), progress: P
 
 def test_ray_is_timed_by_its_later_rounds(monkeypatch):
     monkeypatch.setattr(federated, "find_spec", lambda name: True)
-    monkeypatch.setattr("fedcal.experiments.runs.engines.ray.run_ray", fake_ray)
+    monkeypatch.setattr("fedcal.experiments.runs.engines.flower_simulation.run_flower", fake_ray)
     work = CASES["engine-round-100"](True)
     ours, _, ray = (run_of(c)() for c in work.contestants)
     assert work.contestants[0].values(ours.result)["releases"] == 3
@@ -239,7 +239,8 @@ def test_ray_is_timed_by_its_later_rounds(monkeypatch):
     ray.result[1]["values"][0] += 1e-9
     assert work.contestants[2].values(ray.result) != work.contestants[0].values(ours.result)
     monkeypatch.setattr(
-        "fedcal.experiments.runs.engines.ray.run_ray", partial(fake_ray, told=slice(2))
+        "fedcal.experiments.runs.engines.flower_simulation.run_flower",
+        partial(fake_ray, told=slice(2)),
     )
     with pytest.raises(FedcalError, match="2 of 3 rounds"):
         run_of(work.contestants[2])()

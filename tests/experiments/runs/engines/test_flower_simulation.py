@@ -21,13 +21,13 @@ from procfs import descendants, listening, processes, until
 from refusals import each_is_refused
 
 import fedcal
-import fedcal.experiments.runs.engines.ray as engine
+import fedcal.experiments.runs.engines.flower_simulation as engine
 import fedcal.experiments.runs.engines.superlink as superlink
 from fedcal import datasets
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.experiments import SimulationResult, simulate
+from fedcal.experiments.runs.engines.flower_simulation import NamedData, run_flower
 from fedcal.experiments.runs.engines.processes import ProcessTree
-from fedcal.experiments.runs.engines.ray import NamedData, run_ray
 from fedcal.experiments.runs.engines.superlink import MARK
 from fedcal.partition import deal
 from fedcal.privacy.noise_plan import Federation
@@ -165,7 +165,7 @@ def test_a_client_error_stops_the_run(epsilon, tmp_path):
     job = Job("fednewton", Federation(3, 2, epsilon=epsilon), {"rows_per_client": 50})
     gone = str(tmp_path / "rows-of-somebody.npz")
     with pytest.raises(RoundFailed) as caught:
-        run_ray(job, shards, source=NamedData(gone, "iid"))
+        run_flower(job, shards, source=NamedData(gone, "iid"))
     line, _, log = str(caught.value).partition("; the run's log is ")
     if math.isinf(epsilon):
         assert line.startswith("site ")

@@ -1,0 +1,460 @@
+"""Rows that stay in their files and are read in blocks: data beyond one machine's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from glob import glob
+from pathlib import Path
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.optional import need
+from fedcal.core.parallel import usable_cores
+from fedcal.core.scores import Kind
+from fedcal.core.shards import Shards, Task
+from fedcal.core.types import Integers
+from fedcal.datasets._arrays import from_arrays
+from fedcal.datasets._arrow import Reader, damage, read_batches
+from fedcal.datasets._columns import Columns, find_columns
+from fedcal.datasets._dataset import KEYS, Dataset
+from fedcal.datasets._huggingface import is_saved
+from fedcal.storage.atomic import path_of
+from fedcal.storage.npz import Mapped, intact, mapped_npz
+
+BLOCKS = "blocks:"
+"""Before the path of files whose rows are read in blocks."""
+
+PIECE_NUMBERS = 1 << 21
+"""Scores that are read at once, of the rows of complete clients."""
+
+_IDS = 1 << 22  # rows whose clients are looked at together
+_TEST = "test_"
+_ARROW = {".parquet": "parquet", ".arrow": "ipc", ".feather": "ipc"}
+_SUFFIXES = (".npz", *_ARROW)
+
+
+class Unit(Protocol):
+    """A part of a file that can be read by itself."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+
+    def read(self, first: int, stop: int) -> dict[str, Any]:
+        """Return the rows first..stop-1 as arguments for `from_arrays`."""
+
+    def clients(self, first: int, stop: int) -> NDArray[Any] | None:
+        """Return the column `client` of these rows, None if there is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockRows:
+    """Labelled rows of many clients that are read where they are asked for; see `in_blocks`.
+
+    A `Population` as `Shards` are: statistics of the same rows have the same bits. In memory are
+    the number of rows and the name of each client, and the rows of a few pieces at a time.
+
+    Attributes
+    ----------
+    name
+        in reports
+    units
+        where the rows lie, in their order
+    starts
+        (units + 1,) the first row of each unit, and the number of rows
+    offsets
+        (clients + 1,) the first row of each client, and the end of the last
+    edges
+        (pieces + 1,) the number of the first client in each piece, and the end of the last
+    input, classes, class_names, group_names, has_subjects, has_other, labels_seen
+        facts of all rows; class names are None if classes have numbers
+    client_ids
+        (clients,) what the file calls them
+    order
+        arguments `classes` and `positive` of `from_arrays`
+    test
+        test part of `.npz` files, in memory, or None
+    """
+
+    name: str
+    units: Sequence[Unit] = field(repr=False)
+    starts: Integers = field(repr=False)
+    offsets: Integers = field(repr=False)
+    edges: Integers = field(repr=False)
+    client_ids: NDArray[Any] = field(repr=False)
+    order: Mapping[str, Any]
+    input: Kind = "logits"
+    classes: int = 0
+    class_names: tuple[str, ...] | None = None
+    group_names: tuple[str, ...] = ()
+    has_subjects: bool = False
+    has_other: bool = False
+    labels_seen: Integers = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
+    test: Dataset | None = field(default=None, repr=False)
+
+    @property
+    def clients(self) -> int:
+        """Number of clients."""
+        return len(self.offsets) - 1
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return int(self.offsets[-1] - self.offsets[0])
+
+    def count_subjects(self) -> int:
+        """Return the number of subjects, those of each client counted apart."""
+        return sum(self.piece(k).count_subjects() for k in range(len(self.edges) - 1))
+
+    def tasks(self, ids: Integers, size: int) -> Sequence[Task]:
+        """Return a task for each piece that has some of the clients."""
+        cuts = np.searchsorted(ids, self.edges - self.edges[0])
+        return [
+            partial(self._blocks, k, ids[a:b], size)
+            for k, (a, b) in enumerate(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
+            if a < b
+        ]
+
+    def _blocks(self, k: int, ids: Integers, size: int) -> Iterator[tuple[Integers, Shards]]:
+        first = self.edges[k] - self.edges[0]
+        for piece, part in self.piece(k).blocks(ids - first, size):
+            yield piece + first, part
+
+    def part(self, start: int, stop: int) -> BlockRows:
+        """Return the pieces start..stop-1 alone; the first of their clients has number 0."""
+        edges = self.edges[start : stop + 1]
+        own = slice(int(edges[0] - self.edges[0]), int(edges[-1] - self.edges[0]))
+        offsets = self.offsets[own.start : own.stop + 1]
+        units = np.searchsorted(self.starts, offsets[[0, -1]], "right")
+        first, last = int(units[0]) - 1, min(int(units[1]), len(self.units))
+        return replace(
+            self,
+            units=self.units[first:last],
+            starts=self.starts[first : last + 1],
+            offsets=offsets,
+            edges=edges,
+            client_ids=self.client_ids[own],
+            test=None,
+        )
+
+    def piece(self, k: int) -> Shards:
+        """Return the rows of a piece; InputError if the data readers do not accept them."""
+        return self._shards(k, self.dataset(k))
+
+    def _shards(self, k: int, data: Dataset) -> Shards:
+        clients = slice(self.edges[k] - self.edges[0], self.edges[k + 1] - self.edges[0] + 1)
+        offsets = self.offsets[clients]
+        groups = None
+        if data.group is not None and data.group_names is not None:
+            place = {name: j for j, name in enumerate(self.group_names)}
+            groups = np.array([place[name] for name in data.group_names], np.int64)[data.group]
+        return Shards(
+            data.logits,
+            data.labels,
+            offsets - offsets[0],
+            data.input,
+            data.subject,
+            groups,
+            self.group_names,
+            data.other_logits,
+        )
+
+    def dataset(self, k: int) -> Dataset:
+        """Return the checked rows of a piece, without their clients."""
+        ends = self.offsets[self.edges[k : k + 2] - self.edges[0]]
+        first, stop = int(ends[0]), int(ends[1])
+        unit = int(np.searchsorted(self.starts, first, "right")) - 1
+        parts = []
+        while first < stop:
+            start, end = int(self.starts[unit]), int(self.starts[unit + 1])
+            parts.append(self.units[unit].read(first - start, min(stop, end) - start))
+            first, unit = end, unit + 1
+        try:
+            own = _joined(parts)
+            text = np.asarray(own["labels"]).dtype.kind in "USO"
+            if text and own.get("class_names") is self.order["classes"] is None:
+                raise InputError("labels are names, which are not guessed here: give class_names")
+            return from_arrays(**own, name=self.name, **self.order)
+        except InputError as error:
+            of = f"in its rows {ends[0]:,} to {ends[1] - 1:,}, counted anew from 0"
+            raise InputError(f"{self.name}: {of}: {error}") from None
+
+
+def in_blocks(
+    source: str | Path,
+    *,
+    classes: Sequence[str] | None = None,
+    positive: str | None = None,
+    tested: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> BlockRows:
+    """Open files whose rows are read in blocks, and check all of them once.
+
+    Parameters
+    ----------
+    source
+        the path of a file, a pattern with `*` or `?`, or a folder: `.npz` files that are not
+        compressed, or what `pyarrow.dataset` reads as `.parquet`, `.arrow` or `.feather`, with
+        columns as `load` describes them, `client` among them. Files are one after the other, in the
+        order of their names; rows are sorted by client. `blocks:` before it is ignored
+    classes, positive
+        as `from_arrays` has them
+    tested
+        read the test part of `.npz` files instead, if they have one, and no second model or subject
+    progress
+        called with pieces checked, and all
+
+    Raises
+    ------
+    InputError
+        In one line: no such files, rows that are not sorted by client, or what `from_arrays`
+        refuses. Names of classes are not guessed from labels.
+    """
+    text = str(source).removeprefix(BLOCKS)
+    files = data_files(text)
+    if not files:
+        raise InputError(f"{text!r}: no file here ends in {', '.join(_SUFFIXES)}")
+    kinds = {path.suffix.lower() for path in files}
+    if len(kinds) > 1 or not kinds <= set(_SUFFIXES):
+        raise InputError(
+            f"{text!r}: rows in blocks are of one kind of file, {', '.join(_SUFFIXES)}; got "
+            f"{', '.join(sorted(kinds))}"
+        )
+    test: Dataset | None = None
+    order = {"classes": classes, "positive": positive}
+    if kinds == {".npz"}:
+        units, test = _npz_units(files, tested, order)
+    else:
+        units = _arrow_units(files, _ARROW[kinds.pop()])
+    starts = np.concatenate([[0], np.cumsum([unit.rows for unit in units])]).astype(np.int64)
+    firsts, ids = _clients(units, starts)
+    offsets = np.append(firsts, starts[-1])
+    rows = BlockRows(Path(text).name, units, starts, offsets, offsets[:0], ids, order, test=test)
+    row = units[0].read(0, 1)
+    width = max(np.size(row[kind]) for kind in ("logits", "probs") if row.get(kind) is not None)
+    cuts = np.arange(0, starts[-1], max(1, PIECE_NUMBERS // width))
+    edges = np.unique(np.append(np.searchsorted(firsts, cuts), len(firsts)))
+    return _with_facts(replace(rows, edges=edges), progress)
+
+
+def data_files(text: str) -> list[Path]:
+    """Return the files that a path, a folder or a pattern means, in the order of their names."""
+    path = path_of(text)
+    if path.is_dir():
+        return sorted(p for p in path.rglob("*") if p.suffix.lower() in _SUFFIXES)
+    return sorted(map(Path, glob(str(path)))) if any(c in text for c in "*?[") else [path]
+
+
+def are_blocks(source: object) -> bool:
+    """Return whether data are to be read in blocks: they say so, or are several files."""
+    if isinstance(source, BlockRows):
+        return True
+    if not isinstance(source, (str, Path)):
+        return False
+    text = str(source)
+    if text.startswith(BLOCKS):
+        return True
+    path = path_of(text)
+    if any(c in text for c in "*?[") and not path.exists():
+        return bool(data_files(text))
+    return path.is_dir() and not is_saved(path) and bool(data_files(text))
+
+
+def _with_facts(rows: BlockRows, progress: Callable[[int, int], None] | None) -> BlockRows:
+    """Read all pieces once: check them, and learn what no piece knows of the others."""
+    pieces = len(rows.edges) - 1
+    names: set[str] = set()
+    seen = np.empty(0, np.int64)
+    first = rows.dataset(0)
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        found = pool.map(lambda k: _facts(first, rows.dataset(k)), range(pieces))
+        for done, (labels, groups) in enumerate(found, 1):
+            seen = np.union1d(seen, labels)
+            names |= groups
+            if progress is not None:
+                progress(done, pieces)
+    numbers = all(name.lstrip("-").isdigit() for name in names)
+    return replace(
+        rows,
+        input=first.input,
+        classes=first.classes,
+        class_names=first.class_names,
+        group_names=tuple(sorted(names, key=int) if numbers else sorted(names)),
+        has_subjects=first.subject is not None,
+        has_other=first.other_scores is not None,
+        labels_seen=seen,
+    )
+
+
+def _facts(first: Dataset, data: Dataset) -> tuple[Integers, set[str]]:
+    """Return the labels and the names of groups in a piece; it must be like the first one."""
+    if data.classes != first.classes or data.class_names != first.class_names:
+        raise InputError(f"{data.name}: not all of its files have the same classes")
+    return np.unique(data.labels), set(data.group_names or ())
+
+
+def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the rows of all parts; InputError if they have other columns."""
+    own = {k: v for k, v in parts[0].items() if v is not None and k != "client"}
+    for key in own.keys() - {"class_names"} if len(parts) > 1 else ():
+        if any(part.get(key) is None for part in parts):
+            raise InputError(f"not all files have {key}")
+        own[key] = np.concatenate([part[key] for part in parts])
+    return own
+
+
+def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray[Any]]:
+    """Return the first row of each client, and what it is called.
+
+    Raises InputError if rows are not sorted by client.
+    """
+    firsts: list[Integers] = []
+    names: list[NDArray[Any]] = []
+    last: NDArray[Any] | None = None
+    for unit, start in zip(units, starts.tolist(), strict=False):
+        for a in range(0, unit.rows, _IDS):
+            ids = unit.clients(a, min(a + _IDS, unit.rows))
+            if ids is None:
+                raise InputError("rows in blocks need a column client, which says whose they are")
+            ids = np.asarray(ids).reshape(-1)
+            if ids.dtype.kind not in "iuU":
+                raise InputError(f"client: must hold whole numbers or text, got type {ids.dtype}")
+            before = ids[:1] if last is None else last
+            joined = np.concatenate([before, ids])
+            back = np.flatnonzero(joined[1:] < joined[:-1])
+            if len(back):
+                k = int(back[0])
+                raise InputError(
+                    f"rows in blocks must be sorted by client: {str(joined[k + 1])[:80]!r} at row "
+                    f"{start + a + k} comes after {str(joined[k])[:80]!r}"
+                )
+            new = joined[1:] != joined[:-1]
+            new[0] |= last is None
+            firsts.append(start + a + np.flatnonzero(new))
+            names.append(ids[new])
+            last = ids[-1:].copy()
+    if not firsts:
+        raise InputError("there are no rows")
+    return np.concatenate(firsts), np.concatenate(names)
+
+
+# -- files of NumPy ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _NpzUnit:
+    arrays: Mapping[str, Mapped]
+    names: tuple[str, ...] | None
+
+    @property
+    def rows(self) -> int:
+        return self.arrays["labels"].rows
+
+    def read(self, first: int, stop: int) -> dict[str, Any]:
+        rows: dict[str, Any] = {k: a(first, stop) for k, a in self.arrays.items() if k != "client"}
+        return rows if self.names is None else rows | {"class_names": self.names}
+
+    def clients(self, first: int, stop: int) -> NDArray[Any] | None:
+        own = self.arrays.get("client")
+        return None if own is None else own(first, stop)
+
+
+def _npz_units(
+    files: Sequence[Path], tested: bool, order: Mapping[str, Any]
+) -> tuple[list[Unit], Dataset | None]:
+    units: list[Unit] = []
+    tests: list[dict[str, Any]] = []
+    for path in files:
+        try:
+            arrays = mapped_npz(path)
+            for key in arrays:
+                one_of("key", key[:80], KEYS)
+            own = arrays.pop("class_names", None)
+            names = None if own is None else tuple(map(str, own(0, own.rows)))
+            test = {k.removeprefix(_TEST): arrays.pop(k) for k in [*arrays] if k.startswith(_TEST)}
+            more = arrays.keys() & {"other_logits", "other_probs", "subject"}
+            if test and tested and not more:
+                arrays = test
+            elif test and not tested:
+                tests.append({k: a(0, a.rows) for k, a in test.items() if k != "client"})
+                tests[-1] |= {} if names is None else {"class_names": names}
+            if "labels" not in arrays or not arrays.keys() & {"logits", "probs"}:
+                raise InputError("needs labels, and logits or probs")
+            many = {key: array.rows for key, array in arrays.items()}
+            if len(set(many.values())) > 1:
+                raise InputError(f"arrays have different numbers of rows: {many}")
+        except InputError as error:
+            raise InputError(f"{str(path)[-200:]!r}: {error}") from None
+        if arrays["labels"].rows:
+            units.append(_NpzUnit(arrays, names))
+    test_part = from_arrays(**_joined(tests), name="test part", **order) if tests else None
+    return units, test_part
+
+
+# -- what pyarrow.dataset reads ---------------------------------------------------------------
+
+
+@dataclass
+class _ArrowUnit:
+    """A row group of a Parquet file, or an Arrow file; the last one read stays decoded."""
+
+    fragment: Any
+    columns: Columns
+    rows: int
+
+    def read(self, first: int, stop: int) -> dict[str, Any]:
+        pa, batches = self._batches(self.columns.used, first, stop)
+        with intact(damage(pa, "an intact file")):
+            return read_batches(pa, batches, self.columns, True)
+
+    def clients(self, first: int, stop: int) -> NDArray[Any] | None:
+        if "client" not in self.columns.single:
+            return None
+        pa, batches = self._batches(["client"], first, stop)
+        reader = Reader(pa, Columns({}, ["client"]))
+        for batch in batches:
+            reader.read(batch)
+        return np.concatenate(reader.parts["client"])
+
+    def _batches(self, columns: list[str], first: int, stop: int) -> tuple[Any, Any]:
+        pa = need("pyarrow", "parquet", "reading Arrow data sets")
+        with _DECODED_LOCK:
+            if _DECODED.get("unit") is not self or _DECODED["columns"] != columns:
+                _DECODED.clear()
+                with intact(damage(pa, "an intact file")):
+                    table = self.fragment.to_table(columns=columns)
+                _DECODED.update(unit=self, columns=columns, table=table)
+            return pa, _DECODED["table"].slice(first, stop - first).to_batches()
+
+
+_DECODED: dict[str, Any] = {}
+_DECODED_LOCK = Lock()
+
+
+def _arrow_units(files: Sequence[Path], form: str) -> list[Unit]:
+    pa = need("pyarrow", "parquet", "reading Arrow data sets")
+    arrow = need("pyarrow.dataset", "parquet", "reading Arrow data sets")
+    system = need("pyarrow.fs", "parquet", "reading Arrow data sets")
+    units: list[Unit] = []
+    with intact(damage(pa, "an intact data set")):
+        # mapped: a file of Arrow's needs no memory but for the rows that are looked at
+        local = system.LocalFileSystem(use_mmap=form == "ipc")
+        data = arrow.dataset([str(path) for path in files], format=form, filesystem=local)
+        columns = find_columns(data.schema.names, True, lists=True)
+        if "split" in columns.single:
+            raise InputError("column split: rows in blocks are all of one part; leave it out")
+        for file in data.get_fragments():
+            for part in file.split_by_row_group() if form == "parquet" else [file]:
+                grouped = form == "parquet"  # of which `count_rows` tells those of the file
+                rows = sum(g.num_rows for g in part.row_groups) if grouped else part.count_rows()
+                if rows:
+                    units.append(_ArrowUnit(part, columns, rows))
+    return units
