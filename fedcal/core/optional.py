@@ -21,7 +21,7 @@ class Use(NamedTuple):
 
 _RUNS = ("simulate", "evaluate", "compare", "train")
 EXTRAS = {
-    "simulation": Use(_RUNS, "Flower's simulations on Ray (--engine ray, --ray-address)"),
+    "simulation": Use(_RUNS, "simulations on Ray (--engine ray, flower, --ray-address)"),
     "parquet": Use(
         ("simulate", "evaluate", "compare", "apply", "deploy", "site"),
         ".parquet files and Hugging Face folders",

@@ -24,7 +24,7 @@ from fedcal.core.types import Integers
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._arrow import Reader, damage, read_batches
 from fedcal.datasets._columns import Columns, find_columns
-from fedcal.datasets._dataset import KEYS, Dataset
+from fedcal.datasets._dataset import IDS, KEYS, Dataset
 from fedcal.datasets._huggingface import is_saved
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import Mapped, intact, mapped_npz
@@ -296,8 +296,12 @@ def _with_facts(rows: BlockRows, progress: Callable[[int, int], None] | None) ->
 
 def _facts(first: Dataset, data: Dataset) -> tuple[Integers, set[str]]:
     """Return the labels and the names of groups in a piece; it must be like the first one."""
-    if data.classes != first.classes or data.class_names != first.class_names:
-        raise InputError(f"{data.name}: not all of its files have the same classes")
+    same = (
+        (p.input, p.other_input, p.classes, p.class_names, p.subject is None, p.group is None)
+        for p in (first, data)
+    )
+    if len(set(same)) > 1:
+        raise InputError(f"{data.name}: not all of its files have the same columns and classes")
     return np.unique(data.labels), set(data.group_names or ())
 
 
@@ -380,7 +384,7 @@ def _npz_units(
             own = arrays.pop("class_names", None)
             names = None if own is None else tuple(map(str, own(0, own.rows)))
             test = {k.removeprefix(_TEST): arrays.pop(k) for k in [*arrays] if k.startswith(_TEST)}
-            more = arrays.keys() & {"other_logits", "other_probs", "subject"}
+            more = arrays.keys() & {"other_logits", "other_probs", IDS[1]}
             if test and tested and not more:
                 arrays = test
             elif test and not tested:

@@ -9,11 +9,11 @@ from typing import Any
 from fedcal.core.checks import near, one_of
 from fedcal.core.errors import InputError
 from fedcal.datasets._arrays import from_columns
+from fedcal.datasets._arrow import read_parquet
 from fedcal.datasets._csv import CSV_FORMS, read_csv
 from fedcal.datasets._dataset import IDS, KEYS, Dataset, Given
 from fedcal.datasets._features import feature_sets
 from fedcal.datasets._huggingface import is_saved, read_saved
-from fedcal.datasets._parquet import read_parquet
 from fedcal.datasets._shipped import entry_of, load_shipped, shipped_names
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import read_npz
@@ -72,6 +72,8 @@ def load(
     form = "en" if csv is None else one_of("csv", csv, CSV_FORMS)
     if form != "en" and not text.lower().endswith((".csv", ".csv.gz")):
         raise InputError(f"csv {form!r} is for CSV files, and {text[-200:]!r} is not one")
+    if "blocks:" in text:
+        raise InputError(f"{text[-200:]!r}: rows in blocks are for simulate and evaluate")
     if (entry := entry_of(text)) is not None:
         return load_shipped(entry, text).in_order(classes, positive)
     if text in {entry.name for entry in feature_sets()}:

@@ -124,7 +124,9 @@ def test_an_undersized_round_stops_before_its_sum_is_unmasked(mechanism, engine,
     """15 of 20 must answer. With 14 nobody is asked for seeds, and nothing is charged."""
     told: list[Any] = []
     monkeypatch.setattr("fedcal.strategies.server.transport.unmask", lambda *a: told.append(a))
-    monkeypatch.setattr("fedcal.experiments.runs.engines.inline.unmask", lambda *a: told.append(a))
+    monkeypatch.setattr(
+        "fedcal.experiments.runs.engines.inline.contribute", lambda *a: told.append(a)
+    )
     monkeypatch.setattr("fedcal.clients.client_app.reveal", lambda *a: told.append(a))
     with Ledger(None, 1.0) as ledger:
         strategy = sums_of(mechanism, "distributed", ledger=ledger, **MASKED)

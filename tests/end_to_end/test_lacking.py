@@ -35,7 +35,7 @@ WINDOWS = {
     f"deploy run --control 127.0.0.1:1 {LINK} --clients 3 --method fedoneshot --out real": LOCK,
     **{
         f"simulate --engine {name} --clients 2": f"engine '{name}' needs Linux or macOS"
-        for name in ("ray", "grpc")
+        for name in ("flower", "grpc")
     },
 }
 PACKAGES = (
@@ -48,6 +48,7 @@ EXTRAS = {
     "evaluate --data saved": "parquet",
     f"apply --data rows.npz {CALIBRATOR} --out new.parquet": "parquet",
     "simulate --engine ray": "simulation",
+    "simulate --engine flower": "simulation",
     "compare --method acct --ray-address 127.0.0.1:1": "simulation",
     "evaluate --partition flwr:IidPartitioner": "datasets",
     "train --data adult-features --partition flwr:IidPartitioner": "datasets",

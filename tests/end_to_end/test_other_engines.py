@@ -1,4 +1,4 @@
-"""Prediction sets and training over Flower's engines, Ray and gRPC: the bits of inline."""
+"""Prediction sets and training over Ray, Flower's simulation and gRPC: the bits of inline."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 from fedcal import simulate
 from fedcal.experiments.training.run import train
 
-engines = pytest.mark.parametrize("engine", ["ray", "grpc"])
+engines = pytest.mark.parametrize("engine", ["ray", "flower", "grpc"])
 
 
 @pytest.mark.slow

@@ -17,8 +17,8 @@ import tomli_w
 from fedcal.core.flower_internals import fleet_is_http
 from fedcal.experiments.deploy.certificates import make_certificates
 from fedcal.experiments.runs.engines import superlink
+from fedcal.experiments.runs.engines.flower_simulation import ray_environment
 from fedcal.experiments.runs.engines.processes import ProcessTree
-from fedcal.experiments.runs.engines.ray import ray_environment
 from fedcal.experiments.runs.engines.superlink import free_port as free_port  # also found here
 
 BIN = Path(sys.executable).parent
@@ -123,7 +123,7 @@ class SuperLink:
 def shell(line: str, cwd: Path) -> str:
     """What a line of shell prints, in an environment of its own; nothing that it starts stays."""
     with superlink.run_folder() as folder:
-        found = superlink.commands("ray")
+        found = superlink.commands("flower")
         env = superlink.environment(folder, folder / "home", found) | ray_environment(folder, None)
         del env["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"]  # the line says it, if it must
         env["FLWR_LOCAL_SUPERLINK_HTTP_API_PORT"] = str(superlink.free_port())

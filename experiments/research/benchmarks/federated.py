@@ -206,14 +206,14 @@ def engine_run(clients: int, quick: bool) -> Case:
 
     def on_ray() -> Callable[[], list[dict[str, Any]]]:
         _need_ray()
-        return partial(run, "--engine", "ray")
+        return partial(run, "--engine", "flower")
 
     return Case(
         f"the command for one histogram round, {clients} clients x {rows} rows",
         None,
         [
             Contestant("fedcal simulate", lambda: run, _released),
-            Contestant("fedcal simulate --engine ray", on_ray, _released),
+            Contestant("fedcal simulate --engine flower", on_ray, _released),
         ],
     )
 

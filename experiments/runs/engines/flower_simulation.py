@@ -75,7 +75,7 @@ def run_flower(
     FedcalError
         If Flower or Ray failed, or there is no cluster at `ray_address`.
     """
-    programs = commands("ray")
+    programs = commands("flower")
     if importlib.util.find_spec("ray") is None:
         raise absent("ray", "simulation", "engine 'flower'")
     if ray_address is not None:

@@ -9,9 +9,8 @@ that holds them, and stay with it. Flower's own simulation, in which each client
 from __future__ import annotations
 
 import os
-import pickle
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -48,7 +47,7 @@ class Share:
     seconds
         of its work, without messages
     bytes_in, bytes_out
-        of questions and answers; the rows themselves are not counted
+        payload of questions and answers; the rows themselves are not counted
     processes
         that did the work: more than one if it was started again
     """
@@ -141,27 +140,26 @@ class Workers:
         cores = int(ray.cluster_resources().get("CPU", 1))
         parts = _parts(shards, max(1, many or cores))
         actor = ray.remote(num_cpus=1, max_restarts=RESTARTS, max_task_retries=RESTARTS)(_Holder)
-        self._rows = [ray.put(part) for _, part in parts]  # kept for who takes a dead one's place
-        self._actors = [
-            actor.remote(rows, first) for rows, (first, _) in zip(self._rows, parts, strict=True)
-        ]
+        self._rows = [ray.put(part) for _, part in parts]
+        self._actors = [actor.remote(first) for first, _ in parts]
         self._edges = np.array([first for first, _ in parts] + [shards.clients])
         self.shares = [Share(part.clients, part.size) for _, part in parts]
-        self._get([one.ready.remote() for one in self._actors])
+        self._get([one.ready.remote([r]) for one, r in zip(self._actors, self._rows, strict=True)])
 
     def sum_of(self, asked: Asked, alive: Integers) -> Words:
         """Return the sum of the contributions, (length,): one message to and from each worker."""
-        request = pickle.dumps(asked.request)
+        request = asked.request
+        question = (request.to_fields(), request.context_fields())
         cuts = np.searchsorted(alive, self._edges)
         waiting, at = [], []
         for k, one in enumerate(self._actors):
             ids = alive[cuts[k] : cuts[k + 1]]
             if len(ids):
                 message = None if len(ids) == self.shares[k].clients else ids.tobytes()
-                waiting.append(one.sum_of.remote(request, message))
+                waiting.append(one.sum_of.remote([self._rows[k]], question, message))
                 at.append(k)
-                self.shares[k].bytes_in += len(request) + len(message or b"")
-        total = np.zeros(asked.request.bound.length, np.uint64)
+                self.shares[k].bytes_in += request.payload_bytes + len(message or b"")
+        total = np.zeros(request.bound.length, np.uint64)
         for k, (words, seconds, process) in zip(at, self._get(waiting), strict=True):
             total += np.frombuffer(words, np.uint64)
             share = self.shares[k]
@@ -191,22 +189,34 @@ class Workers:
 
 
 class _Holder:
-    """Clients of one worker; a new process after a death holds the same ones."""
+    """Clients of one worker; a process that takes a dead one's place is given the same rows."""
 
-    def __init__(self, rows: Population, first: int) -> None:
-        self._clients, self._first = rows.clients, first
-        self._sums = local_sums(rows, first=first)
+    def __init__(self, first: int) -> None:
+        self._first = first
+        self._held: tuple[int, Callable[[Request, Integers], Words]] | None = None
 
-    def ready(self) -> None:
+    def hold(self, rows: list[Any]) -> tuple[int, Callable[[Request, Integers], Words]]:
+        """Return the number of clients and what adds up for them; rows are where Ray keeps them."""
+        if self._held is None:
+            import ray
+
+            held: Population = ray.get(rows[0])
+            self._held = held.clients, local_sums(held, first=self._first)
+        return self._held
+
+    def ready(self, rows: list[Any]) -> None:
         """Answer when the rows are there."""
+        self.hold(rows)
 
-    def sum_of(self, request: bytes, ids: bytes | None) -> tuple[bytes, float, int]:
+    def sum_of(
+        self, rows: list[Any], question: tuple[Any, Any], ids: bytes | None
+    ) -> tuple[bytes, float, int]:
         """Return the clients' sum, the seconds that it took, and the process."""
         start = time.perf_counter()
-        asked: Request = pickle.loads(request)
-        everybody = np.arange(self._clients)
+        clients, add_up = self.hold(rows)
+        everybody = np.arange(clients)
         places = everybody if ids is None else np.frombuffer(ids, np.int64) - self._first
-        words = self._sums(asked, places)
+        words = add_up(Request.from_fields(*question), places)
         return words.tobytes(), time.perf_counter() - start, os.getpid()
 
 
@@ -252,7 +262,7 @@ def cluster(cores: int | None, address: str | None) -> Iterator[Any]:
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its warning of a change
-    address = address or "local"
+    address = "local" if address is None else address
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address == "local":
         options |= {"num_cpus": cores, "include_dashboard": False}

@@ -5,7 +5,6 @@ Real runs are marked slow: they take 10 to 60 s each.
 
 import math
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from procfs import descendants, listening, processes, until
+from ray_cluster import ray_cluster
 from refusals import each_is_refused
 
 import fedcal
@@ -27,7 +27,6 @@ from fedcal import datasets
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.experiments import SimulationResult, simulate
 from fedcal.experiments.runs.engines.flower_simulation import NamedData, run_flower
-from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.experiments.runs.engines.superlink import MARK
 from fedcal.partition import deal
 from fedcal.privacy.noise_plan import Federation
@@ -131,8 +130,8 @@ def test_same_bits_as_inline_and_nothing_stays():
     assert 0 in shards.rows
     witness = Witness()
     want = simulate(rows(), **options)
-    got = simulate(rows(), engine="ray", progress=witness, **options)
-    assert got.config.engine == "ray"
+    got = simulate(rows(), engine="flower", progress=witness, **options)
+    assert got.config.engine == "flower"
     assert same(got, want)
     assert witness.progress == [(1, 2), (2, 2)]
     witness.saw_a_clean_run()
@@ -154,7 +153,7 @@ OWN = NETWORK | {"epsilon": 1.0, "sampling_rate": 0.6, "dropout": 0.2}
 )
 def test_same_bits_by_method_trust_and_unit(options):
     given = {"data": rows(), **options}
-    assert same(simulate(engine="ray", **given), simulate(**given))
+    assert same(simulate(engine="flower", **given), simulate(**given))
 
 
 @slow
@@ -189,7 +188,7 @@ def test_a_flower_that_fails_is_one_line_with_its_log(monkeypatch):
 
     monkeypatch.setattr(engine, "ray_environment", broken)
     with pytest.raises(FedcalError, match=r"ended as 'finished:failed': .*/proc/no-such") as caught:
-        simulate(rows(), clients=2, engine="ray", rounds=1)
+        simulate(rows(), clients=2, engine="flower", rounds=1)
     assert "\n" not in str(caught.value)
     assert "\x1b" not in str(caught.value)
     Path(str(caught.value).rpartition("log is ")[2]).unlink()
@@ -203,7 +202,7 @@ def command(out: Path, *options: str) -> list[str]:
         "from fedcal.experiments.cli.main import main\n"
         "main(sys.argv[1:])"
     )
-    run = ["simulate", "--engine", "ray", "--clients", "3", "--rounds", "500", "--quiet"]
+    run = ["simulate", "--engine", "flower", "--clients", "3", "--rounds", "500", "--quiet"]
     return [sys.executable, "-P", "-c", code, *run, "--out", str(out), *options]
 
 
@@ -247,22 +246,9 @@ def test_an_interrupted_run_leaves_nothing(number, file, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """The head of a Ray cluster on the loopback."""
-    folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
-    port, client_port = superlink.free_port(), superlink.free_port()
-    head = [
-        *(Path(sys.executable).parent / "ray", "start", "--head", "--block"),
-        *("--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=2"),
-        *(f"--ray-client-server-port={client_port}", "--include-dashboard=false"),
-        f"--temp-dir={folder}",
-    ]
-    env = os.environ | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-    log = folder / "log"
-    with ProcessTree(head, folder=folder, env=env, log=log):
-        assert until(lambda: "Ray runtime started" in log.read_text()), log.read_text()
-        yield f"127.0.0.1:{port}"
-    shutil.rmtree(folder)
+def cluster():
+    with ray_cluster(2) as address:
+        yield address
 
 
 @slow
@@ -272,7 +258,7 @@ def test_a_cluster_by_its_address(cluster, monkeypatch):
     options: dict[str, Any] = {"clients": 5, "epsilon": 1.0, "rounds": 2}
     witness = Witness()
     want = simulate(**options)
-    got = simulate(engine="ray", ray_address=cluster, progress=witness, **options)
+    got = simulate(engine="flower", ray_address=cluster, progress=witness, **options)
     assert got.config.ray_address == cluster
     assert got.rounds == want.rounds
     assert got.test_probs.tobytes() == want.test_probs.tobytes()
@@ -282,7 +268,7 @@ def test_a_cluster_by_its_address(cluster, monkeypatch):
 
 def test_an_address_without_a_cluster_or_no_ray(monkeypatch):
     def run(address: str | None = None) -> None:
-        simulate(rows(), clients=2, engine="ray", ray_address=address)
+        simulate(rows(), clients=2, engine="flower", ray_address=address)
 
     given = ("", "6379", "127.0.0.1", "127.0.0.1:", "h:x", ":6379", "h:0", "h:70000", "ray://h:1")
     each_is_refused([(address, "ray_address must be HOST:PORT") for address in given], run)
@@ -305,12 +291,12 @@ def test_an_address_without_a_cluster_or_no_ray(monkeypatch):
 
 def test_flower_s_commands_are_those_of_this_interpreter(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))  # an environment that is not activated
-    found = superlink.commands("ray")
+    found = superlink.commands("flower")
     assert {found.superlink.parent, found.flwr.parent} == {Path(sys.executable).parent}
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setattr(superlink.sysconfig, "get_path", lambda name: str(tmp_path))
     with pytest.raises(InputError, match=f"beside {tmp_path}/python"):
-        superlink.commands("ray")
+        superlink.commands("flower")
 
 
 def environment(tmp_path: Path, address: str | None = None) -> dict[str, str]:
@@ -362,7 +348,7 @@ def test_the_folder_is_private_short_and_gone_afterwards(tmp_path, monkeypatch):
 
 def test_what_flower_bundles_holds_no_code(tmp_path):
     (tmp_path / "folder").mkdir()
-    run = superlink.FlowerRun(tmp_path / "folder", superlink.commands("ray"), {})
+    run = superlink.FlowerRun(tmp_path / "folder", superlink.commands("flower"), {})
     fields = {"epsilon": math.inf, "seed": 2**63 - 1, "out": 'a "b" \\ ü'}
     run.write_app(fields)
     (file,) = (tmp_path / "folder" / "app").iterdir()

@@ -1,0 +1,163 @@
+"""Workers on Ray: the bits of inline, constant messages, and nothing lost with a worker."""
+
+import os
+import signal
+import sys
+import types
+from functools import partial
+from threading import Timer
+from typing import Any
+
+import numpy as np
+import pytest
+from ray_cluster import ray_cluster
+from refusals import each_is_refused
+
+from fedcal import datasets, partition, simulate
+from fedcal.core.errors import FedcalError, InputError
+from fedcal.experiments.runs.engines import ray as engine
+from fedcal.experiments.runs.engines import run
+from fedcal.experiments.runs.engines.ray import Share, cluster, run_ray
+from fedcal.privacy.noise_plan import Federation
+from fedcal.strategies.server.job import Job
+
+pytest.importorskip("ray")
+DATA = "resnet110-cifar10"
+
+
+@pytest.fixture(scope="module")
+def _connected():
+    """Connect to four workers, which are processes of a cluster on the loopback."""
+    with ray_cluster(4) as address, cluster(None, address):
+        yield
+
+
+def job(method: str, clients: int, settings: dict[str, Any] | None = None, **options: Any) -> Job:
+    masks = "masks" if options.get("trust") == "distributed" else "none"
+    federation = Federation(clients, 10, seed=5, **options)
+    return Job(method, federation, settings or {}, secure_aggregation=masks, dropout=0.1)
+
+
+ASKED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "fedbbq": ({}, {"epsilon": 1.0}),
+    "fedtemp": ({}, {"epsilon": 1.0, "trust": "distributed", "rounds": 3, "quorum": 0.5}),
+    "fednewton": ({"rows_per_client": 20}, {"epsilon": 2.0, "trust": "local"}),
+    "acct": ({"rows_per_client": 20}, {"sampling_rate": 0.5, "epsilon": 4.0}),
+}
+
+
+class HereRay(types.ModuleType):
+    """Ray's few functions that are used, in this process."""
+
+    def __init__(self) -> None:
+        super().__init__("ray")
+        kinds = {name: type(name, (Exception,), {}) for name in ERRORS}
+        self.exceptions = types.SimpleNamespace(**kinds)
+        self.killed: list[Any] = []
+        self.is_initialized = lambda: True
+        self.cluster_resources = lambda: {"CPU": 4.0}
+        self.put = lambda value: [value]
+        self.get = lambda value: value[0] if len(value) == 1 else value
+        self.kill = self.killed.append
+
+    def remote(self, **_: Any) -> Any:
+        def start(actor: Any, first: int) -> Any:
+            held = actor(first)
+            calls = {n: getattr(held, n) for n in ("ready", "sum_of")}
+            of = {n: types.SimpleNamespace(remote=call) for n, call in calls.items()}
+            return types.SimpleNamespace(**of)
+
+        return lambda actor: types.SimpleNamespace(remote=partial(start, actor))
+
+
+ERRORS = ("RayTaskError", "RayActorError", "WorkerCrashedError")
+
+
+def the_bits_are_inline_s(clients: int, method: str) -> float:
+    """Check it, and return the bytes that a worker sends in a round."""
+    settings, options = ASKED[method]
+    shards = partition.deal(datasets.load(DATA), "dirichlet:0.1", clients, 0)
+    shares: list[Share] = []
+    one = job(method, clients, settings, **options)
+    got = run_ray(one, shards, shares=shares)
+    assert got.records == run(one, shards).records
+    assert len(shares) == 4
+    assert [sum(s.clients for s in shares), sum(s.rows for s in shares)] == [clients, shards.size]
+    assert all(len(s.processes) == 1 for s in shares)
+    return shares[0].bytes_out / shares[0].rounds
+
+
+@pytest.mark.parametrize("method", ASKED)
+def test_the_bits_are_inline_s_and_messages_do_not_grow_with_clients(method, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", here := HereRay())
+    few, many = (the_bits_are_inline_s(clients, method) for clients in (60, 600))
+    assert few == many
+    assert len(here.killed) == 8
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_connected")
+def test_the_bits_of_a_cluster():
+    the_bits_are_inline_s(600, "fedbbq")
+    the_bits_are_inline_s(60, "fedtemp")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_connected")
+def test_a_worker_that_is_killed_in_a_round_is_replaced_and_no_row_lost_or_counted_twice(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("fedcal.datasets._blocks.PIECE_NUMBERS", 2**18)
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 3, (400_000, 10)).astype(np.float32)
+    client = np.repeat(np.arange(8000), 50)
+    np.savez(tmp_path / "rows.npz", logits=logits, labels=logits.argmax(axis=1), client=client)
+    blocks = datasets.in_blocks(tmp_path / "rows.npz")
+    for rows in (blocks, datasets.load(tmp_path / "rows.npz").shards(client, 8000)):
+        one = job("fedtemp", 8000, rounds=4)  # of seconds each
+        shares: list[Share] = []
+
+        def progress(done: int, planned: int, shares: list[Share] = shares) -> None:
+            if done == 2:
+                os.kill(shares[0].processes[0], signal.SIGKILL)  # before its next question
+                last = shares[-1].processes[0]
+                Timer(0.05, os.kill, (last, signal.SIGKILL)).start()  # and one at its work
+
+        got = run_ray(one, rows, progress=progress, shares=shares)
+        assert got.records == run(one, rows).records
+        assert next(len(share.processes) for share in shares) == 2
+        assert sum(len(share.processes) for share in shares) == len(shares) + 2
+        assert {share.rounds for share in shares} == {4}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_connected")
+def test_a_model_and_rows_that_a_client_refuses(monkeypatch):
+    options: dict[str, Any] = {"clients": 20, "epsilon": 4.0, "seed": 2, "rounds": 2}
+    inline, there = (simulate(engine=e, **options) for e in ("inline", "ray"))
+    assert there.rounds == inline.rounds
+    assert there.test_probs.tobytes() == inline.test_probs.tobytes()
+    shards = partition.deal(datasets.load(DATA), "iid", 20, 0)
+    with pytest.raises(InputError, match="column group"):
+        run_ray(job("evaluate", 20, {"groups": '["a"]'}), shards)
+    monkeypatch.setattr(engine, "RESTARTS", 0)
+    dead: list[Share] = []
+
+    def kill(done: int, planned: int) -> None:
+        for share in dead:
+            os.kill(share.processes[0], signal.SIGKILL)
+
+    with pytest.raises(FedcalError, match="a Ray worker died 1 times"):
+        run_ray(job("fedtemp", 20, rounds=3), shards, progress=kill, shares=dead)
+
+
+def test_an_address_that_is_none_and_a_ray_that_is_missing(monkeypatch):
+    def at(address: str) -> None:
+        with cluster(None, address):
+            pytest.fail("connected")
+
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    given = ("", "6379", "127.0.0.1", "127.0.0.1:", "h:x", "h:0", "ray://h:1")
+    each_is_refused([(address, "ray_address must be HOST:PORT") for address in given], at)
+    with pytest.raises(InputError, match="needs a cluster"):
+        simulate(clients=3, ray_address="127.0.0.1:6379")

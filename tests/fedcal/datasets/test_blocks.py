@@ -1,0 +1,183 @@
+"""Rows in blocks: the bits of rows in memory, little memory, and one line for what is refused."""
+
+import itertools
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from refusals import each_is_refused
+
+from fedcal import datasets, evaluate, simulate
+from fedcal.datasets import _blocks, in_blocks
+from fedcal.experiments.cli.main import main
+from fedcal.experiments.runs.engines import inline, run
+from fedcal.privacy.noise_plan import Federation
+from fedcal.strategies.server.job import Job
+
+CLIENTS, CLASSES = 40, 3
+
+
+def rows(n: int = 900) -> dict[str, Any]:
+    """Rows of clients of very different size, two of which have more than a piece."""
+    rng = np.random.default_rng(3)
+    logits = rng.normal(0, 2, (n, CLASSES)).astype(np.float32)
+    labels = np.where(rng.random(n) < 0.7, logits.argmax(axis=1), rng.integers(0, CLASSES, n))
+    client = np.sort(rng.integers(0, CLIENTS, n) ** 2 // CLIENTS)
+    return {
+        "logits": logits,
+        "labels": labels,
+        "client": client,
+        "subject": rng.integers(0, 5, n),
+        "group": rng.choice([2, 10, 9], n),
+        "other_logits": logits * 2,
+    }
+
+
+def write(folder: Path, form: str, given: dict[str, Any], files: int = 3) -> Path:
+    """Write rows into files that end in the middle of a client, with small row groups."""
+    folder.mkdir(exist_ok=True)
+    cuts = np.linspace(0, len(given["labels"]), files + 1).astype(int)
+    for k, (a, b) in enumerate(itertools.pairwise(cuts)):
+        part = {name: array[a:b] for name, array in given.items()}
+        path = folder / f"rows-{k}.{form}"
+        if form == "npz":
+            np.savez(path, **part)
+            continue
+        pa = pytest.importorskip("pyarrow")
+        from pyarrow import feather, parquet
+
+        part["label"] = part.pop("labels")
+        lists = {n: list(x) if x.ndim > 1 else x for n, x in part.items()}
+        if form == "parquet":
+            parquet.write_table(pa.table(lists), path, row_group_size=77)
+        else:
+            feather.write_feather(pa.table(lists), str(path), compression="uncompressed")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch):
+    monkeypatch.setattr(_blocks, "PIECE_NUMBERS", 120)
+    monkeypatch.setattr(_blocks, "_IDS", 100)
+
+
+ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "newton": ("fednewton", {"epsilon": 1.0}, {"rows_per_client": 20}),
+    "one-shot": ("fedoneshot", {}, {}),
+    "sampled": ("fedbbq", {"epsilon": 1.0, "sampling_rate": 0.5, "rounds": 3}, {}),
+    "shares": ("fedtemp", {"epsilon": 1.0, "trust": "distributed", "rounds": 2, "quorum": 0.5}, {}),
+    "metrics": ("evaluate", {"epsilon": 1.0, "unit": "example"}, {"groups": '["2", "9", "10"]'}),
+    "two models": ("evaluate", {}, {"other": True}),
+    "subjects": ("conformal", {"epsilon": 1.0, "unit": "subject"}, {"rows_per_client": 20}),
+}
+
+
+@pytest.mark.parametrize("form", ["npz", "parquet", "arrow"])
+def test_the_bits_are_those_of_rows_in_memory(form, tmp_path, monkeypatch):
+    monkeypatch.setattr(inline, "MANY", 1)  # and those of several threads
+    given = rows()
+    data = datasets.from_arrays(**given)
+    assert data.client is not None
+    shards = data.shards(data.client, clients := len(np.unique(given["client"])))
+    blocks = in_blocks(write(tmp_path / form, form, given))
+    assert len(blocks.edges) > 5
+    assert (blocks.clients, blocks.size, blocks.classes) == (clients, 900, CLASSES)
+    assert blocks.group_names == shards.group_names == ("2", "9", "10")
+    assert blocks.count_subjects() == shards.count_subjects()
+    assert blocks.client_ids.tolist() == np.unique(given["client"]).tolist()
+    for method, options, settings in ASKED.values():
+        federation = Federation(clients, CLASSES, seed=7, **options)
+        masks = "masks" if "trust" in options else "none"
+        job = Job(method, federation, settings, secure_aggregation=masks, dropout=0.2)
+        there, here = run(job, blocks), run(job, shards)
+        assert there.records == here.records, method
+
+
+def test_memory_is_that_of_a_few_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(_blocks, "PIECE_NUMBERS", 2**14)
+    monkeypatch.setattr(inline, "BLOCK_NUMBERS", 2**14)
+    peaks = []
+    for many in (1, 4):
+        n = many * 60_000
+        logits = np.random.default_rng(0).normal(size=(n, CLASSES)).astype(np.float32)
+        given = {"logits": logits, "labels": logits.argmax(axis=1), "client": np.arange(n) // 60}
+        folder = write(tmp_path / str(many), "npz", given)
+        del given
+        tracemalloc.start()
+        blocks = in_blocks(folder)
+        run(Job("fedbbq", Federation(blocks.clients, CLASSES)), blocks)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.3 * peaks[0]  # the number of clients is a small part of it
+    assert peaks[1] < logits.nbytes
+
+
+def test_from_the_command_line_and_in_python(tmp_path, capsys):
+    place = write(tmp_path / "rows", "npz", rows())
+    tested = {f"test_{k}": v for k, v in rows(50).items() if k in ("logits", "labels")}
+    np.savez(tmp_path / "one.npz", **rows(), **tested)
+    seen: list[tuple[int, int]] = []
+    options: dict[str, Any] = {"partition": "natural", "epsilon": 1.0}
+    learnt = simulate(place, progress=lambda *step: seen.append(step), **options)
+    assert seen[-1][0] == seen[-1][1] > 20  # pieces of all rounds
+    assert any("judges nothing" in line for line in learnt.privacy["statement"])
+    assert learnt.config.data == f"blocks:{place}"
+    judged = simulate(f"blocks:{tmp_path}/one.npz", **options)
+    assert judged.after["nll"] > 0
+    assert judged.calibrator.temperature == learnt.calibrator.temperature
+    judged.save(tmp_path / "run")
+    again = evaluate(
+        f"{place}/*.npz", calibrator=tmp_path / "run" / "calibrator.npz", partition="natural"
+    )
+    assert again.metrics
+    for words, code in (
+        (["simulate", "--config", str(tmp_path / "run" / "config.toml"), "--quiet"], 0),
+        (["compare", "--data", f"blocks:{place}"], 2),
+    ):
+        with pytest.raises(SystemExit) as left:
+            main(words)
+        assert (left.value.code or 0) == code
+    assert "rows in blocks are for simulate and evaluate" in capsys.readouterr().err
+
+
+def test_what_cannot_be_read_in_blocks_is_one_line(tmp_path):
+    def place(change: dict[str, Any], form: str = "npz") -> Path:
+        return write(tmp_path / f"{len(list(tmp_path.iterdir()))}", form, rows() | change)
+
+    late = rows()["logits"].copy()
+    late[700, 1] = np.nan
+    np.savez_compressed(tmp_path / "packed.npz", **rows())
+    np.savez(tmp_path / "columns.npz", **rows() | {"logits": np.asfortranarray(rows()["logits"])})
+    mixed = write(place({}), "parquet", rows())
+    other = place({})
+    part = rows(10) | {"client": np.full(10, 99)}
+    np.savez(other / "rows-9.npz", **{k: v for k, v in part.items() if k != "group"})
+    without = {k: v for k, v in rows().items() if k != "client"}
+    table = [
+        (place({"client": rows()["client"][::-1]}), "must be sorted by client: .* at row"),
+        (place({"logits": late}), r"in its rows \d+ to \d+.*: logits: nan at row"),
+        (place({"client": rows()["client"] + 0.5}), "whole numbers or text, got type float64"),
+        (place({"labels": np.array(["a", "b", "c"])[rows()["labels"]]}), "labels are names"),
+        (place({"labels": rows()["labels"] + 1}), "must be a class in"),
+        (place({"split": np.array(["train"] * 900)}, "parquet"), "column split"),
+        (write(tmp_path / "nobody", "npz", without), "need a column client"),
+        (tmp_path / "packed.npz", "is compressed"),
+        (tmp_path / "columns.npz", "column by column"),
+        (mixed, "one kind of file"),
+        (other, "not all of its files have the same columns"),
+        (tmp_path / "gone.npz", "cannot be read"),
+        (tmp_path / "empty-*.npz", "no file here"),
+    ]
+    each_is_refused(table, in_blocks)
+    fine = place({})
+    table = [
+        ({}, "give partition 'natural'"),
+        ({"partition": "natural", "clients": 3}, "natural clients, but clients = 3"),
+        ({"partition": "natural", "method": "pooled-bbq"}, "needs all rows in memory"),
+        ({"partition": "natural", "engine": "grpc"}, "blocks need inline or ray"),
+        ({"partition": "natural", "method": "evaluate", "set": {"groups": "site"}}, "by client"),
+        ({"partition": "natural", "csv": "de"}, "not read in blocks"),
+    ]
+    each_is_refused(table, lambda options: simulate(fine, **options))
