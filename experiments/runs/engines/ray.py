@@ -81,8 +81,8 @@ def run_ray(
         one for each client; rows in blocks must be there under the same path on all nodes, and each
         worker reads its own
     ray_address
-        HOST:PORT of the head of a cluster, each node of which needs this version of fedcal; None =
-        a Ray of its own on this machine, ended afterwards. A Ray that this process is connected to
+        HOST:PORT of the head of a cluster, each node of which needs this version of fedcal (for one
+        on the loopback alone, see `run_flower`); None = a Ray of its own, ended afterwards. A Ray that this process is connected to
         already is used as it is
     workers
         how many hold the clients; None = one for each core of the cluster

@@ -28,8 +28,11 @@ DATA = "resnet110-cifar10"
 @pytest.fixture(scope="module")
 def _connected():
     """Connect to four workers, which are processes of a cluster on the loopback."""
-    with ray_cluster(4) as address, cluster(None, address):
-        yield
+    with pytest.MonkeyPatch.context() as patched, ray_cluster(4) as address:
+        # what RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 does, if Ray is not imported yet
+        patched.setattr("ray._private.ray_constants.ENABLE_RAY_CLUSTER", False)
+        with cluster(None, address):
+            yield
 
 
 def job(method: str, clients: int, settings: dict[str, Any] | None = None, **options: Any) -> Job:
