@@ -30,6 +30,13 @@ UNTOLD_ROWS = (
 PUBLIC_ROWS = (
     "rows_per_client = {:g} is a public number: it must have been chosen without looking at rows."
 )
+COUNTED = {
+    "masks": "Masks cancel in every sum: this simulation counted them and computed none. Engine "
+    "'grpc' computes them.",
+    "protocol": "The protocol opens the exact sum or fails: this simulation counted its messages, "
+    "let a round fail where it would, and computed none. Engine 'grpc' computes them.",
+}
+"""How secure aggregation is simulated without messages, where no bit of a result can differ."""
 SUBJECT_ROWS = (
     "rows_per_subject = {0}: rows count, all rows of one subject as {0} at most, and the noise is "
     "{0} times that of counting each subject once."
@@ -73,6 +80,8 @@ def recorded(
         privacy["statement"].append(UNUSED_ROWS.format(rows))
     elif rows is not None and plan.private and real:
         privacy["statement"].append(PUBLIC_ROWS.format(rows))
+    if config.engine in ("inline", "ray") and job.secure_aggregation in COUNTED:
+        privacy["statement"].append(COUNTED[job.secure_aggregation])
     if plan.private and int(str(job.settings.get("rows_per_subject", 1))) > 1:
         privacy["statement"].append(SUBJECT_ROWS.format(job.settings["rows_per_subject"]))
     if STRATEGIES[job.method].family == "personal" and tested and not real:

@@ -66,7 +66,10 @@ def read_batches(
             reader.read(batch)
     if not reader.rows:
         raise InputError("has no rows")
-    values = {name: np.concatenate(reader.parts.pop(name)) for name in list(reader.parts)}
+    values = {
+        name: parts[0] if len(parts) == 1 else np.concatenate(parts)
+        for name, parts in ((name, reader.parts.pop(name)) for name in list(reader.parts))
+    }
     return arguments(columns, values, labels_required)
 
 

@@ -35,6 +35,7 @@ BLOCKS = "blocks:"
 PIECE_NUMBERS = 1 << 21
 """Scores that are read at once, of the rows of complete clients."""
 
+_LEAST_PIECES = 16  # for many workers to share
 _IDS = 1 << 22  # rows whose clients are looked at together
 _TEST = "test_"
 _ARROW = {".parquet": "parquet", ".arrow": "ipc", ".feather": "ipc"}
@@ -240,7 +241,8 @@ def in_blocks(
     rows = BlockRows(Path(text).name, units, starts, offsets, offsets[:0], ids, order, test=test)
     row = units[0].read(0, 1)
     width = max(np.size(row[kind]) for kind in ("logits", "probs") if row.get(kind) is not None)
-    cuts = np.arange(0, starts[-1], max(1, PIECE_NUMBERS // width))
+    step = min(PIECE_NUMBERS // width, -(-int(starts[-1]) // _LEAST_PIECES))
+    cuts = np.arange(0, starts[-1], max(1, step))
     edges = np.unique(np.append(np.searchsorted(firsts, cuts), len(firsts)))
     return _with_facts(replace(rows, edges=edges), progress)
 
@@ -433,6 +435,7 @@ class _ArrowUnit:
         with _DECODED_LOCK:
             if _DECODED.get("unit") is not self or _DECODED["columns"] != columns:
                 _DECODED.clear()
+                pa.default_memory_pool().release_unused()  # or it holds several times as much
                 with intact(damage(pa, "an intact file")):
                     table = self.fragment.to_table(columns=columns)
                 _DECODED.update(unit=self, columns=columns, table=table)

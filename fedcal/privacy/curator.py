@@ -147,8 +147,8 @@ class Curator:
             bound = self.plan.bound
             self._reserve()
         request = self._request(query, bound, round_number)
-        everyone = np.arange(self.plan.clients)
-        clients = everyone if query.everyone else self.plan.sample(round_number)
+        everyone = query.everyone
+        clients = np.arange(self.plan.clients) if everyone else self.plan.sample(round_number)
         self._open = Asked(request, clients)
         self._asked = round_number
         return self._open

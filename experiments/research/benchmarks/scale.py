@@ -22,7 +22,7 @@ import numpy as np
 from fedcal import datasets, partition
 from fedcal.core.shards import Population
 from fedcal.experiments.research.benchmarks.harness import Benchmark, say
-from fedcal.experiments.research.benchmarks.timing import PeerMissing, peak_mib
+from fedcal.experiments.research.benchmarks.timing import PeerMissing, apart, peak_mib
 from fedcal.experiments.runs.engines import run
 from fedcal.experiments.runs.engines.flower import run_in_process
 from fedcal.experiments.runs.engines.flower_simulation import run_flower
@@ -140,12 +140,16 @@ def _engines(quick: bool, folders: Sequence[Path]) -> Iterator[Row]:
     data = datasets.load("resnet110-cifar10")
     few = 20 if quick else 500
     shards = partition.deal(data, "iid", few, 0)
-    peers = {"inline": run, "Flower's loop": _loop, "Flower on Ray": run_flower, "pfl": _pfl}
+    peers = {"inline": run, "Flower's loop": _loop, "Flower on Ray": run_flower}
     for name, engine in peers.items():
-        try:
-            yield {"work": f"histogram round, {name}", "clients": few} | _round(engine, shards)
-        except PeerMissing as e:
-            say(f"{name}: skipped: {e}")
+        yield {"work": f"histogram round, {name}", "clients": few} | _round(engine, shards)
+    try:
+        arrays = {"logits": shards.logits, "labels": shards.labels, "owner": shards.owner}
+        with apart("pfl_round", arrays, bins=128, bound=10.0) as prepare:
+            seconds = [prepare()().seconds for _ in range(6)]
+        yield {"work": "histogram round, pfl", "clients": few, "seconds": float(np.median(seconds))}
+    except PeerMissing as e:
+        say(f"pfl: skipped: {e}")
     with _ray(4) as workers:
         if workers is None:
             return
@@ -207,10 +211,6 @@ def _round(engine: Any, shards: Population, rounds: int = 6) -> Row:
 
 def _loop(task: Job, shards: Any, progress: Any) -> object:
     return task.run(partial(run_in_process, shards=shards), progress)
-
-
-def _pfl(task: Job, shards: Any, progress: Any) -> object:
-    raise PeerMissing("pfl is not installed")
 
 
 def _notes(measured: Sequence[Row]) -> list[str]:

@@ -38,6 +38,9 @@ VARIABLE = "FEDCAL_PEERS"
 APART = ("netcal", "probmetrics", "mapie", "torchcp")
 """The packages in its environment; the names of their functions in `peers` begin so."""
 
+PFL = "pfl"
+"""The package with an environment of its own."""
+
 _SETTINGS = {
     **peers.HUGE_PAGES,
     "TQDM_DISABLE": "1",
@@ -246,16 +249,19 @@ def peer(
 def apart(function: str, arrays: Mapping[str, NDArray[Any]], **options: Any) -> Iterator[Prepare]:
     """Start a process for one peer; it ends when the block is left.
 
-    Its interpreter is `FEDCAL_PEERS`, or that of `peers/` inside our own environment.
+    Its interpreter is `FEDCAL_PEERS`, or that of `peers/` (or `pfl/`) inside our own environment.
 
     Raises
     ------
     PeerMissing
         There is no environment, the peer is not in it, or it failed.
     """
-    python = Path(os.environ.get(VARIABLE) or Path(sys.prefix) / "peers" / "bin" / "python")
+    where = PFL if function.startswith(PFL) else "peers"
+    python = Path(os.environ.get(VARIABLE) or Path(sys.prefix) / where / "bin" / "python")
     if not python.is_file():
-        raise PeerMissing(f"no environment for {', '.join(APART)}: `make bench` has one")
+        raise PeerMissing(
+            f"no environment for {', '.join((*APART, PFL))}: `make bench-all` has one"
+        )
     with ExitStack() as stack:
         with TemporaryDirectory(prefix="fedcal-peer-") as folder:
             for name, array in arrays.items():

@@ -121,7 +121,11 @@ def _steps(method: Method, progress: Callable[[int, int], None] | None) -> Step 
 
 
 def local_sums(
-    shards: Population, block: int | None = None, step: Step | None = None, first: int = 0
+    shards: Population,
+    block: int | None = None,
+    step: Step | None = None,
+    first: int = 0,
+    threads: int | None = None,
 ) -> Callable[[Request, Integers], Words]:
     """Return the function that adds up contributions in this process, on all its cores.
 
@@ -137,6 +141,8 @@ def local_sums(
         called as parts of a round are done
     first
         number of the first client, where the shards are those of a part
+    threads
+        None = the cores that may be used, for many rows
     """
     # Freed at once: from now on glibc keeps as much freed memory for the next block of clients,
     # instead of giving it back and getting it again page by page (a third of a round's time).
@@ -150,7 +156,7 @@ def local_sums(
         # blocks of all clients are kept for the whole run, with what was derived of their rows
         tasks = everybody(size) if len(alive) == shards.clients else shards.tasks(alive, size)
         many = shards.size * shards.classes >= MANY
-        return _sum_of(tasks, request, first, usable_cores() if many else 1, step)
+        return _sum_of(tasks, request, first, threads or (usable_cores() if many else 1), step)
 
     return add_up
 

@@ -82,8 +82,8 @@ def run_ray(
         worker reads its own
     ray_address
         HOST:PORT of the head of a cluster, each node of which needs this version of fedcal (for one
-        on the loopback alone, see `run_flower`); None = a Ray of its own, ended afterwards. A Ray that this process is connected to
-        already is used as it is
+        on the loopback alone, see `run_flower`); None = a Ray of its own, ended afterwards. A Ray
+        that this process is connected to already is used as it is
     workers
         how many hold the clients; None = one for each core of the cluster
     progress
@@ -201,7 +201,7 @@ class _Holder:
             import ray
 
             held: Population = ray.get(rows[0])
-            self._held = held.clients, local_sums(held, first=self._first)
+            self._held = held.clients, local_sums(held, first=self._first, threads=1)
         return self._held
 
     def ready(self, rows: list[Any]) -> None:
