@@ -105,7 +105,8 @@ lock: $(VENV)/.run
 	$(LOCK) --all-extras pyproject.toml --output-file locks/all.txt
 	printf '%s\n' $(PEERS) | $(LOCK) -c experiments/research/benchmarks/peers-constraints.txt - \
 		--output-file locks/peers.txt
-	printf 'pfl\n' | $(filter-out -c constraints.txt,$(LOCK)) - --output-file locks/pfl.txt
+	printf 'pfl\n' | $(filter-out -c constraints.txt,$(LOCK)) \
+		-c experiments/research/benchmarks/pfl-constraints.txt - --output-file locks/pfl.txt
 
 sbom: $(VENV)/.run
 	$(BIN)/python docker/sbom.py --lock locks/all.txt --out sbom.json

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 LOCKS = ROOT / "locks"
-PEERS = ROOT / "experiments" / "research" / "benchmarks" / "peers-constraints.txt"
+BENCHMARKS = ROOT / "experiments" / "research" / "benchmarks"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
@@ -34,16 +34,23 @@ def entries(path: Path) -> dict[str, tuple[str, list[str]]]:
     return found
 
 
-OURS, THEIRS = entries(ROOT / "constraints.txt"), entries(PEERS)
+OURS, THEIRS, PFL = (
+    entries(path)
+    for path in (
+        ROOT / "constraints.txt",
+        *(BENCHMARKS / f"{of}-constraints.txt" for of in ("peers", "pfl")),
+    )
+)
 LOCKED = {path.name: entries(path) for path in sorted(LOCKS.glob("*.txt"))}
 
 
 def test_locks_and_constraints_agree_and_every_entry_has_its_hashes():
-    assert LOCKED.keys() == {"all.txt", "build.txt", "peers.txt", "torch-cpu.txt"}
+    assert LOCKED.keys() == {"all.txt", "build.txt", "peers.txt", "pfl.txt", "torch-cpu.txt"}
     for file, lock in LOCKED.items():
         for name, (locked, hashes) in lock.items():
             assert hashes, f"{file}: {name} has no hash; run `make lock`"
-            pinned = (OURS | THEIRS)[name][0] if file == "peers.txt" else OURS[name][0]
+            of = {"peers.txt": OURS | THEIRS, "pfl.txt": PFL}.get(file, OURS)
+            pinned = of[name][0]
             pinned += "+cpu" * (file == "torch-cpu.txt")
             assert locked == pinned, f"{file}: {name} is not of the constraints; run `make lock`"
     assert OURS.keys() == (LOCKED["all.txt"] | LOCKED["build.txt"]).keys()
@@ -51,7 +58,8 @@ def test_locks_and_constraints_agree_and_every_entry_has_its_hashes():
 
 
 def test_no_file_names_a_registry():
-    for path in (*LOCKS.iterdir(), ROOT / "constraints.txt", PEERS, ROOT / "Makefile"):
+    files = (*LOCKS.iterdir(), *BENCHMARKS.glob("*.txt"), ROOT / "constraints.txt")
+    for path in (*files, ROOT / "Makefile"):
         found = re.findall(r"https?://|--(?:extra-)?index|--find-links", path.read_text("utf-8"))
         assert all(path.name == "torch-cpu.txt" for _ in found), path  # a comment there
 

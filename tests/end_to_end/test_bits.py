@@ -5,12 +5,14 @@ Oracle: `by_hand`, a loop over single clients with Python integers mod 2**64, no
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from flwr.app import Message
+from protocol_sums import SecureSums
 
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import client_app, site_of
@@ -188,7 +190,8 @@ def under_the_protocol(strategy: FederatedStrategy, shards: Shards, **lost: Any)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Collector, "add", noted)
-        found = told(strategy, run_inline, shards, **lost)
+        with closing(SecureSums(strategy, shards)) as sums:
+            found = told(strategy, run_inline, shards, sum_of=sums, **lost)
     assert found.pop("bytes")[0] == sum(longest.values())
     return found
 
@@ -203,6 +206,9 @@ def test_the_protocol_gives_the_bits_of_the_plain_sum(method, shards):
         want = told(make(method), run_inline, shards, **lost)
         del want["bytes"]
         assert under_the_protocol(make(method, **PROTOCOL), shards, **lost) == want
+        counted = told(make(method, **PROTOCOL), run_inline, shards, **lost)
+        del counted["bytes"]
+        assert counted == want
 
 
 class Shuffled(InProcessGrid):
@@ -257,7 +263,7 @@ def test_a_cohort_with_a_sparse_graph_and_dropouts():
     unavailable = partial(dropouts, 1, clients, 0.2)
     want = told(make("fednewton", 1.0, clients=clients), by_hand, many, unavailable)
     got = make("fednewton", 1.0, masks="masks", clients=clients)
-    assert told(got, run_inline, many, unavailable=unavailable, block=7) == want
+    assert told(got, run_in_process, many, unavailable=unavailable) == want
 
 
 by_clients = pytest.mark.parametrize("trust", ["distributed", "local"])

@@ -227,7 +227,13 @@ CASES: dict[str, Callable[[bool], Case]] = {
         histograms, f"a histogram round in a run of {_ROUNDS}", 2e-3, _CLIENTS, rounds=_ROUNDS
     ),
     "population": many_clients,
-    "masks": partial(histograms, "one histogram round with masks", None, _MESSAGES, masks="masks"),
+    "masks": partial(
+        histograms,
+        "one histogram round with masks, which inline counts",
+        None,
+        _MESSAGES,
+        masks="masks",
+    ),
     "engine-round-100": partial(engine_round, 100),
     "engine-round-500": partial(engine_round, 500),
     "engine-run-100": partial(engine_run, 100),

@@ -71,7 +71,7 @@ def write_rows(folder: Path, clients: int, *, form: str = ".npz", seed: int = 0)
 def job(method: str, clients: int, masks: str = "none") -> Job:
     """Return the job of a method at epsilon = 1, trust central."""
     settings: dict[str, Any] = {} if method == "fedbbq" else {"rows_per_client": ROWS}
-    federation = Federation(clients, CLASSES, epsilon=1.0, trust="central", delta=1e-8)
+    federation = Federation(clients, CLASSES, epsilon=1.0, delta=1e-8)
     return Job(method, federation, settings, secure_aggregation=masks)
 
 
@@ -184,9 +184,7 @@ def _ray(many: int) -> Iterator[Any]:
 
 def _round(engine: Any, shards: Population, rounds: int = 6) -> Row:
     """Return seconds of a later round, and of the driver's part in it."""
-    federation = Federation(
-        shards.clients, CLASSES, epsilon=1.0, rounds=rounds, trust="central", delta=1e-8
-    )
+    federation = Federation(shards.clients, CLASSES, epsilon=1.0, rounds=rounds, delta=1e-8)
     task = Job("fedbin", federation)
     ended: list[tuple[float, float]] = []
 
