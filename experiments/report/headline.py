@@ -15,6 +15,7 @@ from typing import Any
 from fedcal.conformal.pages.shortfalls import SHORT
 from fedcal.core.classes import called
 from fedcal.core.printable import listed
+from fedcal.datasets import BLOCKS
 from fedcal.evaluation.by_group import sentences as of_groups
 from fedcal.evaluation.pages.page import decimals, heading, shown
 from fedcal.experiments.runs.config import APP
@@ -159,6 +160,10 @@ def after_calibration(result: Result) -> str:
     if before is None or after is None:
         if result.get("config", {}).get("engine") == APP:
             return "No rows tell here what this calibrator is worth: the method evaluate does."
+        if str(result.get("config", {}).get("data")).startswith(BLOCKS):
+            return (
+                "Nothing was held out: fedcal evaluate --calibrator tells what this one is worth."
+            )
         return "Each site measures the gain of this calibrator on its own rows; it is unknown here."
     names = ("classwise_ece" if _score(result) == "positive" else "ece", "nll")
     values = {m: (before[m], after[m]) for m in (*names, "accuracy")}

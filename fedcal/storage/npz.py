@@ -97,7 +97,7 @@ def read_npz(path: Path | IO[bytes], most: int = MAX_BYTES) -> dict[str, NDArray
 def mapped_npz(path: Path) -> dict[str, Mapped]:
     """Arrays of an uncompressed `.npz` file of any size, left in the file.
 
-    A file that changes afterwards is not noticed.
+    A file that is changed afterwards is noticed only if it is gone or shorter.
 
     Raises
     ------
@@ -147,7 +147,8 @@ class Mapped:
         shape = (stop - first, *self.shape[1:])
         if not math.prod(shape):
             return np.empty(shape, self.dtype)
-        return np.memmap(self.path, self.dtype, "r", self.start + first * each, shape)
+        with intact({(OSError, ValueError): f"{self.path.name} has changed since it was opened"}):
+            return np.memmap(self.path, self.dtype, "r", self.start + first * each, shape)
 
 
 def _members(archive: zipfile.ZipFile, most: int) -> dict[str, NDArray[Any]]:

@@ -10,6 +10,7 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal import datasets, evaluate, simulate
+from fedcal.core.errors import InputError
 from fedcal.datasets import _blocks, in_blocks
 from fedcal.experiments.cli.main import main
 from fedcal.experiments.runs.engines import inline, run
@@ -125,6 +126,7 @@ def test_from_the_command_line_and_in_python(tmp_path, capsys):
     assert seen[-1][0] == seen[-1][1] > 20  # pieces of all rounds
     assert any("judges nothing" in line for line in learnt.privacy["statement"])
     assert learnt.config.data == f"blocks:{place}"
+    assert "held out" in str(learnt)
     judged = simulate(f"blocks:{tmp_path}/one.npz", **options)
     assert judged.after["nll"] > 0
     assert judged.calibrator.temperature == learnt.calibrator.temperature
@@ -173,6 +175,11 @@ def test_what_cannot_be_read_in_blocks_is_one_line(tmp_path):
     ]
     each_is_refused(table, in_blocks)
     fine = place({})
+    file = place({}) / "rows-0.npz"
+    opened = in_blocks(file)
+    file.unlink()
+    with pytest.raises(InputError, match=r"cannot be read: No such file"):
+        opened.piece(0)
     table = [
         ({}, "give partition 'natural'"),
         ({"partition": "natural", "clients": 3}, "natural clients, but clients = 3"),
