@@ -13,6 +13,7 @@ from fedcal import datasets, evaluate, simulate
 from fedcal.core.errors import InputError
 from fedcal.datasets import _blocks, in_blocks
 from fedcal.experiments.cli.main import main
+from fedcal.experiments.report.headline import headline
 from fedcal.experiments.runs.engines import inline, run
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies.server.job import Job
@@ -126,7 +127,7 @@ def test_from_the_command_line_and_in_python(tmp_path, capsys):
     assert seen[-1][0] == seen[-1][1] > 20  # pieces of all rounds
     assert any("judges nothing" in line for line in learnt.privacy["statement"])
     assert learnt.config.data == f"blocks:{place}"
-    assert "held out" in str(learnt)
+    assert "Nothing was held out" in headline(learnt.to_json())
     judged = simulate(f"blocks:{tmp_path}/one.npz", **options)
     assert judged.after["nll"] > 0
     assert judged.calibrator.temperature == learnt.calibrator.temperature
