@@ -317,8 +317,10 @@ class Shards:
             yield piece, (self.block(start, start + len(piece)) if everybody else self.take(piece))
 
     def tasks(self, ids: Integers, size: int) -> Sequence[Task]:
-        """Return `blocks` as tasks, one each."""
-        return [partial(iter, [block]) for block in self.blocks(ids, size)]
+        """Return `blocks` as tasks, one each; of some clients, rows are copied by their task."""
+        if len(ids) == self.clients:
+            return [partial(iter, [block]) for block in self.blocks(ids, size)]
+        return [partial(self.blocks, ids[a : a + size], size) for a in range(0, len(ids), size)]
 
     def sum_rows(self, values: Floats) -> Floats:
         """Sum of a per-row value over each client, shape (n,) -> (clients,).

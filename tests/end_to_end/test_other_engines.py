@@ -10,6 +10,9 @@ from fedcal.experiments.training.run import train
 
 engines = pytest.mark.parametrize("engine", ["ray", "flower", "grpc"])
 
+# Ray leaves its processes to the end of ours
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
 
 @pytest.mark.slow
 @engines

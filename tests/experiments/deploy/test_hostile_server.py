@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 RUN = "0123456789abcdef"
 REASON = (
-    "<class 'fedcal.clients.site.process.site_app.Refused'>:<'{}; the site's own log says more'>"
+    "<class 'fedcal.clients.site.process.site_app.Refused'>:<'{}; see the site's own log'>"
 )
 
 
@@ -83,7 +83,7 @@ def test_each_thing_that_was_not_agreed_is_refused(link, tmp_path):
         bundled = played(link, tmp_path, "bundled", code=code, run="another")
         assert bundled == {"bundled": REASON.format("InputError")}
         giants = played(link, tmp_path, "giants", run="giants")
-        assert giants == dict.fromkeys(giants, "InputError; the site's own log says more")
+        assert giants == dict.fromkeys(giants, "InputError; see the site's own log")
         (home,) = site.glob("flower-*")
         assert not any("apps" in folders for _, folders, _ in os.walk(home))
     assert not mark.exists()

@@ -171,7 +171,7 @@ def test_a_client_error_stops_the_run(epsilon, tmp_path):
     line, _, log = str(caught.value).partition("; the run's log is ")
     if math.isinf(epsilon):
         assert line.startswith("site ")
-        assert line.endswith("answered with an error: InputError; the site's own log says more")
+        assert line.endswith("answered with an error: InputError; see the site's own log")
     else:
         assert line.startswith("round 1: a sampled client failed")
     assert "rows-of-somebody" not in str(caught.value)
