@@ -22,9 +22,7 @@ from fedcal.experiments.deploy.supernode import supernode
 pytestmark = pytest.mark.slow
 
 RUN = "0123456789abcdef"
-REASON = (
-    "<class 'fedcal.clients.site.process.site_app.Refused'>:<'{}; see the site's own log'>"
-)
+REASON = "<class 'fedcal.clients.site.process.site_app.Refused'>:<'{}; see the site's own log'>"
 
 
 @pytest.fixture(scope="module")
