@@ -94,10 +94,11 @@ def _scores_at(shards: Shards, log_t: Floats) -> Floats:
 def score_nodes(query: TemperatureScores, classes: int) -> Floats:
     """Return the logarithms of the temperatures between which a polynomial gives the score.
 
-    A row's score is analytic in log T where sum_j exp(a z_j) is not 0 for complex a. With z_j <= 0
-    and one of them 0, a zero has angle |arg a| >= atan(pi / log(c - 1)): a strip about the real
-    axis. So the polynomial through Chebyshev nodes converges like rho^-nodes, rho of the largest
-    ellipse in the strip (Trefethen 2013, theorem 8.2); enough nodes for 1e-12.
+    A row's score is analytic in log T where sum_j exp(a z_j) is not 0 for complex a. If all other
+    classes are equally far from the largest, a zero has the angle atan(pi / log(c - 1)); other rows
+    have theirs farther from the real axis (tried, not proven). So the polynomial through Chebyshev
+    nodes converges like rho^-nodes, rho of the largest ellipse in that strip (Trefethen 2013,
+    theorem 8.2). Nodes are enough for 1e-12; rows made to be hard show 2e-11.
     """
     half = math.log(query.high / query.low) / 2
     width = math.atan(math.pi / math.log(classes - 1)) if classes > 2 else math.pi / 2

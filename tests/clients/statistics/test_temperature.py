@@ -163,3 +163,23 @@ def test_shards_without_an_optimum_answer_the_bound():
     for limit in (2.0, 1e6):
         got = updates(shard([[4.0, 0.0], [0.0, 1.0]], [0, 1]), {**inverse, "limit": limit})
         assert got[0, 0] == pytest.approx(1 - limit)
+
+
+@pytest.mark.parametrize("classes", [2, 10, 200])
+def test_scores_between_the_nodes_are_those_of_each_temperature(classes):
+    rng = np.random.default_rng(0)
+    rows = []
+    for scale in (0.01, 1.0, 10.0, 300.0):
+        rows.append(rng.normal(0, scale, (30, classes)))
+        rows.append(np.zeros((30, classes)))
+        rows[-1][:, 0] = np.linspace(0, 3 * scale, 30)  # all others equally far: the hardest
+    z = np.concatenate(rows)
+    shards = Shards(z, rng.integers(0, classes, len(z)), np.arange(len(z) + 1))
+    query = TemperatureScores(0.25, 8.0, 257)
+    nodes = temperature.score_nodes(query, classes)
+    assert len(nodes) < 100
+    every = [TemperatureScores(t, 9.0, 1) for t in np.exp(log_grid(0.25, 8.0, 257))]
+    exact = np.concatenate([temperature.temperature_scores(shards, one) for one in every], axis=1)
+    got = temperature.temperature_scores(shards, query)
+    np.testing.assert_allclose(got, exact, rtol=0, atol=1e-10)
+    assert not temperature.temperature_scores(shards.keep(np.empty(0, np.int64)), query).any()

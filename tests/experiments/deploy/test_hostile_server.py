@@ -96,7 +96,7 @@ def test_each_thing_that_was_not_agreed_is_refused(link, tmp_path):
     refusals = "\n".join(line for line in said if line.startswith("refused"))
     for why in (
         *("request's noise", "request's bound", "number of rounds", "request's epsilon"),
-        *("what it is asked for", "request's unit", "masks whose seeds"),
+        *("does not state its context", "request's unit", "masks whose seeds"),
         *("low = 0.3 instead of 0.25", "those that the run began with", "'hostile.py'"),
         *("'query.answer' of more than 65536 KiB", "'query.who' of more than 64 KiB"),
     ):
