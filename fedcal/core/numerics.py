@@ -47,9 +47,7 @@ def row_sum(x: NDArray[Any]) -> NDArray[Any]:
     """Sum along each row, shape (n, c) -> (n,)."""
     if x.shape[1] > _FEW:
         return np.asarray(np.ascontiguousarray(x).sum(axis=1))
-    if (
-        len(x) > 1 and x.strides[0] == x.itemsize < x.strides[1]
-    ):  # column after column, see by_class
+    if len(x) > 1 and x.strides[0] == x.itemsize < x.strides[1]:  # as `by_class` leaves it
         return np.asarray(np.add.reduce(x.T, axis=0))  # adds columns in the same order
     return _by_columns(np.add, x)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,7 +29,7 @@ class Population(Protocol):
 
     @property
     def input(self) -> Kind:
-        """What the logits were made of."""
+        """Kind of scores that the logits were made of."""
 
     @property
     def group_names(self) -> tuple[str, ...]:
@@ -63,6 +64,12 @@ class Population(Protocol):
 
     def tasks(self, ids: Integers, size: int) -> Sequence[Task]:
         """Return what loads the clients `ids`, ascending, in blocks of at most `size`."""
+
+    def parts(self, many: int) -> Sequence[tuple[int, Population]]:
+        """Return at most `many` parts of consecutive clients, with about as many rows each.
+
+        Each comes with the place of its first client, which is its own client 0.
+        """
 
 
 @dataclass(frozen=True)
@@ -321,6 +328,12 @@ class Shards:
         if len(ids) == self.clients:
             return [partial(iter, [block]) for block in self.blocks(ids, size)]
         return [partial(self.blocks, ids[a : a + size], size) for a in range(0, len(ids), size)]
+
+    def parts(self, many: int) -> list[tuple[int, Shards]]:
+        """Return at most `many` parts of consecutive clients, with about as many rows each."""
+        ends = np.linspace(0, self.size, many + 1)[1:-1]
+        cuts = np.unique([0, *np.searchsorted(self.offsets, ends), self.clients])
+        return [(a, self.block(a, b)) for a, b in pairwise(cuts.tolist())]
 
     def sum_rows(self, values: Floats) -> Floats:
         """Sum of a per-row value over each client, shape (n,) -> (clients,).

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from glob import glob
+from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.optional import need
-from fedcal.core.parallel import usable_cores
+from fedcal.core.parallel import in_threads, usable_cores
 from fedcal.core.scores import Kind
 from fedcal.core.shards import Shards, Task
 from fedcal.core.types import Integers
@@ -120,7 +120,7 @@ class BlockRows:
         cuts = np.searchsorted(ids, self.edges - self.edges[0])
         return [
             partial(self._blocks, k, ids[a:b], size)
-            for k, (a, b) in enumerate(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
+            for k, (a, b) in enumerate(pairwise(cuts.tolist()))
             if a < b
         ]
 
@@ -129,14 +129,18 @@ class BlockRows:
         for piece, part in self.piece(k).blocks(ids - first, size):
             yield piece + first, part
 
-    def part(self, start: int, stop: int) -> BlockRows:
-        """Return the pieces start..stop-1 alone; the first of their clients has number 0."""
+    def parts(self, many: int) -> list[tuple[int, BlockRows]]:
+        """Return at most `many` runs of pieces, and the place of the first client of each."""
+        cuts = np.unique(np.linspace(0, len(self.edges) - 1, many + 1).round().astype(np.int64))
+        return [self._part(int(a), int(b)) for a, b in pairwise(cuts)]
+
+    def _part(self, start: int, stop: int) -> tuple[int, BlockRows]:
         edges = self.edges[start : stop + 1]
         own = slice(int(edges[0] - self.edges[0]), int(edges[-1] - self.edges[0]))
         offsets = self.offsets[own.start : own.stop + 1]
         units = np.searchsorted(self.starts, offsets[[0, -1]], "right")
         first, last = int(units[0]) - 1, min(int(units[1]), len(self.units))
-        return replace(
+        return own.start, replace(
             self,
             units=self.units[first:last],
             starts=self.starts[first : last + 1],
@@ -148,9 +152,7 @@ class BlockRows:
 
     def piece(self, k: int) -> Shards:
         """Return the rows of a piece; InputError if the data readers do not accept them."""
-        return self._shards(k, self.dataset(k))
-
-    def _shards(self, k: int, data: Dataset) -> Shards:
+        data = self.dataset(k)
         clients = slice(self.edges[k] - self.edges[0], self.edges[k + 1] - self.edges[0] + 1)
         offsets = self.offsets[clients]
         groups = None
@@ -238,13 +240,13 @@ def in_blocks(
     starts = np.concatenate([[0], np.cumsum([unit.rows for unit in units])]).astype(np.int64)
     firsts, ids = _clients(units, starts)
     offsets = np.append(firsts, starts[-1])
-    rows = BlockRows(Path(text).name, units, starts, offsets, offsets[:0], ids, order, test=test)
     row = units[0].read(0, 1)
     width = max(np.size(row[kind]) for kind in ("logits", "probs") if row.get(kind) is not None)
     step = min(PIECE_NUMBERS // width, -(-int(starts[-1]) // _LEAST_PIECES))
     cuts = np.arange(0, starts[-1], max(1, step))
     edges = np.unique(np.append(np.searchsorted(firsts, cuts), len(firsts)))
-    return _with_facts(replace(rows, edges=edges), progress)
+    rows = BlockRows(Path(text).name, units, starts, offsets, edges, ids, order, test=test)
+    return _with_facts(rows, progress)
 
 
 def data_files(text: str) -> list[Path]:
@@ -272,17 +274,14 @@ def are_blocks(source: object) -> bool:
 
 def _with_facts(rows: BlockRows, progress: Callable[[int, int], None] | None) -> BlockRows:
     """Read all pieces once: check them, and learn what no piece knows of the others."""
-    pieces = len(rows.edges) - 1
-    names: set[str] = set()
-    seen = np.empty(0, np.int64)
+    pieces, step = len(rows.edges) - 1, progress or (lambda done, total: None)
     first = rows.dataset(0)
-    with ThreadPoolExecutor(usable_cores()) as pool:
-        found = pool.map(lambda k: _facts(first, rows.dataset(k)), range(pieces))
-        for done, (labels, groups) in enumerate(found, 1):
-            seen = np.union1d(seen, labels)
-            names |= groups
-            if progress is not None:
-                progress(done, pieces)
+    seen, names = _facts(first, first)
+    step(1, pieces)
+    others = in_threads(lambda k: _facts(first, rows.dataset(k)), range(1, pieces), usable_cores())
+    for done, (labels, groups) in enumerate(others, 2):
+        seen, names = np.union1d(seen, labels), names | groups
+        step(done, pieces)
     numbers = all(name.lstrip("-").isdigit() for name in names)
     return replace(
         rows,

@@ -10,6 +10,7 @@ from fedcal.core.checks import near, one_of
 from fedcal.core.errors import InputError
 from fedcal.datasets._arrays import from_columns
 from fedcal.datasets._arrow import read_parquet
+from fedcal.datasets._blocks import BLOCKS
 from fedcal.datasets._csv import CSV_FORMS, read_csv
 from fedcal.datasets._dataset import IDS, KEYS, Dataset, Given
 from fedcal.datasets._features import feature_sets
@@ -72,7 +73,7 @@ def load(
     form = "en" if csv is None else one_of("csv", csv, CSV_FORMS)
     if form != "en" and not text.lower().endswith((".csv", ".csv.gz")):
         raise InputError(f"csv {form!r} is for CSV files, and {text[-200:]!r} is not one")
-    if "blocks:" in text:
+    if BLOCKS in text:  # also behind a folder, where the name was made a full path
         raise InputError(f"{text[-200:]!r}: rows in blocks are for simulate and evaluate")
     if (entry := entry_of(text)) is not None:
         return load_shipped(entry, text).in_order(classes, positive)

@@ -368,7 +368,7 @@ def pfl_round(logits: Array, labels: Array, owner: Array, bins: int, bound: floa
             raise NotImplementedError
 
     class NoModel(model.Model):  # type: ignore[misc, name-defined]
-        """What a round needs and does not use."""
+        """Model that a round needs and does not use."""
 
         def apply_model_update(self, statistics: Any) -> Any:
             return self, metrics.Metrics()

@@ -103,18 +103,21 @@ def rows(quick: bool = False) -> Iterator[Row]:
             say(f"wrote {clients:,} clients")
         for method in _METHODS:
             for clients in sizes:
-                command = [sys.executable, "-m", __name__, "run", str(Path(root, str(clients)))]
-                done = subprocess.run([*command, method], check=True, stdout=subprocess.PIPE)
-                yield json.loads(done.stdout)
+                yield _alone(Path(root, str(clients)), method)
         for form in _FORMS:
             folder = Path(root, form)
             write_rows(folder, sizes[1], form=form)
-            command = [sys.executable, "-m", __name__, "run", str(folder), "fednewton"]
-            done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-            row = json.loads(done.stdout)
+            row = _alone(folder, "fednewton")
             yield row | {"work": f"{row['work']}, {form}"}
         yield from _masks(*((50, 10) if quick else (10_000, 5)))
         yield from _engines(quick, [Path(root, str(clients)) for clients in sizes])
+
+
+def _alone(folder: Path, method: str) -> Row:
+    """Return `in_blocks` of a process of its own."""
+    command = [sys.executable, "-m", __name__, "run", str(folder), method]
+    row: Row = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return row
 
 
 def _masks(clients: int, each: int) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""What runs a job: the inline loop, workers on Ray, Flower's simulation, local gRPC processes."""
+"""Engines of a job: the inline loop, workers on Ray, Flower's simulation, local gRPC processes."""
 
 from __future__ import annotations
 

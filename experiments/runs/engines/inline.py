@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import cache
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from fedcal.clients.answers import contribute, prepare_rows
 from fedcal.core.checks import whole
 from fedcal.core.errors import RoundFailed
-from fedcal.core.parallel import MANY, usable_cores
+from fedcal.core.parallel import MANY, in_threads, usable_cores
 from fedcal.core.shards import Population, Task
 from fedcal.core.types import Integers, Words
 from fedcal.privacy.curator import Asked
@@ -19,6 +18,7 @@ from fedcal.queries.request import Request
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies.method import Method
+from fedcal.strategies.server.outcome import Progress
 
 BLOCK_NUMBERS = 1 << 18
 """Numbers that a block of clients answers with, or reads, at most (2 MiB: they stay in the cache;
@@ -32,9 +32,6 @@ Unavailable = Callable[[int], Integers]
 SumOf = Callable[[Asked, Integers], Words]
 """(a round, who answers in it) -> the sum of their contributions, (length,)."""
 
-Step = Callable[[int, int], None]
-"""(parts of a round that are done, all of them)."""
-
 
 def run_inline(
     method: Method,
@@ -43,13 +40,13 @@ def run_inline(
     unavailable: Unavailable | None = None,
     block: int | None = None,
     sum_of: SumOf | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Artifact:
     """Drive a method over clients' rows in this process.
 
     Contributions are added up as they are: masks cancel in the sum, and the protocol of secure
-    aggregation opens the same sum or fails, so neither is computed (`Method.secure_aggregation`
-    counts their bytes and decides who must be there). Engines with messages do compute them.
+    aggregation opens the same sum or fails. So neither is computed: their bytes are counted, and a
+    round fails where the protocol would. Engines with messages, flower and grpc, compute them.
 
     Parameters
     ----------
@@ -66,8 +63,8 @@ def run_inline(
         in place of the exact sum over the shards, where a study draws or scales sums, or other
         processes hold the rows
     progress
-        called after each task of each round with tasks done and all tasks, if no round is the last
-        before the plan's
+        called as parts of a round are done, with those of all rounds so far, and those planned; not
+        where `sum_of` is given
 
     Returns
     -------
@@ -78,7 +75,7 @@ def run_inline(
         whole("block", block, 1)
     add_up = sum_of
     if add_up is None:
-        local = local_sums(shards, block, _steps(method, progress))
+        local = local_sums(shards, block, _over_rounds(method, progress))
         add_up = lambda asked, alive: local(asked.request, alive)  # noqa: E731
     try:
         for round_number in range(method.resumed + 1, method.plan.rounds + 1):
@@ -113,17 +110,18 @@ def _check_members(method: Method, asked: Asked, alive: Integers) -> None:
         )
 
 
-def _steps(method: Method, progress: Callable[[int, int], None] | None) -> Step | None:
+def _over_rounds(method: Method, progress: Progress | None) -> Progress | None:
+    """Return what takes the parts of the present round; None where nobody looks."""
     if progress is None:
         return None
     rounds, shown = method.plan.rounds, progress
-    return lambda done, tasks: shown(method.released * tasks + done, rounds * tasks)
+    return lambda done, parts: shown(method.released * parts + done, rounds * parts)
 
 
 def local_sums(
     shards: Population,
     block: int | None = None,
-    step: Step | None = None,
+    progress: Progress | None = None,
     first: int = 0,
     threads: int | None = None,
 ) -> Callable[[Request, Integers], Words]:
@@ -137,7 +135,7 @@ def local_sums(
         rows of the clients
     block
         clients per block, see `run_inline`
-    step
+    progress
         called as parts of a round are done
     first
         number of the first client, where the shards are those of a part
@@ -156,13 +154,13 @@ def local_sums(
         # blocks of all clients are kept for the whole run, with what was derived of their rows
         tasks = everybody(size) if len(alive) == shards.clients else shards.tasks(alive, size)
         many = shards.size * shards.classes >= MANY
-        return _sum_of(tasks, request, first, threads or (usable_cores() if many else 1), step)
+        return _sum_of(tasks, request, first, threads or (usable_cores() if many else 1), progress)
 
     return add_up
 
 
 def _sum_of(
-    tasks: Sequence[Task], request: Request, first: int, threads: int, step: Step | None
+    tasks: Sequence[Task], request: Request, first: int, threads: int, progress: Progress | None
 ) -> Words:
     """Return the sum of the contributions of all clients of these tasks, (length,).
 
@@ -177,19 +175,9 @@ def _sum_of(
             own += contribute(part, request, ids + first).sum(axis=0, dtype=np.uint64)
         return own
 
-    threads = min(threads, len(tasks))
-    if threads < 2:
-        for done, task in enumerate(tasks, 1):
-            total += work(task)
-            if step is not None:
-                step(done, len(tasks))
-        return total
-    pool = ThreadPoolExecutor(threads)
-    try:
-        for done, future in enumerate(as_completed([pool.submit(work, t) for t in tasks]), 1):
-            total += future.result()
-            if step is not None:
-                step(done, len(tasks))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    sums = in_threads(work, tasks, min(threads, len(tasks)))
+    for done, own in enumerate(sums, 1):
+        total += own
+        if progress is not None:
+            progress(done, len(tasks))
     return total

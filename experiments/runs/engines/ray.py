@@ -20,9 +20,8 @@ import numpy as np
 
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.optional import need
-from fedcal.core.shards import Population, Shards
+from fedcal.core.shards import Population
 from fedcal.core.types import Integers, Words
-from fedcal.datasets import BlockRows
 from fedcal.experiments.runs.engines.flower_simulation import check_cluster
 from fedcal.experiments.runs.engines.inline import local_sums, run_inline
 from fedcal.privacy.curator import Asked
@@ -36,7 +35,7 @@ RESTARTS = 3
 
 @dataclass
 class Share:
-    """What one worker did in a run.
+    """Work of one worker in a run.
 
     Attributes
     ----------
@@ -138,7 +137,7 @@ class Workers:
     def __init__(self, ray: Any, shards: Population, many: int | None) -> None:
         self._ray = ray
         cores = int(ray.cluster_resources().get("CPU", 1))
-        parts = _parts(shards, max(1, many or cores))
+        parts = shards.parts(max(1, many or cores))
         actor = ray.remote(num_cpus=1, max_restarts=RESTARTS, max_task_retries=RESTARTS)(_Holder)
         self._rows = [ray.put(part) for _, part in parts]
         self._actors = [actor.remote(first) for first, _ in parts]
@@ -218,20 +217,6 @@ class _Holder:
         places = everybody if ids is None else np.frombuffer(ids, np.int64) - self._first
         words = add_up(Request.from_fields(*question), places)
         return words.tobytes(), time.perf_counter() - start, os.getpid()
-
-
-def _parts(shards: Population, many: int) -> list[tuple[int, Population]]:
-    """Return consecutive clients with about as many rows for each worker, and who is the first."""
-    if isinstance(shards, BlockRows):
-        cuts = np.unique(np.linspace(0, len(shards.edges) - 1, many + 1).round().astype(int))
-        pairs = zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
-        return [(int(shards.edges[a]), shards.part(a, b)) for a, b in pairs]
-    if not isinstance(shards, Shards):
-        raise InputError("rows must be in memory, or in blocks")
-    ends = np.linspace(0, shards.size, many + 1)[1:-1]
-    cuts = np.unique([0, *np.searchsorted(shards.offsets, ends), shards.clients])
-    pairs = zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
-    return [(a, shards.block(a, b)) for a, b in pairs]
 
 
 @contextmanager
