@@ -1,16 +1,15 @@
-"""Only checks: everything about the package stands in pyproject.toml."""
+"""Packages and their folders; everything else about the package stands in pyproject.toml."""
 
 import shutil
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import find_packages, setup
 
-home = Path(__file__).resolve().parent
-rooms = ("clients", "strategies", "experiments")
-if lost := [room for room in rooms if not (home / "fedcal" / room / "__init__.py").is_file()]:
-    raise SystemExit(
-        f"fedcal: no links fedcal/{{{','.join(lost)}}} to the folders of those names; "
-        "`git config core.symlinks true && git checkout -- fedcal` makes them"
-    )
-shutil.rmtree(home / "build", ignore_errors=True)  # what was packaged once would be again
-setup()
+shutil.rmtree(Path(__file__).parent / "build", ignore_errors=True)  # it would be packaged again
+
+# the folder `clients` beside this file is imported as `fedcal.clients`, and so on
+folders = {"fedcal": "fedcal"} | {
+    f"fedcal.{f}": f for f in ("clients", "strategies", "experiments")
+}
+inner = [f"{name}.{part}" for name, folder in folders.items() for part in find_packages(folder)]
+setup(packages=[*folders, *inner], package_dir=folders)

@@ -2,13 +2,12 @@
 
 The science, without Flower: shards, calibrators, metrics, secure aggregation, privacy. Three rooms
 stand above it: `fedcal.clients` computes contributions, `fedcal.strategies` asks and learns,
-`fedcal.experiments` runs and shows. Their folders lie beside this one; links make them importable.
+`fedcal.experiments` runs and shows. Their folders lie beside this one; `setup.py` maps them.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedcal.core.errors import (
@@ -124,13 +123,6 @@ __all__ = [
     "simulate",
     "train",
 ]
-
-for _room in ("clients", "strategies", "experiments"):
-    if not (Path(__file__).parent / _room / "__init__.py").is_file():
-        raise ImportError(
-            f"fedcal/{_room} is not a link to the folder {_room}/: this checkout has no symlinks; "
-            "`git config core.symlinks true && git checkout -- fedcal` makes them"
-        )
 
 
 def __getattr__(name: str) -> Any:

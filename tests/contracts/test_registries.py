@@ -34,7 +34,6 @@ MODULES = sorted(
     path
     for room in ("fedcal", "clients", "strategies", "experiments")
     for path in (ROOT / room).rglob("*.py")
-    if not path.is_symlink()
 )
 CLASSES = {law.__name__ for law in (*MECHANISMS.values(), *TRUSTS.values(), *UNITS.values())}
 NAMES = {*PRIVATE, *TRUSTS, *UNITS}

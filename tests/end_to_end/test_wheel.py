@@ -46,7 +46,7 @@ def wheel(tmp_path_factory):
         shutil.copy(ROOT / name, source / name)
     for package in (*PACKAGES, "tests"):
         ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / package, source / package, ignore=ignored, symlinks=True)
+        shutil.copytree(ROOT / package, source / package, ignore=ignored)
     stale = source / "build" / "lib" / "strategies"  # of a build when the rooms were packages
     stale.mkdir(parents=True)
     (stale / "__init__.py").touch()

@@ -60,10 +60,12 @@ def touched(known: Sequence[Fault], base: str) -> list[Fault]:
 
 
 def copied(names: Sequence[Path], tree: Path) -> Path:
-    """Copy these files into a new folder, links as links."""
+    """Copy these files into a new folder, whose code can be imported without an install."""
     for name in names:
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, tree / name, follow_symlinks=False)
+        shutil.copy2(ROOT / name, tree / name)
+    for folder in ("clients", "strategies", "experiments"):
+        (tree / "fedcal" / folder).symlink_to(f"../{folder}")  # what setup.py maps
     return tree
 
 

@@ -67,16 +67,20 @@ def add(path: Path, block: str) -> None:
 
 
 def copied(folder: Path) -> Path:
-    """A copy of the tracked files, links kept, with one commit, so that git tells what changed."""
+    """A copy of the tracked files with one commit, so that git tells what changed.
+
+    Links stand for the map of `setup.py`: the copy can be imported without an install.
+    """
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     for name in filter(None, listed.stdout.split("\0")):
-        if not (ROOT / name).exists() and not (ROOT / name).is_symlink():
-            continue
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
+        if (ROOT / name).exists():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    for package in ("clients", "strategies", "experiments"):
+        (folder / "fedcal" / package).symlink_to(f"../{package}")
     git(folder, "init", "--quiet")
     keep(folder)
     return folder

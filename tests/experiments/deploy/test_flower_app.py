@@ -141,7 +141,7 @@ def expected(line: str) -> float:
 def clone(tmp_path):
     folder, ignored = tmp_path / "clone", shutil.ignore_patterns("__pycache__")
     for name in ("fedcal", "clients", "strategies", "experiments"):
-        shutil.copytree(ROOT / name, folder / name, ignore=ignored, symlinks=True)
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     for name in (FILE, "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
     return folder
