@@ -14,7 +14,7 @@ torch = $(hashed) --no-deps -r locks/torch-cpu.txt 2>/dev/null || \
 LOCK := $(BIN)/uv pip compile --quiet --no-python-downloads --universal --python-version 3.11.5 \
 	--generate-hashes --no-annotate --custom-compile-command 'make lock' -c constraints.txt
 
-.PHONY: demo test test-all mutants lint docs bench bench-all flower certificates lock sbom release clean
+.PHONY: demo test test-all golden mutants lint docs bench bench-all flower certificates lock sbom release clean
 
 demo: $(VENV)/.run
 	$(BIN)/python -m fedcal.experiments.demo --out demo-out
@@ -25,6 +25,11 @@ test: lint
 test-all: lint
 	$(BIN)/python tests/support/needed.py
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Write what people get, tests/golden/, anew: read the difference before you commit it.
+golden: $(VENV)/.dev
+	$(BIN)/python tests/support/golden.py
+	git --no-pager diff --stat tests/golden
 
 # Plant each fault that the tests must catch: all, those of what changed since a commit
 # (SINCE=BASE), or those that are named (FAULTS='a b').

@@ -1,0 +1,264 @@
+"""What people get, from seeds, as text: `make golden` writes it, `test_golden.py` compares.
+
+Every case types commands in an empty folder and keeps what they print and, of the files, what a
+person or a script reads. What differs between two runs by right (seconds, versions, keys, dates,
+the folder) is masked.
+"""
+
+import contextlib
+import csv
+import hashlib
+import io
+import json
+import os
+import platform
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+COLUMNS = "110"
+MASKED_KEYS = {"seconds", "versions", "python", "run"}
+MASKS = (
+    (r"\d{4}-\d\d-\d\d(T[\d:.+]+)?", "DATE"),
+    (r"\b\d{4}(?: \d{4}){7,}\b|\b[0-9a-f]{4}(?:[ -][0-9a-f]{4}){5,}\b", "DIGEST"),
+    (r"\b[0-9a-f]{12,}\b", "HEX"),
+    (r"\b\d+(\.\d+)? (ms|s|seconds|min)\b", "TIME"),
+    (r"(?m)│ *[\d.]+│$", "│TIME│"),  # the last column of a comparison
+    (r"(?m)^fedcal: .* \d+ of \d+.*\n", ""),  # progress
+    (r"fedcal \d+\.\d+\.\d+", "fedcal VERSION"),
+)
+
+
+def masked(text: str, folder: Path) -> str:
+    """Return text without what two runs do not share."""
+    text = text.replace(str(folder), "FOLDER")
+    for pattern, name in MASKS:
+        text = re.sub(pattern, name, text)
+    return "\n".join(line.rstrip() for line in text.splitlines()).strip() + "\n"
+
+
+def plain(value: Any) -> Any:
+    """Return JSON without the values of masked keys."""
+    if isinstance(value, dict):
+        return {k: "MASKED" if k in MASKED_KEYS else plain(v) for k, v in value.items()}
+    return [plain(v) for v in value] if isinstance(value, list) else value
+
+
+def fedcal(line: str, code: int = 0) -> str:
+    """Type a command; return what it prints, on both streams."""
+    from fedcal.experiments.cli.main import _run
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        returned = _run(line.split())
+    if returned != code:
+        raise RuntimeError(f"fedcal {line}: exit code {returned}\n{out.getvalue()}")
+    return f"$ fedcal {line}\n{out.getvalue()}"
+
+
+def read_json(path: str) -> str:
+    """Return a JSON file, masked and indented."""
+    return f"{path}:\n{json.dumps(plain(json.loads(Path(path).read_text())), indent=1)}\n"
+
+
+def shown(path: str) -> str:
+    """Return the text of an HTML page, a line for each piece between two tags."""
+    from html_page import page_of
+
+    words = (" ".join(piece.split()) for piece in page_of(Path(path)).words)
+    return f"{path}:\n" + "".join(f"{piece}\n" for piece in words if piece)
+
+
+def write_rows() -> None:
+    """Write rows.npz (3 classes, clients, subjects, groups), two.csv and hospitals.csv."""
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, 3, 400)
+    logits = rng.normal(size=(400, 3))
+    logits[np.arange(400), labels] += 1.0
+    owner = np.arange(400) % 40
+    groups = np.array(["old", "young"])[rng.integers(0, 2, 400)]
+    columns = {"client": owner, "subject": np.arange(400) // 2, "group": groups}
+    np.savez("rows.npz", logits=3 * logits, labels=labels, **columns)
+    lines = []
+    for site, patients in {"alder": 300, "birch": 600, "cedar": 1000}.items():
+        for patient in range(patients):
+            truth = rng.normal(-1.5, 1.3)
+            logit = truth - 1.3 if site == "cedar" else truth
+            outcome = "sepsis" if rng.random() < 1 / (1 + np.exp(-truth)) else "survived"
+            lines.append([f"{1 / (1 + np.exp(-logit)):.6f}", outcome, f"{site}-{patient}", site])
+    header = ["score", "label", "subject", "client"]
+    for name, kept in [("all", lines), *((s, [r for r in lines if r[3] == s]) for s in SITES)]:
+        with Path(f"{name}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows(
+                [header, *kept] if name == "all" else [header[:3], *(row[:3] for row in kept)]
+            )
+
+
+SITES = ("alder", "birch", "cedar")
+TRUSTS = {"secagg": "inf", "central": "1", "distributed": "1", "local": "8"}
+UNITS = ("user", "subject", "example")
+RUNS = {
+    "fedtemp": "--method fedtemp --rounds 3 --epsilon 2",
+    "fedopvector": "--method fedopvector --rounds 3 --epsilon 8",
+    "fedbbq": "--method fedbbq --set weighting=all --epsilon 8 --unit example",
+    "fednewton": "--method fednewton --epsilon 2 --trust distributed --secure-aggregation masks",
+    "acct": "--method acct --epsilon 1",
+    "dp-histogram": "--method dp-histogram --epsilon 4 --unit example --trust distributed",
+    "conformal": "--method conformal --epsilon 8 --unit example",
+}
+REFUSALS = """simulate --method fednoton
+simulate --bogus 1
+simulate --engine spark
+simulate --epsilon 0
+simulate --epsilon nan
+simulate --epsilon 1 --trust secagg
+simulate --epsilon 1 --delta 0
+simulate --epsilon 1 --delta 1.5
+simulate --trust local
+simulate --clients 0
+simulate --partition dirichlet:0
+simulate --partition dirichle:1
+simulate --partition natural --data resnet110-cifar10
+simulate --sampling-rate 0
+simulate --rounds 0
+simulate --unit subject --epsilon 1
+simulate --unit patient
+simulate --data nowhere.npz
+simulate --data resnet
+simulate --data bad/nan.npz
+simulate --data bad/sum.csv
+simulate --data bad/label.csv
+simulate --data bad/text.csv
+simulate --data bad/empty.csv
+simulate --set clip
+simulate --set clip=-1 --epsilon 1
+simulate --set bins=3
+simulate --method acct --set search=random
+simulate --quorum 0.5
+simulate --cap 1
+simulate --config bad/unknown.toml
+simulate --config bad/broken.toml
+compare --method fednewton,nothing
+compare --seeds 0
+evaluate --by ward
+evaluate --release nowhere.npz --threshold 0.3
+evaluate --threshold 1.5
+apply --calibrator nowhere.npz --data rows.npz --out o.csv
+apply --calibrator rows.npz --data rows.npz --out o.csv
+report nowhere
+train --data nowhere.npz --epsilon 1
+study init sepsis.toml --sites a,a --classes x,y --server host:1
+study init sepsis.toml --sites a,b,c --classes x --server host:1
+site join nowhere rows.csv"""
+
+
+def bad_files() -> None:
+    """Write the files that the refusals read."""
+    Path("bad").mkdir()
+    good = np.load("rows.npz")
+    logits = good["logits"].copy()
+    logits[7, 1] = np.nan
+    np.savez("bad/nan.npz", logits=logits, labels=good["labels"])
+    for name, text in {
+        "sum.csv": "label,prob_0,prob_1\n0,.6,.5\n",
+        "label.csv": "label,prob_0,prob_1\n2,.5,.5\n",
+        "text.csv": "label,score\n0,high\n",
+        "na.csv": "label,score,subject\n0,.5,NA\n1,.25,b\n",
+        "empty.csv": "label,score\n",
+        "unknown.toml": "metod = 'acct'\n",
+        "broken.toml": "method = 'acct\n",
+    }.items():
+        Path("bad", name).write_text(text)
+
+
+def statements() -> Iterator[tuple[str, str]]:
+    """The privacy record of each trust model and unit."""
+    for trust, epsilon in TRUSTS.items():
+        for unit in UNITS:
+            options = f"--trust {trust} --unit {unit} --epsilon {epsilon} --method fednewton"
+            printed = fedcal(f"simulate --data rows.npz --partition natural {options} --json")
+            record = json.loads(printed[printed.index("{") :])["privacy"]
+            yield f"statement-{trust}-{unit}.json", json.dumps(plain(record), indent=1) + "\n"
+
+
+def runs() -> Iterator[tuple[str, str]]:
+    """Words and `result.json` of a run of each kind; train, compare and two evaluations."""
+    for name, options in RUNS.items():
+        said = fedcal(f"simulate --data rows.npz --partition natural {options} --out {name}")
+        yield f"{name}.txt", said + read_json(f"{name}/result.json")
+    hospitals = (
+        "evaluate --data all.csv --class-names survived,sepsis --partition natural --unit subject"
+    )
+    overall = fedcal(f"{hospitals} --epsilon 4 --out overall")
+    yield "evaluate.txt", overall + read_json("overall/result.json")
+    by_site = fedcal(f"{hospitals} --epsilon 4 --by site --threshold .2 --out by")
+    yield "evaluate-by-site.txt", by_site + read_json("by/result.json")
+    options = "--method fednewton,acct,none --epsilon 1,8 --seeds 2 --out compared"
+    yield (
+        "compare.txt",
+        fedcal(f"compare --data rows.npz --partition natural {options}")
+        + read_json("compared/compare.json"),
+    )
+    trained = fedcal(
+        "train --data mnist-features --model linear --epsilon 4 --rounds 5 --clients 5 --out t"
+    )
+    yield "train.txt", trained + read_json("t/training.json")
+
+
+def study() -> Iterator[tuple[str, str]]:
+    """A study: what coordinator and hospitals see before it runs, and a rehearsed quarter."""
+    sites = "alder=300,birch=600,cedar=1000"
+    said = [
+        fedcal(
+            f"study init sepsis.toml --sites {sites} --classes survived,sepsis "
+            "--server localhost:9092 --thresholds 0.2"
+        ),
+        fedcal("study check sepsis.toml"),
+        fedcal("study kit sepsis.toml"),
+        *(fedcal(f"site join sepsis-kits/{site} {site}.csv") for site in SITES),
+        fedcal("study seal sepsis.toml alder.join birch.join cedar.join"),
+        *(fedcal(f"site accept sepsis-kits/{site} sepsis.sealed --yes") for site in SITES),
+        fedcal("site status sepsis-kits/alder"),
+    ]
+    yield "study-before.txt", "\n".join(said)
+    quarter = fedcal("study run sepsis.toml rehearsal --simulate all.csv --seed 1")
+    yield "study-quarter.txt", quarter + shown("rehearsal/report.html")
+    yield "study-quarter.json", read_json("rehearsal/study.json")
+
+
+def refusals() -> Iterator[tuple[str, str]]:
+    """One line of each refusal."""
+    bad_files()
+    yield "refusals.txt", "".join(fedcal(line, code=2) for line in REFUSALS.splitlines())
+
+
+CASES = {"statements": statements, "runs": runs, "study": study, "refusals": refusals}
+
+
+def written(case: str) -> dict[str, str]:
+    """Run a case in an empty folder; return file name -> text."""
+    os.environ["COLUMNS"] = COLUMNS
+    with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
+        write_rows()
+        return {file: masked(text, Path(name)) for file, text in CASES[case]()}
+
+
+def machine() -> str:
+    """Return a digest of what decides the last bits: processor, Python and NumPy."""
+    cpu = Path("/proc/cpuinfo")
+    model = re.findall(r"model name.*", cpu.read_text()) if cpu.is_file() else []
+    facts = (*model[:1], platform.machine(), platform.python_version(), np.__version__)
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16] + "\n"
+
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:] or CASES:
+        for file, text in written(chosen).items():
+            (GOLDEN / file).write_text(text, "utf-8")
+    (GOLDEN / "machine").write_text(machine())
