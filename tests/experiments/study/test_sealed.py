@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from quarters import connection
 from refusals import refused
 from studies import study
 
@@ -13,6 +14,7 @@ from fedcal.secure_aggregation.keys import SigningKey
 
 ONE = study()
 KEYS = {name: SigningKey.generate() for name in ONE.sites}
+CONNECTIONS = {name: connection(name) for name in ONE.sites}
 COORDINATOR = SigningKey.generate()
 
 
@@ -22,7 +24,7 @@ def join(name, of=ONE, **changes):
         of.digest,
         name,
         KEYS[name].public,
-        f"ecdsa-sha2-nistp384 AAAA {name}",
+        CONNECTIONS[name],
         of.class_digest,
     )
     return replace(made, **changes)
@@ -60,7 +62,7 @@ def test_who_does_not_belong_is_not_enrolled(joins, word):
 @pytest.mark.parametrize("line", ["\ud800", "ssh-a\nssh-b", "no key"])
 def test_a_connection_is_one_public_key(tmp_path, line):
     write_text(tmp_path / "file", join("alder", connection=line).to_text(KEYS["alder"]))
-    refused("key for the server", Join.read, tmp_path / "file")
+    refused("is not a public ECDSA key", Join.read, tmp_path / "file")
 
 
 def test_any_changed_field_is_found(tmp_path):
@@ -77,6 +79,8 @@ def test_any_changed_field_is_found(tmp_path):
             other = (
                 dict.fromkeys(value, "ecdsa-sha2-nistp384 AAAB")
                 if isinstance(value, dict)
+                else not value
+                if isinstance(value, int)
                 else value.replace(*next(p for p in pairwise(value) if p[0] != p[1]), 1)
             )
             write_text(path, json.dumps({**fields, name: other}))

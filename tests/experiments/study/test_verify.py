@@ -128,8 +128,8 @@ ALTERED = [
     (release("earlier-2026Q4", counts=1.0), "the release gives|is not the release of"),
     (swapped_roster, "the digest of the roster is"),
     (other_terms, "the "),
-    (edited("ledger.json", lambda line: line.update(epsilon=0.5)), "is not the line"),
-    (lambda f: (f / "ledger.json").unlink(), "cannot read"),
+    (edited("ledger.json", lambda line: line.update(epsilon=0.5)), "ledger.json is not what"),
+    (lambda f: (f / "ledger.json").unlink(), "ledger.json is not what"),
     (lambda f: (f / "release.npz").unlink(), "release"),
     (lambda f: (f / "study.sealed").unlink(), "is not there"),
 ]

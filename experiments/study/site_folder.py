@@ -1,0 +1,72 @@
+"""What lies in the folder that came by mail, and the site's own folder, where its keys are.
+
+Whoever made a kit may have put more into it: keys that they know, a study that nobody has accepted,
+links to other files of this user. So a kit holds plain files of a kit and nothing else, whatever
+the site has made before; keys and what was accepted lie in a folder that no mail reaches.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import os
+import shutil
+import stat
+from collections.abc import Collection
+from contextlib import nullcontext
+from pathlib import Path
+
+from fedcal.clients.site.prepared import SITE, alone
+from fedcal.core.errors import InputError
+from fedcal.storage.atomic import path_of
+
+SIGNING, CONNECTION = "signing.pem", "connection.key"
+SEALED_COPY, ROWS, MADE_IN = "study.sealed", "rows.json", "made-in"
+"""In the site's own folder: its keys, what it has accepted, where its rows are, and its kit."""
+
+STATE, HOME, KEYS = "state", "home", "keys"
+"""Folders in a kit: of the running site, of its pages, and of keys, where fedcal 0.2 made them."""
+
+
+def own_folder(study: str, site: str) -> Path:
+    """Return the folder of a site's keys: `sites/STUDY/SITE` in `FEDCAL_HOME`.
+
+    Without this variable in `~/.local/share/fedcal`; InputError for a user without a home.
+    """
+    home = path_of(os.environ.get("FEDCAL_HOME") or "~/.local/share/fedcal")
+    if home.parts[0] == "~":
+        raise InputError("this user has no home folder: set FEDCAL_HOME to a folder for keys")
+    return home.absolute() / "sites" / study / site
+
+
+def check_kit(folder: Path, known: Collection[str] | None = None) -> None:
+    """InputError if a kit has more than these names, or a link or special file anywhere.
+
+    None = of a site that has joined: links in place of its files, and keys, are refused.
+    """
+    flowers = set(folder.glob(f"{STATE}/flower-*/**/*"))  # made anew at each start
+    for path in folder.glob("*") if known is None else sorted({*folder.rglob("*")} - flowers):
+        status, top = path.lstat(), path.relative_to(folder).parts[0]
+        is_plain = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+        is_plain |= stat.S_ISDIR(status.st_mode) and top in (STATE, HOME, KEYS)
+        is_known = top != KEYS and not path.is_symlink() if known is None else top in known
+        if not is_known or not (is_plain or known is None):
+            raise InputError(
+                f"{path} is not part of a kit: delete the folder, and ask for the kit again. Only "
+                "if this site itself made it, keep the folder: fedcal site join --made-here"
+            )
+
+
+def move_keys(folder: Path, own: Path) -> None:
+    """Move a site's keys out of a kit; OSError if that cannot be, InputError if it has others."""
+    old, state = folder / KEYS, folder / STATE
+    with alone(state) if state.is_dir() else nullcontext():
+        if (own / SIGNING).exists() and not filecmp.cmp(own / SIGNING, old / SIGNING, False):
+            raise InputError(f"{own} holds other keys: delete those that are not this site's")
+        shutil.copytree(old, own, dirs_exist_ok=True)
+        if (state / SITE).exists():  # the site's records know the file of their key by its path
+            before, after = (json.dumps(str(path.resolve()))[1:-1] for path in (old, own))
+            told = (state / SITE).read_text("utf-8").replace(before, after)
+            (state / SITE).write_text(told, "utf-8")
+        os.sync()
+        shutil.rmtree(old)
