@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,18 +19,11 @@ from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.deploy.fleet import public_key
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows
 from fedcal.experiments.deploy.site import check_federation
+from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.study import kits, site_folder
 from fedcal.experiments.study.sealed import JOIN, Join, Sealed, read_fields, write_text
-from fedcal.experiments.study.site_folder import (
-    CONNECTION,
-    HOME,
-    KEYS,
-    MADE_IN,
-    ROWS,
-    SEALED_COPY,
-    SIGNING,
-)
+from fedcal.experiments.study.site_folder import CONNECTION, HOME, KEYS, MADE_IN, ROWS, SIGNING
 from fedcal.experiments.study.site_folder import STATE as STATE  # also found here
 from fedcal.experiments.study.study_file import Study, named
 from fedcal.secure_aggregation.keys import make_key, read_key
@@ -84,7 +76,7 @@ class Kit:
     @cached_property
     def accepted(self) -> Sealed | None:
         """The sealed study that this site has accepted; None = nothing yet."""
-        path = self.own / SEALED_COPY
+        path = self.own / site_folder.ACCEPTED
         return Sealed.read(path) if path.exists() else None
 
     @property
@@ -135,7 +127,10 @@ class Kit:
         )
         page = as_it_is(rows.shards, rows.name, f": {self.site}, for its own eyes", advice)
         page.save(self.folder / HOME)
-        write_text(self.own / ROWS, to_json({"data": data} | ({} if csv is None else {"csv": csv})))
+        write_text(
+            self.own / ROWS,
+            to_json({"data": data} | ({} if csv is None else {"csv": csv})),
+        )
 
 
 def csv_option(csv: str | None) -> str:
@@ -192,53 +187,38 @@ def rows_of(
 
 
 def join(
-    folder: Path,
-    data: str,
-    csv: str | None = None,
-    *,
-    new_keys: bool = False,
-    made_here: Callable[[str], str] | None = None,
+    folder: Path, data: str, csv: str | None = None, *, new_keys: bool = False, adopt: bool = False
 ) -> tuple[SiteRows, list[str], Path]:
     """Check a site's kit and rows, make its keys and its `.join` file in the working folder.
 
-    Returns the rows, warnings for the site's own screen, and the file to send back.
-
-    Parameters
-    ----------
-    folder, data, csv
-        of the kit, and of its rows
-    new_keys
-        make keys in place of those that were lost, or that somebody else may have
-    made_here
-        gets a person's answer to whether this site itself made what no kit brings: after a yes
-        keys among it are moved to the site's own folder. None = all of that is refused
-
-    Raises
-    ------
-    InputError
-        Rows, kit or keys are wrong, nobody says yes, or runs of the old keys are unfinished.
+    Returns the rows, warnings for the site's own screen, and the file to send back; `new_keys`
+    take the place of those that were lost, or that somebody else may have. With `adopt` a person
+    is asked whether this site itself made what no kit brings, and keys among it are moved to the
+    site's own folder. Raises InputError if rows, kit or keys are wrong, nobody says yes, or runs of
+    the old keys are unfinished.
     """
     kit = Kit.read(folder, joins=True)
     own, files = kit.own, partial(kits.kit_files, kit.study, kit.site, one_machine=kit.one_machine)
     signing, connection = own / SIGNING, own / CONNECTION
-    made = {STATE, HOME, FEDERATION, POLICY, SEALED_COPY, ROWS, f"{kit.site}{JOIN}"}
+    made = {STATE, HOME, FEDERATION, POLICY, site_folder.ACCEPTED, ROWS, f"{kit.site}{JOIN}"}
     known = {*files(), kits.AUTHORITY} | (made if kit.has_joined else set())
-    site_folder.check_kit(folder, known if made_here is None else known | made | {KEYS})
+    site_folder.check_kit(folder, known | made | {KEYS} if adopt else known)
     data = os.path.abspath(data) if Path(data).exists() else data
     rows, warnings = rows_of(kit.study, data, kit.site, csv)
-    if made_here is not None and (strange := {path.name for path in folder.iterdir()} - known):
-        what = f"{folder} holds {named(sorted(strange))}, which no kit brings. Whoever made these"
-        what += " could read what this site sends. Did this site itself, by an earlier fedcal or in"
-        if made_here(f"{what} another place? Its keys then move to {own}").strip() != "yes":
+    if adopt and (strange := sorted({path.name for path in folder.iterdir()} - known)):
+        what = f"{folder} holds {named(strange)}, which no kit brings. Whoever made these could"
+        what += " read what this site sends. Did this site itself, by fedcal 0.2 or elsewhere"
+        console().print(f"{what}? Its keys then move to {own}. Type yes:")
+        if sys.stdin.readline().strip() != "yes":
             raise InputError(f"{folder} stays as it is: a person must type yes")
     try:
+        own.mkdir(0o700, parents=True, exist_ok=True)
+        own.chmod(0o700)
         if (folder / KEYS).exists():
             site_folder.move_keys(folder, own)
         has_keys = signing.exists() and connection.exists()
         if kit.has_joined and not (has_keys or new_keys):
             raise InputError(f"{own} has lost a key of this site: --new-keys makes others")
-        own.mkdir(0o700, parents=True, exist_ok=True)
-        own.chmod(0o700)
         if new_keys or not has_keys:
             check_federation(folder / STATE, None)
             # their records stay: new keys take over what was spent
@@ -342,10 +322,10 @@ class Offer:
         def write(folder: Path) -> None:
             write_rules(folder, sealed)
             check_federation(self.kit.folder / STATE, folder / FEDERATION)
-            (folder / SEALED_COPY).write_text(self.text, "utf-8")
+            (folder / site_folder.ACCEPTED).write_text(self.text, "utf-8")
 
         write_folder(self.kit.folder, write)
-        write_text(self.kit.own / SEALED_COPY, self.text)
+        write_text(self.kit.own / site_folder.ACCEPTED, self.text)
 
 
 def write_rules(folder: Path, sealed: Sealed) -> None:

@@ -11,7 +11,6 @@ import filecmp
 import json
 import os
 import shutil
-import stat
 from collections.abc import Collection
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,7 +20,7 @@ from fedcal.core.errors import InputError
 from fedcal.storage.atomic import path_of
 
 SIGNING, CONNECTION = "signing.pem", "connection.key"
-SEALED_COPY, ROWS, MADE_IN = "study.sealed", "rows.json", "made-in"
+ACCEPTED, ROWS, MADE_IN = "study.sealed", "rows.json", "made-in"
 """In the site's own folder: its keys, what it has accepted, where its rows are, and its kit."""
 
 STATE, HOME, KEYS = "state", "home", "keys"
@@ -42,15 +41,18 @@ def own_folder(study: str, site: str) -> Path:
 def check_kit(folder: Path, known: Collection[str] | None = None) -> None:
     """InputError if a kit has more than these names, or a link or special file anywhere.
 
-    None = of a site that has joined: links in place of its files, and keys, are refused.
+    None = of a site that has joined: keys, and links in place of its files, are refused.
     """
-    flowers = set(folder.glob(f"{STATE}/flower-*/**/*"))  # made anew at each start
+    flowers = {*folder.glob(f"{STATE}/flower-*/**/*")}  # made anew at each start
     for path in folder.glob("*") if known is None else sorted({*folder.rglob("*")} - flowers):
-        status, top = path.lstat(), path.relative_to(folder).parts[0]
-        is_plain = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
-        is_plain |= stat.S_ISDIR(status.st_mode) and top in (STATE, HOME, KEYS)
-        is_known = top != KEYS and not path.is_symlink() if known is None else top in known
-        if not is_known or not (is_plain or known is None):
+        top, is_kit = path.relative_to(folder).parts[0], not path.is_symlink()
+        if known is None:
+            is_kit &= top != KEYS
+        elif path.is_dir():
+            is_kit &= top in known and top in (STATE, HOME, KEYS)
+        else:
+            is_kit &= top in known and path.is_file() and path.stat().st_nlink == 1
+        if not is_kit:
             raise InputError(
                 f"{path} is not part of a kit: delete the folder, and ask for the kit again. Only "
                 "if this site itself made it, keep the folder: fedcal site join --made-here"
@@ -63,10 +65,11 @@ def move_keys(folder: Path, own: Path) -> None:
     with alone(state) if state.is_dir() else nullcontext():
         if (own / SIGNING).exists() and not filecmp.cmp(own / SIGNING, old / SIGNING, False):
             raise InputError(f"{own} holds other keys: delete those that are not this site's")
-        shutil.copytree(old, own, dirs_exist_ok=True)
+        for name in (CONNECTION, "connection.pub", f"{SIGNING}.records", SIGNING):
+            if (old / name).exists():
+                shutil.move(old / name, own / name)
         if (state / SITE).exists():  # the site's records know the file of their key by its path
             before, after = (json.dumps(str(path.resolve()))[1:-1] for path in (old, own))
             told = (state / SITE).read_text("utf-8").replace(before, after)
             (state / SITE).write_text(told, "utf-8")
-        os.sync()
-        shutil.rmtree(old)
+        old.rmdir()

@@ -30,10 +30,7 @@ def command(
     offer, to = Offer.read(kit, file), console()
     to.print("\n".join(offer.lines()))
     if not yes and sys.stdin.isatty():
-        to.print(
-            "Compare these 12 words by telephone with the coordinator and with another site, by "
-            "voices that you know. Are they the same, and"
-        )
+        to.print("Compare the words by telephone with the coordinator and another site. Equal, and")
         with contextlib.suppress(EOFError):
             yes = input("does this site take part? Type yes: ").strip().lower() == "yes"
     if not yes:

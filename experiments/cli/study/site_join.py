@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -27,34 +26,23 @@ def command(
     ] = False,
     made_here: Annotated[
         bool,
-        other(
-            FILES,
-            "Accept what this site itself made in the folder by an earlier fedcal or in another "
-            "place, after a question; keys are moved out of it.",
-            "--made-here",
-        ),
+        other(FILES, "Take over what this site made in the folder: it asks first.", "--made-here"),
     ] = False,
 ) -> None:
     """Check, make, and say what to send."""
     from fedcal.experiments.study.joining import Kit, join
 
-    to = console()
-
-    def answer(question: str) -> str:
-        to.print(f"{question} Type yes:")
-        return sys.stdin.readline()
-
     try:
-        made = join(kit, data, csv, new_keys=new_keys, made_here=answer if made_here else None)
+        rows, warnings, made = join(kit, data, csv, new_keys=new_keys, adopt=made_here)
     except KeyboardInterrupt:
         raise Stopped(
             "interrupted; the same command continues, with the keys made so far"
         ) from None
-    rows, warnings, file = made
+    to = console()
     to.print("\n".join([rows.described(), *warnings]))
     to.print(
         f"{kit / 'home' / 'report.html'}: this site's own exact calibration, for its eyes alone.\n"
-        f"{file}: send it to the coordinator. In it are two public keys, names and digests of "
+        f"{made}: send it to the coordinator. In it are two public keys, names and digests of "
         "classes and terms: nothing that comes from a row. The private keys stay in "
         f"{Kit.read(kit).own}, outside of {kit}: keep both.\n"
         f"Next: you get a sealed study; fedcal site accept {kit} FILE.sealed"
