@@ -231,8 +231,8 @@ def join(
     write_text(own / MADE_IN, "\n".join(kit.marks))
     kit.use(data, rows, csv)
     # what a kit has that could be run is not the coordinator's any more
-    paths = {"python": sys.executable, "folder": folder.resolve(), "own": own, "beside": Path.cwd()}
-    unit = files(account=os.getuid(), **paths)
+    paths: Any = {"folder": folder.resolve(), "beside": Path.cwd(), "own": own}
+    unit = files(account=os.getuid(), python=sys.executable, **paths)
     write_folder(folder, lambda draft: kits.write_files(draft, unit))
     study, out = kit.study, Path(f"{kit.site}{JOIN}")
     joined = Join(study.study, study.digest, kit.site, *kit.own_keys, study.class_digest)

@@ -54,8 +54,9 @@ def check_kit(folder: Path, known: Collection[str] | None = None) -> None:
             is_kit &= top in known and path.is_file() and path.stat().st_nlink == 1
         if not is_kit:
             raise InputError(
-                f"{path} is not part of a kit: delete the folder, and ask for the kit again. Only "
-                "if this site itself made it, keep the folder: fedcal site join --made-here"
+                f"{path} is not part of a kit. If it is yours, move it away; if this site made it "
+                "by fedcal 0.2 or elsewhere, fedcal site join --made-here; else delete the folder, "
+                "and ask for the kit again"
             )
 
 

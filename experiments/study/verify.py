@@ -46,6 +46,7 @@ UNCHECKED = (
     "Not checked: that the counts are what the sites sent, absences, the date, what was spent "
     "before, the run's name, versions, and that coordinator and server are apart."
 )
+_REHEARSAL = "A rehearsal: its rows were one file. Not signed, nor checked: statement and ledger."
 _CHANCE = 1e-9
 """That noise alone makes a count of a true release impossible."""
 
@@ -59,7 +60,7 @@ def verify(folder: Path, own: Path | None = None) -> list[str]:
     """
     _, sealed = _read(folder)
     if sealed is None and own is None:
-        return ["A rehearsal: its rows were one file, and it is not signed.", *_held(folder)]
+        return [_REHEARSAL, *_held(folder)]
     if sealed is None:
         raise InputError(f"{folder} is a rehearsal: it is neither sealed nor signed")
     with reading(folder, SIGNATURE):
@@ -135,7 +136,7 @@ def _held(folder: Path) -> list[str]:
         sentences = [] if sealed is None else list(_around(folder, sealed, study, facts, earlier))
         with tempfile.TemporaryDirectory() as draft:
             quarter.write_files(Path(draft), study, release, content, earlier)
-            _same_files(folder, Path(draft))
+            _same_files(folder, Path(draft), {SIGNATURE, quarter.SEALED} if sealed else set())
     terms = "The release is what the study asks: noise, epsilon and unit are those of the terms."
     return [terms, f"All numbers of {TOLD} and of the report follow from it.{note}", *sentences]
 
@@ -157,12 +158,12 @@ def _agreed(
     whole = all(one["digest"] == study.digest for one in since.values())  # else of several prices
     least = max(round(paid) if whole else paid, sealed is not None)
     yield "number of releases paid for", f"{paid:.6f}", f"{least:.6f}"
+    ours, roster = (False, "") if sealed is None else (sealed.one_machine, sealed.roster.digest)
+    yield "digest of the roster", facts.roster, roster
+    yield "word on one machine", facts.one_machine, facts.one_machine if ours is None else ours
     if sealed is not None:
         study.year(day)
         yield "digest of the terms", study.digest, sealed.study.digest
-        yield "digest of the roster", facts.roster, sealed.roster.digest
-        ours = facts.one_machine if sealed.one_machine is None else sealed.one_machine
-        yield "word on one machine", facts.one_machine, ours
         yield "word on rows without sites", facts.dealt, False
         line = {name: getattr(plan, name) for name in _SPENT} | {"releases": 1, "charged": [1]}
         for name in sorted({*line, *facts.ledger} - {"run"}):
@@ -236,10 +237,10 @@ def _around(
             yield f"{name} beside this folder is of {content['date']}, and is left out here."
 
 
-def _same_files(folder: Path, draft: Path) -> None:
+def _same_files(folder: Path, draft: Path, but: set[str]) -> None:
     """InputError if a file differs from what follows from `study.json`, is missing, or is more."""
     made, own = ({path.name: path for path in files.iterdir()} for files in (draft, folder))
-    for name in sorted({*made, *own} - {SIGNATURE, quarter.SEALED}):
+    for name in sorted({*made, *own} - but):
         if name not in made or name not in own or _inside(own[name]) != _inside(made[name]):
             raise InputError(
                 f"{folder / name} is not what fedcal {__version__} makes of {TOLD}: it was altered "

@@ -231,6 +231,16 @@ def test_a_rehearsal_is_verified_and_said_to_be_one(tmp_path):
     folder = tmp_path / "r"
     quarter(folder, STUDY, None, rehearsal=True, ledger={}, spent=0.0, left=4.0)
     assert "A rehearsal" in verify(folder)[0]
+    for change, word in (
+        (lambda told: told.update(one_machine=True), "one machine"),
+        (lambda told: told.update(roster="0" * 64), "roster"),
+    ):
+        shutil.copytree(folder, forged := tmp_path / word / "r")
+        told(change)(forged)
+        refused(word, verify, forged)
+    (folder / "signature.json").write_text("{}")
+    refused("signature.json is not what", verify, folder)
+    (folder / "signature.json").unlink()
     refused("a rehearsal: not signed", sign, folder, KEY)
     refused("is not the folder of a quarter", verify, tmp_path)
     told(gap_of_cedar)(folder)
