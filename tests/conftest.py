@@ -26,6 +26,22 @@ def _plans_are_cached_for_the_session(tmp_path_factory):
     patch.setenv("FEDCAL_CACHE", str(tmp_path_factory.mktemp("plans")))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _sites_of_a_module_have_a_home(tmp_path_factory):
+    """Their keys lie there, and not in the home folder of whoever calls the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDCAL_HOME", str(tmp_path_factory.mktemp("fedcal-home")))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _sites_of_a_test_have_a_home(request, _sites_of_a_module_have_a_home, monkeypatch):
+    """A test with a folder of its own starts without any site."""
+    if "tmp_path" in request.fixturenames:
+        folder = request.getfixturevalue("tmp_path")
+        monkeypatch.setenv("FEDCAL_HOME", str(folder.with_name(f"{folder.name}-home")))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _quiet_flower():
     import flwr.serverapp  # noqa: F401  Flower sets its own level when it is imported

@@ -73,15 +73,26 @@ def public_key(key: Path) -> str:
 def check_public_key(key: Path) -> None:
     """InputError if a file is not the public half of a site's key."""
     try:
-        known = load_ssh_public_key(key.read_bytes())
+        text = key.read_bytes()
     except OSError as e:
         raise InputError(f"cannot read the public key {key}: {e.strerror}") from None
+    plain_key(str(key), text)
+
+
+def plain_key(where: str, text: bytes) -> bytes:
+    """Return the public half of a site's key as OpenSSH writes it, without a comment.
+
+    Raises InputError for another text; `where` it is from.
+    """
+    try:
+        known = load_ssh_public_key(text)
     except (ValueError, UnsupportedAlgorithm):
         known = None
     if not isinstance(known, ec.EllipticCurvePublicKey):
         raise InputError(
-            f"{key} is not a public ECDSA key in OpenSSH's format: give a site's .pub file"
+            f"{where} is not a public ECDSA key in OpenSSH's format: give a site's .pub file"
         )
+    return known.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
 
 
 def trusted(root_certificates: Path) -> ssl.SSLContext:

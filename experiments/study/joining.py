@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Collection
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,13 +19,15 @@ from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.deploy.fleet import public_key
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows
 from fedcal.experiments.deploy.site import check_federation
-from fedcal.experiments.report.page import render
+from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.files import to_json, write_folder
-from fedcal.experiments.study import kits
+from fedcal.experiments.study import kits, site_folder
 from fedcal.experiments.study.sealed import JOIN, Join, Sealed, read_fields, write_text
+from fedcal.experiments.study.site_folder import CONNECTION, HOME, KEYS, MADE_IN, ROWS, SIGNING
+from fedcal.experiments.study.site_folder import STATE as STATE  # also found here
 from fedcal.experiments.study.study_file import Study, named
 from fedcal.secure_aggregation.keys import make_key, read_key
-from fedcal.secure_aggregation.roster import in_groups
+from fedcal.secure_aggregation.roster import in_words
 from fedcal.units import Subject
 
 FEW, FEW_OF_A_CLASS = 100, 10
@@ -35,10 +36,8 @@ FEW, FEW_OF_A_CLASS = 100, 10
 MISREAD = 0.02
 """Mean score, as buckets are read, further off than this is warned of: it looks like a gap."""
 
-SIGNING, CONNECTION, STATE, HOME = "keys/signing.pem", "keys/connection.key", "state", "home"
-FEDERATION, POLICY, SEALED_COPY, ROWS = "federation.toml", "site.toml", "study.sealed", "rows.json"
-"""In a kit: what the site makes itself, and what it has accepted."""
-_OWN = ("keys", STATE, HOME, FEDERATION, POLICY, SEALED_COPY, ROWS)
+FEDERATION, POLICY = "federation.toml", "site.toml"
+"""In a kit: what the site writes there of the study that it has accepted."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,13 @@ class Kit:
     study: Study
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
-        """Read the kit in a folder; InputError if there is none."""
+    def read(cls, folder: Path, *, joins: bool = False) -> Self:
+        """Read the kit in a folder; InputError if there is none, or it brings keys or links.
+
+        Whoever `joins` checks all of it.
+        """
+        if not joins:
+            site_folder.check_kit(folder)
         fields = read_fields(folder / kits.KIT)
         site, is_one = str(fields.get("site")), fields.get("one_machine") is True
         study = Study.read(folder / kits.STUDY)
@@ -64,18 +68,34 @@ class Kit:
             raise InputError(f"{folder}: {site!r} is none of the sites of {study.study}")
         return cls(folder, site, is_one, study)
 
+    @property
+    def own(self) -> Path:
+        """Folder of this site's keys, and of what it has accepted."""
+        return site_folder.own_folder(self.study.study, self.site)
+
     @cached_property
     def accepted(self) -> Sealed | None:
         """The sealed study that this site has accepted; None = nothing yet."""
-        path = self.folder / SEALED_COPY
+        path = self.own / site_folder.ACCEPTED
         return Sealed.read(path) if path.exists() else None
+
+    @property
+    def marks(self) -> set[str]:
+        """What this folder is known by, should it be moved, or mounted elsewhere."""
+        return {str(self.folder.resolve()), str(self.folder.stat().st_ino)}
+
+    @property
+    def has_joined(self) -> bool:
+        """True if this site has joined in this very folder, which was checked then."""
+        mark = self.own / MADE_IN
+        return mark.exists() and not self.marks.isdisjoint(mark.read_text("utf-8").splitlines())
 
     @property
     def own_keys(self) -> tuple[bytes, str]:
         """Public keys, for sums and for the server; InputError if it has not joined."""
-        if not (self.folder / SIGNING).exists():
+        if not (self.has_joined and (self.own / SIGNING).exists()):
             raise InputError(f"{self.site} has not joined: fedcal site join {self.folder} ROWS")
-        return read_key(self.folder / SIGNING).public, public_key(self.folder / CONNECTION)
+        return read_key(self.own / SIGNING).public, public_key(self.own / CONNECTION)
 
     def is_enrolled(self, sealed: Sealed) -> bool:
         """Return whether a sealed study has this site by its own keys."""
@@ -93,7 +113,7 @@ class Kit:
         return self._rows().get("csv")
 
     def _rows(self) -> dict[str, str]:
-        content: dict[str, str] = json.loads((self.folder / ROWS).read_text("utf-8"))
+        content: dict[str, str] = json.loads((self.own / ROWS).read_text("utf-8"))
         return content
 
     def use(self, data: str, rows: SiteRows, csv: str | None = None) -> None:
@@ -108,7 +128,8 @@ class Kit:
         page = as_it_is(rows.shards, rows.name, f": {self.site}, for its own eyes", advice)
         page.save(self.folder / HOME)
         write_text(
-            self.folder / ROWS, to_json({"data": data} | ({} if csv is None else {"csv": csv}))
+            self.own / ROWS,
+            to_json({"data": data} | ({} if csv is None else {"csv": csv})),
         )
 
 
@@ -166,65 +187,57 @@ def rows_of(
 
 
 def join(
-    folder: Path, data: str, csv: str | None = None, *, new_keys: bool = False
+    folder: Path, data: str, csv: str | None = None, *, new_keys: bool = False, adopt: bool = False
 ) -> tuple[SiteRows, list[str], Path]:
-    """Check a site's rows, make its keys and its `.join` file in the working folder.
+    """Check a site's kit and rows, make its keys and its `.join` file in the working folder.
 
     Returns the rows, warnings for the site's own screen, and the file to send back; `new_keys`
-    take the place of those that were lost, or that somebody else may have. Raises InputError if
-    rows, kit or keys are wrong, or runs of the old keys are unfinished.
+    take the place of those that were lost, or that somebody else may have. With `adopt` a person
+    is asked whether this site itself made what no kit brings, and keys among it are moved to the
+    site's own folder. Raises InputError if rows, kit or keys are wrong, nobody says yes, or runs of
+    the old keys are unfinished.
     """
-    kit = Kit.read(folder)
-    signing, connection = folder / SIGNING, folder / CONNECTION
-    if not signing.exists():
-        _check_fresh(kit, _OWN if new_keys else ())
+    kit = Kit.read(folder, joins=True)
+    own, files = kit.own, partial(kits.kit_files, kit.study, kit.site, one_machine=kit.one_machine)
+    signing, connection = own / SIGNING, own / CONNECTION
+    made = {STATE, HOME, FEDERATION, POLICY, site_folder.ACCEPTED, ROWS, f"{kit.site}{JOIN}"}
+    known = {*files(), kits.AUTHORITY} | (made if kit.has_joined else set())
+    site_folder.check_kit(folder, known | made | {KEYS} if adopt else known)
     data = os.path.abspath(data) if Path(data).exists() else data
     rows, warnings = rows_of(kit.study, data, kit.site, csv)
-    if new_keys or not (signing.exists() and connection.exists()):
-        check_federation(folder / STATE, None)
-        try:
-            signing.parent.mkdir(mode=0o700, exist_ok=True)
+    if adopt and (strange := sorted({path.name for path in folder.iterdir()} - known)):
+        what = f"{folder} holds {named(strange)}, which no kit brings. Whoever made these could"
+        what += " read what this site sends. Did this site itself, by fedcal 0.2 or elsewhere"
+        console().print(f"{what}? Its keys then move to {own}. Type yes:")
+        if sys.stdin.readline().strip() != "yes":
+            raise InputError(f"{folder} stays as it is: a person must type yes")
+    try:
+        own.mkdir(0o700, parents=True, exist_ok=True)
+        own.chmod(0o700)
+        if (folder / KEYS).exists():
+            site_folder.move_keys(folder, own)
+        has_keys = signing.exists() and connection.exists()
+        if kit.has_joined and not (has_keys or new_keys):
+            raise InputError(f"{own} has lost a key of this site: --new-keys makes others")
+        if new_keys or not has_keys:
+            check_federation(folder / STATE, None)
             # their records stay: new keys take over what was spent
             for old in (signing, connection, connection.with_suffix(".pub")):
                 old.unlink(missing_ok=True)
-        except OSError as e:
-            raise InputError(f"cannot write {e.filename}: {e.strerror}") from None
-        make_site_key(connection.parent, connection.stem, kit.site)
-        make_key(signing)
-    else:  # a kit has none: they are ours, or somebody put them there
-        warnings.append(
-            f"the keys in {signing.parent} existed and are kept. If this site has not joined "
-            "before, they are someone else's: delete this folder, and ask for the kit again"
-        )
+            make_site_key(own, connection.stem, kit.site)
+            make_key(signing)
+    except OSError as e:
+        raise InputError(f"cannot write {e.filename}: {e.strerror}") from None
+    write_text(own / MADE_IN, "\n".join(kit.marks))
     kit.use(data, rows, csv)
     # what a kit has that could be run is not the coordinator's any more
-    paths = (sys.executable, str(folder.absolute()), str(Path.cwd()))
-    python, here, beside = (p.replace("%", "%%").replace('"', r"\"") for p in paths)
-    command = f'"{python}" -P -m fedcal site start "{here}"'
-    ours = kits.kit_files(kit.study, kit.site, one_machine=kit.one_machine)
-    unit = {"account": os.getuid(), "folder": here, "beside": beside, "command": command}
-    ours[kits.UNIT] = render("kit.service.j2", site=kit.site, **unit)
-    write_folder(folder, lambda draft: kits.write_files(draft, ours))
-    study, own = kit.study, kit.own_keys
-    made = Join(study.study, study.digest, kit.site, *own, study.class_digest)
-    out = Path(f"{kit.site}{JOIN}")
-    write_text(out, made.to_text(read_key(signing)))
+    paths: Any = {"folder": folder.resolve(), "beside": Path.cwd(), "own": own}
+    unit = files(account=os.getuid(), python=sys.executable, **paths)
+    write_folder(folder, lambda draft: kits.write_files(draft, unit))
+    study, out = kit.study, Path(f"{kit.site}{JOIN}")
+    joined = Join(study.study, study.digest, kit.site, *kit.own_keys, study.class_digest)
+    write_text(out, joined.to_text(read_key(signing)))
     return rows, warnings, out
-
-
-def _check_fresh(kit: Kit, own: Collection[str]) -> None:
-    """InputError if a kit brings more than a kit has: books that forget, links to elsewhere.
-
-    `own` are what the site has made itself, whose key is lost.
-    """
-    known = {*kits.kit_files(kit.study, kit.site, one_machine=kit.one_machine), kits.AUTHORITY}
-    for path in kit.folder.iterdir():
-        is_known = path.name in own or (path.name in known and path.is_file())
-        if not is_known or path.is_symlink():
-            raise InputError(
-                f"{path} is not part of a kit: delete the folder, and ask for the kit again. Where "
-                "this site has joined and lost its key, keep the folder, and give --new-keys"
-            )
 
 
 @dataclass(frozen=True)
@@ -247,10 +260,11 @@ class Offer:
         if study.study != kit.study.study or site not in study.sites:
             raise InputError(f"{path}: {site} is none of the sites of the study {study.study}")
         study.must_go_on()
-        if kit.accepted is not None and sealed.when < kit.accepted.when:
+        before = kit.accepted or sealed
+        if sealed.revision < before.revision + (sealed.digest != before.digest):
             raise InputError(
-                f"{path} was sealed on {sealed.when[:16]}, before what this site has accepted "
-                f"({kit.accepted.when[:16]}): ask the coordinator for the latest"
+                f"{path} is revision {sealed.revision}, and this site has accepted another, "
+                f"{before.revision}: ask the coordinator for the latest"
             )
         if not kit.is_enrolled(sealed):
             raise InputError(
@@ -283,9 +297,9 @@ class Offer:
             f"  sums     of at least {study.quorum} sites; {committee.threshold} of "
             f"{len(committee.members)} open them, and {study.colluding} may work with the server",
             f"  server   {study.server}",
-            f"  sealed   by the key {in_groups(self.sealed.coordinator.hex())}",
+            f"  sealed   on {self.sealed.when[:10]}, revision {self.sealed.revision}",
         ]
-        if self.kit.one_machine:
+        if self.kit.one_machine or self.sealed.one_machine:
             lines.append("  note     the server's operator chose the committee that opens sums")
         before = self.kit.accepted
         since = "the kit" if before is None else "what was accepted"
@@ -296,7 +310,7 @@ class Offer:
             changed.append("who has sealed it: another coordinator's key")
         lines += [f"  changed since {since}: {one}" for one in changed]
         # no text of a stranger's may look like the digest's line
-        return [*map(printable, lines), "", "digest", in_groups(self.sealed.digest), ""]
+        return [*map(printable, lines), "", "digest", in_words(self.sealed.digest), ""]
 
     def accept(self) -> None:
         """Write what the site takes part in, all files or none.
@@ -306,12 +320,19 @@ class Offer:
         sealed = self.sealed
 
         def write(folder: Path) -> None:
-            (folder / FEDERATION).write_text(sealed.roster.to_toml(), "utf-8")
+            write_rules(folder, sealed)
             check_federation(self.kit.folder / STATE, folder / FEDERATION)
-            (folder / POLICY).write_text(kits.policy_text(sealed.study, sealed.digest), "utf-8")
-            (folder / SEALED_COPY).write_text(self.text, "utf-8")
+            (folder / site_folder.ACCEPTED).write_text(self.text, "utf-8")
 
         write_folder(self.kit.folder, write)
+        write_text(self.kit.own / site_folder.ACCEPTED, self.text)
+
+
+def write_rules(folder: Path, sealed: Sealed) -> None:
+    """Write federation, policy and authority of an accepted study, whatever lies in the kit."""
+    (folder / FEDERATION).write_text(sealed.roster.to_toml(), "utf-8")
+    (folder / POLICY).write_text(kits.policy_text(sealed.study, sealed.roster.digest), "utf-8")
+    (folder / kits.AUTHORITY).write_text(sealed.authority, "ascii")
 
 
 def changes(old: Study, new: Study) -> list[str]:

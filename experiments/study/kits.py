@@ -12,8 +12,10 @@ import json
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
@@ -27,7 +29,7 @@ from fedcal.experiments.study.sealed import SEALED, Join, Sealed, write_text
 from fedcal.experiments.study.study_file import Study, named
 from fedcal.experiments.study.study_server import folder_of
 from fedcal.secure_aggregation.keys import make_key, read_key
-from fedcal.secure_aggregation.roster import in_groups
+from fedcal.secure_aggregation.roster import in_words
 
 KIT, STUDY, AUTHORITY, UNIT = "kit.json", "study.toml", "ca.crt", "fedcal-site.service"
 
@@ -83,7 +85,7 @@ def make_kits(path: Path) -> list[str]:
         f"{own}: stays here and is secret; its owner has the right to seal.",
         f"Next: fedcal study seal {path} *.join",
     ]
-    joined = [site for site in study.sites if (kits / site / "keys").exists()]
+    joined = [site for site in study.sites if (kits / site / "home").exists()]
     if joined:
         lines.append(f"note: {named(joined)} joined in these folders: send nothing of them")
     return [*lines, f"note: {ONE_MACHINE}"] if is_ours else lines
@@ -102,24 +104,24 @@ def is_here(host: str) -> bool:
     return False
 
 
-def kit_files(study: Study, site: str, *, one_machine: bool) -> dict[str, str]:
-    """Return name -> text of the files of a site's kit, but for the authority's certificate."""
+def kit_files(study: Study, site: str, *, one_machine: bool, **unit: Any) -> dict[str, str]:
+    """Return name -> text of the files of a site's kit, but for the authority's certificate.
+
+    `unit` is of a site that has joined, for its services: its `account` and the paths `python`,
+    `folder`, of its kit, `own`, of its keys, and `beside`, its working folder.
+    """
     home, note = f"/srv/fedcal/{site}", ONE_MACHINE if one_machine else ""
     result = {"title": f"{study.study}: {site}", "versions": {"fedcal": __version__}, "note": note}
     result["verdict"] = f"{site} is invited to the study {study.study}."
-    unit = {
-        "account": "fedcal",
-        "folder": home,
-        "beside": home,
-        "command": f"/bin/sh {home}/start.sh",
-    }
+    own = Path("/srv/fedcal/own/sites", study.study, site)
+    unit = {"account": "fedcal", "python": "", "folder": home, "beside": home, "own": own} | unit
     return {
         STUDY: study.to_toml(),
         KIT: json.dumps({"schema": 1, "site": site, "one_machine": one_machine}) + "\n",
         "policy.toml": policy_text(study, ""),
         "start.sh": '#!/bin/sh\nexec fedcal site start "$(dirname "$0")" "$@"\n',
         UNIT: render("kit.service.j2", site=site, **unit),
-        "compose.yml": render("kit-compose.yml.j2", site=site, version=__version__),
+        "compose.yml": render("kit-compose.yml.j2", site=site, version=__version__, **unit),
         "read-me.html": render("kit.html.j2", study=study, site=site, **result),
     }
 
@@ -141,18 +143,21 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
     if not (own / KEY).exists():
         raise InputError(f"{own / KEY} is not there: fedcal study kit {path} makes it")
     signer, authority = read_key(own / KEY), (own / AUTHORITY).read_text("ascii")
+    is_ours = is_here(read_address("server", study.server).host)
     sealed = Sealed.of(study, [Join.read(join) for join in joins], authority, signer)
-    notes = [ONE_MACHINE] if is_here(read_address("server", study.server).host) else []
-    before = Sealed.read(out) if out.exists() else None
-    if before is not None and before.digest == sealed.digest:
-        same = (before.study.server, before.connections) == (study.server, sealed.connections)
-        need = "need not" if same else "must nevertheless: address or keys of connections are new"
-        notes.append(f"the digest is unchanged: sites that have accepted it {need} do so again")
-    write_text(out, sealed.to_text(signer))
+    sealed, notes = replace(sealed, one_machine=is_ours), [ONE_MACHINE] * is_ours
+    before = [Sealed.read(last) for last in (out, own / out.name) if last.exists()]
+    if last := max(before, key=lambda one: one.revision, default=None):
+        same = last.digest == sealed.digest
+        sealed = replace(sealed, revision=last.revision + (not same))
+        notes += ["the digest is unchanged: who has accepted it need not do so again"] * same
+    for place in (own / out.name, out):
+        write_text(place, sealed.to_text(signer))
     return [
-        f"{out}: {len(study.sites)} sites, until {study.until}. Its digest:",
-        f"\n{in_groups(sealed.digest)}\n",
-        "Read it to each site by telephone: equal digests mean equal terms, sites and keys.",
+        f"{out}: {len(study.sites)} sites, until {study.until}, revision {sealed.revision}; digest",
+        f"\n{in_words(sealed.digest)}\n",
+        "Read these 12 words to each site by telephone; each compares them with another site, too. "
+        "Equal words mean equal terms, sites, keys, coordinator and server.",
         f"Next: each site calls `fedcal site accept` with {out.name}; the server calls "
         f"`fedcal study serve {out.name}` beside the folder {study.study}-server.",
         *(f"note: {note}" for note in notes),

@@ -31,7 +31,7 @@ from fedcal.experiments.report.page import read_json, reading
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import QUARTER
 from fedcal.experiments.runs.rereading import comparable, read_release
-from fedcal.experiments.study.next_steps import in_words
+from fedcal.experiments.study.next_steps import Told, in_words
 from fedcal.experiments.study.quarter_page import write_quarter_page
 from fedcal.experiments.study.sealed import Sealed
 from fedcal.experiments.study.signature import write_signature
@@ -47,6 +47,9 @@ EARLIER = "earlier-"
 
 Earlier = tuple[ScoreRelease, Mapping[str, Any]]
 """A quarter: its release, and of its `study.json` the keys `KEPT` at least."""
+
+Before = Mapping[str, Earlier]
+"""Earlier quarters by name."""
 
 KEPT = ("terms", "digest", "rehearsal", "took_part", "date")
 _METRICS = {
@@ -258,21 +261,26 @@ def write_quarter(
 
     def write(draft: Path) -> None:
         digest = ""
-        (draft / STUDY).write_text(study.to_toml(), "utf-8")
         if not facts.rehearsal:
             (draft / SEALED).write_text(sealed_text, "utf-8")
-            digest = Sealed.read(draft / SEALED).digest
+            digest = Sealed.read(draft / SEALED).roster.digest
         versions = {**facts.versions, "matplotlib": version("matplotlib")}
         known = replace(facts, roster=digest, versions=versions)
         made.update(told_of(study, release, known, earlier))
-        (draft / TOLD).write_text(to_json(made), "utf-8")
-        (draft / LEDGER).write_text(to_json({"schema": 1, **made["ledger"]}), "utf-8")
-        release.write(draft, release.form)
-        for name, (before, _) in earlier.items():
-            before.write(draft, f"{EARLIER}{name}")
-        write_quarter_page(draft, made)
+        write_files(draft, study, release, made, earlier)
         if signer is not None:
             write_signature(draft, signer)
 
     write_folder(folder, write, stale=QUARTER.files)
     return made
+
+
+def write_files(folder: Path, study: Study, release: ScoreRelease, of: Told, then: Before) -> None:
+    """Write what follows from terms, release, quarters before, and `of`, a `study.json`."""
+    (folder / STUDY).write_text(study.to_toml(), "utf-8")
+    (folder / TOLD).write_text(to_json(of), "utf-8")
+    (folder / LEDGER).write_text(to_json({"schema": 1, **of["ledger"]}), "utf-8")
+    release.write(folder, release.form)
+    for name, (before, _) in then.items():
+        before.write(folder, f"{EARLIER}{name}")
+    write_quarter_page(folder, of)

@@ -139,6 +139,12 @@ def release(
             f"{path} has other terms than {sealed_path}: the sites need new kits, send .join files "
             "again, and accept what is sealed then"
         )
+    key = folder_of(path, study.study, "coordinator") / KEY
+    if key.exists() and sealed.one_machine is False:
+        raise InputError(
+            f"{key} lies on the server's machine, and by {sealed_path} it does not: move it to "
+            "another machine, and sign there (fedcal study sign)"
+        )
     home = folder_of(path, study.study, "server").resolve()
     if at is None:
         if not (home / CONTROL).exists():
@@ -186,8 +192,8 @@ def release(
     run, made = Outcome.load(work / SERVER).run, (work / SERVER / OUTCOME).stat().st_mtime
     with Ledger(ledger) as book:
         entries = book.entries()
-    key = folder_of(path, study.study, "coordinator") / KEY
-    facts = _facts(name, result, study, entries, run, key.exists(), made)
+    ours = key.exists() if sealed.one_machine is None else sealed.one_machine
+    facts = _facts(name, result, study, entries, run, ours, made)
     text, signer = sealed_path.read_text("utf-8"), read_key(key) if key.exists() else None
     counts, earlier = _counts(result.artifact), earlier_of(out, study)
     return write_quarter(out, study, text, counts, facts, earlier, signer)

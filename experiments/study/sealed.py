@@ -1,11 +1,12 @@
 """What sites send back, `SITE.join`, and what the coordinator makes of it, `STUDY.sealed`.
 
 **Formal guarantee.** A `.join` holds two public keys, names and digests: nothing in it comes from
-a row. It is signed by the site's own key, so nobody can enrol a key that is not theirs. The roster
-of a sealed study has the digest of the study's terms in its name; so its own digest, which sites
-compare by telephone and pin, is of the terms, the sites, their keys and the committee. What is
-only signed by the coordinator (the server's address, the keys of connections) lets somebody in or
-keeps a site out; it changes neither what is asked nor who opens sums.
+a row. It is signed by the site's own key, so nobody can enrol a key that is not theirs. The digest
+of a sealed study, which sites compare by telephone, is of its terms, sites, their keys, the
+committee, the coordinator's key, the server and its authority, and the keys of connections. What
+the coordinator only signs (the question's words, the numbers that sites stated, the date) changes
+neither what is asked, nor who opens sums, nor by whom a report must be signed. The coordinator
+writes all texts and so could look for two with one digest: people compare 132 bits of it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
+from fedcal.experiments.deploy.fleet import plain_key
 from fedcal.experiments.study.study_file import Study
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.keys import SigningKey
@@ -30,7 +33,8 @@ MOST_BYTES = 1 << 22
 SCHEMA = 1
 JOIN, SEALED = ".join", ".sealed"
 _CONNECTION = re.compile(r"ecdsa-sha2-nistp(256|384|521) [A-Za-z0-9+/]+={0,2}( [\x20-\x7e]{0,99})?")
-_JOIN, _SEALED = "study-join", "study-sealed"
+Fields = Mapping[str, Any]
+_JOIN, _SEALED, _DIGEST = "study-join", "study-sealed", "study-digest"
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,10 @@ class Join:
         fields = read_fields(path)
         try:
             key = check_key("key", fields["key"])
-            check_signed(path, fields, _JOIN, key)
+            check_signed(path, fields, _JOIN, key, cls.__dataclass_fields__)
             for name in ("terms", "classes"):
                 check_digest(name, fields[name])
-            if not _CONNECTION.fullmatch(str(fields["connection"])):
-                raise InputError(f"{path}: its key for the server is none of OpenSSH's")
+            _connection(str(path), str(fields["connection"]))
             texts = {k: str(fields[k]) for k in ("study", "terms", "site", "connection", "classes")}
             return cls(key=key, **texts)
         except KeyError as e:
@@ -78,7 +81,8 @@ class Sealed:
     `roster` has them by their keys; `connections` are site -> its public key for the server, one
     line of OpenSSH. By `authority`, PEM, the server's certificate is verified. `coordinator` is the
     Ed25519 public key of who sealed it, 32 bytes, and `when` that was: ISO 8601, UTC. A site
-    accepts nothing older than what it has accepted.
+    accepts no lower `revision` than it has accepted. `one_machine`: the coordinator's machine runs
+    the server. What fedcal 0.2 sealed has revision 0, and does not say this (None).
     """
 
     study: Study
@@ -87,13 +91,21 @@ class Sealed:
     authority: str
     coordinator: bytes
     when: str
+    revision: int = 0
+    one_machine: bool | None = None
+
+    def __post_init__(self) -> None:
+        sites: dict[bytes, str] = {}
+        for site, line in self.connections.items():
+            if (first := sites.setdefault(_connection(site, line), site)) != site:
+                raise InputError(f"{first} and {site} have one connection key: each makes its own")
 
     @classmethod
     def of(cls, study: Study, joins: Iterable[Join], authority: str, signer: SigningKey) -> Self:
-        """Enrol sites.
+        """Enrol sites, in revision 1, by a coordinator apart from the server.
 
-        Raises InputError if a site is missing, is there twice, is none of the study's, or has
-        joined other terms or with other classes.
+        Raises InputError if a site is missing, is there twice, is none of the study's, has joined
+        other terms or with other classes, or has the connection of another one.
         """
         joins_by_site: dict[str, Join] = {}
         for one in joins:
@@ -112,7 +124,7 @@ class Sealed:
         roster = study.roster({name: one.key for name, one in joins_by_site.items()})
         connections = {name: joins_by_site[name].connection for name in study.sites}
         when = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
-        return cls(study, roster, connections, authority, signer.public, when)
+        return cls(study, roster, connections, authority, signer.public, when, 1, False)
 
     def to_text(self, signer: SigningKey) -> str:
         """Return the file's text, signed."""
@@ -124,16 +136,20 @@ class Sealed:
             "authority": self.authority,
             "connections": dict(self.connections),
             "coordinator": self.coordinator.hex(),
+            "one_machine": self.one_machine,
+            "revision": self.revision,
             "roster": self.roster.to_text(),
             "schema": SCHEMA,
             "study": self.study.to_toml(),
             "when": self.when,
         }
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """Digest of the roster, and so of the terms: people compare it by telephone."""
-        return self.roster.digest
+        """SHA-256 of all that sites agree on, 64 hexadecimal digits; people compare it in words."""
+        agreed = {k: v for k, v in self._fields.items() if k not in ("revision", "when")}
+        agreed |= {"study": self.study.terms, "server": self.study.server}
+        return keys.digest(_DIGEST, signing_text(agreed)).hex()
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -145,45 +161,51 @@ class Sealed:
         fields = read_fields(path)
         try:
             coordinator = check_key("coordinator", fields["coordinator"])
-            check_signed(path, fields, _SEALED, coordinator)
+            check_signed(path, fields, _SEALED, coordinator, cls.__dataclass_fields__)
             study = Study.from_text(str(fields["study"]))
             roster = Roster.from_text(str(fields["roster"]))
             connections = {str(k): str(v) for k, v in fields["connections"].items()}
-            sealed = cls(
-                study,
-                roster,
-                connections,
-                str(fields["authority"]),
-                coordinator,
-                str(fields["when"]),
-            )
+            authority, when = str(fields["authority"]), str(fields["when"])
+            revision = whole(f"revision of {path}", fields.get("revision", 0), 0, 2**53)
+            is_one = fields["one_machine"] is True if revision else None
+            sealed = cls(study, roster, connections, authority, coordinator, when, revision, is_one)
         except KeyError as e:
             raise InputError(f"{path} is not a sealed study: {e.args[0]!r} is missing") from None
         except AttributeError:
             raise InputError(f"{path} is not a sealed study: connections must be a table") from None
         if roster != study.roster({site.name: site.key for site in roster.sites}):
             raise InputError(f"{path}: its roster is not that of its terms")
-        if not all(map(_CONNECTION.fullmatch, connections.values())):
-            raise InputError(f"{path}: a site's key for the server is none of OpenSSH's")
+        try:
+            datetime.datetime.fromisoformat(when)
+        except ValueError:
+            raise InputError(f"{path} was sealed on {when!r:.80}, which is not a date") from None
         if set(connections) != set(study.sites):
             raise InputError(f"{path}: a site has no key for its connection")
         return sealed
 
 
-def signing_text(fields: Mapping[str, Any]) -> bytes:
+def _connection(where: str, line: str) -> bytes:
+    """Return a connection's key, without its comment; InputError if it is not one, in one line."""
+    is_line = _CONNECTION.fullmatch(line) is not None
+    return plain_key(f"the connection of {where}", line.encode() if is_line else b"")
+
+
+def signing_text(fields: Fields) -> bytes:
     """Canonical bytes of what is signed."""
     plain = {k: v for k, v in fields.items() if k != "signature"}
     return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
 
 
-def signed_text(fields: Mapping[str, Any], purpose: str, signer: SigningKey) -> str:
+def signed_text(fields: Fields, purpose: str, signer: SigningKey) -> str:
     """Fields and their signature as JSON."""
     made = signer.sign(purpose, keys.digest(purpose, signing_text(fields)))
     return json.dumps({**fields, "signature": made.hex()}, indent=1, sort_keys=True) + "\n"
 
 
-def check_signed(path: Path, fields: Mapping[str, Any], purpose: str, key: bytes) -> None:
-    """InputError if the fields of a file are not signed by a key."""
+def check_signed(path: Path, fields: Fields, purpose: str, key: bytes, of: Iterable[str]) -> None:
+    """InputError if the fields of a file have other names, or are not signed by a key."""
+    if more := sorted({*fields} - {*of, "schema", "signature"}):
+        raise InputError(f"{path} has {more[0]!r:.80}, which is not part of such a file")
     made, text = fields.get("signature"), keys.digest(purpose, signing_text(fields))
     try:
         signed = keys.verified(key, purpose, text, bytes.fromhex(str(made)))

@@ -6,7 +6,6 @@ import hashlib
 from pathlib import Path
 
 from fedcal.core.errors import InputError
-from fedcal.experiments.runs.folders import QUARTER
 from fedcal.experiments.study.sealed import check_signed, read_fields, signed_text, write_text
 from fedcal.secure_aggregation.keys import SigningKey
 
@@ -27,13 +26,12 @@ def check_signature(folder: Path, coordinator: bytes) -> None:
         again = f"fedcal study sign {folder} --key coordinator.pem"
         raise InputError(f"{folder} is not signed: {again}")
     fields = read_fields(path)
-    check_signed(path, fields, _PURPOSE, coordinator)
+    check_signed(path, fields, _PURPOSE, coordinator, ["files"])
     for name in sorted({*now, *fields["files"]}):
         if fields["files"].get(name) != now.get(name):
             raise InputError(f"{folder / name} is not the file that was signed")
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    files = {path.name: path for pattern in QUARTER.files for path in folder.glob(pattern)}
-    files.pop(SIGNATURE, None)
+    files = {path.name: path for path in folder.iterdir() if path.name != SIGNATURE}
     return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}

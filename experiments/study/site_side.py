@@ -19,9 +19,11 @@ from fedcal.core.errors import InputError
 from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.deploy.site import run_site
+from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.study import joining
 from fedcal.experiments.study.joining import Kit, csv_option, rows_of
 from fedcal.experiments.study.kits import AUTHORITY
+from fedcal.experiments.study.site_folder import CONNECTION, SIGNING
 
 _REFUSALS = ("refused to", "cannot take part", "cannot be used")
 
@@ -52,17 +54,18 @@ def start(
         kit.use(rows, site_rows, form)
         return site_rows
 
+    write_folder(folder, lambda draft: joining.write_rules(draft, sealed))
     run_site(
         rows,
         fleet=read_address("server", sealed.study.server),
         root_certificates=folder / AUTHORITY,
-        key=folder / joining.CONNECTION,
+        key=kit.own / CONNECTION,
         names=sealed.study.classes,
         state=folder / joining.STATE,
         wait=math.inf,
         policy=folder / joining.POLICY,
         federation=folder / joining.FEDERATION,
-        sign_key=folder / joining.SIGNING,
+        sign_key=kit.own / SIGNING,
         read=read,
         watched=Path(rows),
     )
@@ -88,7 +91,7 @@ def status(folder: Path) -> dict[str, Any]:
     lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
     releases = (state / RESULTS).glob("*/release.npz")
     last = max(releases, key=lambda path: path.stat().st_mtime, default=None)
-    has_joined, is_read = (folder / joining.ROWS).exists(), (state / SITE).exists()
+    has_joined, is_read = kit.has_joined, (state / SITE).exists()
     content: dict[str, Any] = {
         "study": study.study,
         "until": study.until.isoformat(),

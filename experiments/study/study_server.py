@@ -27,7 +27,7 @@ from fedcal.experiments.runs.engines.superlink import (
     scripts,
 )
 from fedcal.experiments.study.sealed import Sealed, write_text
-from fedcal.secure_aggregation.roster import Roster
+from fedcal.secure_aggregation.roster import Roster, in_words
 from fedcal.storage.locks import locked
 
 CONTROL, LOG, REGISTERED = "control", "server.log", "registered.json"
@@ -106,7 +106,7 @@ def serve(
                 write_text(home / CONTROL, f"{ours}\n")
                 say(
                     f"{sealed.study.study}: serving {len(sealed.roster.sites)} sites at {named}, "
-                    f"digest {sealed.digest[:16]}...; Ctrl-C ends it"
+                    f"digest {in_words(sealed.digest)}; Ctrl-C ends it"
                 )
                 while superlink.poll() is None and executor.poll() is None:
                     time.sleep(_TICK)

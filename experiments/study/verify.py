@@ -4,15 +4,18 @@ It takes no data and no server: the release is held against the plan of the seal
 and the ledger's line, and `study.json` and the report are made again from it.
 
 **Formal guarantee.** With a sealed study of one's own: its coordinator has signed every file;
-terms, sites and keys are those sealed, noise and price those of the terms; every number of the
-report follows from release and facts. Whoever holds the coordinator's key can sign a false date,
-absence or count, sum spent, or copy of an earlier quarter that is not beside the folder.
+terms, sites and keys are those sealed, noise and price those of the terms; the folder has no file,
+array or header more than `study run` writes; every number of the report follows from release and
+facts. Whoever holds the coordinator's key can sign what `UNCHECKED` names, or a false copy of an
+earlier quarter that is not beside the folder.
 """
 
 from __future__ import annotations
 
 import datetime
+import math
 import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -23,6 +26,7 @@ import numpy as np
 from fedcal import __version__
 from fedcal.core.errors import InputError
 from fedcal.core.printable import printable
+from fedcal.core.types import Floats
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.report.page import read_json, reading
 from fedcal.experiments.runs.jobs import job_of
@@ -30,13 +34,21 @@ from fedcal.experiments.runs.rereading import read_release
 from fedcal.experiments.runs.statement import of_plan
 from fedcal.experiments.study import quarter
 from fedcal.experiments.study.quarter import TOLD, Earlier, Facts, told_of
-from fedcal.experiments.study.quarter_page import write_quarter_page
 from fedcal.experiments.study.sealed import Sealed
 from fedcal.experiments.study.signature import SIGNATURE, check_signature, write_signature
 from fedcal.experiments.study.study_file import NAME, Study
+from fedcal.privacy.noise_plan import Plan
 from fedcal.secure_aggregation.keys import SigningKey
-from fedcal.secure_aggregation.roster import in_groups
+from fedcal.secure_aggregation.roster import in_words
 from fedcal.strategies.server import participation
+
+UNCHECKED = (
+    "Not checked: that the counts are what the sites sent, absences, the date, what was spent "
+    "before, the run's name, versions, and that coordinator and server are apart."
+)
+_REHEARSAL = "A rehearsal: its rows were one file. Not signed, nor checked: statement and ledger."
+_CHANCE = 1e-9
+"""That noise alone makes a count of a true release impossible."""
 
 _SPENT = ("epsilon", "delta", "mechanism", "unit", "adjacency", "event")
 
@@ -48,12 +60,12 @@ def verify(folder: Path, own: Path | None = None) -> list[str]:
     """
     _, sealed = _read(folder)
     if sealed is None and own is None:
-        return ["A rehearsal: its rows were one file, and it is not signed.", *_held(folder)]
+        return [_REHEARSAL, *_held(folder)]
     if sealed is None:
         raise InputError(f"{folder} is a rehearsal: it is neither sealed nor signed")
     with reading(folder, SIGNATURE):
         check_signature(folder, sealed.coordinator)
-    return [_sealed_by(folder, sealed, own), *_held(folder)]
+    return [_sealed_by(folder, sealed, own), *_held(folder), UNCHECKED]
 
 
 def sign(folder: Path, key: SigningKey, own: Path | None = None) -> list[str]:
@@ -66,23 +78,22 @@ def sign(folder: Path, key: SigningKey, own: Path | None = None) -> list[str]:
         )
     if Study.read(folder / quarter.STUDY) != sealed.study:
         raise InputError(f"{folder / quarter.STUDY} is not as it was sealed: seal it anew")
-    sentences = [_sealed_by(folder, sealed, own), *_held(folder)]
+    sentences = [_sealed_by(folder, sealed, own), *_held(folder), UNCHECKED]
     write_signature(folder, key)
     return sentences
 
 
 def _sealed_by(folder: Path, sealed: Sealed, own: Path | None) -> str:
-    """Hold key and digest of a quarter's sealed study against those of one's own."""
-    key, digest = (in_groups(one) for one in (sealed.coordinator.hex(), sealed.digest))
+    """Hold the digest of a quarter's sealed study against that of one's own."""
+    words = in_words(sealed.digest)
     if own is None:
         return (
             "Not checked: the coordinator's key. Give your own sealed study (--sealed FILE), or "
-            f"compare by telephone: key {key}, digest {digest}."
+            f"compare by telephone with a site: {words}."
         )
-    mine = Sealed.read(own)
-    if (mine.coordinator, mine.digest) != (sealed.coordinator, sealed.digest):
-        raise InputError(f"{folder} is not sealed as {own} is: key {key}, digest {digest}")
-    return f"The coordinator's key and the roster are those of {own}."
+    if (mine := Sealed.read(own).digest) != sealed.digest:
+        raise InputError(f"{folder} is not sealed as {own} is: {words}; {own}: {in_words(mine)}")
+    return f"The coordinator's key, terms, sites and server are those of {own}."
 
 
 def _read(folder: Path) -> tuple[Mapping[str, Any], Sealed | None]:
@@ -91,6 +102,9 @@ def _read(folder: Path) -> tuple[Mapping[str, Any], Sealed | None]:
         raise InputError(
             f"{folder} is not the folder of a quarter (as study run writes it): no {TOLD}"
         )
+    for path in folder.iterdir():
+        if path.is_symlink() or not path.is_file():
+            raise InputError(f"{path} is not a file of a quarter: delete it")
     content = read_json(folder / TOLD, "quarter")
     with reading(folder, TOLD):
         return content, None if content["rehearsal"] else Sealed.read(folder / quarter.SEALED)
@@ -113,8 +127,6 @@ def _held(folder: Path) -> list[str]:
                 raise InputError(
                     f"{folder}: the {what} is {value!r:.80}; by the terms it is {wanted!r:.80}"
                 )
-        if read_json(folder / quarter.LEDGER, "line of a ledger") != {"schema": 1, **facts.ledger}:
-            raise InputError(f"{folder / quarter.LEDGER} is not the line that {TOLD} has")
         by = facts.versions.get("fedcal")
         note = "" if by == __version__ else f" It was made by fedcal {by}, this is {__version__}."
         again = told_of(study, release, facts, earlier)
@@ -122,7 +134,9 @@ def _held(folder: Path) -> list[str]:
             value = f"says {where} = {old!r:.60}; the release gives {new!r:.60}.{note}"
             raise InputError(f"{folder / TOLD} {value}")
         sentences = [] if sealed is None else list(_around(folder, sealed, study, facts, earlier))
-        _check_page(folder, content)
+        with tempfile.TemporaryDirectory() as draft:
+            quarter.write_files(Path(draft), study, release, content, earlier)
+            _same_files(folder, Path(draft), {SIGNATURE, quarter.SEALED} if sealed else set())
     terms = "The release is what the study asks: noise, epsilon and unit are those of the terms."
     return [terms, f"All numbers of {TOLD} and of the report follow from it.{note}", *sentences]
 
@@ -136,6 +150,7 @@ def _agreed(
     std = float(plan.std_of_sum(len(facts.took_part))[0])
     yield "release's noise", f"{release.std:.9g}", f"{std:.9g}"
     yield "release's classes", release.class_names, study.classes
+    yield "release's impossible counts", _impossible(release, plan, facts)[:3].tolist(), []
     texts = [*facts.versions, *facts.versions.values(), facts.ledger.get("run", "")]
     yield "list of versions", texts, [printable(text)[:80] for text in texts]
     day, paid = datetime.date.fromisoformat(facts.date), facts.spent / study.epsilon_release
@@ -143,10 +158,13 @@ def _agreed(
     whole = all(one["digest"] == study.digest for one in since.values())  # else of several prices
     least = max(round(paid) if whole else paid, sealed is not None)
     yield "number of releases paid for", f"{paid:.6f}", f"{least:.6f}"
+    ours, roster = (False, "") if sealed is None else (sealed.one_machine, sealed.roster.digest)
+    yield "digest of the roster", facts.roster, roster
+    yield "word on one machine", facts.one_machine, facts.one_machine if ours is None else ours
     if sealed is not None:
         study.year(day)
         yield "digest of the terms", study.digest, sealed.study.digest
-        yield "digest of the roster", facts.roster, sealed.digest
+        yield "word on rows without sites", facts.dealt, False
         line = {name: getattr(plan, name) for name in _SPENT} | {"releases": 1, "charged": [1]}
         for name in sorted({*line, *facts.ledger} - {"run"}):
             yield f"ledger's {name}", facts.ledger.get(name), line.get(name)
@@ -160,6 +178,21 @@ def _agreed(
     law = "double-exponential" if plan.tailed else "normal"
     for name, wanted in replace(made, **own, law=law).arrays().items():
         yield f"release's {name}", arrays[name], wanted
+
+
+def _impossible(release: ScoreRelease, plan: Plan, facts: Facts) -> Floats:
+    """Return counts that no sum of a run decodes to: off its grid, or beyond what noise does.
+
+    Rows are not negative, and an absent site has none. With n Laplace variates of scale b in a
+    sum, P(X > x) <= exp(-t x / b) / (1 - t^2)^n for each t in (0, 1).
+    """
+    counts, n = release.counts, plan.noises(len(facts.took_part))
+    t, scale = np.linspace(0.01, 0.99, 99), release.std / math.sqrt(2 * n)
+    most = scale * ((math.log(len(counts) / _CHANCE) - n * np.log1p(-(t**2))) / t).min()
+    names = release.question.group_names
+    away = np.isin(names, facts.absent).repeat(len(counts) // len(names))
+    is_sum = np.rint(counts / plan.grid) * plan.grid == counts
+    return np.asarray(counts[~is_sum | (counts < -most) | (away & (counts > most))])
 
 
 def _differences(where: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -204,15 +237,23 @@ def _around(
             yield f"{name} beside this folder is of {content['date']}, and is left out here."
 
 
-def _check_page(folder: Path, content: Mapping[str, Any]) -> None:
-    """Make the report again from `study.json`; InputError if a file differs."""
-    with tempfile.TemporaryDirectory() as draft:
-        write_quarter_page(Path(draft), content)
-        for path in sorted(Path(draft).iterdir()):
-            own = folder / path.name
-            if not own.is_file() or own.read_bytes() != path.read_bytes():
-                raise InputError(
-                    f"{own} is not what fedcal {__version__} makes of {TOLD}: it was altered, "
-                    f"or made by other versions ({content['versions']}). fedcal report {folder} "
-                    "writes it again; then sign it again"
-                )
+def _same_files(folder: Path, draft: Path, but: set[str]) -> None:
+    """InputError if a file differs from what follows from `study.json`, is missing, or is more."""
+    made, own = ({path.name: path for path in files.iterdir()} for files in (draft, folder))
+    for name in sorted({*made, *own} - but):
+        if name not in made or name not in own or _inside(own[name]) != _inside(made[name]):
+            raise InputError(
+                f"{folder / name} is not what fedcal {__version__} makes of {TOLD}: it was altered "
+                f"or added, or made by other versions. fedcal report {folder} writes the report "
+                "again; then sign it again"
+            )
+
+
+def _inside(path: Path) -> Any:
+    """Return the bytes of a file; of an archive its members, and how long all else is."""
+    if path.suffix != ".npz":
+        return path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        more = path.stat().st_size - sum(member.compress_size for member in members)
+        return more, [(member.filename, archive.read(member)) for member in members]

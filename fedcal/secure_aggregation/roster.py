@@ -289,6 +289,13 @@ def in_groups(digest: str) -> str:
     return " ".join(digest[at : at + 4] for at in range(0, len(digest), 4))
 
 
+def in_words(digest: str) -> str:
+    """First 132 bits of a digest as 12 words of a list of 2,048, as people read them aloud."""
+    words = Path(__file__).with_name("words.txt").read_text("ascii").split()
+    bits = int(digest[:33], 16)
+    return " ".join(words[bits >> at & 2047] for at in range(121, -1, -11))
+
+
 def check_key(what: str, text: Any) -> bytes:
     """Return the 32 bytes of an Ed25519 public key in hexadecimal digits, or raise InputError."""
     return _hex(what, text, keys.KEY_BYTES)

@@ -11,6 +11,7 @@ from studies import study
 from fedcal.experiments.study.joining import Offer, join
 from fedcal.experiments.study.kits import make_kits, seal
 from fedcal.experiments.study.sealed import Sealed, write_text
+from fedcal.experiments.study.site_folder import own_folder
 
 SITES = ("alder", "birch", "cedar")
 
@@ -54,6 +55,10 @@ class Hospitals:
 
     def kit(self, site: str = "alder") -> Path:
         return self.folder / "sepsis-kits" / site
+
+    def own(self, site: str = "alder") -> Path:
+        """Where a site's keys are."""
+        return own_folder("sepsis", site)
 
     def kits(self, **more: Any) -> list[str]:
         """Write the study's file and the kits; what is said."""

@@ -3,6 +3,8 @@
 from dataclasses import asdict, replace
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from studies import study
 
 from fedcal.experiments.runs.jobs import job_of
@@ -65,13 +67,19 @@ def facts_of(of, **more):
     return Facts(**facts)
 
 
-def sealed_of(of, coordinator):
+def connection(site):
+    """A public key as sites send it."""
+    key = ec.generate_private_key(ec.SECP384R1()).public_key()
+    return f"{key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()} {site}"
+
+
+def sealed_of(of, coordinator, one_machine=False):
     def join(site):
         key = SigningKey.generate().public
-        line = f"ecdsa-sha2-nistp384 AAAA {site}"
-        return Join(of.study, of.digest, site, key, line, of.class_digest)
+        return Join(of.study, of.digest, site, key, connection(site), of.class_digest)
 
-    return Sealed.of(of, map(join, of.sites), "PEM", coordinator).to_text(coordinator)
+    sealed = Sealed.of(of, map(join, of.sites), "PEM", coordinator)
+    return replace(sealed, one_machine=one_machine).to_text(coordinator)
 
 
 def quarter(folder, of, key, *, earlier=(), signer=None, faults=None, **facts):
@@ -83,5 +91,5 @@ def quarter(folder, of, key, *, earlier=(), signer=None, faults=None, **facts):
     if known.rehearsal:
         release = replace(release, data="rows.csv")
         release.of_classes(of.classes)
-    text = of.to_toml() if known.rehearsal else sealed_of(of, key)
+    text = of.to_toml() if known.rehearsal else sealed_of(of, key, known.one_machine)
     return release, write_quarter(folder, of, text, release, known, dict(earlier), signer)

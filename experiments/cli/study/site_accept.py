@@ -21,7 +21,7 @@ def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The sealed study.")],
     *,
     yes: Annotated[
-        bool, other(FILES, "Accept without a question: the digest was compared before.", "--yes")
+        bool, other(FILES, "Accept without a question: the words were compared before.", "--yes")
     ] = False,
 ) -> None:
     """Show it, ask, and write down what this site takes part in."""
@@ -30,7 +30,7 @@ def command(
     offer, to = Offer.read(kit, file), console()
     to.print("\n".join(offer.lines()))
     if not yes and sys.stdin.isatty():
-        to.print("Compare the digest by telephone, by a voice that you know. Is it the same, and")
+        to.print("Compare the words by telephone with the coordinator and another site. Equal, and")
         with contextlib.suppress(EOFError):
             yes = input("does this site take part? Type yes: ").strip().lower() == "yes"
     if not yes:

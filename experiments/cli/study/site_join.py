@@ -24,12 +24,16 @@ def command(
         bool,
         other(FILES, "Make new keys, if the old ones are lost or known to others.", "--new-keys"),
     ] = False,
+    made_here: Annotated[
+        bool,
+        other(FILES, "Take over what this site made in the folder: it asks first.", "--made-here"),
+    ] = False,
 ) -> None:
     """Check, make, and say what to send."""
-    from fedcal.experiments.study.joining import join
+    from fedcal.experiments.study.joining import Kit, join
 
     try:
-        rows, warnings, made = join(kit, data, csv, new_keys=new_keys)
+        rows, warnings, made = join(kit, data, csv, new_keys=new_keys, adopt=made_here)
     except KeyboardInterrupt:
         raise Stopped(
             "interrupted; the same command continues, with the keys made so far"
@@ -40,6 +44,6 @@ def command(
         f"{kit / 'home' / 'report.html'}: this site's own exact calibration, for its eyes alone.\n"
         f"{made}: send it to the coordinator. In it are two public keys, names and digests of "
         "classes and terms: nothing that comes from a row. The private keys stay in "
-        f"{kit / 'keys'}.\n"
+        f"{Kit.read(kit).own}, outside of {kit}: keep both.\n"
         f"Next: you get a sealed study; fedcal site accept {kit} FILE.sealed"
     )

@@ -11,7 +11,7 @@ from fedcal.experiments.cli.parameters import Json
 from fedcal.experiments.report.tables import TextTable, print_table
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.files import to_json
-from fedcal.secure_aggregation.roster import in_groups
+from fedcal.secure_aggregation.roster import in_words
 
 EXAMPLES = ("fedcal site status alder/",)
 
@@ -33,7 +33,7 @@ def command(
     shown["epsilon"] = ", ".join(f"{value:g} {name}" for name, value in shown["epsilon"].items())
     shown["running"] = "yes" if shown["running"] else "no"
     if "digest" in shown:
-        shown["digest"] = in_groups(shown["digest"])
+        shown["digest"] = in_words(shown["digest"])
     to = console()
     to.print("\n".join(f"{name}: {value}" for name, value in shown.items()))
     if jobs:

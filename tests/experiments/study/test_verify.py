@@ -1,7 +1,10 @@
 """A quarter that was altered is refused, whoever has signed it again."""
 
 import json
+import os
+import re
 import shutil
+import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +14,7 @@ from refusals import refused
 
 from fedcal.experiments.cli.main import main
 from fedcal.experiments.runs.rereading import read_release
-from fedcal.experiments.study.quarter import earlier_of, write_quarter
+from fedcal.experiments.study.quarter import Facts, earlier_of, write_quarter
 from fedcal.experiments.study.sealed import Sealed, signed_text
 from fedcal.experiments.study.signature import write_signature
 from fedcal.experiments.study.verify import sign, verify
@@ -128,8 +131,8 @@ ALTERED = [
     (release("earlier-2026Q4", counts=1.0), "the release gives|is not the release of"),
     (swapped_roster, "the digest of the roster is"),
     (other_terms, "the "),
-    (edited("ledger.json", lambda line: line.update(epsilon=0.5)), "is not the line"),
-    (lambda f: (f / "ledger.json").unlink(), "cannot read"),
+    (edited("ledger.json", lambda line: line.update(epsilon=0.5)), "ledger.json is not what"),
+    (lambda f: (f / "ledger.json").unlink(), "ledger.json is not what"),
     (lambda f: (f / "release.npz").unlink(), "release"),
     (lambda f: (f / "study.sealed").unlink(), "is not there"),
 ]
@@ -228,7 +231,200 @@ def test_a_rehearsal_is_verified_and_said_to_be_one(tmp_path):
     folder = tmp_path / "r"
     quarter(folder, STUDY, None, rehearsal=True, ledger={}, spent=0.0, left=4.0)
     assert "A rehearsal" in verify(folder)[0]
+    for change, word in (
+        (lambda told: told.update(one_machine=True), "one machine"),
+        (lambda told: told.update(roster="0" * 64), "roster"),
+    ):
+        shutil.copytree(folder, forged := tmp_path / word / "r")
+        told(change)(forged)
+        refused(word, verify, forged)
+    (folder / "signature.json").write_text("{}")
+    refused("signature.json is not what", verify, folder)
+    (folder / "signature.json").unlink()
     refused("a rehearsal: not signed", sign, folder, KEY)
     refused("is not the folder of a quarter", verify, tmp_path)
     told(gap_of_cedar)(folder)
     refused("sites.cedar", verify, folder)
+
+
+# -- by command: a coordinator makes all of a quarter anew, and signs it -----------------------
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory):
+    """A quarter whose server's operator chose the committee; one site is absent."""
+    folder = tmp_path_factory.mktemp("trial") / "2026Q4"
+    took = tuple(site for site in STUDY.sites if site != "birch")
+    quarter(folder, STUDY, KEY, signer=KEY, one_machine=True, took_part=took, absent=("birch",))
+    return folder
+
+
+def made_anew(folder, counts=lambda counts: None, **facts):
+    """All files of a quarter with other counts or facts, as `study run` would write them."""
+    content = json.loads((folder / "study.json").read_text())
+    found = read_release(folder / "release.npz")
+    counts(found.counts)
+    told, text = replace(Facts.of(content), **facts), (folder / "study.sealed").read_text()
+    write_quarter(folder, STUDY, text, found, told, {}, KEY)
+
+
+def count(site, value):
+    """A count of a site is changed by a value; each is a column of 2 x buckets."""
+
+    def change(counts):
+        counts.reshape(len(STUDY.sites), -1)[[*STUDY.sites].index(site), 3] += value
+
+    return lambda folder: made_anew(folder, change)
+
+
+def packed(change):
+    """The arrays of the release, written anew with others beside them."""
+
+    def alter(folder):
+        path = folder / "release.npz"
+        with np.load(path) as old:
+            arrays = {name: old[name] for name in old.files}
+        change(arrays)
+        np.savez_compressed(path, **arrays)
+        write_signature(folder, KEY)
+
+    return alter
+
+
+def header(change):
+    def alter(arrays):
+        plain = json.loads(str(arrays["header"]))
+        change(plain)
+        arrays["header"] = np.array(json.dumps(plain))
+
+    return packed(alter)
+
+
+def archive(write):
+    def alter(folder):
+        with zipfile.ZipFile(folder / "release.npz", "a") as file:
+            write(file)
+        write_signature(folder, KEY)
+
+    return alter
+
+
+def trailing(folder):
+    """Bytes behind the numbers of an array, which NumPy does not read."""
+    path = folder / "release.npz"
+    with zipfile.ZipFile(path) as file:
+        members = {info.filename: file.read(info) for info in file.infolist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in members.items():
+            file.writestr(name, content + b"exact counts" * (name == "counts.npy"))
+    write_signature(folder, KEY)
+
+
+def beside(name, make=lambda path: path.write_text("exact counts"), signed=False):
+    def alter(folder):
+        make(folder / name)
+        if signed:
+            write_signature(folder, KEY)
+
+    return alter
+
+
+def sealed_with(**more):
+    def alter(folder):
+        fields = json.loads((folder / "study.sealed").read_text()) | more
+        (folder / "study.sealed").write_text(signed_text(fields, "study-sealed", KEY))
+        write_signature(folder, KEY)
+
+    return alter
+
+
+def signature_with_more(folder):
+    fields = json.loads((folder / "signature.json").read_text()) | {"note": "exact counts"}
+    (folder / "signature.json").write_text(signed_text(fields, "study-quarter", KEY))
+
+
+ATTACKS = {
+    "the note is erased": (lambda f: made_anew(f, one_machine=False), "one machine is False"),
+    "a count below the noise": (count("cedar", -1000.0), "impossible counts"),
+    "a count of no grid": (count("cedar", 2.0**-30), "impossible counts"),
+    "a count of a tenth": (count("cedar", 0.1), "impossible counts"),
+    "an absent site has rows": (count("birch", 500.0), "impossible counts"),
+    "rows that were assigned": (lambda f: made_anew(f, dealt=True), "rows without sites is True"),
+    "one more array": (packed(lambda a: a.update(rows=np.arange(3))), "release.npz is not what"),
+    "one array as another type": (
+        packed(lambda a: a.update(counts=a["counts"].astype(">f8"))),
+        "release.npz is not what",
+    ),
+    "one more header": (header(lambda h: h.update(note="exact")), "release.npz is not what"),
+    "one more member": (archive(lambda z: z.writestr("note.txt", "exact")), "is not an array"),
+    "a comment": (archive(lambda z: setattr(z, "comment", b"exact")), "release.npz is not what"),
+    "a comment at a member": (
+        archive(lambda z: (setattr(z.infolist()[0], "comment", b"x"), setattr(z, "_didModify", 1))),
+        "release.npz is not what",
+    ),
+    "bytes in front": (
+        beside(
+            "release.npz", lambda path: path.write_bytes(b"exact" + path.read_bytes()), signed=True
+        ),
+        "release.npz is not what",
+    ),
+    "bytes behind an array": (trailing, "release.npz': member .counts. is truncated"),
+    "spaces in a summary": (
+        beside("study.json", lambda path: path.write_text(path.read_text() + " "), signed=True),
+        "study.json is not what",
+    ),
+    "a comment in the study": (
+        beside("study.toml", lambda path: path.write_text(path.read_text() + "# x"), signed=True),
+        "study.toml is not what",
+    ),
+    "a file": (beside("counts.csv"), "counts.csv is not the file that was signed"),
+    "a hidden file": (beside(".counts"), "counts is not the file that was signed"),
+    "a figure": (beside("curve-2.svg"), "curve-2.svg is not the file that was signed"),
+    "a folder": (beside("more", lambda path: path.mkdir()), "more is not a file of a quarter"),
+    "a link": (
+        beside("page.html", lambda path: path.symlink_to("report.html")),
+        "page.html is not a file of a quarter",
+    ),
+    "a pipe": (beside("pipe", os.mkfifo), "pipe is not a file of a quarter"),
+    "a signed file": (beside("counts.csv", signed=True), "counts.csv is not what"),
+    "a signed figure": (beside("curve-2.svg", signed=True), "curve-2.svg is not what"),
+    "a signed earlier one": (beside("earlier-x.npz", signed=True), "earlier-x.npz is not what"),
+    "more in the sealed study": (sealed_with(note="exact"), "which is not part of such a file"),
+    "more in the signature": (signature_with_more, "which is not part of such a file"),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_quarter_holds_nothing_that_was_not_verified(trial, tmp_path, call, name):
+    folder, (alter, said) = tmp_path / "2026Q4", ATTACKS[name]
+    shutil.copytree(trial, folder)
+    alter(folder)
+    assert re.search(said, line := call("study", "verify", folder, code=2)), line
+
+
+def test_what_verify_does_not_check_it_names(trial, tmp_path, call):
+    """And nothing is refused because of noise: the same counts, lower by what noise can do."""
+    folder = tmp_path / "2026Q4"
+    shutil.copytree(trial, folder)
+    mine = tmp_path / "study.sealed"
+    shutil.copy(folder / "study.sealed", mine)
+    unchecked = call("study", "verify", folder, "--sealed", mine).splitlines()[-1]
+    for word in ("counts", "absences", "date", "spent before", "versions", "server are apart"):
+        assert word in unchecked
+    found = read_release(folder / "release.npz")
+    lowest = -round(15 * found.std) - found.counts.reshape(5, -1)[2, 3]  # of 10^9 true ones one
+    count("cedar", lowest)(folder)
+    call("study", "verify", folder, "--sealed", mine)
+    count("cedar", -round(6 * found.std))(folder)
+    assert "impossible counts" in call("study", "verify", folder, code=2)
+
+
+def test_a_release_is_not_begun_where_the_seal_says_that_its_key_is_not(tmp_path, call):
+    home = tmp_path / "sepsis-coordinator"
+    home.mkdir()
+    key = make_key(home / "coordinator.pem")
+    (tmp_path / "sepsis.sealed").write_text(sealed_of(STUDY, key))
+    line = call("study", "run", tmp_path / "sepsis.sealed", "2026Q4", code=2)
+    assert "coordinator.pem lies on the server's machine" in line
+    shutil.rmtree(home)
+    assert "no server runs here" in call("study", "run", tmp_path / "sepsis.sealed", "x", code=2)
