@@ -80,13 +80,15 @@ class Calibrator(Artifact):
         """
         kind: Kind = one_of("input", self.input if input is None else input, KINDS)
         z = logits_of(kind, check_scores(kind, kind, scores))
-        self._fit(z, check_labels(labels, *z.shape))
-        self.classes, self.input = z.shape[1], kind
+        y = check_labels(labels, *z.shape)
+        self.input = kind
+        self._fit(z, y)
+        self.classes = z.shape[1]
         return self
 
     @abstractmethod
     def _fit(self, z: Floats, y: Integers) -> None:
-        """Learn the parameters from checked logits, (n, c), and labels, (n,)."""
+        """Learn the parameters from checked logits, (n, c), of `input`, and labels, (n,)."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all of `parameters`, and `classes` (), as arrays."""
@@ -98,9 +100,9 @@ class Calibrator(Artifact):
         own = {name: arrays[name][()] for name in cls.parameters}
         return cls(**own, classes=int(arrays["classes"]))
 
-    def _predict(self, logits: Floats) -> Floats:
+    def _predict(self, logits: Floats, o: Operators) -> Floats:
         """Return probabilities of checked logits; bits may differ from those of `expression`."""
-        return np.asarray(self.expression(Operators(), logits, self.constants()))
+        return np.asarray(self.expression(o, logits, self.constants()))
 
     @abstractmethod
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
@@ -139,28 +141,33 @@ class Calibrator(Artifact):
         """
         self.need_fitted()
         name = f"{self.input} (this calibrator takes {self.input})"
-        return self._of_logits(
-            logits_of(self.input, check_scores(name, self.input, scores, least=0))
-        )
+        z = logits_of(self.input, check_scores(name, self.input, scores, least=0))
+        return self._of_logits(z, self.input)
 
-    def calibrated(self, logits: ArrayLike) -> Floats:
+    def calibrated(self, logits: ArrayLike, input: Kind = "logits") -> Floats:
         """Return `predict_proba` of a model's logits, whatever the calibrator was fitted on.
 
-        The logits are taken at their word: only their shape and size are checked. Of
-        probabilities they are log(max(p, 1e-12)).
+        The logits are taken at their word: only their shape and size are checked.
 
         Raises InputError if the calibrator is not fitted, the class count differs, or a logit is
         not finite.
+
+        Parameters
+        ----------
+        logits
+            (n, c)
+        input
+            what they were made of; of probabilities they are log(max(p, 1e-12))
         """
         self.need_fitted()
-        return self._of_logits(moderate("logits", finite("logits", logits)))
+        return self._of_logits(moderate("logits", finite("logits", logits)), input)
 
-    def _of_logits(self, z: Floats) -> Floats:
+    def _of_logits(self, z: Floats, input: Kind) -> Floats:
         if z.shape[1] != self.classes:
             raise InputError(
                 f"the calibrator is for {self.classes} classes, the {self.input} have {z.shape[1]}"
             )
-        return self._predict(z)
+        return self._predict(z, Operators(input == "probs"))
 
     def __repr__(self) -> str:
         return f"<{self.kind} calibrator for {self.classes or 'no'} classes>"
@@ -245,7 +252,7 @@ class Calibrator(Artifact):
 
     def glance(self, test: Holdout) -> dict[str, float]:
         """Return four of the metrics `after`."""
-        p = self.test_probs(test) if self in test.kept else self.calibrated(test.logits)
+        p = self.test_probs(test) if self in test.kept else self.calibrated(test.logits, self.input)
         return {f.__name__: f(p, test.labels) for f in (ece, classwise_ece, nll, accuracy)}
 
     def test_probs(self, test: Holdout) -> Floats:
@@ -263,7 +270,7 @@ class Calibrator(Artifact):
         }
 
     def _calibrate(self, test: Holdout) -> Floats:
-        return self.calibrated(test.logits)
+        return self.calibrated(test.logits, self.input)
 
 
 def calibrator_of(artifact: Artifact) -> Calibrator:

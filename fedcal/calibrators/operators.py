@@ -9,7 +9,7 @@ import numpy as np
 
 from fedcal.core.numerics import row_max, row_sum, shifted, sigmoid, softmax, softplus
 from fedcal.metrics.binning import bin_index
-from fedcal.metrics.buckets import bucket_of
+from fedcal.metrics.buckets import BELOW_HALF, DIGITS, bucket_of
 
 Array: TypeAlias = Any
 """An array of a runtime, (..., c)."""
@@ -24,7 +24,17 @@ class Operators:
     An array is (n, c), of PyTorch (..., c): the last axis is that of the classes, and operations
     along it keep it. Numbers of Python may stand for arrays. A row with a NaN must come out as
     NaN.
+
+    Attributes
+    ----------
+    given
+        logits are logarithms of probabilities that a model gave, which `probs` returns
     """
+
+    given = False
+
+    def __init__(self, given: bool = False) -> None:
+        self.given = given
 
     def double(self, x: Array) -> Array:
         """Convert to double precision."""
@@ -73,6 +83,14 @@ class Operators:
     def softmax(self, x: Array) -> Array:
         """Return the probabilities of logits."""
         return softmax(x)
+
+    def probs(self, x: Array) -> Array:
+        """Return the model's probabilities in double precision, which bins are of."""
+        return self.exp(self.double(x)) if self.given else self.softmax(self.double(x))
+
+    def below_tie(self, x: Array) -> Array:
+        """Return probabilities of class 1 of two; one of 1/2 is below it, as in `scored`."""
+        return self.where(self.rounded(x, DIGITS) <= 0.5, self.clip(x, high=BELOW_HALF), x)
 
     def log_softmax(self, x: Array) -> Array:
         """Return the logarithms of probabilities, finite where the logits are."""

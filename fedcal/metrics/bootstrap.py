@@ -199,7 +199,7 @@ def _add_cells(gaps: Floats, block: Floats, labels: Integers, group: Integers, b
     table = gaps.reshape(-1, c, bins)
     first, which = np.unique(group, return_index=True)
     table[first, :, 0] += np.add.reduceat(block, which, axis=0)
-    row, column = np.nonzero(block * bins >= 1.0)
+    row, column = np.nonzero(block * bins >= 1.0 - 1e-6)  # bin_index decides
     values = block[row, column]
     cell = (group[row] * c + column) * bins
     index = bin_index(values, bins)

@@ -258,8 +258,8 @@ class Cells:
 
     def __init__(self, classes: int, bins: int, full: bool = False) -> None:
         self.classes, self.bins, self.full = classes, whole("bins", bins, 1, MOST_BINS), full
-        # Below the smallest v whose rounded v * bins is >= 1; bin_index then decides.
-        self.edge = np.float64((1.0 - 1e-9) / bins).view(np.uint64)
+        # Below the smallest v whose float32 is not in bin 0; bin_index then decides.
+        self.edge = np.float64((1.0 - 1e-6) / bins).view(np.uint64)
         self.filled = np.zeros((3 if full else 1, classes * bins))
         self.rows = 0
         self.probability = np.zeros(classes)

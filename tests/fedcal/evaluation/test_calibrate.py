@@ -40,7 +40,7 @@ def halves(name: str) -> datasets.Dataset:
 def exact(name: str) -> Histogram:
     """The counts of a set's rows for fitting."""
     d = halves(name)
-    scores, outcomes = scored(d.logits, d.labels, score_of(name))
+    scores, outcomes = scored(d.probs, d.labels, score_of(name))
     cells = (bucket_of(scores, equal_width(B)) + B * outcomes).ravel()
     counts = np.bincount(cells, minlength=2 * B).reshape(2, B)
     return Histogram.exact(equal_width(B), counts.astype(np.float64))
