@@ -62,7 +62,7 @@ class ScoreRelease(Artifact):
     privacy
         privacy statement, in sentences, for later readers of the file
     threshold
-        default threshold: rows with a score from here on are predicted positive
+        default threshold: rows with a score from here on (at 1/2: above it) are predicted positive
     estimand
         population of the intervals; see `fedcal.evaluation.intervals.clusters`
     spread

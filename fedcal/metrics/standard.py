@@ -4,7 +4,8 @@ All are fractions (not %), all means run over rows, and bins are those of
 `fedcal.metrics.binning`. Probabilities have shape (n, c) and any real dtype, or are (n,) those of
 class 1 of two, and are computed with in double; labels have shape (n,) and are whole numbers in
 [0, c). Rows need not sum to 1.
-Among equal largest probabilities the first class is the predicted one (numpy's argmax).
+Among equal largest probabilities the first class is the predicted one (numpy's argmax): of two
+classes with 1/2 each it is class 0, in evaluation, sets and `predict`, too.
 
 Every function raises InputError if the shapes do not fit, there are no rows, a probability is
 not finite or outside [0, 1] (up to 1 + 1e-3 is let through), or a label is out of range.
