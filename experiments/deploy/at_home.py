@@ -32,7 +32,7 @@ from fedcal.experiments.deploy.rows import read_rows, shards_of
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.experiments.runs.folders import AT_HOME
 from fedcal.experiments.runs.result import versions
-from fedcal.metrics.buckets import bucket_of, check_score, equal_width, scored
+from fedcal.metrics.buckets import bucket_of, check_score, equal_width, score_and_outcome
 from fedcal.personal import at_site
 from fedcal.personal.prior import SitePrior, identity_prior, site_priors
 from fedcal.storage.artifact import ARTIFACTS, form_of
@@ -276,16 +276,10 @@ def _mean(shards: Shards, values: Floats, weights: Floats) -> tuple[float, float
     return mean, math.sqrt(slack @ slack * n / (n - 1)) / float(weights.sum()) if n > 1 else None
 
 
-def _scored(shards: Shards, probs: Floats) -> tuple[Floats, Floats]:
-    """Score and outcome of each row, (n,) each: of two classes p_1 and y, else the top label's."""
-    both = scored(probs, shards.labels, check_score("", shards.classes))
-    return both[0][:, 0], both[1][:, 0].astype(np.float64)
-
-
 def _own(shards: Shards, weights: Floats) -> dict[str, Any]:
     """Exact numbers of the site's rows and of the model as it is."""
     probs = shards.probs
-    value, outcome = _scored(shards, probs)
+    value, outcome = score_and_outcome(probs, shards.labels)
     slope = logistic(logit(value), weights, weights * outcome)
     gap, error = _mean(shards, value - outcome, weights)
     score, loss = (_mean(shards, v, weights)[0] for v in (value, _losses(shards, probs)))
@@ -315,7 +309,7 @@ def _tried(
 
 def _counted(shards: Shards, probs: Floats, weights: Floats) -> Histogram:
     """Rows by score and outcome, for the figure."""
-    (value, outcome), edges = _scored(shards, probs), equal_width(_BUCKETS)
+    (value, outcome), edges = score_and_outcome(probs, shards.labels), equal_width(_BUCKETS)
     cell = outcome.astype(np.int64) * _BUCKETS + bucket_of(value, edges)
     counts = np.bincount(cell, weights, 2 * _BUCKETS).reshape(2, _BUCKETS)
     return Histogram.exact(edges, counts.astype(np.float64))

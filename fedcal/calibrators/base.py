@@ -18,7 +18,7 @@ from fedcal.core.scores import KINDS, Kind, as_array, check_scores, finite, logi
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_intervals, nll, summary
 from fedcal.metrics.bootstrap import FEWEST
-from fedcal.metrics.buckets import check_score
+from fedcal.metrics.buckets import check_score, score_and_outcome
 from fedcal.metrics.clients import by_client
 from fedcal.metrics.gap_change import changes_by_client, changes_record
 from fedcal.storage.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
@@ -225,17 +225,13 @@ class Calibrator(Artifact):
         metrics: dict[str, Any] = {key: summary(p, test.labels) for key, p in both.items()}
         metrics["score"] = check_score("", test.probs.shape[1])
         if test.owner is not None:
-            views = {}
-            for key, p in both.items():
-                right = (p.argmax(axis=1) == test.labels).astype(np.float64)
-                top = p.max(axis=1) - right
-                views[key] = right, top if p.shape[1] > 2 else p[:, 1] - test.labels
+            scores = [score_and_outcome(p, test.labels) for p in both.values()]
+            gaps = [score - outcome for score, outcome in scores]
+            right = [(p.argmax(axis=1) == test.labels).astype(np.float64) for p in both.values()]
+            views = dict(zip(both, zip(right, gaps, strict=True), strict=True))
             metrics["clients"] = by_client(test.owner, test.names, views)
-            scores = [_score_and_outcome(p, test.labels) for p in both.values()]
             changes = changes_by_client(test.owner, test.names, *scores)
-            metrics["clients_change"] = changes_record(
-                changes, check_score("", test.probs.shape[1])
-            )
+            metrics["clients_change"] = changes_record(changes, metrics["score"])
         return metrics
 
     def intervals(self, test: Holdout) -> dict[str, Any]:
@@ -312,10 +308,3 @@ def check_labels(labels: ArrayLike, rows: int, classes: int) -> Integers:
     if not np.issubdtype(y.dtype, np.integer) or y.min() < 0 or y.max() >= classes:
         raise InputError(f"labels must be whole numbers in [0, {classes})")
     return y.astype(np.int64)
-
-
-def _score_and_outcome(probs: Floats, labels: Integers) -> tuple[Floats, Floats]:
-    """Return each row's score and outcome by the default score of so many classes, (n,) each."""
-    if check_score("", probs.shape[1]) == "positive":
-        return probs[:, 1], labels.astype(np.float64)
-    return probs.max(axis=1), (probs.argmax(axis=1) == labels).astype(np.float64)

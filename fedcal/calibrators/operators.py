@@ -9,7 +9,7 @@ import numpy as np
 
 from fedcal.core.numerics import row_max, row_sum, shifted, sigmoid, softmax, softplus
 from fedcal.metrics.binning import bin_index
-from fedcal.metrics.buckets import BELOW_HALF, DIGITS, bucket_of
+from fedcal.metrics.buckets import bucket_of
 
 Array: TypeAlias = Any
 """An array of a runtime, (..., c)."""
@@ -87,10 +87,6 @@ class Operators:
     def probs(self, x: Array) -> Array:
         """Return the model's probabilities in double precision, which bins are of."""
         return self.exp(self.double(x)) if self.given else self.softmax(self.double(x))
-
-    def below_tie(self, x: Array) -> Array:
-        """Return probabilities of class 1 of two; one of 1/2 is below it, as in `scored`."""
-        return self.where(self.rounded(x, DIGITS) <= 0.5, self.clip(x, high=BELOW_HALF), x)
 
     def log_softmax(self, x: Array) -> Array:
         """Return the logarithms of probabilities, finite where the logits are."""

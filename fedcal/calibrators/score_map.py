@@ -23,7 +23,7 @@ from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.scores import probs_of
 from fedcal.core.types import Floats, Integers, override
-from fedcal.metrics.buckets import DIGITS, bucket_of, check_score, equal_width, scored
+from fedcal.metrics.buckets import BELOW_HALF, DIGITS, bucket_of, check_score, equal_width, scored
 
 if TYPE_CHECKING:
     from fedcal.evaluation.histogram import Histogram
@@ -83,12 +83,14 @@ class OfScore(Calibrator):
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
         """Return the calibrated probability of class 1, or confidence."""
         probs = o.probs(z)
-        positive = self.score == "positive"
-        s = o.below_tie(o.column(probs, 1)) if positive else o.largest(probs)
+        if self.score == "confidence":
+            s = o.largest(probs)
+            v = o.or_nan(self.mapped(o, s, constants), s)
+            return with_confidence(o, z, probs, v, self.classes)
+        s = o.column(probs, 1)  # 1/2 is counted below it, as `scored` does
+        s = o.where(o.rounded(s, DIGITS) <= 0.5, o.clip(s, high=BELOW_HALF), s)
         v = o.or_nan(self.mapped(o, s, constants), s)
-        if positive:
-            return o.join(1.0 - v, v)
-        return with_confidence(o, z, probs, v, self.classes)
+        return o.join(1.0 - v, v)
 
     @abstractmethod
     def mapped(self, o: Operators, s: Array, constants: Constants) -> Array:

@@ -45,8 +45,7 @@ def top_confidence(shifted_logits: Floats) -> Floats:
 
 def outcome_cells(probs: Floats, labels: Integers, bins: int) -> Integers:
     """Return each row's cell in a (2, bins) array, correct predictions first, (n,)."""
-    wrong = probs.argmax(axis=1) != labels
-    return np.asarray(bin_index(row_max(probs), bins) + wrong * bins)
+    return np.asarray(bin_index(row_max(probs), bins) + (probs.argmax(axis=1) != labels) * bins)
 
 
 def least_value(classes: int) -> float:
@@ -143,7 +142,8 @@ class TopLabelBinning(Calibrator):
     def _fit(self, z: Floats, y: Integers) -> None:
         """Count the pooled rows by bin."""
         bins = self.default_bins
-        counts = np.bincount(outcome_cells(probs_of(self.input, z), y, bins), minlength=2 * bins)
+        cells = outcome_cells(probs_of(self.input, z), y, bins)
+        counts = np.bincount(cells, minlength=2 * bins).astype(np.float64)
         self.values = self.from_counts(counts[:bins], counts[bins:], z.shape[1]).values
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:

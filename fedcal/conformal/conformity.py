@@ -91,9 +91,8 @@ class Conformity:
 
     def probs(self, logits: Floats, input: Kind) -> Floats:
         """Return probabilities, calibrated if there is a calibrator, (n, c) -> (n, c)."""
-        if self.calibrator:
-            return of_text(self.calibrator).calibrated(logits, input)
-        return probs_of(input, logits)
+        made = self.read_calibrator()
+        return probs_of(input, logits) if made is None else made.calibrated(logits, input)
 
     def of_all(self, logits: Floats, input: Kind = "logits") -> Floats:
         """Return the score of every label, (n, c) -> (n, c), in [0, 1], rounded to 12 decimals."""
@@ -105,11 +104,7 @@ class Conformity:
         """Return the score of each row's label, (n, c), (n,) -> (n,), rounded to 12 decimals."""
         scores = np.empty(len(logits))
         of = self.score.of_labels
-
-        def score(part: slice, probs: Floats, *how: Any) -> Floats:
-            return rounded(of(probs, labels[part], *how))
-
-        self._fill(scores, logits, input, score)
+        self._fill(scores, logits, input, lambda part, p, *how: rounded(of(p, labels[part], *how)))
         return scores
 
     def within(self, logits: Floats, limits: Floats, input: Kind = "logits") -> NDArray[np.bool_]:
@@ -137,9 +132,7 @@ class Conformity:
         self._fill(members, logits, input, inside)
         return members
 
-    def _fill(
-        self, out: NDArray[Any], logits: Floats, input: Kind, score: Callable[..., NDArray[Any]]
-    ) -> None:
+    def _fill(self, out: Any, logits: Floats, input: Kind, score: Callable[..., Any]) -> None:
         """Fill an array in blocks.
 
         `score` gets the slice of a block, its `settled` probabilities, u, penalty and free.

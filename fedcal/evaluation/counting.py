@@ -43,8 +43,7 @@ def _cells(shards: Shards, query: ScoreCounts) -> Integers:
     for v, probs in enumerate(rows):
         value, outcome = scored(probs, shards.labels, score)
         place = ((v * groups + group) * parts + np.arange(parts)) * 2 + outcome
-        cell = place * buckets + bucket_of(value, query.bucket_edges)
-        columns.append(cell)
+        columns.append(place * buckets + bucket_of(value, query.bucket_edges))
     start, classes = math.prod(query.shape), query.classes
     predicted = [probs.argmax(axis=1) for probs in rows]
     if query.confusion:

@@ -165,11 +165,10 @@ class CalibrationModule(nn.Module):
         if scores.dtype != torch.float64:
             scores = scores.float()
         logits = torch.log(scores.clamp_min(FLOOR)) if self.input == "probs" else scores
-        return self.calibrated(logits, self.input).to(scores.dtype)
+        return self.calibrated(logits, _TorchOperators(self.input == "probs")).to(scores.dtype)
 
-    def calibrated(self, logits: Tensor, input: str) -> Tensor:
-        """Probabilities of float32 or float64 logits, made of `input`."""
-        o = _TorchOperators(input == "probs")
+    def calibrated(self, logits: Tensor, o: _TorchOperators) -> Tensor:
+        """Probabilities of float32 or float64 logits."""
         constants = {name: self.get_buffer(name).double() for name in self.names}
         probs: Tensor = self.calibrator.expression(o, logits, constants)
         return probs
@@ -200,7 +199,7 @@ class SetModule(CalibrationModule):
         z = scores.double()
         logits = torch.log(z.clamp_min(FLOOR)) if self.input == "probs" else z
         o = _TorchOperators(self.input == "probs")
-        probs = o.probs(logits) if self.model is None else self.model.calibrated(logits, self.input)
+        probs = o.probs(logits) if self.model is None else self.model.calibrated(logits, o)
         inside: Tensor = sets_of_probs(o, probs, self.sets, self.thresholds)
         return inside
 

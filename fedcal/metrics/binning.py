@@ -26,7 +26,6 @@ HIGHEST = 1.0 + 1e-3
 
 MOST_BINS = 2**20
 
-_ABSORBED = 1e-30  # added to every value: no cast or product underflows, and no bin changes
 _HALF = np.int64(1 << 28)  # of the last bit that a float32 has, in the bits of a double
 
 
@@ -54,10 +53,10 @@ def bin_index(values: ArrayLike, bins: int) -> Integers:
     v = np.asarray(values, np.float64)
     if v.size and not (v.min() >= 0.0 and v.max() <= HIGHEST):  # a NaN fails the first
         raise InputError(f"values to bin must lie in [0, 1], got [{v.min():g}, {v.max():g}]")
-    single = np.add(v, _ABSORBED, out=np.empty(v.shape, np.float32), casting="same_kind")
+    # 1e-30 is absorbed by all that is not in bin 0, and nothing underflows
+    single = np.add(v, 1e-30, out=np.empty(v.shape, np.float32), casting="same_kind")
     # float32(k/B) <= x if k/B <= x + half of its last bit: times B that is exact, and floor counts
     x = single.astype(np.float64)
     np.bitwise_or(x.view(np.int64), _HALF, out=x.view(np.int64))
-    x *= bins
-    index = x.astype(np.int64)
+    index = np.multiply(x, bins, out=x).astype(np.int64)
     return np.minimum(index, bins - 1, out=index)

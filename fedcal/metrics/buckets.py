@@ -19,7 +19,6 @@ import numpy as np
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
-from fedcal.metrics.binning import bin_index
 
 Score = Literal["positive", "confidence", "classes"]
 
@@ -76,16 +75,19 @@ def scored(probs: Floats, labels: Integers, score: Score) -> tuple[Floats, Integ
     return scores.max(axis=1, keepdims=True), hit[:, None].astype(np.int64)
 
 
+def score_and_outcome(probs: Floats, labels: Integers) -> tuple[Floats, Floats]:
+    """Return each row's score and outcome by the default score of so many classes, (n,) each."""
+    score, outcome = scored(probs, labels, check_score("", probs.shape[1]))
+    return score[:, 0], outcome[:, 0].astype(np.float64)
+
+
 def bucket_of(scores: Floats, edges: Floats) -> Integers:
     """Return each score's bucket; a score on an edge is in the bucket above, 1 in the last.
 
     Scores and edges are compared in single precision, as in `fedcal.metrics.binning`.
     """
-    buckets = len(edges) - 1
-    if np.array_equal(edges, equal_width(buckets)):
-        return bin_index(scores, buckets)
     place = np.searchsorted(edges.astype(np.float32), scores.astype(np.float32), side="right")
-    return np.clip(place - 1, 0, buckets - 1)
+    return np.clip(place - 1, 0, len(edges) - 2)
 
 
 def equal_width(buckets: int) -> Floats:
