@@ -9,6 +9,7 @@ from sklearn.metrics import accuracy_score
 
 from fedcal import evaluate, simulate
 from fedcal.calibrators import BBQ, HistogramBinning, ScoreMap, TopLabelBinning, load
+from fedcal.conformal import Conformity, PredictionSets
 from fedcal.datasets import from_arrays
 from fedcal.experiments.cli import main as cli
 from fedcal.metrics import bin_index, classwise_ece, ece, metric_intervals, summary
@@ -192,3 +193,11 @@ def test_each_label_whose_score_is_at_most_the_threshold_is_in_the_set(alpha, fo
     own = np.sort(np.round(scores[np.arange(len(labels)), labels], 12))
     rank = math.ceil((len(own) + 1) * (1 - alpha)) - 1
     assert sets.thresholds[0] == pytest.approx(own[rank], abs=2e-12)
+
+
+@pytest.mark.parametrize("threshold", [0.8 + 2e-12, 0.12345612, 3.00000004e-7, 0.9, 0.0])
+def test_a_threshold_is_shown_rounded_up(threshold):
+    sets = PredictionSets(Conformity(), np.array([threshold]), 3, 0.1)
+    name, number, words = sets.page()[0].rows[0]
+    for shown, digits in ((number, 6), (words.split()[-1], 4)):
+        assert threshold <= float(shown) <= threshold * (1 + 10.0 ** (1 - digits)), name
