@@ -60,4 +60,4 @@ def one_of_each(shards: Shards, cells: Integers, numbers: int, seed: int) -> Flo
 
 
 def _cells(shards: Shards, bins: int) -> Integers:
-    return shards.derived(("outcomes", bins), lambda s: outcome_cells(s.logits, s.labels, bins))
+    return shards.derived(("outcomes", bins), lambda s: outcome_cells(s.probs, s.labels, bins))

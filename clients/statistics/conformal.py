@@ -145,7 +145,6 @@ def _parts(shards: Shards, query: SetQuery) -> Integers:
 
 def _buckets(shards: Shards, query: SetQuery) -> Integers:
     """Return the bucket of each row, (n,), computed once a run."""
-    scores = shards.derived(
-        ("conformity", query.conformity), lambda s: query.conformity.of_labels(s.logits, s.labels)
-    )
+    of = query.conformity
+    scores = shards.derived(("conformity", of), lambda s: of.of_labels(s.logits, s.labels, s.input))
     return np.searchsorted(query.thresholds, scores, side="left")

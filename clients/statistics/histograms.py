@@ -22,7 +22,7 @@ def class_histograms(shards: Shards, query: ClassHistograms) -> Floats:
     classes only class 1's. Unit: rows.
     """
     bins = query.bins
-    cells = shards.derived(("cells", bins), lambda s: cells_of(s.logits, s.labels, bins))
+    cells = shards.derived(("cells", bins), lambda s: cells_of(s.probs, s.labels, bins))
     counts = count_cells(cells, bins, shards.owner, shards.clients)
     return counts.reshape(shards.clients, -1).astype(np.float64)
 
@@ -36,7 +36,7 @@ def pooled_histograms(shards: Shards, query: PooledHistograms) -> Floats:
     """
     bins = query.bins
     cells = shards.derived(
-        ("pooled cells", bins), lambda s: pooled_cells_of(s.logits, s.labels, bins)
+        ("pooled cells", bins), lambda s: pooled_cells_of(s.probs, s.labels, bins)
     )
     return count_pooled(cells, bins, shards.owner, shards.clients).astype(np.float64)
 

@@ -44,6 +44,6 @@ def _scored(shards: Shards, score: str) -> tuple[Floats, Integers]:
     """Score and outcome of each row, (n,) both, computed once a run."""
     named: Score = score  # type: ignore[assignment]
     both = shards.derived(
-        ("scored", score), lambda s: np.concatenate(scored(s.logits, s.labels, named), axis=1)
+        ("scored", score), lambda s: np.concatenate(scored(s.probs, s.labels, named), axis=1)
     )
     return both[:, 0], both[:, 1].astype(np.int64)

@@ -64,7 +64,7 @@ def command(
     ] = "none",
     threshold: Annotated[
         float | None,
-        other(EVALUATION, "Scores from this one on are predicted positive (default: 0.5)."),
+        other(EVALUATION, "Scores from this one on are predicted positive (default: above 0.5)."),
     ] = None,
     score: Annotated[
         str | None,

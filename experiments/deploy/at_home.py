@@ -19,7 +19,7 @@ import numpy as np
 from fedcal.calibrators import Calibrator
 from fedcal.core import pages
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import label_entries, logits_from_probs, softmax
+from fedcal.core.numerics import label_entries, logits_from_probs
 from fedcal.core.pages import Part, Table
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
@@ -32,7 +32,7 @@ from fedcal.experiments.deploy.rows import read_rows, shards_of
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.experiments.runs.folders import AT_HOME
 from fedcal.experiments.runs.result import versions
-from fedcal.metrics.buckets import bucket_of, check_score, equal_width, scored
+from fedcal.metrics.buckets import bucket_of, check_score, equal_width, score_and_outcome
 from fedcal.personal import at_site
 from fedcal.personal.prior import SitePrior, identity_prior, site_priors
 from fedcal.storage.artifact import ARTIFACTS, form_of
@@ -158,7 +158,7 @@ def recalibrate(
     result |= {"statement": [STATEMENT, *notes], "versions": versions()}
     gate = ("refused", "taken")
     lines = [(k, gate[t["taken"]], *(_shown(t[n]) for n in _NUMBERS)) for k, t in tried.items()]
-    views = {"before": softmax(shards.logits), "after, by the calibrator of other rows": after}
+    views = {"before": shards.probs, "after, by the calibrator of other rows": after}
     facts, *curve = _own_parts(own, shards, weights, views)
     table = Table("Recalibration here", ("prior", "gate", *_NUMBERS), tuple(lines), _ABOUT)
     return AtHome(result, made, (facts, table, *curve))
@@ -187,7 +187,7 @@ def as_it_is(shards: Shards, name: str, title: str, advice: str) -> AtHome:
         verdict += f"; the calibration slope is {slope:.2f} (1 is right, below 1 is too extreme)"
     result = {"schema": 1, "release": name, "title": title, "verdict": f"{verdict}.", "own": own}
     result |= {"statement": [STATEMENT, advice], "versions": versions()}
-    views = {"model": softmax(shards.logits)}
+    views = {"model": shards.probs}
     return AtHome(result, None, _own_parts(numbers, shards, weights, views))
 
 
@@ -276,16 +276,10 @@ def _mean(shards: Shards, values: Floats, weights: Floats) -> tuple[float, float
     return mean, math.sqrt(slack @ slack * n / (n - 1)) / float(weights.sum()) if n > 1 else None
 
 
-def _scored(shards: Shards, probs: Floats) -> tuple[Floats, Floats]:
-    """Score and outcome of each row, (n,) each: of two classes p_1 and y, else the top label's."""
-    both = scored(logits_from_probs(probs), shards.labels, check_score("", shards.classes))
-    return both[0][:, 0], both[1][:, 0].astype(np.float64)
-
-
 def _own(shards: Shards, weights: Floats) -> dict[str, Any]:
     """Exact numbers of the site's rows and of the model as it is."""
-    probs = softmax(shards.logits)
-    value, outcome = _scored(shards, probs)
+    probs = shards.probs
+    value, outcome = score_and_outcome(probs, shards.labels)
     slope = logistic(logit(value), weights, weights * outcome)
     gap, error = _mean(shards, value - outcome, weights)
     score, loss = (_mean(shards, v, weights)[0] for v in (value, _losses(shards, probs)))
@@ -304,7 +298,7 @@ def _tried(
     """Fit with a prior: numbers, the fit, and each row's probabilities by the other folds' fit."""
     at = at_site.recalibrated(shards, [prior], weights)
     probs = at_site.cross_validated(shards, [prior], weights)
-    before, after = (_losses(shards, p) for p in (softmax(shards.logits), probs))
+    before, after = (_losses(shards, p) for p in (shards.probs, probs))
     fall, error = _mean(shards, before - after, weights)
     numbers = (_mean(shards, after, weights)[0], fall, error, float(at.risk[0]))
     tried: dict[str, Any] = dict(zip(_NUMBERS, numbers, strict=True))
@@ -315,7 +309,7 @@ def _tried(
 
 def _counted(shards: Shards, probs: Floats, weights: Floats) -> Histogram:
     """Rows by score and outcome, for the figure."""
-    (value, outcome), edges = _scored(shards, probs), equal_width(_BUCKETS)
+    (value, outcome), edges = score_and_outcome(probs, shards.labels), equal_width(_BUCKETS)
     cell = outcome.astype(np.int64) * _BUCKETS + bucket_of(value, edges)
     counts = np.bincount(cell, weights, 2 * _BUCKETS).reshape(2, _BUCKETS)
     return Histogram.exact(edges, counts.astype(np.float64))

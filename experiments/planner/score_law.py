@@ -82,7 +82,7 @@ class OfRows(ScoreLaw):
         if data.test_logits is not None and data.test_labels is not None:
             logits = np.concatenate([logits, data.test_logits])
             labels = np.concatenate([labels, data.test_labels])
-        every = conformity.of_all(logits)
+        every = conformity.of_all(logits, data.input)
         own = every[np.arange(len(labels)), labels]
         self._by_class = by == "class"
         if self._by_class:

@@ -9,11 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numpy as np
-
 from fedcal.core.checks import listed, one_of
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import softmax
 from fedcal.core.shards import Population, Shards
 from fedcal.evaluation.intervals.intervals import beyond
 from fedcal.experiments.runs.config import Config
@@ -157,8 +154,7 @@ def holdout(
     shards: Shards, names: tuple[str, ...], seed: int, class_names: tuple[str, ...] | None = None
 ) -> Holdout:
     """Return the evaluated rows, for exact numbers that a researcher sees beside the release."""
-    probs = np.asarray(softmax(shards.logits))
-    rows = (shards.logits, probs, shards.labels)
+    rows = (shards.logits, shards.probs, shards.labels)
     return Holdout(
         *rows, seed, owner=shards.owner, names=names, shards=shards, class_names=class_names
     )

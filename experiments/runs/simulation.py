@@ -258,9 +258,9 @@ def _baseline(
         draw = stream(config.seed, Purpose.SAMPLING, 0, "one source").integers(len(some))
         read = shards.take(some[[int(draw)]])
     start = time.perf_counter()
-    calibrator = calibrator_class().fit(read.logits, read.labels)
+    scores = read.logits if read.input == "logits" else read.probs
+    calibrator = calibrator_class().fit(scores, read.labels, input=read.input)
     seconds = time.perf_counter() - start
-    calibrator.learnt_on(read.input)
     known = replace(
         config,
         clients=shards.clients,

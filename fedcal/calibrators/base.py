@@ -18,7 +18,7 @@ from fedcal.core.scores import KINDS, Kind, as_array, check_scores, finite, logi
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_intervals, nll, summary
 from fedcal.metrics.bootstrap import FEWEST
-from fedcal.metrics.buckets import check_score
+from fedcal.metrics.buckets import check_score, score_and_outcome
 from fedcal.metrics.clients import by_client
 from fedcal.metrics.gap_change import changes_by_client, changes_record
 from fedcal.storage.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
@@ -80,13 +80,15 @@ class Calibrator(Artifact):
         """
         kind: Kind = one_of("input", self.input if input is None else input, KINDS)
         z = logits_of(kind, check_scores(kind, kind, scores))
-        self._fit(z, check_labels(labels, *z.shape))
-        self.classes, self.input = z.shape[1], kind
+        y = check_labels(labels, *z.shape)
+        self.input = kind
+        self._fit(z, y)
+        self.classes = z.shape[1]
         return self
 
     @abstractmethod
     def _fit(self, z: Floats, y: Integers) -> None:
-        """Learn the parameters from checked logits, (n, c), and labels, (n,)."""
+        """Learn the parameters from checked logits, (n, c), of `input`, and labels, (n,)."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all of `parameters`, and `classes` (), as arrays."""
@@ -98,9 +100,9 @@ class Calibrator(Artifact):
         own = {name: arrays[name][()] for name in cls.parameters}
         return cls(**own, classes=int(arrays["classes"]))
 
-    def _predict(self, logits: Floats) -> Floats:
+    def _predict(self, logits: Floats, o: Operators) -> Floats:
         """Return probabilities of checked logits; bits may differ from those of `expression`."""
-        return np.asarray(self.expression(Operators(), logits, self.constants()))
+        return np.asarray(self.expression(o, logits, self.constants()))
 
     @abstractmethod
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
@@ -139,28 +141,33 @@ class Calibrator(Artifact):
         """
         self.need_fitted()
         name = f"{self.input} (this calibrator takes {self.input})"
-        return self._of_logits(
-            logits_of(self.input, check_scores(name, self.input, scores, least=0))
-        )
+        z = logits_of(self.input, check_scores(name, self.input, scores, least=0))
+        return self._of_logits(z, self.input)
 
-    def calibrated(self, logits: ArrayLike) -> Floats:
+    def calibrated(self, logits: ArrayLike, input: Kind = "logits") -> Floats:
         """Return `predict_proba` of a model's logits, whatever the calibrator was fitted on.
 
-        The logits are taken at their word: only their shape and size are checked. Of
-        probabilities they are log(max(p, 1e-12)).
+        The logits are taken at their word: only their shape and size are checked.
 
         Raises InputError if the calibrator is not fitted, the class count differs, or a logit is
         not finite.
+
+        Parameters
+        ----------
+        logits
+            (n, c)
+        input
+            what they were made of; of probabilities they are log(max(p, 1e-12))
         """
         self.need_fitted()
-        return self._of_logits(moderate("logits", finite("logits", logits)))
+        return self._of_logits(moderate("logits", finite("logits", logits)), input)
 
-    def _of_logits(self, z: Floats) -> Floats:
+    def _of_logits(self, z: Floats, input: Kind) -> Floats:
         if z.shape[1] != self.classes:
             raise InputError(
                 f"the calibrator is for {self.classes} classes, the {self.input} have {z.shape[1]}"
             )
-        return self._predict(z)
+        return self._predict(z, Operators(input == "probs"))
 
     def __repr__(self) -> str:
         return f"<{self.kind} calibrator for {self.classes or 'no'} classes>"
@@ -218,17 +225,13 @@ class Calibrator(Artifact):
         metrics: dict[str, Any] = {key: summary(p, test.labels) for key, p in both.items()}
         metrics["score"] = check_score("", test.probs.shape[1])
         if test.owner is not None:
-            views = {}
-            for key, p in both.items():
-                right = (p.argmax(axis=1) == test.labels).astype(np.float64)
-                top = p.max(axis=1) - right
-                views[key] = right, top if p.shape[1] > 2 else p[:, 1] - test.labels
+            scores = [score_and_outcome(p, test.labels) for p in both.values()]
+            gaps = [score - outcome for score, outcome in scores]
+            right = [(p.argmax(axis=1) == test.labels).astype(np.float64) for p in both.values()]
+            views = dict(zip(both, zip(right, gaps, strict=True), strict=True))
             metrics["clients"] = by_client(test.owner, test.names, views)
-            scores = [_score_and_outcome(p, test.labels) for p in both.values()]
             changes = changes_by_client(test.owner, test.names, *scores)
-            metrics["clients_change"] = changes_record(
-                changes, check_score("", test.probs.shape[1])
-            )
+            metrics["clients_change"] = changes_record(changes, metrics["score"])
         return metrics
 
     def intervals(self, test: Holdout) -> dict[str, Any]:
@@ -245,7 +248,7 @@ class Calibrator(Artifact):
 
     def glance(self, test: Holdout) -> dict[str, float]:
         """Return four of the metrics `after`."""
-        p = self.test_probs(test) if self in test.kept else self.calibrated(test.logits)
+        p = self.test_probs(test) if self in test.kept else self.calibrated(test.logits, self.input)
         return {f.__name__: f(p, test.labels) for f in (ece, classwise_ece, nll, accuracy)}
 
     def test_probs(self, test: Holdout) -> Floats:
@@ -263,7 +266,7 @@ class Calibrator(Artifact):
         }
 
     def _calibrate(self, test: Holdout) -> Floats:
-        return self.calibrated(test.logits)
+        return self.calibrated(test.logits, self.input)
 
 
 def calibrator_of(artifact: Artifact) -> Calibrator:
@@ -305,10 +308,3 @@ def check_labels(labels: ArrayLike, rows: int, classes: int) -> Integers:
     if not np.issubdtype(y.dtype, np.integer) or y.min() < 0 or y.max() >= classes:
         raise InputError(f"labels must be whole numbers in [0, {classes})")
     return y.astype(np.int64)
-
-
-def _score_and_outcome(probs: Floats, labels: Integers) -> tuple[Floats, Floats]:
-    """Return each row's score and outcome by the default score of so many classes, (n,) each."""
-    if check_score("", probs.shape[1]) == "positive":
-        return probs[:, 1], labels.astype(np.float64)
-    return probs.max(axis=1), (probs.argmax(axis=1) == labels).astype(np.float64)

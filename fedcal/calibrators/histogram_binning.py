@@ -22,7 +22,7 @@ from fedcal.calibrators.fits.noisy_counts import Negatives, cleaned, merged
 from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import softmax
+from fedcal.core.scores import probs_of
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.binning import bin_index
 
@@ -40,12 +40,12 @@ def tables(classes: int) -> int:
     return 1 if classes == 2 else classes
 
 
-def cells_of(logits: Floats, labels: Integers, bins: int) -> Integers:
+def cells_of(probs: Floats, labels: Integers, bins: int) -> Integers:
     """Return each predicted probability's cell in a (2, tables, bins) array, positives first.
 
     Parameters
     ----------
-    logits
+    probs
         (n, c)
     labels
         (n,)
@@ -55,11 +55,10 @@ def cells_of(logits: Floats, labels: Integers, bins: int) -> Integers:
     Integers
         (n, tables) int64 flat cells: P_j(b) if the row's label is j, else N_j(b)
     """
-    probs = one_vs_rest(softmax(logits))
-    m = probs.shape[1]
-    classes = np.arange(m) if logits.shape[1] > 2 else np.array([1])
-    negative = labels[:, None] != classes
-    return np.asarray(bin_index(probs, bins) + np.arange(m) * bins + negative * (m * bins))
+    columns = one_vs_rest(probs)
+    m = columns.shape[1]
+    negative = labels[:, None] != (np.arange(m) if m > 1 else 1)
+    return np.asarray(bin_index(columns, bins) + np.arange(m) * bins + negative * (m * bins))
 
 
 def count_cells(cells: Integers, bins: int, owner: Integers, clients: int) -> Integers:
@@ -83,7 +82,7 @@ def count_cells(cells: Integers, bins: int, owner: Integers, clients: int) -> In
     return _count(cells, 2 * m * bins, owner, clients).reshape(clients, 2, m, bins)
 
 
-def pooled_cells_of(logits: Floats, labels: Integers, bins: int) -> Integers:
+def pooled_cells_of(probs: Floats, labels: Integers, bins: int) -> Integers:
     """Return each predicted probability's cell if all classes share one pair of histograms.
 
     P(b) = sum_j P_j(b) = #{p_y in b}, so each row counts once in P, and N(b) = sum_j N_j(b) =
@@ -93,9 +92,9 @@ def pooled_cells_of(logits: Floats, labels: Integers, bins: int) -> Integers:
     Returns (n, c) int64 cells of a (2, bins) array, positives first; two classes: (n, 1) of
     (bins,).
     """
-    positive = labels[:, None] == np.arange(logits.shape[1])
-    index = bin_index(one_vs_rest(softmax(logits)), bins)
-    if logits.shape[1] == 2:
+    positive = labels[:, None] == np.arange(probs.shape[1])
+    index = bin_index(one_vs_rest(probs), bins)
+    if probs.shape[1] == 2:
         return np.where(positive[:, 1:], index, bins - 1 - index)
     return np.asarray(index + np.where(positive, 0, bins))
 
@@ -180,12 +179,13 @@ class _Binning(Calibrator):
     def _fit(self, z: Floats, y: Integers) -> None:
         """Count the pooled rows and make the table."""
         bins, pooled = self.default_bins, np.zeros(len(z), np.int64)
-        positive, negative = count_cells(cells_of(z, y, bins), bins, pooled, 1)[0]
+        cells = cells_of(probs_of(self.input, z), y, bins)
+        positive, negative = count_cells(cells, bins, pooled, 1)[0]
         self.table = self.table_of(positive.astype(np.float64), negative.astype(np.float64))
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
         """Return the table's entries, normalised."""
-        probs = o.softmax(o.double(z))
+        probs = o.probs(z)
         return normalised(o, self.scores(o, probs, constants), probs)
 
     def scores(self, o: Operators, probs: Array, constants: Constants) -> Array:
@@ -321,6 +321,7 @@ class WeightedBinning(Calibrator):
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Fit on pooled rows: all are in the histograms, so each weight is 1."""
+        self.base.input = self.input
         self.base._fit(z, y)
         self.base.classes = z.shape[1]
         self.weights = np.ones(len(self.base.table))
@@ -331,7 +332,7 @@ class WeightedBinning(Calibrator):
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
         """Return the table's entries mixed with the model's probabilities, normalised."""
-        probs = o.softmax(o.double(z))
+        probs = o.probs(z)
         g, weights = self.base.scores(o, probs, constants), constants["weights"]
         mixed = normalised(o, weights * g + (1.0 - weights) * probs, probs)
         if self.rows == "all":
@@ -358,10 +359,11 @@ class WeightedBinning(Calibrator):
 
 
 def normalised(o: Operators, g: Array, probs: Array) -> Array:
-    """Divide rows of g by their sum; a row that sums to 0 becomes that of `probs`."""
+    """Divide rows of g by their sum; in place of a row that sums to 0 that of `probs`."""
     total = o.total(g)
     empty = total <= 0.0
-    return o.where(empty, probs, g / o.where(empty, 1.0, total))
+    own = probs / o.total(probs) if o.given else probs
+    return o.where(empty, own, g / o.where(empty, 1.0, total))
 
 
 def noise_weight(positive_total: Floats, std: Floats, bins: int) -> Floats:

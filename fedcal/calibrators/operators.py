@@ -24,7 +24,17 @@ class Operators:
     An array is (n, c), of PyTorch (..., c): the last axis is that of the classes, and operations
     along it keep it. Numbers of Python may stand for arrays. A row with a NaN must come out as
     NaN.
+
+    Attributes
+    ----------
+    given
+        logits are logarithms of probabilities that a model gave, which `probs` returns
     """
+
+    given = False
+
+    def __init__(self, given: bool = False) -> None:
+        self.given = given
 
     def double(self, x: Array) -> Array:
         """Convert to double precision."""
@@ -73,6 +83,10 @@ class Operators:
     def softmax(self, x: Array) -> Array:
         """Return the probabilities of logits."""
         return softmax(x)
+
+    def probs(self, x: Array) -> Array:
+        """Return the model's probabilities in double precision, which bins are of."""
+        return self.exp(self.double(x)) if self.given else self.softmax(self.double(x))
 
     def log_softmax(self, x: Array) -> Array:
         """Return the logarithms of probabilities, finite where the logits are."""

@@ -129,7 +129,7 @@ class OrderPreserving(ParametricScaling):
         y, order = sorted_log_probs(logits)
         return y, np.asarray((order == labels[:, None]).argmax(axis=1))
 
-    def _predict(self, logits: Floats) -> Floats:
+    def _predict(self, logits: Floats, o: Operators) -> Floats:
         y, order = sorted_log_probs(logits)
         probs, out = softmax(self.scores(y, self.w)), np.empty_like(y)
         np.minimum.accumulate(probs, axis=1, out=probs)  # exp may be a last bit from monotone

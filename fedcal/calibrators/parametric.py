@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.fits.lbfgs import MEMORY, dot_rows, minimize
 from fedcal.calibrators.fits.span_fit import fit_in_span, residuals
+from fedcal.calibrators.operators import Operators
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import INNER, LARGEST_LOGIT, softmax
@@ -133,7 +134,7 @@ class ParametricScaling(Calibrator):
         steps = int(np.clip(_POOLED_LOGITS // z.size, *_POOLED_STEPS))
         self.w = local_fits(type(self), shards, start, steps=steps)[0]
 
-    def _predict(self, logits: Floats) -> Floats:
+    def _predict(self, logits: Floats, o: Operators) -> Floats:
         return softmax(self.scores(logits, self.w))
 
 

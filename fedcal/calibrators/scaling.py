@@ -44,7 +44,7 @@ class TemperatureScaling(Calibrator):
         """Find T in [1/20, 20] with the least negative log-likelihood on pooled rows."""
         self.temperature = math.exp(-best_log_a(z, y))
 
-    def _predict(self, logits: Floats) -> Floats:
+    def _predict(self, logits: Floats, o: Operators) -> Floats:
         return softmax(logits / self.temperature)
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:

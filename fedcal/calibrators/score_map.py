@@ -21,8 +21,9 @@ from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.top_label import with_confidence
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
+from fedcal.core.scores import probs_of
 from fedcal.core.types import Floats, Integers, override
-from fedcal.metrics.buckets import DIGITS, bucket_of, check_score, equal_width, scored
+from fedcal.metrics.buckets import BELOW_HALF, DIGITS, bucket_of, check_score, equal_width, scored
 
 if TYPE_CHECKING:
     from fedcal.evaluation.histogram import Histogram
@@ -71,7 +72,7 @@ class OfScore(Calibrator):
         from fedcal.evaluation.histogram import Histogram  # the room may import calibrators
 
         score, edges = check_score("", z.shape[1]), equal_width(BUCKETS)
-        scores, outcomes = scored(z, y, score)
+        scores, outcomes = scored(probs_of(self.input, z), y, score)
         cells = (bucket_of(scores, edges) + BUCKETS * outcomes).ravel()
         counts = np.bincount(cells, minlength=2 * BUCKETS).reshape(2, BUCKETS)
         h = Histogram.exact(edges, counts.astype(np.float64))
@@ -81,13 +82,15 @@ class OfScore(Calibrator):
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
         """Return the calibrated probability of class 1, or confidence."""
-        probs = o.softmax(o.double(z))
-        positive = self.score == "positive"
-        s = o.column(probs, 1) if positive else o.largest(probs)
+        probs = o.probs(z)
+        if self.score == "confidence":
+            s = o.largest(probs)
+            v = o.or_nan(self.mapped(o, s, constants), s)
+            return with_confidence(o, z, probs, v, self.classes)
+        s = o.column(probs, 1)  # 1/2 is counted below it, as `scored` does
+        s = o.where(o.rounded(s, DIGITS) <= 0.5, o.clip(s, high=BELOW_HALF), s)
         v = o.or_nan(self.mapped(o, s, constants), s)
-        if positive:
-            return o.join(1.0 - v, v)
-        return with_confidence(o, z, probs, v, self.classes)
+        return o.join(1.0 - v, v)
 
     @abstractmethod
     def mapped(self, o: Operators, s: Array, constants: Constants) -> Array:

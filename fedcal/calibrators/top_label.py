@@ -24,7 +24,8 @@ from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import row_sum, shifted
+from fedcal.core.numerics import row_max, row_sum
+from fedcal.core.scores import probs_of
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import bin_index
 
@@ -42,10 +43,9 @@ def top_confidence(shifted_logits: Floats) -> Floats:
     return np.asarray(1.0 / row_sum(np.exp(shifted_logits)))
 
 
-def outcome_cells(logits: Floats, labels: Integers, bins: int) -> Integers:
+def outcome_cells(probs: Floats, labels: Integers, bins: int) -> Integers:
     """Return each row's cell in a (2, bins) array, correct predictions first, (n,)."""
-    wrong = logits.argmax(axis=1) != labels
-    return np.asarray(bin_index(top_confidence(shifted(logits)), bins) + wrong * bins)
+    return np.asarray(bin_index(row_max(probs), bins) + (probs.argmax(axis=1) != labels) * bins)
 
 
 def least_value(classes: int) -> float:
@@ -142,12 +142,13 @@ class TopLabelBinning(Calibrator):
     def _fit(self, z: Floats, y: Integers) -> None:
         """Count the pooled rows by bin."""
         bins = self.default_bins
-        counts = np.bincount(outcome_cells(z, y, bins), minlength=2 * bins).astype(np.float64)
+        cells = outcome_cells(probs_of(self.input, z), y, bins)
+        counts = np.bincount(cells, minlength=2 * bins).astype(np.float64)
         self.values = self.from_counts(counts[:bins], counts[bins:], z.shape[1]).values
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
         """Return the bin's value for the predicted class; other classes share the rest."""
-        probs = o.softmax(o.double(z))
+        probs = o.probs(z)
         confidence = o.largest(probs)
         v = o.take(constants["values"], o.bins(confidence, len(self.values)))
         v = o.or_nan(v, confidence)

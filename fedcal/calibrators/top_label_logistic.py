@@ -102,7 +102,7 @@ class TopLabelLogistic(Calibrator):
                 break
         self.temperature, self.w = math.exp(-log_a), w
 
-    def _predict(self, logits: Floats) -> Floats:
+    def _predict(self, logits: Floats, o: Operators) -> Floats:
         z = shifted(logits)
         s = top_log_odds(z, 1.0 / self.temperature)
         v = mapped(float(self.w[0]), float(self.w[1]), s)

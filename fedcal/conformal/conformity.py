@@ -14,8 +14,8 @@ from fedcal.calibrators.as_text import of_text
 from fedcal.conformal.scores import SCORES, Score, rounded, settled
 from fedcal.core.checks import one_of, unused, whole
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import softmax
 from fedcal.core.parallel import by_rows
+from fedcal.core.scores import Kind, probs_of
 from fedcal.core.streams import check_seed
 from fedcal.core.types import Floats, Integers
 
@@ -89,25 +89,25 @@ class Conformity:
         """Return the calibrator, or None."""
         return of_text(self.calibrator) if self.calibrator else None
 
-    def probs(self, logits: Floats) -> Floats:
+    def probs(self, logits: Floats, input: Kind) -> Floats:
         """Return probabilities, calibrated if there is a calibrator, (n, c) -> (n, c)."""
-        calibrator = self.read_calibrator()
-        return np.asarray(softmax(logits)) if calibrator is None else calibrator.calibrated(logits)
+        made = self.read_calibrator()
+        return probs_of(input, logits) if made is None else made.calibrated(logits, input)
 
-    def of_all(self, logits: Floats) -> Floats:
+    def of_all(self, logits: Floats, input: Kind = "logits") -> Floats:
         """Return the score of every label, (n, c) -> (n, c), in [0, 1], rounded to 12 decimals."""
         scores = np.empty(logits.shape)
-        self._fill(scores, logits, lambda _, *seen: rounded(self.score.of_all(*seen)))
+        self._fill(scores, logits, input, lambda _, *seen: rounded(self.score.of_all(*seen)))
         return scores
 
-    def of_labels(self, logits: Floats, labels: Integers) -> Floats:
+    def of_labels(self, logits: Floats, labels: Integers, input: Kind = "logits") -> Floats:
         """Return the score of each row's label, (n, c), (n,) -> (n,), rounded to 12 decimals."""
         scores = np.empty(len(logits))
         of = self.score.of_labels
-        self._fill(scores, logits, lambda part, probs, *how: rounded(of(probs, labels[part], *how)))
+        self._fill(scores, logits, input, lambda part, p, *how: rounded(of(p, labels[part], *how)))
         return scores
 
-    def within(self, logits: Floats, limits: Floats) -> NDArray[np.bool_]:
+    def within(self, logits: Floats, limits: Floats, input: Kind = "logits") -> NDArray[np.bool_]:
         """Return `of_all` <= limits, without computing all scores.
 
         Parameters
@@ -116,6 +116,8 @@ class Conformity:
             (n, c)
         limits
             (1,), (c,) of each label or (n, 1) of each row
+        input
+            what the logits were made of
 
         Returns
         -------
@@ -127,10 +129,10 @@ class Conformity:
         def inside(part: slice, probs: Floats, *how: Any) -> NDArray[np.bool_]:
             return self.score.within(probs, limits[part] if limits.ndim == 2 else limits, *how)
 
-        self._fill(members, logits, inside)
+        self._fill(members, logits, input, inside)
         return members
 
-    def _fill(self, out: NDArray[Any], logits: Floats, score: Callable[..., NDArray[Any]]) -> None:
+    def _fill(self, out: Any, logits: Floats, input: Kind, score: Callable[..., Any]) -> None:
         """Fill an array in blocks.
 
         `score` gets the slice of a block, its `settled` probabilities, u, penalty and free.
@@ -138,7 +140,7 @@ class Conformity:
 
         def fill(part: slice) -> None:
             u = uniform_of(logits[part], self.seed) if self.randomised else None
-            probs = settled(self.probs(logits[part]))
+            probs = settled(self.probs(logits[part], input))
             out[part] = score(part, probs, u, *self.regularisation)
 
         by_rows(fill, *logits.shape)

@@ -136,7 +136,7 @@ class PredictionSets(Artifact):
             raise InputError(
                 f"these sets are for {self.classes} classes, the rows have {logits.shape[1]}"
             )
-        return self.conformity.within(logits, self._limits(len(logits), groups))
+        return self.conformity.within(logits, self._limits(len(logits), groups), self.input)
 
     def _limits(self, rows: int, groups: Sequence[str] | NDArray[Any] | None) -> Floats:
         """Return the thresholds in a shape that broadcasts over (n, c)."""

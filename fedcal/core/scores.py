@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import LARGEST_LOGIT, logits_from_probs
+from fedcal.core.numerics import LARGEST_LOGIT, logits_from_probs, softmax
 from fedcal.core.types import Floats
 
 Kind: TypeAlias = Literal["logits", "probs"]
@@ -51,6 +51,14 @@ _PERCENT = (
 def logits_of(kind: Kind, scores: Floats) -> Floats:
     """Return the scores themselves, or log(max(p, 1e-12)), shape kept."""
     return scores if kind == "logits" else logits_from_probs(scores)
+
+
+def probs_of(kind: Kind, logits: Floats) -> Floats:
+    """Return softmax(logits), or the probabilities that `logits_of` took logits of, shape kept.
+
+    Those are as they were given, but for the last bits of a double, whatever their rows sum to.
+    """
+    return softmax(logits) if kind == "logits" else np.exp(logits)
 
 
 def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
-from fedcal.core.scores import Kind, refuse_probs
+from fedcal.core.scores import Kind, probs_of, refuse_probs
 from fedcal.core.types import Floats, Integers
 
 _WEIGHT_GRID = 2.0**-30
@@ -97,7 +97,7 @@ class Shards:
     group_names
         of all groups, the same at all clients of one `Shards`
     other
-        (n, c) float64, logits of a second model of the same rows, or None
+        (n, c) float64, logits of a second model of the same rows, made of `input` too, or None
     inputs
         (n, ...), what a model reads of each row: features, an image, a text; or None
     names
@@ -175,6 +175,11 @@ class Shards:
             None if inputs is None else inputs[order],
             names,
         )
+
+    @property
+    def probs(self) -> Floats:
+        """Probabilities of the model, (n, c), as they were given if `input` is "probs"."""
+        return probs_of(self.input, self.logits)
 
     @property
     def clients(self) -> int:

@@ -142,9 +142,14 @@ class Dataset:
 
     @cached_property
     def other_logits(self) -> Floats | None:
-        """Scores of the second model as `logits`, (n, c), or None."""
+        """Scores of the second model as `logits`, (n, c), or None.
+
+        If the first model has probabilities they are logarithms of probabilities.
+        """
         if self.other_scores is None or self.other_input is None:
             return None
+        if (self.input, self.other_input) == ("probs", "logits"):
+            return logits_of("probs", softmax(self.other_scores))
         return logits_of(self.other_input, self.other_scores)
 
     @cached_property

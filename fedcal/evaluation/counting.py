@@ -8,6 +8,7 @@ import numpy as np
 
 from fedcal.calibrators.as_text import of_text
 from fedcal.core.errors import InputError
+from fedcal.core.scores import probs_of
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.buckets import Score, bucket_of, scored
@@ -37,15 +38,14 @@ def _cells(shards: Shards, query: ScoreCounts) -> Integers:
     if query.within:
         inner = group_of(shards, query.within_names)[:, None]
         group = group * (len(query.within_names) + 1) + inner
-    rows = [view_logits(shards, view, query) for view in query.view_names]
+    rows = [view_probs(shards, view, query) for view in query.view_names]
     columns = []
-    for v, logits in enumerate(rows):
-        value, outcome = scored(logits, shards.labels, score)
+    for v, probs in enumerate(rows):
+        value, outcome = scored(probs, shards.labels, score)
         place = ((v * groups + group) * parts + np.arange(parts)) * 2 + outcome
-        cell = place * buckets + bucket_of(value, query.bucket_edges)
-        columns.append(cell)
+        columns.append(place * buckets + bucket_of(value, query.bucket_edges))
     start, classes = math.prod(query.shape), query.classes
-    predicted = [logits.argmax(axis=1) for logits in rows]
+    predicted = [probs.argmax(axis=1) for probs in rows]
     if query.confusion:
         for v, of in enumerate(predicted):
             columns.append((start + (v * classes + of) * classes + shards.labels)[:, None])
@@ -76,13 +76,12 @@ def group_of(shards: Shards, names: tuple[str, ...], by: By = "group") -> Intege
     return of[shards.groups]
 
 
-def view_logits(shards: Shards, view: str, query: ScoreCounts) -> Floats:
-    """Return the scores of a view, as logits, (n, c)."""
+def view_probs(shards: Shards, view: str, query: ScoreCounts) -> Floats:
+    """Return the probabilities of a view, (n, c)."""
     if view == "model":
-        return shards.logits
+        return shards.probs
     if view == "other":
         if shards.other is None:
             raise InputError("the question is about a second model, but these rows have only one")
-        return shards.other
-    calibrator = of_text(query.calibrator)
-    return np.log(np.maximum(calibrator.calibrated(shards.logits), 1e-12))
+        return probs_of(shards.input, shards.other)
+    return of_text(query.calibrator).calibrated(shards.logits, shards.input)

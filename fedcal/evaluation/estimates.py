@@ -41,7 +41,8 @@ def evaluate(
         binned score: `positive`, the probability of the second class of two, with outcome 1
         for that class; or `confidence`, the largest probability, with outcome 1 for correct
     threshold
-        lower edge of a bucket; rows with a `positive` score from here on are predicted positive
+        lower edge of a bucket; rows with a `positive` score from here on (at 1/2: above it) are
+        predicted positive
     level
         confidence level of each interval alone
     rows

@@ -20,7 +20,7 @@ from fedcal.core.scores import KINDS, Kind
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.evaluation.by_group import group_parts
-from fedcal.evaluation.counting import view_logits
+from fedcal.evaluation.counting import view_probs
 from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.findings import KEYS, Findings, Key, findings
 from fedcal.evaluation.histogram import Histogram, NoiseLaw
@@ -62,7 +62,7 @@ class ScoreRelease(Artifact):
     privacy
         privacy statement, in sentences, for later readers of the file
     threshold
-        default threshold: rows with a score from here on are predicted positive
+        default threshold: rows with a score from here on (at 1/2: above it) are predicted positive
     estimand
         population of the intervals; see `fedcal.evaluation.intervals.clusters`
     spread
@@ -254,7 +254,7 @@ class ScoreRelease(Artifact):
         score: Any = "positive" if asked.score == "positive" else "confidence"
         rights = {}
         for view in asked.view_names:
-            value, outcome = scored(view_logits(rows, view, asked), rows.labels, score)
+            value, outcome = scored(view_probs(rows, view, asked), rows.labels, score)
             right = outcome if score == "confidence" else (value >= self.threshold) == outcome
             rights[KEYS[view]] = right[:, 0].astype(np.float64), (value - outcome)[:, 0]
         return rights

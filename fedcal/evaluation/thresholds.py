@@ -1,8 +1,9 @@
 """The threshold of a score for a wanted precision, recall, or cost ratio, from a release.
 
-Thresholds are edges of buckets; a row is predicted positive from the threshold on. Precision is
-tp / (tp + fp), recall tp / (tp + fn), cost fn + ratio fp; sums of counts, so each condition is one
-on a sum with known noise: tp - wanted (tp + fp) >= 0, and tp - wanted (tp + fn) >= 0.
+Thresholds are edges of buckets; a row is predicted positive from the threshold on, at 1/2 above it,
+as by argmax. Precision is tp / (tp + fp), recall tp / (tp + fn), cost fn + ratio fp; sums of
+counts, so each condition is one on a sum with known noise: tp - wanted (tp + fp) >= 0, and
+tp - wanted (tp + fn) >= 0.
 
 Who takes the best of many thresholds takes the luckiest, too. So the intervals of the chosen one,
 and what `confident` promises, hold for all thresholds at once: instead of 1.96, the quantile of

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from onnx import helper, numpy_helper
 
 import fedcal
-from fedcal.calibrators import Calibrator, Identity
+from fedcal.calibrators import Calibrator
 from fedcal.calibrators.operators import Operators
 from fedcal.conformal import PredictionSets
 from fedcal.core.numerics import FLOOR
@@ -279,10 +279,10 @@ def model_of(
     if isinstance(fitted, PredictionSets):
         z = graph.double(z)
     if input == "probs":
-        z = graph.log(graph.clip(z, low=FLOOR))
+        graph.given, z = True, graph.log(graph.clip(z, low=FLOOR))
     if isinstance(fitted, PredictionSets):
-        calibrator = fitted.conformity.read_calibrator() or Identity(fitted.classes)
-        probs = _probs(graph, z, calibrator)
+        calibrator = fitted.conformity.read_calibrator()
+        probs = graph.probs(z) if calibrator is None else _probs(graph, z, calibrator)
         thresholds = graph.constant(fitted.thresholds)
         graph.output(sets_of_probs(graph, probs, fitted, thresholds), "sets")
         output, about = {"sets": ("bool", fitted.classes)}, "which labels are in each set"

@@ -165,12 +165,12 @@ class CalibrationModule(nn.Module):
         if scores.dtype != torch.float64:
             scores = scores.float()
         logits = torch.log(scores.clamp_min(FLOOR)) if self.input == "probs" else scores
-        return self.calibrated(logits).to(scores.dtype)
+        return self.calibrated(logits, _TorchOperators(self.input == "probs")).to(scores.dtype)
 
-    def calibrated(self, logits: Tensor) -> Tensor:
+    def calibrated(self, logits: Tensor, o: _TorchOperators) -> Tensor:
         """Probabilities of float32 or float64 logits."""
         constants = {name: self.get_buffer(name).double() for name in self.names}
-        probs: Tensor = self.calibrator.expression(OPERATORS, logits, constants)
+        probs: Tensor = self.calibrator.expression(o, logits, constants)
         return probs
 
 
@@ -178,7 +178,7 @@ class SetModule(CalibrationModule):
     """Scores of a model (..., c) -> which labels are in each row's set, bool (..., c).
 
     All is computed in float64. The buffer `thresholds` has one entry or c; `model` maps logits to
-    the probabilities that sets are made of.
+    the probabilities that sets are made of; None = they are the model's own.
     """
 
     thresholds: Tensor
@@ -186,7 +186,8 @@ class SetModule(CalibrationModule):
     def __init__(self, sets: PredictionSets) -> None:
         super().__init__(Identity(sets.classes))
         self.sets = copy(sets)
-        self.model = CalibrationModule(sets.conformity.read_calibrator() or Identity(sets.classes))
+        calibrator = sets.conformity.read_calibrator()
+        self.model = None if calibrator is None else CalibrationModule(calibrator)
         self.register_buffer("thresholds", torch.tensor(sets.thresholds, dtype=torch.float64))
 
     def forward(self, scores: Tensor) -> Tensor:
@@ -197,8 +198,9 @@ class SetModule(CalibrationModule):
             )
         z = scores.double()
         logits = torch.log(z.clamp_min(FLOOR)) if self.input == "probs" else z
-        probs = self.model.calibrated(logits)
-        inside: Tensor = sets_of_probs(OPERATORS, probs, self.sets, self.thresholds)
+        o = _TorchOperators(self.input == "probs")
+        probs = o.probs(logits) if self.model is None else self.model.calibrated(logits, o)
+        inside: Tensor = sets_of_probs(o, probs, self.sets, self.thresholds)
         return inside
 
 

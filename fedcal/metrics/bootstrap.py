@@ -28,9 +28,9 @@ from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
-from fedcal.metrics.binning import HIGHEST, bin_index
+from fedcal.metrics.binning import bin_index
 from fedcal.metrics.inversion import Inverted, invert, spread_out
-from fedcal.metrics.standard import BINS, check_scored
+from fedcal.metrics.standard import BINS, check_scored, scan
 
 GROUPS = 200
 REPLICATES = 1000
@@ -160,20 +160,15 @@ def _side(probs: NDArray[Any], labels: Integers, order: Integers, groups: int, b
     n, c = probs.shape
     edges = np.arange(groups + 1) * n // groups
     of_row = np.repeat(np.arange(groups), np.diff(edges))  # in the order of `order`
-    own, top, hit = np.empty(n), np.empty(n), np.empty(n, np.bool_)
-    squares = np.empty(n)
+    seen, squares = scan(probs, labels, own=True, top=True), np.empty(n)
+    own, top, hit = seen.own[order], seen.confidence[order], seen.hit[order]
     gaps = np.zeros(groups * c * bins)
     step = max(1, _BLOCK // c)
     for start in range(0, n, step):
         rows = slice(start, start + step)
         block = np.asarray(probs[order[rows]], np.float64)
-        if not (block.min() >= 0.0 and block.max() <= HIGHEST):
-            raise InputError("probabilities must be finite and in [0, 1]")
-        y, at = labels[order[rows]], np.arange(len(block))
-        predicted = block.argmax(axis=1)
-        own[rows], top[rows], hit[rows] = block[at, y], block[at, predicted], predicted == y
         squares[rows] = np.einsum("ij,ij->i", block, block)
-        _add_cells(gaps, block, y, of_row[rows], bins)
+        _add_cells(gaps, block, labels[order[rows]], of_row[rows], bins)
     summed = {
         "accuracy": hit.astype(np.float64),
         "nll": -np.log(np.maximum(own, FLOOR)),
@@ -199,7 +194,7 @@ def _add_cells(gaps: Floats, block: Floats, labels: Integers, group: Integers, b
     table = gaps.reshape(-1, c, bins)
     first, which = np.unique(group, return_index=True)
     table[first, :, 0] += np.add.reduceat(block, which, axis=0)
-    row, column = np.nonzero(block * bins >= 1.0)
+    row, column = np.nonzero(block * bins >= 1.0 - 1e-6)  # bin_index decides
     values = block[row, column]
     cell = (group[row] * c + column) * bins
     index = bin_index(values, bins)

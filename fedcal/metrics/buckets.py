@@ -18,15 +18,15 @@ import numpy as np
 
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import softmax
 from fedcal.core.types import Floats, Integers
-from fedcal.metrics.binning import bin_index
 
 Score = Literal["positive", "confidence", "classes"]
 
 DIGITS = 12
-"""Decimals of a probability that are looked at: those of a file come back from their logarithms
-as they were, and fall on the same side of an edge."""
+"""Decimals of a probability that are looked at: the last bits of a double decide nothing."""
+
+BELOW_HALF = 0.5 - 2.0**-25
+"""Largest single-precision number below 1/2."""
 
 
 def check_score(score: str, classes: int) -> Score:
@@ -47,13 +47,16 @@ def parts_of(score: Score, classes: int) -> int:
     return classes if score == "classes" else 1
 
 
-def scored(logits: Floats, labels: Integers, score: Score) -> tuple[Floats, Integers]:
+def scored(probs: Floats, labels: Integers, score: Score) -> tuple[Floats, Integers]:
     """Return the scores and outcomes of rows.
+
+    Class 1 of two is predicted above 1/2 only, as by argmax everywhere else: a `positive` score of
+    1/2 becomes `BELOW_HALF`.
 
     Parameters
     ----------
-    logits
-        (n, c); log(max(p, 1e-12)) of probabilities
+    probs
+        (n, c)
     labels
         (n,)
 
@@ -62,24 +65,29 @@ def scored(logits: Floats, labels: Integers, score: Score) -> tuple[Floats, Inte
     tuple[Floats, Integers]
         (n, parts) in [0, 1], (n, parts) 0 or 1
     """
-    probs = np.round(softmax(logits), DIGITS)
+    scores = np.round(probs, DIGITS)
     if score == "positive":
-        return probs[:, 1:], labels[:, None]
+        p = scores[:, 1:]
+        return np.where(p <= 0.5, np.minimum(p, BELOW_HALF), p), labels[:, None]
     if score == "classes":
-        return probs, (labels[:, None] == np.arange(probs.shape[1])).astype(np.int64)
-    hit = logits.argmax(axis=1) == labels
-    return probs.max(axis=1, keepdims=True), hit[:, None].astype(np.int64)
+        return scores, (labels[:, None] == np.arange(probs.shape[1])).astype(np.int64)
+    hit = probs.argmax(axis=1) == labels
+    return scores.max(axis=1, keepdims=True), hit[:, None].astype(np.int64)
+
+
+def score_and_outcome(probs: Floats, labels: Integers) -> tuple[Floats, Floats]:
+    """Return each row's score and outcome by the default score of so many classes, (n,) each."""
+    score, outcome = scored(probs, labels, check_score("", probs.shape[1]))
+    return score[:, 0], outcome[:, 0].astype(np.float64)
 
 
 def bucket_of(scores: Floats, edges: Floats) -> Integers:
     """Return each score's bucket; a score on an edge is in the bucket above, 1 in the last.
 
-    Edges k / B are those of `fedcal.metrics.binning`, to the last bit.
+    Scores and edges are compared in single precision, as in `fedcal.metrics.binning`.
     """
-    buckets = len(edges) - 1
-    if np.array_equal(edges, equal_width(buckets)):
-        return bin_index(scores, buckets)
-    return np.clip(np.searchsorted(edges, scores, side="right") - 1, 0, buckets - 1)
+    place = np.searchsorted(edges.astype(np.float32), scores.astype(np.float32), side="right")
+    return np.clip(place - 1, 0, len(edges) - 2)
 
 
 def equal_width(buckets: int) -> Floats:

@@ -4,7 +4,8 @@ All are fractions (not %), all means run over rows, and bins are those of
 `fedcal.metrics.binning`. Probabilities have shape (n, c) and any real dtype, or are (n,) those of
 class 1 of two, and are computed with in double; labels have shape (n,) and are whole numbers in
 [0, c). Rows need not sum to 1.
-Among equal largest probabilities the first class is the predicted one (numpy's argmax).
+Among equal largest probabilities the first class is the predicted one (numpy's argmax): of two
+classes with 1/2 each it is class 0, in evaluation, sets and `predict`, too.
 
 Every function raises InputError if the shapes do not fit, there are no rows, a probability is
 not finite or outside [0, 1] (up to 1 + 1e-3 is let through), or a label is out of range.
@@ -258,8 +259,8 @@ class Cells:
 
     def __init__(self, classes: int, bins: int, full: bool = False) -> None:
         self.classes, self.bins, self.full = classes, whole("bins", bins, 1, MOST_BINS), full
-        # Below the smallest v whose rounded v * bins is >= 1; bin_index then decides.
-        self.edge = np.float64((1.0 - 1e-9) / bins).view(np.uint64)
+        # Below the smallest v whose float32 is not in bin 0; bin_index then decides.
+        self.edge = np.float64((1.0 - 1e-6) / bins).view(np.uint64)
         self.filled = np.zeros((3 if full else 1, classes * bins))
         self.rows = 0
         self.probability = np.zeros(classes)

@@ -241,7 +241,7 @@ def _apply_model(model: TrainedModel, data: str, out: Path) -> tuple[int, int, T
 
 
 def _apply_calibrator(fitted: Calibrator, rows: Rows, out: Path) -> Told:
-    probs, labels = fitted.calibrated(rows.logits), rows.labels
+    probs, labels = fitted.calibrated(rows.logits, fitted.input), rows.labels
     metrics = {}
     if labels is not None:
         both = {"before": rows.probs, "after": probs}

@@ -114,7 +114,8 @@ def plain_trial(method: str, data: Dataset, setting: SweepPoint, rng: np.random.
         return np.asarray(rng.laplace(0.0, scale, (setting.sources, numbers)).sum(axis=0))
 
     if method == "histogram":
-        correct, wrong = np.bincount(outcome_cells(z, y, BINS), minlength=2 * BINS).reshape(2, BINS)
+        counts = np.bincount(outcome_cells(softmax(z), y, BINS), minlength=2 * BINS)
+        correct, wrong = counts.reshape(2, BINS)
         hits = correct + draw(2 / setting.epsilon, BINS)
         total = correct + wrong + draw(2 / setting.epsilon, BINS)
         binning = TopLabelBinning.from_counts(hits, total, z.shape[1], "correct_total")

@@ -139,7 +139,7 @@ def bbq(quick: bool) -> Case:
     logits, labels = real_rows(quick)
     data = datasets.load(DATA)
     classes = logits.shape[1]
-    cells = cells_of(logits, labels, _FINE_BINS)
+    cells = cells_of(softmax(logits), labels, _FINE_BINS)
     counts = count_cells(cells, _FINE_BINS, np.zeros(len(labels), np.int64), 1)[0]
     positive, negative = counts.astype(np.float64)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from decimal import ROUND_CEILING, Context
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,11 +58,11 @@ def promise(
             every = f"{name} is in every set" if by_class else "all labels"
             return f"{every}: {why}" if why else every
         if by_class:
-            return f"{name} is in a set if its score is at most {t:.4g}"
-        return f"labels whose score is at most {t:.4g}"
+            return f"{name} is in a set if its score is at most {_outward(t, 4)}"
+        return f"labels whose score is at most {_outward(t, 4)}"
 
     first = list(thresholds.items())[:MOST_LINES]
-    rows = tuple((name, f"{t:.6g}", held(name, t)) for name, t in first)
+    rows = tuple((name, _outward(t, 6), held(name, t)) for name, t in first)
     note = " ".join(guarantee)
     if len(first) < len(thresholds):
         note = f"The first {len(first)} of {len(thresholds)}. {note}"
@@ -72,6 +73,12 @@ def promise(
     title = f"Prediction sets for {goal} by the score '{score}'"
     meaning = "in words" if by_class else "a set holds"
     return Table(title, ("of", "threshold", meaning), rows, note.strip())
+
+
+def _outward(threshold: float, digits: int) -> str:
+    """Return the threshold with so many digits, rounded up: sets made with it lose no label."""
+    context = Context(prec=digits, rounding=ROUND_CEILING)
+    return f"{float(context.create_decimal_from_float(threshold)):.{digits}g}"
 
 
 def reported_parts(reported: Reported, alpha: float) -> list[Part]:

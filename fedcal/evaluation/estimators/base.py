@@ -104,7 +104,8 @@ class Metric(Described):
     at_threshold
         whether it depends on the threshold
     threshold
-        rows with a score from here on are predicted positive; for the metrics of predictions
+        rows with a score from here on (at 1/2: above it) are predicted positive; for the metrics of
+        predictions
     """
 
     scores: ClassVar[tuple[str, ...]] = ("positive", "confidence")

@@ -46,7 +46,7 @@ class Ece(GapMetric):
 
     def binning(self, h: Histogram) -> float:
         """Return the middles' bound plus twice the fraction of rows in buckets of two bins."""
-        low, high = bin_index(h.edges[:-1] + 1e-9, BINS), bin_index(h.edges[1:] - 1e-9, BINS)
+        low, high = bin_index(h.edges[:-1], BINS), bin_index(h.edges[1:] - 1e-6, BINS)
         cut = np.where(low != high, rows_of(h), 0.0).sum() / h.counts.sum()
         return super().binning(h) + 2 * float(cut)
 

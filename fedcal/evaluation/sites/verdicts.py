@@ -164,7 +164,7 @@ def misread(rows: Shards, score: str, edges: Floats, subject_rows: int) -> float
     For the site alone, before it takes part. `subject_rows` as in `Shards.weights`.
     """
     kind: Score = score  # type: ignore[assignment]
-    value, _ = scored(rows.logits, rows.labels, kind)
+    value, _ = scored(rows.probs, rows.labels, kind)
     weights = rows.weights(subject_rows)
     count = np.bincount(bucket_of(value, edges)[:, 0], weights, len(edges) - 1)
     root, least = np.zeros((len(count), 0)), _least(score, rows.classes)

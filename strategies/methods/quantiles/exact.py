@@ -130,7 +130,7 @@ class Exact(QuantileRule):
                 continue
             first = int(enough[0])
             self._high[part] = thresholds[first]
-            self._low[part] = thresholds[first - 1] if first else -1.0
+            self._low[part] = thresholds[first - 1] if first else self._low[part]
         self._ask()
         return self._high.copy()
 

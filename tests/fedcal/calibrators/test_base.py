@@ -98,7 +98,7 @@ def test_histograms_count_each_row_once_per_class(classes):
     bins, clients = 8, 4
     logits, labels = rows(classes, 200)
     owner = np.arange(200) % 3  # client 3 is empty
-    counts = count_cells(cells_of(logits, labels, bins), bins, owner, clients)
+    counts = count_cells(cells_of(softmax(logits), labels, bins), bins, owner, clients)
     want = np.zeros_like(counts)
     probs = softmax(logits)
     for i in range(200):
@@ -176,7 +176,7 @@ def test_bbq_with_many_counts_stays_in_range_and_needs_a_power_of_two_of_bins():
 def test_pooled_fit_is_from_histograms_of_all_rows(kind, classes):
     logits, labels = rows(classes)
     owner = np.arange(len(labels)) % 7
-    counts = count_cells(cells_of(logits, labels, 128), 128, owner, 7).sum(axis=0)
+    counts = count_cells(cells_of(softmax(logits), labels, 128), 128, owner, 7).sum(axis=0)
     positive, negative = counts.astype(float)
     federated = kind.from_histograms(positive, negative, classes)
     np.testing.assert_array_equal(federated.table, kind().fit(logits, labels).table)

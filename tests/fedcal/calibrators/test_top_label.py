@@ -80,7 +80,7 @@ def test_the_confidence_is_softmax_largest_bit_for_bit():
     for classes in (2, 10, 100):
         z, y = rows(classes)
         assert (top_confidence(shifted(z)) == softmax(z).max(axis=1)).all()
-        cells = outcome_cells(z, y, 15)
+        cells = outcome_cells(softmax(z), y, 15)
         assert ((cells >= 15) == (z.argmax(axis=1) != y)).all()
 
 

@@ -108,7 +108,7 @@ def world(name: str) -> World:
     if name == "separated":  # 99.99 % of all pairs in order
         return World(name, np.stack([0.5 * _logit_normal(m, 1.0) for m in (-2.75, 2.75)]))
     data = datasets.load(name)
-    score, outcome = scored(data.logits, data.labels, "positive")
+    score, outcome = scored(data.probs, data.labels, "positive")
     place = bin_index(score[:, 0], CELLS) + CELLS * outcome[:, 0]
     return World(name, np.bincount(place, minlength=2 * CELLS).reshape(2, -1) / len(place))
 

@@ -30,7 +30,7 @@ import numpy as np
 from scipy.special import betaincinv, expit, logsumexp, ndtri
 
 from fedcal import datasets
-from fedcal.core.numerics import softplus
+from fedcal.core.numerics import softmax, softplus
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.sites.effects import edges_of, effects
@@ -198,7 +198,7 @@ class Pools:
     @classmethod
     def of(cls, logits: Floats, labels: Integers, pool: Integers) -> Pools:
         """Sort rows in any order by their pool."""
-        _, outcome = scored(logits, labels, check_score("", logits.shape[1]))
+        _, outcome = scored(softmax(logits), labels, check_score("", logits.shape[1]))
         part = 2 * pool + outcome[:, 0]
         order = np.argsort(part, kind="stable")
         place = np.searchsorted(part[order], np.arange(2 * int(pool.max()) + 3))
@@ -266,7 +266,7 @@ class World:
         for pool, effect in zip(self.pool, self.effects, strict=True):
             row = np.arange(self.own.starts[pool, 0], self.own.starts[pool, 2])
             logits = self._moved(row, np.tile(effect, (len(row), 1)))
-            values, ones = scored(logits, self.own.labels[row], score)
+            values, ones = scored(softmax(logits), self.own.labels[row], score)
             at = bucket_of(values[:, 0], edges_of(score)) + 10 * ones[:, 0]
             found.append(np.bincount(at, minlength=20).reshape(2, 10) / len(row))
         return np.array(found)

@@ -28,7 +28,7 @@ def one_step(reference: AucReference, score: Floats, outcome: Integers) -> float
 @pytest.mark.parametrize("name", BINARY)
 def test_one_step_from_few_buckets_is_near_the_exact_area(name):
     data = load(name)
-    score, outcome = (x[:, 0] for x in scored(data.logits, data.labels, "positive"))
+    score, outcome = (x[:, 0] for x in scored(data.probs, data.labels, "positive"))
     exact = roc_auc_score(outcome, score)
     for buckets, near in ((8, 0.004), (16, 0.002), (240, 0.0003)):
         reference = AucReference.of(histogram(score, outcome, buckets))

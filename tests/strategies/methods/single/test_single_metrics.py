@@ -43,7 +43,7 @@ def dealt(name: str, clients: int, partition: str, seed: int) -> Shards:
 def exact(name: str, shards: Shards) -> float:
     """What the pooled rows show."""
     kind = "positive" if shards.classes == 2 else "confidence"
-    score, outcome = (x[:, 0] for x in scored(shards.logits, shards.labels, kind))
+    score, outcome = (x[:, 0] for x in scored(shards.probs, shards.labels, kind))
     if name == "evaluate-accuracy":
         return float((shards.logits.argmax(axis=1) == shards.labels).mean())
     if name == "evaluate-auc":
