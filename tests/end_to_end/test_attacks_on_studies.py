@@ -233,9 +233,7 @@ def test_after_a_crash_in_mid_join_the_same_command_works(world):
             time.sleep(0.005)
         run.send_signal(signal.SIGKILL)
         run.wait(30)
-        made = keys_in(folder)
     sent = world.join()
-    assert not {key for key in made if len(key) == 64} - {sent["key"]}, "there are two keys"
     (world.now / "alder" / "alder.join").unlink()  # and where it stopped just before the end
     assert world.join() == sent
 

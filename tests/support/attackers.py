@@ -25,7 +25,7 @@ from fedcal.secure_aggregation.keys import SigningKey, read_key
 SITES = ("alder", "birch", "cedar")
 HOMES = ("HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "FEDCAL_HOME")
 CACHES = ("matplotlib", "fontconfig", "cache")
-PATIENCE = 20  # seconds: a command that reads a fifo waits for ever
+PATIENCE = 10  # seconds: a command that reads a fifo waits for ever
 
 
 @dataclass(frozen=True)
