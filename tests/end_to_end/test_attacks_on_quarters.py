@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import quarters
-from attackers import SITES, World, fedcal, forged, refused, write_rows
+from attackers import World, fedcal, forged, refused
+from hospitals import write_rows
 from quarters import hospitals, quarter, sealed_of
 
 from fedcal.secure_aggregation.keys import SigningKey
@@ -37,7 +38,7 @@ def folder(made, tmp_path):
     return tmp_path / "desk" / "2026Q4"
 
 
-def sign_again(folder, key=KEY):
+def sign_again(folder):
     """What a coordinator does who verifies nothing."""
     files = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
@@ -65,7 +66,7 @@ def edited(name, change):
     return alter
 
 
-def bytes_of(name, change):
+def content(name, change):
     return lambda folder: (folder / name).write_bytes(change((folder / name).read_bytes()))
 
 
@@ -96,125 +97,99 @@ def array(name, change):
     return members(altered)
 
 
-def header(**more):
-    return array("header", lambda text: json.dumps(json.loads(str(text)) | more))
+def noted(text):
+    return json.dumps(json.loads(str(text)) | {"note": "x"})
 
 
-def first_count(step):
-    return array("counts", lambda counts: np.r_[counts[0] + step, counts[1:]])
+def add(step):
+    return lambda counts: np.r_[counts[:-1], counts[-1] + step]
 
 
 def flip(fields):
     fields["one_machine"] = not fields["one_machine"]
 
 
-def with_its_page(alter):
-    """And the page is made again of what is said now."""
-
-    def both(folder):
-        alter(folder)
-        fedcal("report", folder)
-
-    return both
+def with_its_page(change):
+    return lambda folder: (edited("study.json", change)(folder), fedcal("report", folder))
 
 
-def linked(name):
+def instead(name, make):
     def alter(folder):
         (folder / name).rename(folder.parent / name)
-        (folder / name).symlink_to(f"../{name}")
+        make(folder / name, f"../{name}")
 
     return alter
 
 
-def instead(name, make):
-    return lambda folder: ((folder / name).unlink(), make(folder / name))
-
-
-def renamed(folder):
-    edited("study.json", lambda fields: fields.update(name="2027Q1"))(folder)
-
-
-# Altered, and signed again by the coordinator; words of which the refusal has one.
+# What the refusal names, and what is altered; then the coordinator signs it again.
 SIGNED_AGAIN = {
-    "who chose the committee": (edited("study.json", flip), "one_machine", "study.json", "report"),
-    "who chose the committee, page made again": (
-        with_its_page(edited("study.json", flip)),
-        *("one_machine", "one machine", "operator", "committee"),
-    ),
-    "a count off the grid": (first_count(1e-12), "count", "grid", "release"),
-    "a count far off the grid": (first_count(1e-6), "count", "grid", "release"),
-    "counts as other numbers": (array("counts", lambda a: a.astype("f4")), "count", "release"),
-    "counts that are none": (array("counts", lambda a: a * np.nan), "count"),
-    "an array more": (members(lambda held: held | {"more.npy": npy(np.zeros(9))}), "more"),
-    "a member more": (members(lambda held: held | {"run.sh": b"x"}), "run.sh"),
-    "a member above": (members(lambda held: held | {"../../x.npy": npy(0)}), "x.npy"),
-    "an array less": (
-        members(lambda held: {k: v for k, v in held.items() if k != "std.npy"}),
-        *("std", "release"),
-    ),
-    "a header more": (header(note="x"), "note", "header", "release"),
-    "a word of the rows more": (
-        array("taken", lambda text: json.dumps(json.loads(str(text)) | {"note": 1})),
-        *("note", "taken", "data", "release"),
-    ),
-    "other scores": (array("input", lambda _: "logits"), "input", "logits", "release"),
-    "a script before the archive": (bytes_of("release.npz", b"#!/bin/sh\n".__add__), "release"),
-    "a script behind the archive": (bytes_of("release.npz", lambda b: b + b"exit"), "release"),
-    "a number more": (edited("study.json", lambda t: t.update(more=1)), "more"),
-    "another headline": (edited("study.json", lambda t: t.update(headline="Fine.")), "headline"),
-    "a page with more": (
-        bytes_of("report.html", lambda page: page.replace(b"</body>", b"<b>Fine.</b></body>")),
-        "report.html",
-    ),
-    "a file more": (lambda folder: (folder / "more.html").write_text("Fine."), "more.html"),
-    "a hidden file more": (lambda folder: (folder / ".more").write_text("Fine."), ".more"),
-    "a folder more": (lambda folder: (folder / "more").mkdir(), "more"),
-    "an older signature": (lambda folder: (folder / "signature.json~").touch(), "signature.json~"),
-    "an earlier quarter that was none": (
+    "who chose the committee": ("one_machine|report", edited("study.json", flip)),
+    "who chose it, on the page, too": ("one|operator|committee", with_its_page(flip)),
+    "a count off the grid": ("count|grid|release", array("counts", add(1e-12))),
+    "a count far off the grid": ("count|grid|release", array("counts", add(1e-6))),
+    "counts that are none": ("count", array("counts", lambda a: a * np.nan)),
+    "an array more": ("more", members(lambda held: held | {"more.npy": npy(np.zeros(9))})),
+    "a member more": ("run.sh", members(lambda held: held | {"run.sh": b"x"})),
+    "a member above": ("x.npy", members(lambda held: held | {"../../x.npy": npy(0)})),
+    "an array less": ("std", members(lambda held: held.pop("std.npy") and held)),
+    "a header more": ("note|header", array("header", noted)),
+    "a word of the rows more": ("note|taken|data", array("taken", noted)),
+    "other scores": ("input|logits|probs", array("input", lambda _: "logits")),
+    "a script before the archive": ("release", content("release.npz", b"#!/bin/sh\n".__add__)),
+    "a script behind the archive": ("release", content("release.npz", lambda b: b + b"exit")),
+    "a number more": ("more", edited("study.json", lambda t: t.update(more=1))),
+    "another headline": ("headline", edited("study.json", lambda t: t.update(headline="Fine."))),
+    "a changed page": ("report.html", content("report.html", lambda b: b.replace(b"</p>", b"!"))),
+    "a file more": ("more.html", lambda folder: (folder / "more.html").touch()),
+    "a hidden file more": (".more", lambda folder: (folder / ".more").touch()),
+    "a folder more": ("more", lambda folder: (folder / "more").mkdir()),
+    "an older signature": ("signature.json~", lambda folder: (folder / "signature.json~").touch()),
+    "no earlier quarter": (
+        "2026Q3",
         lambda folder: shutil.copy(folder / "release.npz", folder / "earlier-2026Q3.npz"),
-        "earlier-2026Q3",
     ),
-    "a renamed quarter": (renamed, "name"),
-    "a folder renamed": (lambda folder: folder.rename(folder.with_name("2027Q1")), "2027Q1"),
+    "a renamed quarter": ("name", edited("study.json", lambda t: t.update(name="2027Q1"))),
+    "a renamed folder": ("2027Q1", lambda folder: folder.rename(folder.with_name("2027Q1"))),
 }
 
-# Altered by somebody else: the signature is the true one.
-NOT_SIGNED = {
-    "a file more": SIGNED_AGAIN["a file more"],
-    "a hidden file more": SIGNED_AGAIN["a hidden file more"],
-    "a folder more": SIGNED_AGAIN["a folder more"],
-    "an older signature": SIGNED_AGAIN["an older signature"],
-    "a link more": (lambda folder: (folder / "more.html").symlink_to("../own.sealed"), "more.html"),
-    "a changed page": SIGNED_AGAIN["a page with more"],
-    "the release is a link": (linked("release.npz"), "release.npz", "link"),
-    "the page is a link": (linked("report.html"), "report.html", "link"),
-    "the release is a folder": (instead("release.npz", lambda p: p.mkdir()), "release"),
-    "the page is a fifo": (instead("report.html", os.mkfifo), "report.html"),
-    "the signature is a fifo": (instead("signature.json", os.mkfifo), "signature"),
-    "no signature": (lambda folder: (folder / "signature.json").unlink(), "signed"),
+# The same of somebody else: the signature is the true one.
+SAME = "a file more", "a hidden file more", "a folder more", "an older signature", "a changed page"
+NOT_SIGNED = {name: SIGNED_AGAIN[name] for name in SAME} | {
+    "a link more": ("more", lambda folder: (folder / "more.html").symlink_to("../own.sealed")),
+    "the release is a link": (
+        "release.npz|link",
+        instead("release.npz", lambda p, q: p.symlink_to(q)),
+    ),
+    "the page is a link": (
+        "report.html|link",
+        instead("report.html", lambda p, q: p.symlink_to(q)),
+    ),
+    "the release is a folder": ("release", instead("release.npz", lambda p, q: p.mkdir())),
+    "the page is a fifo": ("report.html", instead("report.html", lambda p, q: os.mkfifo(p))),
+    "no signature": ("signed", instead("signature.json", lambda p, q: None)),
 }
 FILES = ("study.json", "release.npz", "study.toml", "study.sealed", "ledger.json", "report.html")
 
 
 @pytest.mark.parametrize("name", SIGNED_AGAIN)
 def test_what_a_coordinator_altered_and_signed_is_refused(folder, name):
-    alter, *naming = SIGNED_AGAIN[name]
+    naming, alter = SIGNED_AGAIN[name]
     alter(folder)
     (folder,) = (path.parent for path in folder.parent.glob("*/study.json"))
     sign_again(folder)
-    refused(lambda: verify(folder), folder.parent, *naming)
+    refused(lambda: verify(folder), folder.parent, naming)
 
 
 @pytest.mark.parametrize("name", NOT_SIGNED)
 def test_what_somebody_altered_is_refused(folder, name):
-    alter, *naming = NOT_SIGNED[name]
+    naming, alter = NOT_SIGNED[name]
     alter(folder)
-    refused(lambda: verify(folder), folder.parent, *naming)
+    refused(lambda: verify(folder), folder.parent, naming)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_that_was_cut_off_is_refused_signed_or_not(folder, name):
-    bytes_of(name, lambda content: content[: len(content) // 2])(folder)
+    content(name, lambda content: content[: len(content) // 2])(folder)
     refused(lambda: verify(folder), folder.parent, name)
     sign_again(folder)
     refused(lambda: verify(folder), folder.parent, name.partition(".")[0])
@@ -235,7 +210,7 @@ def test_counts_that_no_noise_made_are_refused_although_every_number_follows(
 
     monkeypatch.setattr(quarters, "release_of", other)
     quarter(tmp_path / "2026Q4", STUDY, KEY, signer=KEY)
-    refused(lambda: verify(tmp_path / "2026Q4"), tmp_path, "count", "grid", "noise")
+    refused(lambda: verify(tmp_path / "2026Q4"), tmp_path, "count|grid|noise")
 
 
 def test_the_honest_quarter_is_verified_and_what_is_not_checked_is_named(folder):
@@ -257,24 +232,22 @@ def test_a_quarter_of_another_study_or_coordinator_is_refused(folder, tmp_path):
         refused(lambda: verify(folder, "--sealed", own), tmp_path, "sealed")
     shutil.copy(own, folder / "study.sealed")
     sign_again(folder)
-    refused(lambda: verify(folder), tmp_path, "sealed", "roster", "key")
+    refused(lambda: verify(folder), tmp_path, "sealed|roster|key")
 
 
 def test_a_rehearsal_by_commands_is_verified_and_an_altered_one_refused(tmp_path, monkeypatch):
     world = World(tmp_path)
-    world.office.mkdir(parents=True)
-    words = ("--classes", "survived,sepsis", "--server", "host:9092")
-    world.does("office", "study", "init", "sepsis.toml", "--sites", ",".join(SITES), *words)
-    write_rows(world.office / "rows.csv", 1)
-    world.does("office", "study", "run", "sepsis.toml", "trial", "--simulate", "rows.csv")
-    assert "rehearsal" in world.does("office", "study", "verify", "trial")
+    world.init()
+    write_rows(world.office / "rows.csv")
+    world.does("office", "study run sepsis.toml trial --simulate rows.csv")
+    assert "rehearsal" in world.does("office", "study verify trial")
     shutil.copytree(world.office / "trial", tmp_path / "trial")
     for name in (
         *("a count off the grid", "a count far off the grid", "an array more", "a header more"),
         *("a member above", "another headline", "a page with more"),
     ):
-        alter, *naming = SIGNED_AGAIN[name]
+        naming, alter = SIGNED_AGAIN[name]
         shutil.rmtree(world.office / "trial")
         shutil.copytree(tmp_path / "trial", world.office / "trial")
         alter(world.office / "trial")
-        world.is_refused("office", "study", "verify", "trial", naming=tuple(naming))
+        world.is_refused("office", "study verify trial", naming)

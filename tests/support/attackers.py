@@ -3,7 +3,6 @@ finds it on disk: people type commands, and an attacker changes files between th
 """
 
 import contextlib
-import csv
 import hashlib
 import io
 import json
@@ -11,54 +10,50 @@ import os
 import shutil
 import signal
 import stat
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from hospitals import SITES, table, write_rows
 
 from fedcal.experiments.cli.main import main
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 
-SITES = ("alder", "birch", "cedar")
 HOMES = ("HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "FEDCAL_HOME")
 CACHES = ("matplotlib", "fontconfig", "cache")
 PATIENCE = 10  # seconds: a command that reads a fifo waits for ever
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a command answered."""
-
-    code: int
-    out: str
-    err: str
-
-
-def fedcal(*words: object) -> Said:
-    """Type a command."""
+def fedcal(*words: object) -> SimpleNamespace:
+    """Type a command; its exit code, and what it printed as `out` and `err`."""
 
     def too_long(*_: object) -> None:
         pytest.fail("the command waits for ever")
 
-    out, err = io.StringIO(), io.StringIO()
+    out, err, code = io.StringIO(), io.StringIO(), 0
     before = signal.signal(signal.SIGALRM, too_long)
     signal.alarm(PATIENCE)
-    code: Any = 0
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             main([*map(str, words)])
     except SystemExit as ended:
         code = ended.code
     except Exception as error:  # noqa: BLE001  people see a traceback, and code 1
-        code = 1
-        err.write(f"Traceback: {type(error).__name__}: {error}\n")
+        code = err.write(f"Traceback: {type(error).__name__}: {error}\n") and 1
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-    return Said(code, out.getvalue(), err.getvalue())
+    return SimpleNamespace(code=code, out=out.getvalue(), err=err.getvalue())
 
 
 def tree(folder: Path) -> dict[str, tuple[int, str]]:
@@ -66,41 +61,35 @@ def tree(folder: Path) -> dict[str, tuple[int, str]]:
     found = {}
     for path in sorted(folder.rglob("*")):
         mode, name = path.lstat().st_mode, str(path.relative_to(folder))
-        if stat.S_ISDIR(mode) or any(cache in name for cache in CACHES):
-            continue
-        held = os.readlink(path) if stat.S_ISLNK(mode) else ""
-        if stat.S_ISREG(mode):
-            held = hashlib.sha256(path.read_bytes()).hexdigest()
-        found[name] = (mode, held)
+        if not stat.S_ISDIR(mode) and not any(cache in name for cache in CACHES):
+            held = path.read_bytes() if stat.S_ISREG(mode) else b""
+            found[name] = (mode, os.readlink(path) if stat.S_ISLNK(mode) else held.hex())
     return found
 
 
-def refused(call: Callable[[], Said], watched: Path, *naming: str) -> str:
-    """A command is refused in one line that has one of these words, and changes no file."""
+def refused(call: Callable[[], SimpleNamespace], watched: Path, naming: str) -> None:
+    """A command is refused in one line with one of `a|b`, and changes no file that is watched."""
     before, said = tree(watched), call()
     assert said.code == 2, f"exit {said.code}: {said.out[-300:]}{said.err}"
     line = said.err.removesuffix("\n")
     assert line.startswith("fedcal: error: "), line
     assert line.isprintable(), repr(line)  # so it is one, and no terminal obeys it
-    assert not naming or any(word.casefold() in line.casefold() for word in naming), line
+    assert any(word.casefold() in line.casefold() for word in naming.split("|")), line
     assert tree(watched) == before
-    return line
 
 
 def keys_in(folder: Path) -> dict[str, Path]:
-    """Files with a private key below a folder; by its public half, if it signs."""
+    """Files with a private key below a folder: by its public half, if fedcal signs by it."""
     found = {}
     for path in folder.rglob("*"):
         if path.is_file() and not path.is_symlink() and b"PRIVATE KEY" in path.read_bytes():
-            with contextlib.suppress(Exception):
-                found[read_key(path).public.hex()] = path
-            if path not in found.values():
-                found[str(path)] = path
+            signs = path.read_bytes().startswith(b"-----BEGIN PRIVATE KEY")
+            found[read_key(path).public.hex() if signs else str(path)] = path
     return found
 
 
-def signed_anew(fields: dict[str, Any], purpose: str, key: SigningKey) -> str:
-    """A signed file of a study: what is signed is a digest of one line of JSON."""
+def signed(fields: dict[str, Any], purpose: str, key: SigningKey) -> str:
+    """A file of a study, signed: what is signed is a digest of one line of JSON."""
     plain = {name: value for name, value in fields.items() if name != "signature"}
     line = json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
     label = f"fedcal/secure-sum/1/{purpose}".encode() + b"\0" + len(line).to_bytes(8, "little")
@@ -111,10 +100,22 @@ def signed_anew(fields: dict[str, Any], purpose: str, key: SigningKey) -> str:
 def forged(text: str, purpose: str, key: SigningKey, change: Callable[[Any], object]) -> str:
     """A file that `key` has signed, changed and signed again."""
     fields = json.loads(text)
-    same = json.loads(signed_anew(fields, purpose, key))
+    same = json.loads(signed(fields, purpose, key))
     assert same == fields, "files are signed in another way: the attacker has to learn it"
     change(fields)
-    return signed_anew(fields, purpose, key)
+    return signed(fields, purpose, key)
+
+
+def plant_keys(folder: Path) -> None:
+    """Make keys as a site has them, of the attacker's."""
+    folder.mkdir(mode=0o700)
+    key = ec.generate_private_key(ec.SECP384R1())
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    line = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    held = {"signing.pem": SigningKey.generate().to_pem(), "connection.key": secret}
+    for name, content in (held | {"connection.pub": line}).items():
+        (folder / name).write_bytes(content)
+        (folder / name).chmod(0o600)
 
 
 class World:
@@ -122,104 +123,82 @@ class World:
 
     def __init__(self, root: Path) -> None:
         self.root, self.now = root, root / "now"
-        self.office, self.elsewhere = self.now / "office", self.now / "elsewhere"
+        self.office, self.planted = self.now / "office", self.now / "planted"
         self.sealed, self.forgery = self.office / "sepsis.sealed", self.now / "forged.sealed"
 
     def kit(self, site: str = "alder") -> Path:
         return self.now / site / site
 
-    @contextlib.contextmanager
-    def at(self, who: str) -> Iterator[Path]:
-        """Sit down at the computer of one of them."""
-        folder = self.now / who
+    def env(self, who: str) -> dict[str, str]:
+        return {name: str(self.now / who / "home" / name.lower()) for name in HOMES}
+
+    def types(self, who: str, line: str) -> SimpleNamespace:
+        """Sit down at the computer of one of them, and type."""
         with pytest.MonkeyPatch.context() as patch:
-            for name in HOMES:
-                (folder / "home" / name.lower()).mkdir(parents=True, exist_ok=True)
-                patch.setenv(name, str(folder / "home" / name.lower()))
-            patch.chdir(folder)
-            yield folder
+            for name, folder in self.env(who).items():
+                Path(folder).mkdir(parents=True, exist_ok=True)
+                patch.setenv(name, folder)
+            patch.chdir(self.now / who)
+            return fedcal(*line.split())
 
-    def types(self, who: str, *words: object) -> Said:
-        with self.at(who):
-            return fedcal(*words)
-
-    def does(self, who: str, *words: object) -> str:
+    def does(self, who: str, line: str) -> str:
         """Type what succeeds; what is printed."""
-        said = self.types(who, *words)
+        said = self.types(who, line)
         assert said.code == 0, said.err
-        return said.out
+        return str(said.out)
 
-    def is_refused(self, who: str, *words: object, naming: tuple[str, ...] = ()) -> str:
-        return refused(lambda: self.types(who, *words), self.now, *naming)
+    def is_refused(self, who: str, line: str, naming: str = "") -> None:
+        refused(lambda: self.types(who, line), self.now, naming)
+
+    def shell(self, script: str, folder: Path) -> None:
+        """What the attacker does, with keys in $K and somebody else's files in $E."""
+        env = {**os.environ, "LC_ALL": "C.UTF-8", "K": "../../planted", "E": "../../elsewhere"}
+        subprocess.run(["bash", "-ec", script], cwd=folder, env=env, check=True)
 
     def back_to(self, day: str) -> "World":
         shutil.rmtree(self.now, ignore_errors=True)
         shutil.copytree(self.root / day, self.now, symlinks=True)
         return self
 
+    def init(self) -> None:
+        self.office.mkdir(parents=True)
+        words = "--classes survived,sepsis --server localhost:9092"
+        self.does("office", f"study init sepsis.toml --sites {','.join(SITES)} {words}")
+
     def begin(self) -> None:
         """A day each: the kits are there, all have joined, it is sealed, all have accepted."""
-        for folder in (self.office, *(self.now / site for site in SITES), self.elsewhere / "deep"):
-            folder.mkdir(parents=True)
-        for name in ("report.html", "start.sh", "deep/signing.pem"):
-            (self.elsewhere / name).write_text("a file of somebody else's\n")
-        words = ("--classes", "survived,sepsis", "--server", "localhost:9092")
-        self.does("office", "study", "init", "sepsis.toml", "--sites", ",".join(SITES), *words)
-        self.does("office", "study", "kit", "sepsis.toml")
+        self.init()
+        self.does("office", "study kit sepsis.toml")
+        plant_keys(self.planted)
+        shutil.copytree(self.planted, self.now / "elsewhere" / "deep")
+        (self.now / "elsewhere" / "report.html").write_text("somebody else's")
         for seed, site in enumerate(SITES):
             shutil.copytree(self.office / "sepsis-kits" / site, self.kit(site))
-            write_rows(self.now / site / "rows.csv", seed)
-        for day, step in (("kits", self.join), ("joined", self.seal), ("sealed", self.accept)):
+            write_rows(self.now / site / "rows.csv", table(seed=seed))
+        steps = {"joined": self.join, "sealed": lambda _: self.seal(), "accepted": self.accept}
+        shutil.copytree(self.now, self.root / "kits", symlinks=True)
+        for day, step in steps.items():
+            [step(site) for site in SITES[: 1 if day == "sealed" else None]]
             shutil.copytree(self.now, self.root / day, symlinks=True)
-            if step == self.seal:
-                self.seal()
-            else:
-                [step(site) for site in SITES]
-        shutil.copytree(self.now, self.root / "accepted", symlinks=True)
 
-    def join(self, site: str = "alder", *more: str) -> dict[str, Any]:
+    def join(self, site: str = "alder", more: str = "") -> dict[str, Any]:
         """Join, and mail the .join file; what is in it."""
-        self.does(site, "site", "join", site, "rows.csv", *more)
-        sent = self.now / site / f"{site}.join"
-        shutil.copy(sent, self.office)
-        fields: dict[str, Any] = json.loads(sent.read_text("utf-8"))
-        return fields
+        self.does(site, f"site join {site} rows.csv {more}")
+        shutil.copy(self.now / site / f"{site}.join", self.office)
+        return self.sent(site)
+
+    def sent(self, site: str) -> dict[str, Any]:
+        return dict(json.loads((self.office / f"{site}.join").read_text("utf-8")))
 
     def seal(self) -> str:
-        return self.does("office", "study", "seal", "sepsis.toml", *map("{}.join".format, SITES))
-
-    def accepts(self, site: str = "alder", file: Path | None = None) -> Said:
-        return self.types(site, "site", "accept", site, file or self.sealed, "--yes")
+        return self.does("office", "study seal sepsis.toml alder.join birch.join cedar.join")
 
     def accept(self, site: str = "alder") -> str:
-        said = self.accepts(site)
-        assert said.code == 0, said.err
-        return said.out
+        return self.does(site, f"site accept {site} {self.sealed} --yes")
 
-    def coordinator(self) -> SigningKey:
-        return read_key(self.office / "sepsis-coordinator" / "coordinator.pem")
-
-    def forge(self, change: Callable[[Any], object], text: str = "") -> Path:
-        """What the coordinator has sealed, changed and signed anew by the same key."""
-        text = forged(
-            text or self.sealed.read_text("utf-8"), "study-sealed", self.coordinator(), change
-        )
+    def forge(self, change: Callable[[Any], object], text: str = "") -> str:
+        """Change what the coordinator sealed, and sign it by the same key; alder accepts it so."""
+        key = read_key(self.office / "sepsis-coordinator" / "coordinator.pem")
+        text = forged(text or self.sealed.read_text("utf-8"), "study-sealed", key, change)
         self.forgery.write_text(text, "utf-8")
-        return self.forgery
-
-    def sealed_by(self, key: SigningKey) -> Path:
-        """The same study, sealed by another coordinator."""
-        fields = json.loads(self.sealed.read_text("utf-8")) | {"coordinator": key.public.hex()}
-        self.forgery.write_text(signed_anew(fields, "study-sealed", key), "utf-8")
-        return self.forgery
-
-
-def write_rows(path: Path, seed: int, n: int = 300) -> None:
-    """Patients with one row each, of a model that is right."""
-    rng = np.random.default_rng(seed)
-    score = 1 / (1 + np.exp(-rng.normal(-1.0, 1.5, n)))
-    label = np.where(rng.random(n) < score, "sepsis", "survived")
-    with path.open("w", newline="") as file:
-        lines = csv.writer(file)
-        lines.writerow(("score", "label", "subject"))
-        lines.writerows(zip(score.round(6), label, (f"p{k}" for k in range(n)), strict=True))
+        return f"site accept alder {self.forgery} --yes"
