@@ -6,6 +6,7 @@ import difflib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -111,6 +112,35 @@ def test_after_a_crash_in_mid_join_the_same_command_works(world):
     sent = world.join()
     (folder / "alder.join").unlink()  # and where it stopped just before the end
     assert world.join() == sent
+
+
+# What a later kit lays over the folder of a site that has accepted, and what must not follow.
+LATER = (
+    ("""echo '{"data": "this:s"}' > rows.json""", "Beautiful is better"),  # any module's function
+    ("test ! -f site.toml || sed -i 's,= [14].0$,= 9.0,' site.toml", "epsilon 9"),
+)
+
+
+@pytest.mark.parametrize(("script", "wrong"), LATER, ids=["rows", "rules"])
+def test_a_later_kit_brings_neither_code_nor_wider_rules(world, script, wrong):
+    world.back_to("accepted").shell(script, world.kit())
+    words = [sys.executable, "-m", "fedcal", "site", "start", "alder"]
+    env, said = {**os.environ, **world.env("alder")}, ""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(words, cwd=world.now / "alder", env=env, **pipes) as run:
+        while "looking for" not in said and (line := run.stdout.readline()):
+            said += line
+        run.kill()
+    assert wrong not in said
+
+
+def test_a_later_kit_brings_no_yes_that_nobody_said(world):
+    world.back_to("joined").seal()
+    for path in (world.root / "accepted" / "alder" / "alder").iterdir():
+        if path.is_file() and not (world.kit() / path.name).exists():
+            shutil.copy(path, world.kit())
+    if world.types("alder", JOIN).code == 0:
+        assert "site accept" in world.does("alder", "site status alder")
 
 
 def read_out(true, other):
