@@ -14,6 +14,7 @@ import numpy as np
 from fedcal.core.checks import listed, one_of
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
+from fedcal.core.printable import plain_name
 from fedcal.core.shards import Population, Shards
 from fedcal.evaluation.intervals.intervals import beyond
 from fedcal.experiments.runs.config import Config
@@ -124,7 +125,8 @@ def resolved(config: Config, rows: Held, names: tuple[str, ...]) -> tuple[Config
 def _listed(asked: Any, names: tuple[str, ...]) -> list[str]:
     if asked in BY:
         return list(names)
-    return list(map(str, listed("groups", asked, f"names, or {' or '.join(BY[1:])}")))
+    parts = listed("groups", asked, f"names, or {' or '.join(BY[1:])}")
+    return [plain_name("groups", str(part)) for part in parts]
 
 
 def about_groups(config: Config) -> list[str]:

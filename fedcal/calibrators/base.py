@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.checks import one_of, whole
+from fedcal.core.classes import class_names, places_of
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.scores import KINDS, Kind, as_array, check_scores, finite, logits_of, moderate
+from fedcal.core.scores import KINDS, Kind, check_scores, finite, logits_of, moderate, own_names
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_intervals, nll, summary
 from fedcal.metrics.bootstrap import FEWEST
@@ -80,8 +81,11 @@ class Calibrator(Artifact):
         """
         kind: Kind = one_of("input", self.input if input is None else input, KINDS)
         z = logits_of(kind, check_scores(kind, kind, scores))
-        self._fit(z, check_labels(labels, *z.shape))
+        names = own_names(scores)
+        self._fit(z, places_of("labels", labels, names, z.shape, kind))
         self.classes, self.input = z.shape[1], kind
+        if names is not None:
+            self.of_classes(class_names(names, len(names)))
         return self
 
     @abstractmethod
@@ -139,9 +143,8 @@ class Calibrator(Artifact):
         """
         self.need_fitted()
         name = f"{self.input} (this calibrator takes {self.input})"
-        return self._of_logits(
-            logits_of(self.input, check_scores(name, self.input, scores, least=0))
-        )
+        checked = check_scores(name, self.input, scores, self.class_names or (), least=0)
+        return self._of_logits(logits_of(self.input, checked))
 
     def calibrated(self, logits: ArrayLike) -> Floats:
         """Return `predict_proba` of a model's logits, whatever the calibrator was fitted on.
@@ -153,7 +156,8 @@ class Calibrator(Artifact):
         not finite.
         """
         self.need_fitted()
-        return self._of_logits(moderate("logits", finite("logits", logits)))
+        checked = finite("logits", logits, self.class_names or ())
+        return self._of_logits(moderate("logits", checked))
 
     def _of_logits(self, z: Floats) -> Floats:
         if z.shape[1] != self.classes:
@@ -295,16 +299,6 @@ def load(path: str | Path | IO[bytes]) -> Calibrator:
 def kinds() -> dict[str, type[Calibrator]]:
     """Return kind in a file -> class."""
     return dict(_kinds)
-
-
-def check_labels(labels: ArrayLike, rows: int, classes: int) -> Integers:
-    """Return labels to fit on, one for each row, or raise InputError."""
-    y = as_array("labels", labels)
-    if y.shape != (rows,):
-        raise InputError(f"labels must have one entry per row ({rows}), got shape {y.shape}")
-    if not np.issubdtype(y.dtype, np.integer) or y.min() < 0 or y.max() >= classes:
-        raise InputError(f"labels must be whole numbers in [0, {classes})")
-    return y.astype(np.int64)
 
 
 def _score_and_outcome(probs: Floats, labels: Integers) -> tuple[Floats, Floats]:

@@ -119,8 +119,6 @@ def _column(
         if empty is not None:
             _number("", name, lines[empty], value)
     elif name in IDS:
-        if empty is not None:
-            raise InputError(f"line {lines[empty]}: the {name} is empty; every row needs one")
         return _numbers_or_names(cells)
     return np.array(cells, np.str_)
 

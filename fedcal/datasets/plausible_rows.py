@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcal.core.classes import called
+from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
 
 LEAST_ROWS = 10
@@ -22,6 +23,7 @@ _LOG_CHANCE = math.log(1e3)
 """Uninformative scores are taken for inverted scores in at most one of a thousand sets of rows;
 informative scores hardly ever."""
 
+_FROM_1 = "Do the labels count from 1? Then name the classes by their numbers (--class-names)."
 _LOW_AUC = 0.4
 _GAINED = 0.25
 """Least gain of recall to report: a weak model may be a little worse than chance at a site."""
@@ -95,12 +97,13 @@ def check_rows(scores: Floats, labels: Integers, names: Sequence[str] | None = N
     if c > 2 and order is not None:
         then = float((scores[:, order].argmax(axis=1) == labels).mean())
         moved = [j for j in range(c) if order[j] != j]
+        shifted = count[0] == 0 and all(order[j] == j - 1 for j in np.flatnonzero(count))
         some = "; ".join(f"{called(names, order[j])} for {called(names, j)}" for j in moved[:5])
         findings.append(
             f"the scores name {some}{'; ...' if len(moved) > 5 else ''}: accuracy is "
             f"{100 * right:.0f} % (always naming the most frequent class: {100 * guessing:.0f} %), "
-            f"and {100 * then:.0f} % with the columns in that order. Are the classes in the right "
-            "order?"
+            f"and {100 * then:.0f} % with the columns in that order. "
+            + (_FROM_1 if shifted else "Are the classes in the right order?")
         )
     if not findings and (count[scores.argmax(axis=1)] == 0).mean() > 0.5:
         findings.append(
@@ -108,6 +111,20 @@ def check_rows(scores: Floats, labels: Integers, names: Sequence[str] | None = N
             "scores? Rows of features need the model that scores them (model=)"
         )
     return RowCheck(right, guessing, order, tuple(findings))
+
+
+def doubts_of(
+    where: str, scores: Floats, labels: Integers, names: Sequence[str] | None
+) -> tuple[str, ...]:
+    """Return the findings of `check_rows`.
+
+    Raises InputError if more than two classes are in another order than the columns: what would be
+    computed means nothing. (An AUC far below a half may be a model's own fault.)
+    """
+    found = check_rows(scores, labels, names)
+    if found.order is not None and len(found.order) > 2:
+        raise InputError(f"{where}: {found.findings[0]}")
+    return found.findings
 
 
 def _auc(score: Floats, labels: Integers) -> tuple[float, bool]:

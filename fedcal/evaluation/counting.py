@@ -8,6 +8,7 @@ import numpy as np
 
 from fedcal.calibrators.as_text import of_text
 from fedcal.core.errors import InputError
+from fedcal.core.printable import look_of
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.buckets import Score, bucket_of, scored
@@ -72,8 +73,9 @@ def group_of(shards: Shards, names: tuple[str, ...], by: By = "group") -> Intege
         return np.array([place[name] for name in shards.names], np.int64)[shards.owner]
     if shards.groups is None:
         raise InputError("the question counts groups of rows, but these rows have no column group")
-    of = np.array([place.get(name, len(names)) for name in shards.group_names], np.int64)
-    return of[shards.groups]
+    looks = {look_of(name): k for name, k in place.items()}
+    of = [looks.get(look_of(name), len(names)) for name in shards.group_names]
+    return np.array(of, np.int64)[shards.groups]
 
 
 def view_logits(shards: Shards, view: str, query: ScoreCounts) -> Floats:

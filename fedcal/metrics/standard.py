@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.core.checks import whole
+from fedcal.core.classes import places_of
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR
-from fedcal.core.scores import of_both
+from fedcal.core.scores import as_array, in_class_order, of_both, own_names
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import HIGHEST, MOST_BINS, bin_index
 
@@ -142,10 +143,10 @@ def check_scored(probs: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Int
     tuple[NDArray[Any], Integers]
         (n, c) of a real dtype, (n,) int64 in [0, c); n >= 1, c >= 2
     """
-    try:
-        p, y = np.asarray(probs), np.asarray(labels)
-    except ValueError:
-        raise InputError("probabilities and labels must be rectangular arrays") from None
+    p = as_array("probabilities", in_class_order("probabilities", probs))
+    if (names := own_names(probs)) is not None:
+        labels = places_of("labels", labels, names, p.shape, "probabilities")
+    y = as_array("labels", labels)
     if p.ndim == 1 and p.dtype.kind in "fiub":
         p = of_both("probabilities", p)
     if p.dtype.kind not in "fiub" or p.ndim != 2 or p.shape[1] < 2:

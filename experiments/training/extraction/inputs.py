@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.core.classes import as_labels
 from fedcal.core.errors import InputError
 from fedcal.datasets import IDS
 from fedcal.experiments.training.extraction.extract import Source
@@ -69,7 +70,7 @@ def _of_parts(rows: LabelledRows, test: LabelledRows | None = None) -> Source:
     for prefix, part in parts.items():
         if part.x.dtype != np.uint8:
             raise InputError(f"images must be uint8 (0..255), got {part.x.dtype}")
-        columns[f"{prefix}labels"] = part.y.astype(np.uint16)
+        columns[f"{prefix}labels"] = as_labels(part.y.astype(np.uint16), rows.names)
         if part.client is not None:
             columns[f"{prefix}client"] = part.client
     if rows.names is not None:
@@ -122,7 +123,7 @@ def _table(path: Path) -> Source:
         if not chosen.any():
             continue
         parts[prefix] = [column["text"][row] for row in np.flatnonzero(chosen)]
-        columns[f"{prefix}labels"] = labels[chosen].astype(np.uint16)
+        columns[f"{prefix}labels"] = as_labels(labels[chosen].astype(np.uint16), names.tolist())
         for name in IDS:
             if name in column and (prefix, name) != ("test_", "subject"):
                 columns[f"{prefix}{name}"] = np.array(column[name])[chosen]
