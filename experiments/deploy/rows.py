@@ -125,24 +125,18 @@ class SiteRows:
             return f"{self.name}: {what}"
         return f"{self.name}: {self.counts}, {what}{self.more}"
 
-    def doubts(self, *, screen: bool = True) -> list[str]:
+    def doubts(self) -> list[str]:
         """Return probable mistakes in the rows, a line each: for the site's own terminal alone.
 
-        Raises InputError where the classes are in another order than the columns; the reason tells
-        of rows, and is given on a `screen` only.
+        Raises InputError where the classes are in another order than the columns.
         """
         parts = {"": (self.shards.logits, self.shards.labels), "test rows: ": self.test}
-        try:
-            findings = [
-                f"warning: {part}{finding}"
-                for part, rows in parts.items()
-                if rows is not None and len(rows[1])
-                for finding in doubts_of(f"{part}{self.name}", *rows, self.names or None)
-            ]
-        except InputError as error:
-            hidden = f"{self.name}: the labels do not fit; see fedcal site start --dry-run"
-            raise error if screen else InputError(hidden) from None
-        return findings if screen else []
+        return [
+            f"warning: {part}{finding}"
+            for part, rows in parts.items()
+            if rows is not None and len(rows[1])
+            for finding in doubts_of(f"{part}{self.name}", *rows, self.names or None)
+        ]
 
 
 def of_scores(rows: Dataset, names: Sequence[str] | None) -> SiteRows:

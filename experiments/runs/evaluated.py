@@ -14,7 +14,7 @@ import numpy as np
 from fedcal.core.checks import listed, one_of
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
-from fedcal.core.printable import plain_name
+from fedcal.core.printable import plain_names
 from fedcal.core.shards import Population, Shards
 from fedcal.evaluation.intervals.intervals import beyond
 from fedcal.experiments.runs.config import Config
@@ -126,7 +126,7 @@ def _listed(asked: Any, names: tuple[str, ...]) -> list[str]:
     if asked in BY:
         return list(names)
     parts = listed("groups", asked, f"names, or {' or '.join(BY[1:])}")
-    return [plain_name("groups", str(part)) for part in parts]
+    return plain_names("groups", map(str, parts))
 
 
 def about_groups(config: Config) -> list[str]:

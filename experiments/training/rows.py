@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.classes import ids_of
+from fedcal.core.classes import ids_of, per_row
 from fedcal.core.errors import InputError
 from fedcal.core.types import Integers
 from fedcal.storage.atomic import path_of
@@ -118,9 +118,7 @@ class LabelledRows:
 
 def check_ids(name: str, ids: NDArray[Any], rows: int) -> NDArray[Any]:
     """Ids of clients, subjects or groups: whole numbers or texts, one per row."""
-    if ids.shape != (rows,):
-        raise InputError(f"{name}: must have shape ({rows},), got {ids.shape}")
-    return ids_of(name, ids)
+    return per_row(name, ids_of(name, ids), "features", rows)
 
 
 def is_text(path: str) -> bool:

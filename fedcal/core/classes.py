@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.core.checks import near
 from fedcal.core.errors import InputError
-from fedcal.core.printable import check_distinct, look_of, plain_name, value_of
+from fedcal.core.printable import look_of, plain_name, plain_names, value_of
 from fedcal.core.scores import as_array, key_of, refuse_masked, without_gradient
 from fedcal.core.types import Integers
 
@@ -42,12 +42,11 @@ def class_names(
     if names is None:
         return tuple(map(str, range(classes)))
     refuse_masked(what, names)
-    checked = tuple(plain_name(what, str(name)) for name in names)
+    checked = tuple(plain_names(what, map(str, names)))
     if len(checked) != classes:
         raise InputError(f"{len(checked)} {what} for {classes} classes; give one for each")
     if len(set(map(key_of, checked))) < len(checked) or not all(checked):
         raise InputError(f"{what} must differ, and none may be empty")
-    check_distinct(what, checked)
     return checked
 
 
@@ -87,6 +86,9 @@ def places_of(
             f"{what}: of the class names ({quoted(known)}) some are numbers and some are not; name "
             "all classes by numbers, or none"
         )
+    if array.dtype.kind in "iu" and (not known or not by_value):  # mostly; no need to sort them
+        if not len(array) or (array.min() >= 0 and array.max() < classes):
+            return array.astype(np.int64)
     entries, back = np.unique(array, return_inverse=True)
     keys: list[Any] = entries.tolist()
     if array.dtype.kind == "U":
@@ -97,14 +99,10 @@ def places_of(
     place = {key: j for j, key in enumerate(range(classes) if None in values else values)}
     codes = np.array([place.get(key, -1) for key in keys], np.int64)[back]
     if (codes < 0).any():
-        row = int(np.argmax(codes < 0))
-        near = get_close_matches(str(array[row]), known, 1, 0.6)
-        allowed = f"a class in [0, {classes - 1}]"
+        row, allowed = int(np.argmax(codes < 0)), f"must be a class in [0, {classes - 1}]"
         if known and None not in values:
-            allowed = f"among the class names of the columns of scores ({quoted(known)})"
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        label = f"{array[row].item()!r:.80}"
-        raise InputError(f"{what}: {label} at row {row}; must be {allowed}{hint}")
+            allowed = near(str(array[row]), known, "class_names")
+        raise InputError(f"{what}: {array[row].item()!r:.80} at row {row}; {allowed}")
     return codes
 
 
@@ -126,13 +124,6 @@ def words_among(parts: Sequence[Any]) -> list[str]:
     if all(type(value_of(word)) in (int, float) for word in words):
         return []
     return sorted({plain_name("labels", word) for word in words})
-
-
-def as_labels(columns: Integers, names: Sequence[str] | None) -> NDArray[Any]:
-    """Return labels of these columns that `places_of` reads with these names."""
-    values = [value_of(name) for name in names or ()]
-    plain = set(values) <= {None} or values == list(range(len(values)))
-    return columns if plain else np.array(names)[columns]
 
 
 def ids_of(what: str, ids: Any, row_name: Callable[[int], str] = "row {}".format) -> NDArray[Any]:
@@ -163,8 +154,8 @@ def ids_of(what: str, ids: Any, row_name: Callable[[int], str] = "row {}".format
         raise InputError(f"{what}: must hold whole numbers or strings, got type {array.dtype}")
     if array.dtype.kind == "U":
         entries = array.ravel().tolist()
-        plain = {entry: plain_name(what, entry) for entry in set(entries)}
-        check_distinct(what, plain.values())
+        every = list(set(entries))
+        plain = dict(zip(every, plain_names(what, every), strict=True))
         array = np.array([plain[entry] for entry in entries], np.str_).reshape(array.shape)
         missing = np.isin(array, MISSING)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 
 from fedcal.core.errors import InputError
 
@@ -71,13 +71,14 @@ def look_of(name: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", seen).split())
 
 
-def check_distinct(what: str, names: Collection[str]) -> None:
-    """Raise InputError for two different names that look alike."""
-    seen: dict[str, str] = {}
-    for name in names if any(look_of(name) != name for name in names) else ():
+def plain_names(what: str, names: Iterable[str]) -> list[str]:
+    """Return each name as `plain_name`; InputError if two different ones look alike."""
+    plain, seen = [plain_name(what, name) for name in names], dict[str, str]()
+    for name in plain if any(look_of(name) != name for name in plain) else ():
         if (other := seen.setdefault(look_of(name), name)) != name:
             pair = f"{other[:80]!r} and {name[:80]!r}"
             raise InputError(f"{what}: {pair} look alike; write one name in one way")
+    return plain
 
 
 def value_of(name: str) -> float | None:

@@ -19,7 +19,7 @@ from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError
 from fedcal.core.optional import need
 from fedcal.core.parallel import in_threads, usable_cores
-from fedcal.core.printable import check_distinct
+from fedcal.core.printable import plain_names
 from fedcal.core.scores import Kind
 from fedcal.core.shards import Shards, Task
 from fedcal.core.types import Integers
@@ -284,7 +284,7 @@ def _with_facts(rows: BlockRows, progress: Callable[[int, int], None] | None) ->
     for done, (labels, groups) in enumerate(others, 2):
         seen, names = np.union1d(seen, labels), names | groups
         step(done, pieces)
-    check_distinct("group", names)
+    plain_names("group", names)
     numbers = all(name.lstrip("-").isdigit() for name in names)
     return replace(
         rows,
@@ -332,7 +332,7 @@ def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray
             ids = unit.clients(a, min(a + _IDS, unit.rows))
             if ids is None:
                 raise InputError("rows in blocks need a column client, which says whose they are")
-            ids = ids_of("client", ids, lambda k, first=start + a: f"row {first + k}").reshape(-1)
+            ids = ids_of("client", ids, lambda k, at=start + a: f"row {at + k}").reshape(-1)
             before = ids[:1] if last is None else last
             joined = np.concatenate([before, ids])
             back = np.flatnonzero(joined[1:] < joined[:-1])
@@ -350,7 +350,7 @@ def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray
     if not firsts:
         raise InputError("there are no rows")
     every = np.concatenate(names)
-    check_distinct("client", every.tolist() if every.dtype.kind == "U" else ())
+    plain_names("client", every.tolist() if every.dtype.kind == "U" else ())
     return np.concatenate(firsts), every
 
 

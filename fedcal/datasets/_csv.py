@@ -115,8 +115,10 @@ def _column(
     if name == "label":
         if not cells[0] or _is_number(cells[0], value):
             numbered = zip(cells, lines, strict=True)
-            return np.array([_number(cell, name, line, value) for cell, line in numbered])
-        if empty is not None:
+            numbers = np.array([_number(cell, name, line, value) for cell, line in numbered])
+            if not (np.abs(numbers) > 2**53).any():  # codes of 18 digits stay as they are written
+                return numbers
+        elif empty is not None:
             _number("", name, lines[empty], value)
     elif name in IDS:
         return _numbers_or_names(cells)

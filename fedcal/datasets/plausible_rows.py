@@ -70,7 +70,7 @@ def check_rows(scores: Floats, labels: Integers, names: Sequence[str] | None = N
         Two classes are in the wrong order if the AUC is below 0.4 by more than chance; more
         classes, if with the columns in another order the recall of the moved classes is far higher.
     """
-    n, c = scores.shape
+    (n, c), shifted = scores.shape, False
     right = float((scores.argmax(axis=1) == labels).mean())
     count = np.bincount(labels, minlength=c)
     guessing = float(count.max() / n)
@@ -92,17 +92,15 @@ def check_rows(scores: Floats, labels: Integers, names: Sequence[str] | None = N
                 f"scores for it than the others (AUC {100 * auc:.0f} %; guessing: 50 %). Are the "
                 "two classes in the right order?"
             )
+    elif shifted := count[0] == 0 and _counted_from_1(scores, labels):
+        order = (c - 1, *range(c - 1))
     else:
         order = _better_order(scores, labels, count)
     if c > 2 and order is not None:
-        then = float((scores[:, order].argmax(axis=1) == labels).mean())
         moved = [j for j in range(c) if order[j] != j]
-        shifted = count[0] == 0 and all(order[j] == j - 1 for j in np.flatnonzero(count))
         some = "; ".join(f"{called(names, order[j])} for {called(names, j)}" for j in moved[:5])
         findings.append(
-            f"the scores name {some}{'; ...' if len(moved) > 5 else ''}: accuracy is "
-            f"{100 * right:.0f} % (always naming the most frequent class: {100 * guessing:.0f} %), "
-            f"and {100 * then:.0f} % with the columns in that order. "
+            f"the scores name {some}{'; ...' if len(moved) > 5 else ''}. "
             + (_FROM_1 if shifted else "Are the classes in the right order?")
         )
     if not findings and (count[scores.argmax(axis=1)] == 0).mean() > 0.5:
@@ -118,8 +116,9 @@ def doubts_of(
 ) -> tuple[str, ...]:
     """Return the findings of `check_rows`.
 
-    Raises InputError if more than two classes are in another order than the columns: what would be
-    computed means nothing. (An AUC far below a half may be a model's own fault.)
+    Raises InputError, without a number of rows, if more than two classes are in another order than
+    the columns: what would be computed means nothing. (An AUC far below a half may be a model's own
+    fault.)
     """
     found = check_rows(scores, labels, names)
     if found.order is not None and len(found.order) > 2:
@@ -137,6 +136,13 @@ def _auc(score: Floats, labels: Integers) -> tuple[float, bool]:
     auc = float(above / (positive * negative))
     variance = (len(labels) + 1) / (12 * positive * negative)
     return auc, (auc - 0.5) ** 2 > 2 * _LOG_CHANCE * variance
+
+
+def _counted_from_1(scores: Floats, labels: Integers) -> bool:
+    """Return whether far more rows are right, by more than chance, if classes count from 1."""
+    top = scores.argmax(axis=1)
+    gain = float((top == labels - 1).mean() - (top == labels).mean())
+    return gain > max(_GAINED, math.sqrt(2 * _LOG_CHANCE / len(labels)))  # Hoeffding
 
 
 def _better_order(scores: Floats, labels: Integers, count: Integers) -> tuple[int, ...] | None:

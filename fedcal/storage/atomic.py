@@ -9,18 +9,10 @@ from pathlib import Path
 from typing import IO
 
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.printable import printable
 
 
 def path_of(path: str | Path) -> Path:
-    """Return a path with `~` expanded to the home folder where that is known.
-
-    Raises InputError for a control character: a report that shows the name could not be written.
-    """
-    if printable(str(path)) != str(path):
-        raise InputError(
-            f"path {printable(str(path))[-200:]!r} has a control or invisible character"
-        )
+    """Return a path with `~` expanded to the home folder where that is known."""
     return Path(os.path.expanduser(path))
 
 

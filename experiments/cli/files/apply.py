@@ -21,7 +21,7 @@ from fedcal.conformal import PredictionSets, load
 from fedcal.conformal.judged import judged
 from fedcal.conformal.pages.page import FEW_CLASSES, class_table
 from fedcal.core.checks import unused
-from fedcal.core.classes import as_labels, class_names
+from fedcal.core.classes import class_names
 from fedcal.core.errors import InputError
 from fedcal.core.optional import need
 from fedcal.core.types import Floats, Integers
@@ -190,9 +190,8 @@ class Rows:
         """The columns beside the result: ids, labels, names of classes, if there are any."""
         columns = dict(self.ids)
         if self.labels is not None:
-            columns["labels"] = as_labels(
-                np.argsort(self.place)[self.labels], self.called if self.names else None
-            )
+            names, labels = self.names, self.labels
+            columns["labels"] = labels if names is None else np.array(names)[labels]
         if self.names is not None:
             columns["class_names"] = np.array(self.called)
         return columns
@@ -312,10 +311,7 @@ def _write(
         else:
             table = {name: beside[name] for name in IDS if name in beside}
             if "labels" in beside:
-                labels, names = beside["labels"], beside.get("class_names")
-                table["label"] = (
-                    labels if names is None or labels.dtype.kind == "U" else names[labels]
-                )
+                table["label"] = beside["labels"]
             _write_table(out, f, {**table, **columns})
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.classes import as_labels
 from fedcal.core.errors import InputError
 from fedcal.datasets import IDS
 from fedcal.experiments.training.extraction.extract import Source
@@ -70,7 +69,8 @@ def _of_parts(rows: LabelledRows, test: LabelledRows | None = None) -> Source:
     for prefix, part in parts.items():
         if part.x.dtype != np.uint8:
             raise InputError(f"images must be uint8 (0..255), got {part.x.dtype}")
-        columns[f"{prefix}labels"] = as_labels(part.y.astype(np.uint16), rows.names)
+        y, names = part.y.astype(np.uint16), rows.names
+        columns[f"{prefix}labels"] = y if names is None else np.array(names)[y]
         if part.client is not None:
             columns[f"{prefix}client"] = part.client
     if rows.names is not None:
@@ -123,7 +123,7 @@ def _table(path: Path) -> Source:
         if not chosen.any():
             continue
         parts[prefix] = [column["text"][row] for row in np.flatnonzero(chosen)]
-        columns[f"{prefix}labels"] = as_labels(labels[chosen].astype(np.uint16), names.tolist())
+        columns[f"{prefix}labels"] = names[labels[chosen]]
         for name in IDS:
             if name in column and (prefix, name) != ("test_", "subject"):
                 columns[f"{prefix}{name}"] = np.array(column[name])[chosen]
