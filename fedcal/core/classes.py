@@ -86,8 +86,9 @@ def places_of(
             f"{what}: of the class names ({quoted(known)}) some are numbers and some are not; name "
             "all classes by numbers, or none"
         )
-    if array.dtype.kind in "iu" and (not known or not by_value):  # mostly; no need to sort them
-        if not len(array) or (array.min() >= 0 and array.max() < classes):
+    if array.dtype.kind in "iu" and not (known and by_value):  # as mostly: no need to sort them
+        fits: bool = not len(array) or (array.min() >= 0 and array.max() < classes)
+        if fits:
             return array.astype(np.int64)
     entries, back = np.unique(array, return_inverse=True)
     keys: list[Any] = entries.tolist()
@@ -102,7 +103,9 @@ def places_of(
         row, allowed = int(np.argmax(codes < 0)), f"must be a class in [0, {classes - 1}]"
         if known and None not in values:
             allowed = near(str(array[row]), known, "class_names")
-        raise InputError(f"{what}: {array[row].item()!r:.80} at row {row}; {allowed}")
+        label: Any = array[row].item()
+        shown = repr(label) if array.dtype.kind in "bU" else f"{label:g}"
+        raise InputError(f"{what}: {shown:.80} at row {row}; {allowed}")
     return codes
 
 

@@ -113,7 +113,7 @@ def _column(
     """Return numbers or names from the cells of a column without scores."""
     empty = cells.index("") if "" in cells else None
     if name == "label":
-        if not cells[0] or _is_number(cells[0], value):
+        if not cells[0] or _is_number(cells[0], value) or _is_number(cells[0]):
             numbered = zip(cells, lines, strict=True)
             numbers = np.array([_number(cell, name, line, value) for cell, line in numbered])
             if not (np.abs(numbers) > 2**53).any():  # codes of 18 digits stay as they are written

@@ -140,8 +140,10 @@ def _auc(score: Floats, labels: Integers) -> tuple[float, bool]:
 
 def _counted_from_1(scores: Floats, labels: Integers) -> bool:
     """Return whether far more rows are right, by more than chance, if classes count from 1."""
-    top = scores.argmax(axis=1)
-    gain = float((top == labels - 1).mean() - (top == labels).mean())
+    top, c = scores.argmax(axis=1), scores.shape[1]
+    shares = (np.bincount(x, minlength=c) / len(labels) for x in (top, labels - 1))
+    chance = np.prod([*shares], axis=0).sum()  # that both agree, of a model that knows nothing
+    gain = float((top == labels - 1).mean() - max((top == labels).mean(), chance))
     return gain > max(_GAINED, math.sqrt(2 * _LOG_CHANCE / len(labels)))  # Hoeffding
 
 
