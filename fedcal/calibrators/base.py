@@ -67,9 +67,9 @@ class Calibrator(Artifact):
         Parameters
         ----------
         scores
-            (n, c), n >= 1
+            (n, c), n >= 1; the names of a frame's columns become `class_names`
         labels
-            (n,) whole numbers in [0, c)
+            (n,) whole numbers in [0, c), or the names, see `fedcal.core.classes.places_of`
         input
             kind of the scores; None = the attribute `input`, logits by default
 
@@ -139,7 +139,8 @@ class Calibrator(Artifact):
         Parameters
         ----------
         scores
-            the kind of scores that the calibrator was fitted on, `input`
+            the kind of scores that the calibrator was fitted on, `input`; columns of a frame are
+            put in the order of its classes
         """
         self.need_fitted()
         name = f"{self.input} (this calibrator takes {self.input})"

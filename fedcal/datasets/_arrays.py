@@ -42,7 +42,8 @@ def from_arrays(
 ) -> Dataset:
     """Check arrays and make a `Dataset` of them.
 
-    Arrays are anything that `as_array` accepts: lists, pandas frames, torch tensors.
+    Arrays are anything that `as_array` accepts: lists, pandas frames, torch tensors. Columns of
+    frames of scores are put in the order of the classes, see `fedcal.core.scores.in_class_order`.
 
     Parameters
     ----------
@@ -52,10 +53,11 @@ def from_arrays(
         of class 1.
     labels
         (n,) or (n, 1): integers in [0, c), of any numeric type, or the names of the classes (see
-        `classes`). None only if `labels_required` is False (rows that are to be calibrated, not
+        `classes`, and `fedcal.core.classes.places_of` for names that are numbers). None only if `labels_required` is False (rows that are to be calibrated, not
         learnt from).
     client
-        (n,) or (n, 1): integers or strings, numbered in sorted order.
+        (n,) or (n, 1): integers or strings, numbered in sorted order; none may be missing, see
+        `fedcal.core.classes.ids_of`.
     subject
         Like `client`: the subject of the row, for the unit of privacy of that name.
     group

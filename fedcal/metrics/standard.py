@@ -3,7 +3,8 @@
 All are fractions (not %), all means run over rows, and bins are those of
 `fedcal.metrics.binning`. Probabilities have shape (n, c) and any real dtype, or are (n,) those of
 class 1 of two, and are computed with in double; labels have shape (n,) and are whole numbers in
-[0, c). Rows need not sum to 1.
+[0, c). Columns of a frame that are numbers are put in order; labels may be names of its columns.
+Rows need not sum to 1.
 Among equal largest probabilities the first class is the predicted one (numpy's argmax).
 
 Every function raises InputError if the shapes do not fit, there are no rows, a probability is

@@ -208,8 +208,13 @@ class FederatedCalibrator(Classifier):
 
 
 def _in_order(X: Any, classes: NDArray[Any]) -> Floats:
-    """Return checked scores with a frame's columns in the order of the classes."""
-    return np.asarray(in_class_order("X", X, [*map(str, classes.tolist())]), np.float64)
+    """Return checked scores with a frame's columns in the order of the classes, if they have names.
+
+    Classes that are the numbers of the columns have none.
+    """
+    numbered = np.array_equal(classes, np.arange(len(classes)))
+    names = None if numbered else [*map(str, classes.tolist())]
+    return np.asarray(in_class_order("X", X, names), np.float64)
 
 
 def _names(y: ArrayLike, columns: int) -> NDArray[Any]:

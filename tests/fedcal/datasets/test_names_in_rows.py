@@ -305,7 +305,7 @@ def test_columns_with_names_are_put_in_their_order_or_refused():
         (lambda: from_arrays(probs=NAMED, labels=Y, classes=["x", "y", "z"]), "not x, y, z"),
         (lambda: from_arrays(probs=P, labels=Y, other_probs=NAMED), "for the classes c, a, b"),
         (lambda: from_arrays(probs=P, labels=Y, test_probs=NAMED, test_labels=Y), "c, a, b"),
-        (lambda: FederatedCalibrator(input="probs").fit(NAMED, Y), "classes c, a, b, not 0, 1, 2"),
+        (lambda: FederatedCalibrator(input="probs").fit(NAMED, Y + 1), "c, a, b, not 1, 2, 3"),
         (lambda: metrics.accuracy(pd.DataFrame(P, columns=["a", "a", "b"]), Y), "a, a, b"),
     ]
     each_is_refused(table, lambda call: call())
