@@ -53,8 +53,8 @@ def from_arrays(
         of class 1.
     labels
         (n,) or (n, 1): integers in [0, c), of any numeric type, or the names of the classes (see
-        `classes`, and `fedcal.core.classes.places_of` for names that are numbers). None only if `labels_required` is False (rows that are to be calibrated, not
-        learnt from).
+        `classes`, and `fedcal.core.classes.places_of` for names that are numbers). None only if
+        `labels_required` is False (rows that are to be calibrated, not learnt from).
     client
         (n,) or (n, 1): integers or strings, numbered in sorted order; none may be missing, see
         `fedcal.core.classes.ids_of`.
