@@ -159,8 +159,9 @@ def ids_of(what: str, ids: Any, row_name: Callable[[int], str] = "row {}".format
         entries = array.ravel().tolist()
         every = list(set(entries))
         plain = dict(zip(every, plain_names(what, every), strict=True))
-        array = np.array([plain[entry] for entry in entries], np.str_).reshape(array.shape)
-        missing = np.isin(array, MISSING)
+        if list(plain) != list(plain.values()):
+            array = np.array([plain[entry] for entry in entries], np.str_).reshape(array.shape)
+        missing = np.isin(array, [*set(MISSING).intersection(plain.values())])
     else:
         missing = array != array  # nan
     if (rows := np.flatnonzero(missing)).size:
