@@ -21,10 +21,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 
 from fedcal.clients.client_app import answer_with, drawn, request_in
+from fedcal.core.classes import MISSING, loose_ids
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import LARGEST_LOGIT
 from fedcal.core.optional import need
 from fedcal.core.scores import RANGE_TOLERANCE, SUM_TOLERANCE, Kind, as_array, numbers
+from fedcal.core.scores import in_class_order as ordered
 from fedcal.core.shards import Shards
 from fedcal.datasets import IDS, from_arrays
 from fedcal.datasets.model_scores import moved_to, outputs_of
@@ -161,7 +163,11 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
 def _usable(scored: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out the rows that `from_arrays` would refuse; no row decides over another."""
     kind: Kind = "logits" if "logits" in scored else "probs"
-    x, y = numbers(kind, scored[kind]).astype(np.float64), numbers("labels", scored["labels"])
+    if scored.get("class_names") is not None:
+        raise InputError("class_names: labels must be the numbers of the columns of scores")
+    x = numbers(kind, ordered(kind, scored[kind], ())).astype(np.float64)
+    y = numbers("labels", scored["labels"])
+    ids = {key: loose_ids(key, scored[key]) for key in IDS[1:] if scored.get(key) is not None}
     if kind == "probs" and x.size == len(x):  # of class 1
         x = np.stack([1 - x.ravel(), x.ravel()], axis=1)
     middle, reach = (0.0, LARGEST_LOGIT) if kind == "logits" else (0.5, 0.5 + RANGE_TOLERANCE)
@@ -170,10 +176,12 @@ def _usable(scored: Mapping[str, Any]) -> dict[str, Any]:
         good &= np.isin(y.reshape(len(x)), np.arange(x.shape[1]))
         if kind == "probs":
             good &= np.abs(x.sum(axis=1) - 1) <= SUM_TOLERANCE
+    for names in ids.values():
+        good &= ~np.isin(names, MISSING)
     if not good.all():
-        log.warning("rows without a finite score, or a label among the classes, are left out")
-    rows = {key: as_array(key, scored[key])[good] for key in (*IDS, "labels") if key in scored}
-    return {**scored, **rows, kind: x[good]}
+        log.warning("rows without a finite score, a label among the classes, or an id are left out")
+    rows = {key: column[good] for key, column in {**ids, "labels": y}.items()}
+    return {key: value for key, value in scored.items() if key not in IDS} | rows | {kind: x[good]}
 
 
 def _kept(context: Context, private: bool) -> Shards | None:

@@ -21,6 +21,7 @@ from fedcal.core import pages
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import label_entries, logits_from_probs
 from fedcal.core.pages import Part, Table
+from fedcal.core.printable import plain_name
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.evaluation.estimators.slope_intercept import logistic, logit
@@ -123,6 +124,7 @@ def recalibrate(
     path, name = path_of(release), path_of(release).name.removesuffix(".npz")
     source: Any = ARTIFACTS.get(form_of(path), ScoreRelease).read(path.parent, name)
     sites = source.question.group_names if isinstance(source, ScoreRelease) else ()
+    site = None if site is None else plain_name("--site", site)
     own_name, known = site if site in sites else "", source.class_names
     prior = priors_of(source, [own_name])[own_name]
     classes = getattr(source, "question", source).classes

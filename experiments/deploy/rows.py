@@ -19,7 +19,7 @@ from fedcal.core.optional import named
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets import Dataset
-from fedcal.datasets.plausible_rows import check_rows
+from fedcal.datasets.plausible_rows import doubts_of
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -126,13 +126,16 @@ class SiteRows:
         return f"{self.name}: {self.counts}, {what}{self.more}"
 
     def doubts(self) -> list[str]:
-        """Return probable mistakes in the rows, a line each: for the site's own terminal alone."""
+        """Return probable mistakes in the rows, a line each: for the site's own terminal alone.
+
+        Raises InputError where the classes are in another order than the columns.
+        """
         parts = {"": (self.shards.logits, self.shards.labels), "test rows: ": self.test}
         return [
             f"warning: {part}{finding}"
             for part, rows in parts.items()
             if rows is not None and len(rows[1])
-            for finding in check_rows(*rows, self.names or None).findings
+            for finding in doubts_of(f"{part}{self.name}", *rows, self.names or None)
         ]
 
 

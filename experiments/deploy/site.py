@@ -108,7 +108,8 @@ def run_site(
     reader = _Rows(state, read, watched, {**rules, "server": str(fleet), "count": count})
     rows, screen = read(), sys.stdout.isatty()
     # what goes into a file or a container's log tells of no rows
-    console().print("\n".join([rows.described(counts=screen), *(rows.doubts() if screen else ())]))
+    doubts = rows.doubts()
+    console().print("\n".join([rows.described(counts=screen), *(doubts if screen else ())]))
     reader.prepare(rows)
     del rows
     check_records(state)

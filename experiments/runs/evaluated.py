@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 from fedcal.core.checks import listed, one_of
 from fedcal.core.errors import InputError
+from fedcal.core.printable import plain_names
 from fedcal.core.shards import Population, Shards
 from fedcal.evaluation.intervals.intervals import beyond
 from fedcal.experiments.runs.config import Config
@@ -121,7 +122,8 @@ def resolved(config: Config, rows: Held, names: tuple[str, ...]) -> tuple[Config
 def _listed(asked: Any, names: tuple[str, ...]) -> list[str]:
     if asked in BY:
         return list(names)
-    return list(map(str, listed("groups", asked, f"names, or {' or '.join(BY[1:])}")))
+    parts = listed("groups", asked, f"names, or {' or '.join(BY[1:])}")
+    return plain_names("groups", map(str, parts))
 
 
 def about_groups(config: Config) -> list[str]:

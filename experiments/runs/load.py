@@ -13,7 +13,7 @@ from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Population, Shards
 from fedcal.datasets import BlockRows, Dataset
-from fedcal.datasets.plausible_rows import check_rows
+from fedcal.datasets.plausible_rows import doubts_of
 from fedcal.experiments.runs import evaluated
 from fedcal.experiments.runs.config import POOLED, Config
 from fedcal.experiments.runs.engines import NamedData
@@ -103,8 +103,8 @@ def test_part(rows: Dataset, seed: int) -> Holdout:
 
 
 def warn_of_rows(rows: Holdout, where: str, stacklevel: int = 2) -> None:
-    """Warn of test rows that are probably not what they are taken for (`check_rows`)."""
-    for finding in check_rows(rows.logits, rows.labels, rows.class_names).findings:
+    """Warn of test rows that are probably not what they are taken for (`doubts_of`)."""
+    for finding in doubts_of(where, rows.logits, rows.labels, rows.class_names):
         warnings.warn(f"{where}: {finding}", stacklevel=stacklevel + 1)
 
 

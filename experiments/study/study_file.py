@@ -26,6 +26,7 @@ from fedcal.clients.site.policy import REQUIRED
 from fedcal.core.checks import one_of, positive, whole
 from fedcal.core.classes import class_names, digest_of
 from fedcal.core.errors import InputError
+from fedcal.core.printable import plain_names
 from fedcal.evaluation.sites.effects import CUTS
 from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.runs.config import Config
@@ -124,6 +125,7 @@ class Study:
             whole(f"{self.plural} of {name}", about, 0, 10**9)
         for group in self.groups:
             check_name("a group's name", group)
+        plain_names("groups", self.groups)
         model, classes = self.model, len(self.model.classes)
         class_names(model.classes, whole("the number of classes", classes, 2))
         if classes != 2 and (model.positive or model.thresholds):

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import positive
+from fedcal.core.classes import class_names, places_of
 from fedcal.core.errors import InputError
 from fedcal.core.types import Integers
 from fedcal.corruptions import CORRUPTIONS, SEVERITIES
-from fedcal.experiments.training.rows import MOST_CLASSES, LabelledRows, check_ids, check_labels
+from fedcal.experiments.training.rows import MOST_CLASSES, LabelledRows, check_ids
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -130,8 +131,8 @@ class _Reader:
         named = [key for key in (f"{prefix}labels", f"{prefix}y") if key in arrays]
         if len(named) != 1:
             raise InputError(f"one of the arrays '{prefix}labels' and '{prefix}y' is needed")
-        most = len(self.class_names) or MOST_CLASSES
-        y = check_labels(named[0], arrays[named[0]], len(x), "row of features", most)
+        shape = (len(x), len(self.class_names) or MOST_CLASSES)
+        y = places_of(named[0], arrays[named[0]], self.class_names or None, shape, "features")
         client, subject = (
             check_ids(key, arrays[key], len(x)) if key in arrays else None
             for key in (f"{prefix}client", f"{prefix}subject")
@@ -150,10 +151,7 @@ def _number(arrays: Arrays, key: str) -> float | None:
 
 
 def _names(arrays: Arrays, key: str) -> tuple[str, ...]:
-    names = tuple(map(str, arrays[key].flat)) if key in arrays else ()
-    if len(set(names)) < len(names):
-        raise InputError(f"{key}: a name occurs twice")
-    return names
+    return class_names(arrays[key].ravel().tolist(), arrays[key].size, key) if key in arrays else ()
 
 
 def _with_groups(parts: list[LabelledRows], arrays: Arrays) -> list[LabelledRows]:
@@ -169,7 +167,7 @@ def _with_groups(parts: list[LabelledRows], arrays: Arrays) -> list[LabelledRows
     names = _names(arrays, "group_names")
     if names:
         codes: list[Integers] = [
-            check_labels(key, ids, len(ids), "row", len(names))
+            places_of(key, ids, None, (len(ids), len(names)))
             for key, ids in zip(keys, columns, strict=True)
         ]
     else:

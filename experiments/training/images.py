@@ -12,17 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import near, unused
+from fedcal.core.classes import places_of
 from fedcal.core.errors import InputError
 from fedcal.core.optional import need
 from fedcal.datasets import feature_sets, read_feature_set
 from fedcal.experiments.training.features import features_of
-from fedcal.experiments.training.rows import (
-    MOST_CLASSES,
-    LabelledRows,
-    check_ids,
-    check_labels,
-    read_leaf,
-)
+from fedcal.experiments.training.rows import MOST_CLASSES, LabelledRows, check_ids, read_leaf
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import read_npz
 
@@ -189,10 +184,10 @@ def _checked(arrays: dict[str, NDArray[Any]], prefix: str) -> LabelledRows:
             x = x.astype(np.float32)
         if not np.isfinite(x).all():
             raise InputError(f"{prefix}x: all values must be finite")
-    labels = check_labels(f"{prefix}y", y, len(x), "image", MOST_CLASSES)
+    labels = places_of(f"{prefix}y", y, None, (len(x), MOST_CLASSES), "images")
     client = arrays.get(f"{prefix}client")
     if client is not None:
-        check_ids(f"{prefix}client", client, len(x))
+        client = check_ids(f"{prefix}client", client, len(x))
     return LabelledRows(x, labels, client=client)
 
 

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import one_of, unused
+from fedcal.core.classes import class_names, places_of, words_among
 from fedcal.core.errors import InputError
 from fedcal.core.scores import as_array, numbers
 from fedcal.datasets import IDS
 from fedcal.experiments.training.features import features_of
 from fedcal.experiments.training.images import image_rows
-from fedcal.experiments.training.rows import LabelledRows, check_labels
+from fedcal.experiments.training.rows import LabelledRows
 
 NAME = "rows in memory"
 """What a configuration calls such data."""
@@ -49,11 +50,12 @@ def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows
     _number_labels(arrays)
     if "features" not in arrays:
         unused("the rows are not features", feature_norm=feature_norm)
-        names = tuple(map(str, arrays.pop("class_names", ())))
+        if (known := arrays.pop("class_names", None)) is not None:
+            names = class_names(known.ravel().tolist(), known.size)
+            own = {k: y for k, y in arrays.items() if k in _LABELS}
+            arrays |= {k: places_of(k, y, names, (len(y), len(names))) for k, y in own.items()}
         parts = image_rows({key.replace("labels", "y"): array for key, array in arrays.items()})
-        for one in parts if names else ():
-            check_labels("labels", one.y, len(one.y), "row", len(names))
-        pool, *tests = (replace(one, names=names or None) for one in parts)
+        pool, *tests = (replace(one, names=None if known is None else names) for one in parts)
         pool = replace(pool, test=tests[0] if tests else None)
         if pool.classes < 2:
             raise InputError("there is one class; at least 2 are needed")
@@ -79,14 +81,8 @@ def _of_frame(frame: Any) -> dict[str, Any]:
 def _number_labels(arrays: dict[str, NDArray[Any]]) -> None:
     """Put numbers in place of labels that are names: places in `class_names`, else as sorted."""
     labels = {key: arrays[key] for key in _LABELS if key in arrays}
-    words = {str(word) for y in labels.values() if y.dtype.kind == "U" for word in y.flat}
-    if words:
-        names = arrays.setdefault("class_names", np.array(sorted(words)))
-        places = {str(name): k for k, name in enumerate(names.flat)}
-        for word in {str(word) for y in labels.values() for word in y.flat}:
-            one_of("label", word, places)
+    if words := words_among(list(labels.values())):
+        arrays.setdefault("class_names", np.array(words))
     for key, y in labels.items():
-        if words:
-            y = np.array([places[str(word)] for word in y.flat]).reshape(y.shape)
         plain = y[:, 0] if y.shape[1:] == (1,) else y
         arrays[key] = plain.astype(np.int64) if plain.dtype == np.bool_ else plain

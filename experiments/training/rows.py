@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.core.classes import ids_of, per_row
 from fedcal.core.errors import InputError
 from fedcal.core.types import Integers
 from fedcal.storage.atomic import path_of
@@ -115,29 +116,9 @@ class LabelledRows:
         return self if self.test is None else self.test
 
 
-def check_labels(name: str, y: NDArray[Any], rows: int, of: str, classes: int) -> Integers:
-    """Classes as int64, checked: whole numbers in [0, classes), one per row."""
-    if y.shape != (rows,):
-        raise InputError(f"{name}: must have shape ({rows},), one per {of}, got {y.shape}")
-    if y.dtype.kind not in "iuf":
-        raise InputError(f"{name}: must hold whole numbers, got type {y.dtype}")
-    bad = ~((y >= 0) & (y < classes)) | (y != np.floor(np.where(np.isfinite(y), y, 0)))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(
-            f"{name}: {y[row]:g} at row {row}; must be a class, a whole number in "
-            f"[0, {classes - 1}]"
-        )
-    return y.astype(np.int64)
-
-
 def check_ids(name: str, ids: NDArray[Any], rows: int) -> NDArray[Any]:
     """Ids of clients, subjects or groups: whole numbers or texts, one per row."""
-    if ids.shape != (rows,):
-        raise InputError(f"{name}: must have shape ({rows},), got {ids.shape}")
-    if ids.dtype.kind not in "iuU":
-        raise InputError(f"{name}: must hold whole numbers or strings, got type {ids.dtype}")
-    return ids
+    return per_row(name, ids_of(name, ids), "features", rows)
 
 
 def is_text(path: str) -> bool:

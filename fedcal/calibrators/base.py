@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.checks import one_of, whole
+from fedcal.core.classes import class_names, places_of
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.scores import KINDS, Kind, as_array, check_scores, finite, logits_of, moderate
+from fedcal.core.scores import KINDS, Kind, check_scores, finite, logits_of, moderate, own_names
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_intervals, nll, summary
 from fedcal.metrics.bootstrap import FEWEST
@@ -66,9 +67,9 @@ class Calibrator(Artifact):
         Parameters
         ----------
         scores
-            (n, c), n >= 1
+            (n, c), n >= 1; the names of a frame's columns become `class_names`
         labels
-            (n,) whole numbers in [0, c)
+            (n,) whole numbers in [0, c), or the names, see `fedcal.core.classes.places_of`
         input
             kind of the scores; None = the attribute `input`, logits by default
 
@@ -80,10 +81,13 @@ class Calibrator(Artifact):
         """
         kind: Kind = one_of("input", self.input if input is None else input, KINDS)
         z = logits_of(kind, check_scores(kind, kind, scores))
-        y = check_labels(labels, *z.shape)
+        names = own_names(scores)
+        y = places_of("labels", labels, names, z.shape, kind)
         self.input = kind
         self._fit(z, y)
         self.classes = z.shape[1]
+        if names is not None:
+            self.of_classes(class_names(names, len(names)))
         return self
 
     @abstractmethod
@@ -137,12 +141,13 @@ class Calibrator(Artifact):
         Parameters
         ----------
         scores
-            the kind of scores that the calibrator was fitted on, `input`
+            the kind of scores that the calibrator was fitted on, `input`; columns of a frame are
+            put in the order of its classes
         """
         self.need_fitted()
         name = f"{self.input} (this calibrator takes {self.input})"
-        z = logits_of(self.input, check_scores(name, self.input, scores, least=0))
-        return self._of_logits(z, self.input)
+        checked = check_scores(name, self.input, scores, self.class_names or (), least=0)
+        return self._of_logits(logits_of(self.input, checked), self.input)
 
     def calibrated(self, logits: ArrayLike, input: Kind = "logits") -> Floats:
         """Return `predict_proba` of a model's logits, whatever the calibrator was fitted on.
@@ -160,7 +165,8 @@ class Calibrator(Artifact):
             what they were made of; of probabilities they are log(max(p, 1e-12))
         """
         self.need_fitted()
-        return self._of_logits(moderate("logits", finite("logits", logits)), input)
+        checked = finite("logits", logits, self.class_names or ())
+        return self._of_logits(moderate("logits", checked), input)
 
     def _of_logits(self, z: Floats, input: Kind) -> Floats:
         if z.shape[1] != self.classes:
@@ -298,13 +304,3 @@ def load(path: str | Path | IO[bytes]) -> Calibrator:
 def kinds() -> dict[str, type[Calibrator]]:
     """Return kind in a file -> class."""
     return dict(_kinds)
-
-
-def check_labels(labels: ArrayLike, rows: int, classes: int) -> Integers:
-    """Return labels to fit on, one for each row, or raise InputError."""
-    y = as_array("labels", labels)
-    if y.shape != (rows,):
-        raise InputError(f"labels must have one entry per row ({rows}), got shape {y.shape}")
-    if not np.issubdtype(y.dtype, np.integer) or y.min() < 0 or y.max() >= classes:
-        raise InputError(f"labels must be whole numbers in [0, {classes})")
-    return y.astype(np.int64)

@@ -21,10 +21,10 @@ from fedcal.conformal.pages.reported import Reported
 from fedcal.conformal.pages.shortfalls import shortfalls
 from fedcal.conformal.set_release import Goal, Promise, SetRelease, thresholds_of
 from fedcal.core.checks import one_of
-from fedcal.core.classes import called
+from fedcal.core.classes import called, ids_of
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Part
-from fedcal.core.printable import listed
+from fedcal.core.printable import listed, look_of
 from fedcal.core.scores import KINDS, Kind, check_scores, logits_of
 from fedcal.core.types import Floats, Integers, override
 from fedcal.storage.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
@@ -119,8 +119,9 @@ class PredictionSets(Artifact):
             If scores are not of the kind `input`, the class count differs, or groups are missing.
         """
         name = f"{self.input} (these sets need {self.input})"
-        logits = logits_of(self.input, check_scores(name, self.input, scores, least=0))
-        return self.of_logits(logits, groups)
+        checked = check_scores(name, self.input, scores, self.class_names or (), least=0)
+        logits = logits_of(self.input, checked)
+        return self.of_logits(logits, None if groups is None else ids_of("groups", groups))
 
     def sizes(
         self, scores: ArrayLike, groups: Sequence[str] | NDArray[Any] | None = None
@@ -144,8 +145,8 @@ class PredictionSets(Artifact):
             return self.thresholds
         if groups is None or len(groups) != rows:
             raise InputError("these sets have a threshold for each group: pass the rows' groups")
-        place = {name: k for k, name in enumerate(self.names)}
-        own = [place.get(str(group), len(self.names)) for group in groups]
+        place = {look_of(name): k for k, name in enumerate(self.names)}
+        own = [place.get(look_of(str(group)), len(self.names)) for group in groups]
         return np.asarray(self.thresholds[own][:, None])
 
     def at(

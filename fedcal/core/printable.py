@@ -1,16 +1,28 @@
-"""Text from elsewhere, made harmless for a terminal, a log of one line an entry, a sentence."""
+"""Text from elsewhere: names in one form, and text that a terminal or a log can show."""
 
 from __future__ import annotations
 
 import logging
+import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from fedcal.core.errors import InputError
 
 _LONGEST = 2000
 """Characters of a log record; what comes after them is a stranger's."""
 
 _JOINERS = "\u200c\u200d"
 """Invisible, but letters of some scripts need them."""
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+_LOOKS = str.maketrans(
+    "\u0410\u0412\u0421\u0415\u041d\u0406\u0408\u041a\u041c\u041e\u0420\u0405\u0422\u0425\u0430\u0441\u0435\u0456\u0458\u043e\u0440\u0455\u0445\u0443"
+    "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03bf\u2010\u2011\u2212\u2018\u2019",
+    "ABCEHIJKMOPSTXaceijopsxyABEZHIKMNOPTYXo---''",
+)
+"""Cyrillic and Greek letters, hyphens and quotation marks, to what they look like in ASCII."""
 
 
 def printable(text: str, *, lines: bool = False) -> str:
@@ -34,6 +46,48 @@ def printable(text: str, *, lines: bool = False) -> str:
         return text
     allowed = _JOINERS + ("\n\t" if lines else "")
     return "".join(c if c in allowed or _harmless(c) else _escaped(c) for c in text)
+
+
+def plain_name(what: str, name: str) -> str:
+    """Return a name in its one form: Unicode NFC, no white space at its ends.
+
+    Raises InputError for a character that no reader sees, such as a control character.
+    """
+    plain = unicodedata.normalize("NFC", name).strip()
+    if plain != printable(plain):
+        raise InputError(f"{what}: {printable(plain)[:80]!r} has a control or invisible character")
+    return plain
+
+
+def look_of(name: str) -> str:
+    """Return what a reader sees of a name: names that look alike have the same look.
+
+    Never fails: what cannot be seen is left out.
+    """
+    if name.isascii() and name.isprintable():
+        return " ".join(name.split())
+    parts = unicodedata.normalize("NFKD", name)
+    seen = "".join(c for c in parts if c.isprintable() or c.isspace()).translate(_LOOKS)
+    return " ".join(unicodedata.normalize("NFKC", seen).split())
+
+
+def plain_names(what: str, names: Iterable[str]) -> list[str]:
+    """Return each name as `plain_name`; InputError if two different ones look alike."""
+    plain, seen = [plain_name(what, name) for name in names], dict[str, str]()
+    for name in plain if any(look_of(name) != name for name in plain) else ():
+        if (other := seen.setdefault(look_of(name), name)) != name:
+            pair = f"{other[:80]!r} and {name[:80]!r}"
+            raise InputError(f"{what}: {pair} look alike; write one name in one way")
+    return plain
+
+
+def value_of(name: str) -> float | None:
+    """Return the number that a name is, True or False for a truth value, else None."""
+    if name.lower() in ("true", "false"):
+        return name.lower() == "true"
+    if not _NUMBER.fullmatch(name):
+        return None
+    return int(name) if name.lstrip("+-").isdecimal() and len(name) < 4000 else float(name)
 
 
 def listed(names: Sequence[str], by: str = ", ", most: int = 5) -> str:

@@ -8,6 +8,7 @@ numbers contradict is refused, at every door by which scores come in: files, arr
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from decimal import Decimal
 from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import LARGEST_LOGIT, logits_from_probs, softmax
+from fedcal.core.printable import listed, plain_name, value_of
 from fedcal.core.types import Floats
 
 Kind: TypeAlias = Literal["logits", "probs"]
@@ -61,7 +63,9 @@ def probs_of(kind: Kind, logits: Floats) -> Floats:
     return softmax(logits) if kind == "logits" else np.exp(logits)
 
 
-def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats:
+def check_scores(
+    name: str, kind: Kind, value: Any, names: Sequence[str] | None = None, *, least: int = 1
+) -> Floats:
     """Scores as (n, c) float64, C-contiguous, finite, and of the declared kind.
 
     Parameters
@@ -74,7 +78,10 @@ def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats
         Logits lie within +-1e100, and are neither percentages nor probabilities, rounded ones
         neither: of fewer than 5 rows, which may be so by chance, that is only warned of
     value
-        (n, c), c >= 2, of any numeric type; or (n,) or (n, 1) probabilities of class 1 of two
+        (n, c), c >= 2, of any numeric type; or (n,) or (n, 1) probabilities of class 1 of two.
+        Columns of a frame are put in order
+    names
+        (c,) of the classes, see `in_class_order`
     least
         rows that are needed
 
@@ -83,7 +90,9 @@ def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats
     InputError
         One line that names the scores and the first offending row; rows and columns from 0.
     """
-    x = finite(name, of_both(name, value) if kind == "probs" else value, least=least)
+    if kind == "probs":
+        value = of_both(name, in_class_order(name, value, names))
+    x = finite(name, value, names, least=least)
     if not x.size:
         return x
     if kind == "logits":
@@ -105,6 +114,54 @@ def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats
             f"{name}: row {row} sums to {totals[row]:.6g}; must be 1 within {SUM_TOLERANCE:g}"
         )
     return np.maximum(x, 0.0) if low < 0 else x
+
+
+def key_of(name: str) -> float | str:
+    """Return a name's value if it is a number or a truth value, else the name: 1, 1.0 are one."""
+    plain = plain_name("name of a class", name)
+    value = value_of(plain)
+    return plain if value is None else value
+
+
+def own_names(scores: Any) -> tuple[str, ...] | None:
+    """Return the classes' names in a frame's columns of scores; None if they only number them.
+
+    None, too, for what is not a frame.
+    """
+    names = _columns(scores)
+    return None if {key_of(name) for name in names} == set(range(len(names))) else names
+
+
+def in_class_order(what: str, scores: Any, names: Sequence[str] | None = None) -> Any:
+    """Return scores with the columns of a frame in the order of the classes.
+
+    Raises InputError if the columns have other names.
+
+    Parameters
+    ----------
+    what
+        name in messages
+    scores
+        (n, c); what is not a frame is returned as it is
+    names
+        (c,) of the classes; columns may have their numbers instead, () = must have. None = in the
+        order of the columns, those that are numbers from 0 sorted
+    """
+    own = _columns(scores)
+    if not own:
+        return scores
+    keys = [key_of(name) for name in own]
+    wanted = keys if names is None else [key_of(name) for name in names]
+    if set(keys) == set(range(len(keys))) and (names is None or set(wanted) != set(keys)):
+        wanted = sorted(keys)
+    if set(wanted) != set(keys) or len(set(keys)) < len(keys):
+        other = f", not {listed(names)}" if names else ""
+        raise InputError(
+            f"{what}: its columns are for the classes {listed(own)}{other} (to_numpy() of a frame "
+            "has no names)"
+        )
+    order = [keys.index(key) for key in wanted]
+    return scores if order == sorted(order) else as_array(what, scores)[:, order]
 
 
 def of_both(name: str, value: Any) -> NDArray[Any]:
@@ -143,9 +200,12 @@ def percent_hint(low: float, high: float) -> str:
     return " (percentages must be divided by 100)" if low >= 0 and 2 <= high <= 100 else ""
 
 
-def finite(name: str, value: Any, *, least: int = 0) -> Floats:
-    """Rows of at least two finite numbers, (n, c) float64, C-contiguous, or InputError."""
-    array = numbers(name, value)
+def finite(name: str, value: Any, names: Sequence[str] | None = None, *, least: int = 0) -> Floats:
+    """Rows of at least two finite numbers, (n, c) float64, C-contiguous, or InputError.
+
+    Columns of a frame are put in the order of `names`, see `in_class_order`.
+    """
+    array = numbers(name, in_class_order(name, value, names))
     if array.ndim != 2:
         raise InputError(f"{name}: must have shape (rows, classes), got {array.shape}")
     if array.shape[0] < least:
@@ -197,22 +257,33 @@ def as_array(name: str, value: Any) -> NDArray[Any]:
     Raises
     ------
     InputError
-        One line: ragged lists, missing values (None, NA), sparse matrices.
+        One line: ragged lists, missing values (None, NA), masked arrays, sparse matrices.
     """
     if hasattr(value, "toarray"):
         raise InputError(f"{name}: is a sparse matrix; pass its toarray()")
+    refuse_masked(name, value)
     try:
-        array = np.asarray(without_gradient(value))
+        array = np.asarray(without_gradient(value, name))
     except (ValueError, TypeError, RuntimeError, OverflowError):  # ragged lists, lazy tensors
         raise InputError(f"{name}: cannot be read as an array (ragged?)") from None
     if array.dtype.kind != "O" or not array.size:
         return array
-    for row, entry in enumerate(array.reshape(len(array), -1) if array.ndim else ()):
-        if any(map(_missing, entry)):
-            raise InputError(f"{name}: a missing value at row {row}; fill it or drop the row")
+    rows = array.reshape(len(array), -1) if array.ndim else ()
+    if missing := [row for row, entry in enumerate(rows) if any(map(_missing, entry))]:
+        many = f"a missing value at row {missing[0]}, and in {len(missing)} rows in all"
+        raise InputError(f"{name}: {many}; fill it or drop the row")
     if all(isinstance(entry, (Real, Decimal)) for entry in array.flat):
         return array.astype(np.float64)
     return array.astype(np.str_) if all(isinstance(x, str) for x in array.flat) else array
+
+
+def refuse_masked(name: str, value: Any) -> None:
+    """Raise InputError for a masked array, also inside a list: NumPy would forget its mask."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise InputError(f"{name}: is a masked array; leave out what is masked, or fill it")
+    if isinstance(value, (list, tuple)):
+        for entry in value:
+            refuse_masked(name, entry)
 
 
 def _missing(entry: Any) -> bool:
@@ -221,14 +292,28 @@ def _missing(entry: Any) -> bool:
     return nan or entry is None or type(entry).__name__ in ("NAType", "NaTType")
 
 
-def without_gradient(value: Any) -> Any:
-    """Return a torch tensor in a form that NumPy can read, also inside a list or tuple."""
+def without_gradient(value: Any, name: str = "values") -> Any:
+    """Return a torch tensor in a form that NumPy can read, also inside a list or tuple.
+
+    Raises InputError for a masked array.
+    """
+    refuse_masked(name, value)
     if isinstance(value, (list, tuple)) and len(value) and hasattr(value[0], "detach"):
         return [np.asarray(without_gradient(entry)) for entry in value]
     if not hasattr(value, "detach"):
         return value
     tensor = value.detach().cpu()
     return tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
+
+
+def _columns(scores: Any) -> tuple[str, ...]:
+    """Return the names of a frame's columns, less what stands before all of them; () = none."""
+    columns = getattr(scores, "column_names", getattr(scores, "columns", ()))  # Arrow; frames
+    names = tuple(map(str, columns))
+    for prefix in ("prob_", "logit_", "column_", "col"):
+        if all(name.startswith(prefix) for name in names):
+            names = tuple(name.removeprefix(prefix) for name in names)
+    return () if len(names) == 1 and names[0].isdecimal() else names
 
 
 def _could_be_probs(x: Floats, tolerance: float, share: float) -> bool:

@@ -7,14 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fedcal.core.classes import class_names as checked_names
+from fedcal.core.classes import ids_of, per_row, places_of, words_among
 from fedcal.core.errors import InputError
-from fedcal.core.scores import Kind, as_array, check_scores, numbers
+from fedcal.core.printable import plain_name
+from fedcal.core.scores import Kind, check_scores, own_names
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets._dataset import Dataset
-from fedcal.datasets._names import check_guess, check_words, guessed, own_names, places, words_among
+from fedcal.datasets._names import check_guess, guessed
 
 
 def from_arrays(
@@ -40,7 +42,8 @@ def from_arrays(
 ) -> Dataset:
     """Check arrays and make a `Dataset` of them.
 
-    Arrays are anything that `as_array` accepts: lists, pandas frames, torch tensors.
+    Arrays are anything that `as_array` accepts: lists, pandas frames, torch tensors. Columns of
+    frames of scores are put in the order of the classes, see `fedcal.core.scores.in_class_order`.
 
     Parameters
     ----------
@@ -50,10 +53,11 @@ def from_arrays(
         of class 1.
     labels
         (n,) or (n, 1): integers in [0, c), of any numeric type, or the names of the classes (see
-        `classes`). None only if `labels_required` is False (rows that are to be calibrated, not
-        learnt from).
+        `classes`, and `fedcal.core.classes.places_of` for names that are numbers). None only if
+        `labels_required` is False (rows that are to be calibrated, not learnt from).
     client
-        (n,) or (n, 1): integers or strings, numbered in sorted order.
+        (n,) or (n, 1): integers or strings, numbered in sorted order; none may be missing, see
+        `fedcal.core.classes.ids_of`.
     subject
         Like `client`: the subject of the row, for the unit of privacy of that name.
     group
@@ -90,11 +94,12 @@ def from_arrays(
     if (part := _declared("", logits, probs)) is None:
         raise InputError("scores are missing: give logits or probs")
     kind, values = part
-    scores = check_scores(kind, kind, values)
+    name = plain_name("name of the data", name)
+    scores = check_scores(kind, kind, values, class_names)
     if labels is None and labels_required:
         raise InputError("labels are missing")
     single = np.ndim(values) == 1 or np.shape(values)[1:] == (1,)
-    own = own_names(values, classes) if class_names is None else class_names
+    own = own_names(values) if class_names is None else class_names
     words = words_among([labels, test_labels])
     names = None
     if (known := classes if own is None else own) is not None:
@@ -105,18 +110,16 @@ def from_arrays(
     if names is None and words:
         names = guessed(words, scores.shape[1], positive if single else None)
         is_guess = not (single and positive in words)
-    elif names is not None:
-        check_words(words, names)
     checked = np.empty(0, np.int64)
     if labels is not None:
-        checked = _labels("labels", places(names, labels), kind, scores.shape)
+        checked = places_of("labels", labels, names, scores.shape, kind)
         if names is not None and is_guess:
             check_guess(names, scores, checked)
     rows = len(scores)
     owner, owners = (None, None) if client is None else _numbered("client", client, kind, rows)
     about = None if subject is None else _numbered("subject", subject, kind, rows)[0]
     groups, group_names = (None, None) if group is None else _numbered("group", group, kind, rows)
-    other_kind, other = _other(other_logits, other_probs, kind, scores.shape)
+    other_kind, other = _other(other_logits, other_probs, kind, scores.shape, names)
     data = Dataset(
         name,
         kind,
@@ -144,10 +147,10 @@ def from_arrays(
         raise InputError(f"{pair[0]} without {pair[1]}: a test part needs both")
     if test[0] != kind:
         raise InputError(f"{of} beside {kind}: give test_{kind}")
-    test_scores = check_scores(of, kind, test_given)
+    test_scores = check_scores(of, kind, test_given, names or ())
     if test_scores.shape[1] != data.classes:
         raise InputError(f"{of}: {test_scores.shape[1]} classes, {kind} has {data.classes}")
-    test_checked = _labels("test_labels", places(names, test_labels), of, test_scores.shape)
+    test_checked = places_of("test_labels", test_labels, names, test_scores.shape, of)
     data = replace(data, test_scores=test_scores, test_labels=test_checked)
     if test_client is not None:
         if owners is None:
@@ -180,13 +183,13 @@ def from_columns(
 
 
 def _other(
-    logits: Any, probs: Any, kind: Kind, shape: tuple[int, ...]
+    logits: Any, probs: Any, kind: Kind, shape: tuple[int, ...], names: Sequence[str] | None
 ) -> tuple[Kind | None, Floats | None]:
     """Return the kind of a second model's scores, and the scores, which must have this shape."""
     if (part := _declared("other_", logits, probs)) is None:
         return None, None
     name = f"other_{part[0]}"
-    scores = check_scores(name, part[0], part[1])
+    scores = check_scores(name, part[0], part[1], names or ())
     if scores.shape != shape:
         raise InputError(f"{name}: has shape {scores.shape}, {kind} has {shape}")
     return part[0], scores
@@ -211,56 +214,7 @@ def _declared(prefix: str, logits: Any, probs: Any) -> tuple[Kind, Any] | None:
     return None if probs is None else ("probs", probs)
 
 
-def _per_row(name: str, array: NDArray[Any], of: str, rows: int) -> NDArray[Any]:
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1:
-        raise InputError(f"{name}: must have shape (rows,), got {array.shape}")
-    if len(array) != rows:
-        raise InputError(f"{name}: {len(array)} entries for {rows} rows of {of}")
-    return array
-
-
-def _whole(name: str, array: NDArray[Any]) -> None:
-    """Refuse floats that are not integers."""
-    if array.dtype.kind != "f":
-        return
-    bad = ~np.isfinite(array)
-    bad |= array != np.rint(np.where(bad, 0, array))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(f"{name}: {array[row]:g} at row {row}; must be whole numbers")
-
-
-def _labels(name: str, value: Any, of: str, shape: tuple[int, ...]) -> Integers:
-    """Return the checked labels of rows of scores of that shape."""
-    rows, classes = shape
-    array = _per_row(name, numbers(name, value), of, rows)
-    _whole(name, array)
-    bad = (array < 0) | (array >= classes)  # before the cast, which could wrap around
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(
-            f"{name}: {array[row]:g} at row {row}; must be a class in [0, {classes - 1}]"
-        )
-    return array.astype(np.int64)
-
-
 def _numbered(name: str, value: Any, of: str, rows: int) -> tuple[Integers, tuple[str, ...]]:
     """Return ids as numbers from 0, and their names."""
-    array = as_array(name, value)
-    if array.dtype.kind == "S":
-        try:
-            array = np.char.decode(array, "utf-8")
-        except UnicodeDecodeError:
-            raise InputError(f"{name}: byte strings must be UTF-8") from None
-    if array.dtype.kind not in "fiuU":
-        raise InputError(f"{name}: must hold whole numbers or strings, got type {array.dtype}")
-    array = _per_row(name, array, of, rows)
-    _whole(name, array)
-    if array.dtype.kind == "f":
-        if np.abs(array).max() > 2**53:
-            raise InputError(f"{name}: numbers beyond 2**53 must be given as integers")
-        array = array.astype(np.int64)
-    names, owner = np.unique(array, return_inverse=True)
-    return owner.astype(np.int64), tuple(str(entry) for entry in names)
+    names, owner = np.unique(per_row(name, ids_of(name, value), of, rows), return_inverse=True)
+    return owner.astype(np.int64), tuple(map(str, names.tolist()))

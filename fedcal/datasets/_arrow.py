@@ -138,7 +138,7 @@ class Reader:
             array = array.storage
         if self.pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
-        if array.null_count:
+        if array.null_count and name not in IDS:  # `ids_of` counts those without a name
             bad = np.asarray(array.is_null().to_numpy(zero_copy_only=False))
             row = self.rows + int(np.argmax(bad)) // per_row
             raise InputError(f"column {name!r} is null at row {row}")
@@ -162,7 +162,7 @@ class Reader:
         values = np.asarray(array.to_numpy(zero_copy_only=False))
         if values.dtype.kind != "O":
             return values
-        longest = max(map(len, values))
+        longest = max(len(value or "") for value in values)
         if longest > MAX_NAME:
             raise InputError(f"column {name!r}: a name of {longest} characters; up to {MAX_NAME}")
         return values.astype(np.str_)

@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import one_of
+from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError
 from fedcal.core.optional import need
 from fedcal.core.parallel import in_threads, usable_cores
+from fedcal.core.printable import plain_names
 from fedcal.core.scores import Kind
 from fedcal.core.shards import Shards, Task
 from fedcal.core.types import Integers
@@ -282,6 +284,7 @@ def _with_facts(rows: BlockRows, progress: Callable[[int, int], None] | None) ->
     for done, (labels, groups) in enumerate(others, 2):
         seen, names = np.union1d(seen, labels), names | groups
         step(done, pieces)
+    plain_names("group", names)
     numbers = all(name.lstrip("-").isdigit() for name in names)
     return replace(
         rows,
@@ -316,6 +319,10 @@ def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return own
 
 
+def _row_name(first: int, k: int) -> str:
+    return f"row {first + k}"
+
+
 def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray[Any]]:
     """Return the first row of each client, and what it is called.
 
@@ -329,9 +336,7 @@ def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray
             ids = unit.clients(a, min(a + _IDS, unit.rows))
             if ids is None:
                 raise InputError("rows in blocks need a column client, which says whose they are")
-            ids = np.asarray(ids).reshape(-1)
-            if ids.dtype.kind not in "iuU":
-                raise InputError(f"client: must hold whole numbers or text, got type {ids.dtype}")
+            ids = ids_of("client", ids, partial(_row_name, start + a)).reshape(-1)
             before = ids[:1] if last is None else last
             joined = np.concatenate([before, ids])
             back = np.flatnonzero(joined[1:] < joined[:-1])
@@ -348,7 +353,9 @@ def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray
             last = ids[-1:].copy()
     if not firsts:
         raise InputError("there are no rows")
-    return np.concatenate(firsts), np.concatenate(names)
+    every = np.concatenate(names)
+    plain_names("client", every.tolist() if every.dtype.kind == "U" else ())
+    return np.concatenate(firsts), every
 
 
 # -- files of NumPy ---------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import one_of
+from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError
 from fedcal.core.scores import RANGE_TOLERANCE, percent_hint
 from fedcal.datasets._dataset import IDS, Given
@@ -232,6 +233,7 @@ def arguments(
     row_name
         function from a row, from 0, to its name in messages
     """
+    values = {k: ids_of(k, v, row_name) if k in IDS else v for k, v in values.items()}
     labels, split = values.get("label"), values.get("split")
     kind, scores = _declared(columns, values, "scores", row_name)
     test = np.zeros(len(scores), np.bool_)

@@ -113,14 +113,14 @@ def _column(
     """Return numbers or names from the cells of a column without scores."""
     empty = cells.index("") if "" in cells else None
     if name == "label":
-        if not cells[0] or _is_number(cells[0], value):
+        if not cells[0] or _is_number(cells[0], value) or _is_number(cells[0]):
             numbered = zip(cells, lines, strict=True)
-            return np.array([_number(cell, name, line, value) for cell, line in numbered])
-        if empty is not None:
+            numbers = np.array([_number(cell, name, line, value) for cell, line in numbered])
+            if not (np.abs(numbers) > 2**53).any():  # codes of 18 digits stay as they are written
+                return numbers
+        elif empty is not None:
             _number("", name, lines[empty], value)
     elif name in IDS:
-        if empty is not None:
-            raise InputError(f"line {lines[empty]}: the {name} is empty; every row needs one")
         return _numbers_or_names(cells)
     return np.array(cells, np.str_)
 

@@ -14,7 +14,8 @@ from fedcal.core.checks import one_of
 from fedcal.core.classes import class_names
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
-from fedcal.core.scores import Kind, logits_of
+from fedcal.core.printable import plain_name
+from fedcal.core.scores import Kind, key_of, logits_of
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
@@ -183,7 +184,8 @@ class Dataset:
         wanted = own if names is None else class_names(names, self.classes)
         if names is not None and self.class_names is None and set(wanted) != set(own):
             return replace(self, class_names=wanted).in_order(None, positive)
-        if set(wanted) != set(own):
+        keys, asked = list(map(key_of, own)), list(map(key_of, wanted))
+        if set(asked) != set(keys):
             raise InputError(
                 f"its columns are for the classes {', '.join(own)[:200]}, not "
                 f"{', '.join(wanted)[:200]}"
@@ -194,11 +196,12 @@ class Dataset:
                     f"positive {positive[:80]!r}: only one of two classes is positive, and there "
                     f"are {self.classes}"
                 )
-            one_of("positive class", positive, own)
-            wanted = tuple(sorted(own, key=positive.__eq__))
+            positive = one_of("positive class", plain_name("positive", positive), wanted)
+            wanted = tuple(sorted(wanted, key=positive.__eq__))
+            asked = list(map(key_of, wanted))
         if wanted == own:
             return self
-        order = [own.index(name) for name in wanted]
+        order = [keys.index(key) for key in asked]
         place = np.argsort(order)
 
         def moved(scores: Floats | None) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core.checks import near, one_of
+from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError
 from fedcal.datasets._arrays import from_columns
 from fedcal.datasets._arrow import read_parquet
@@ -119,7 +120,8 @@ def _read_npz(path: Path, labels_required: bool) -> dict[str, Any]:
     if not labels_required:
         tested = arrays.keys() & {"test_logits", "test_probs"}
         prefixes = ("", "test_") if tested else ("",)
-        columns["given"] = Given.of(*({k: arrays.get(p + k) for k in IDS} for p in prefixes))
+        ids = {k: ids_of(k, v) for k, v in arrays.items() if k.removeprefix("test_") in IDS}
+        columns["given"] = Given.of(*({k: ids.get(p + k) for k in IDS} for p in prefixes))
     return columns
 
 

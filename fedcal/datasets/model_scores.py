@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.core.checks import one_of
-from fedcal.core.classes import first_names
+from fedcal.core.classes import class_names, first_names
 from fedcal.core.errors import InputError
 from fedcal.core.scores import KINDS, Kind, as_array, check_scores, logits_of, without_gradient
 from fedcal.core.types import Floats, Integers
@@ -93,13 +93,15 @@ def from_model(
             f"was fitted on, or a mapping with rows and labels; allowed are {', '.join(_KEYS)}; "
             f"got {got}"
         )
-    arrays = {"name": f"scores of {name}", "class_names": names, **data}
+    arrays = {"name": f"scores of {name}", **data}
     for part in ("", "test_"):
         if (rows := arrays.pop(f"{part}rows", None)) is not None:
             arrays[f"{part}{'logits' if of_torch else 'probs'}"] = scored(rows)
         if (labels := arrays.get(f"{part}labels")) is not None:
             arrays[f"{part}labels"] = columns(labels)
-    return from_arrays(**arrays, classes=classes, positive=positive)
+    if own is None:
+        return from_arrays(**arrays, classes=classes, positive=positive)
+    return replace(from_arrays(**arrays), class_names=names).in_order(classes, positive)
 
 
 def _classes(model: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
@@ -111,7 +113,7 @@ def _classes(model: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
         )
     classes = np.asarray(labels)
     numbered = classes.dtype.kind != "b" and np.array_equal(classes, np.arange(len(classes)))
-    return classes, None if numbered else tuple(map(str, classes.tolist()))
+    return classes, None if numbered else class_names(classes.tolist(), len(classes))
 
 
 def _parted(model: Any, frame: Any) -> tuple[Any, dict[str, Any]]:
@@ -233,10 +235,10 @@ def method_for(estimator: Any, input: Kind) -> str:
 
 def in_columns(estimator: Any, outputs: ArrayLike, method: str, input: Kind) -> Floats:
     """Return the output of the fitted `estimator`'s `method` in the form of `scores_of`."""
-    scores, name = np.asarray(outputs, np.float64), type(estimator).__name__
+    classes, name = len(estimator.classes_), type(estimator).__name__
+    scores = as_array(f"{name}.{method}", outputs).astype(np.float64)
     if method == "decision_function" and scores.ndim == 1:
         scores = np.stack([np.zeros_like(scores), scores], axis=1)
-    classes = len(estimator.classes_)
     if scores.ndim != 2 or scores.shape[1] != classes:
         raise InputError(f"{name} has {classes} classes, but its scores have shape {scores.shape}")
     if method == "predict_proba":

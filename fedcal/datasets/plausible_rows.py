@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcal.core.classes import called
+from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
 
 LEAST_ROWS = 10
@@ -22,6 +23,7 @@ _LOG_CHANCE = math.log(1e3)
 """Uninformative scores are taken for inverted scores in at most one of a thousand sets of rows;
 informative scores hardly ever."""
 
+_FROM_1 = "Do the labels count from 1? Then name the classes by their numbers (--class-names)."
 _LOW_AUC = 0.4
 _GAINED = 0.25
 """Least gain of recall to report: a weak model may be a little worse than chance at a site."""
@@ -68,7 +70,7 @@ def check_rows(scores: Floats, labels: Integers, names: Sequence[str] | None = N
         Two classes are in the wrong order if the AUC is below 0.4 by more than chance; more
         classes, if with the columns in another order the recall of the moved classes is far higher.
     """
-    n, c = scores.shape
+    (n, c), shifted = scores.shape, False
     right = float((scores.argmax(axis=1) == labels).mean())
     count = np.bincount(labels, minlength=c)
     guessing = float(count.max() / n)
@@ -90,17 +92,16 @@ def check_rows(scores: Floats, labels: Integers, names: Sequence[str] | None = N
                 f"scores for it than the others (AUC {100 * auc:.0f} %; guessing: 50 %). Are the "
                 "two classes in the right order?"
             )
+    elif shifted := count[0] == 0 and _counted_from_1(scores, labels):
+        order = (c - 1, *range(c - 1))
     else:
         order = _better_order(scores, labels, count)
     if c > 2 and order is not None:
-        then = float((scores[:, order].argmax(axis=1) == labels).mean())
         moved = [j for j in range(c) if order[j] != j]
         some = "; ".join(f"{called(names, order[j])} for {called(names, j)}" for j in moved[:5])
         findings.append(
-            f"the scores name {some}{'; ...' if len(moved) > 5 else ''}: accuracy is "
-            f"{100 * right:.0f} % (always naming the most frequent class: {100 * guessing:.0f} %), "
-            f"and {100 * then:.0f} % with the columns in that order. Are the classes in the right "
-            "order?"
+            f"the scores name {some}{'; ...' if len(moved) > 5 else ''}. "
+            + (_FROM_1 if shifted else "Are the classes in the right order?")
         )
     if not findings and (count[scores.argmax(axis=1)] == 0).mean() > 0.5:
         findings.append(
@@ -108,6 +109,21 @@ def check_rows(scores: Floats, labels: Integers, names: Sequence[str] | None = N
             "scores? Rows of features need the model that scores them (model=)"
         )
     return RowCheck(right, guessing, order, tuple(findings))
+
+
+def doubts_of(
+    where: str, scores: Floats, labels: Integers, names: Sequence[str] | None
+) -> tuple[str, ...]:
+    """Return the findings of `check_rows`.
+
+    Raises InputError, without a number of rows, if more than two classes are in another order than
+    the columns: what would be computed means nothing. (An AUC far below a half may be a model's own
+    fault.)
+    """
+    found = check_rows(scores, labels, names)
+    if found.order is not None and len(found.order) > 2:
+        raise InputError(f"{where}: {found.findings[0]}")
+    return found.findings
 
 
 def _auc(score: Floats, labels: Integers) -> tuple[float, bool]:
@@ -120,6 +136,15 @@ def _auc(score: Floats, labels: Integers) -> tuple[float, bool]:
     auc = float(above / (positive * negative))
     variance = (len(labels) + 1) / (12 * positive * negative)
     return auc, (auc - 0.5) ** 2 > 2 * _LOG_CHANCE * variance
+
+
+def _counted_from_1(scores: Floats, labels: Integers) -> bool:
+    """Return whether far more rows are right, by more than chance, if classes count from 1."""
+    top, c = scores.argmax(axis=1), scores.shape[1]
+    shares = (np.bincount(x, minlength=c) / len(labels) for x in (top, labels - 1))
+    chance = np.prod([*shares], axis=0).sum()  # that both agree, of a model that knows nothing
+    gain = float((top == labels - 1).mean() - max((top == labels).mean(), chance))
+    return gain > max(_GAINED, math.sqrt(2 * _LOG_CHANCE / len(labels)))  # Hoeffding
 
 
 def _better_order(scores: Floats, labels: Integers, count: Integers) -> tuple[int, ...] | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedcal.calibrators.as_text import of_text
 from fedcal.core.errors import InputError
+from fedcal.core.printable import look_of
 from fedcal.core.scores import probs_of
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
@@ -63,17 +64,17 @@ def group_of(shards: Shards, names: tuple[str, ...], by: By = "group") -> Intege
     """
     if not any(names):
         return np.zeros(len(shards.labels), np.int64)
-    place = {name: k for k, name in enumerate(names)}
+    place = {look_of(name): k for k, name in enumerate(names)}
     if by == "site":
         if not shards.names:
             raise InputError("rows are counted by site, but this site has no name: --federation")
-        if unknown := [name for name in shards.names if name not in place]:
+        if unknown := [name for name in shards.names if look_of(name) not in place]:
             raise InputError(f"rows are counted by site, but {unknown[0]!r} is not among the sites")
-        return np.array([place[name] for name in shards.names], np.int64)[shards.owner]
+        return np.array([place[look_of(name)] for name in shards.names], np.int64)[shards.owner]
     if shards.groups is None:
         raise InputError("the question counts groups of rows, but these rows have no column group")
-    of = np.array([place.get(name, len(names)) for name in shards.group_names], np.int64)
-    return of[shards.groups]
+    of = [place.get(look_of(name), len(names)) for name in shards.group_names]
+    return np.array(of, np.int64)[shards.groups]
 
 
 def view_probs(shards: Shards, view: str, query: ScoreCounts) -> Floats:

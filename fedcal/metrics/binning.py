@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
+from fedcal.core.scores import refuse_masked
 from fedcal.core.types import Integers
 
 HIGHEST = 1.0 + 1e-3
@@ -50,6 +51,7 @@ def bin_index(values: ArrayLike, bins: int) -> Integers:
         a value is negative, above 1 + 1e-3, or NaN; or `bins` is not allowed
     """
     whole("bins", bins, 1, MOST_BINS)
+    refuse_masked("values", values)
     v = np.asarray(values, np.float64)
     if v.size and not (v.min() >= 0.0 and v.max() <= HIGHEST):  # a NaN fails the first
         raise InputError(f"values to bin must lie in [0, 1], got [{v.min():g}, {v.max():g}]")

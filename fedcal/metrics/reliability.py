@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.core.errors import InputError
+from fedcal.core.scores import refuse_masked
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import HIGHEST
 from fedcal.metrics.standard import BINS, Cells, check_scored, mean_gap, scan, top_tables, worst_gap
@@ -126,6 +127,7 @@ class Reliability:
 
 def _numbers(name: str, values: ArrayLike, counts: bool) -> NDArray[Any]:
     """Return a read-only copy, int64 or float64; refuse text, booleans and ragged lists."""
+    refuse_masked(name, values)
     try:
         array = np.array(values)
     except ValueError:

@@ -3,7 +3,8 @@
 All are fractions (not %), all means run over rows, and bins are those of
 `fedcal.metrics.binning`. Probabilities have shape (n, c) and any real dtype, or are (n,) those of
 class 1 of two, and are computed with in double; labels have shape (n,) and are whole numbers in
-[0, c). Rows need not sum to 1.
+[0, c). Columns of a frame that are numbers are put in order; labels may be names of its columns.
+Rows need not sum to 1.
 Among equal largest probabilities the first class is the predicted one (numpy's argmax): of two
 classes with 1/2 each it is class 0, in evaluation, sets and `predict`, too.
 
@@ -22,9 +23,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.core.checks import whole
+from fedcal.core.classes import places_of
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR
-from fedcal.core.scores import of_both
+from fedcal.core.scores import as_array, in_class_order, of_both, own_names
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import HIGHEST, MOST_BINS, bin_index
 
@@ -143,10 +145,10 @@ def check_scored(probs: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Int
     tuple[NDArray[Any], Integers]
         (n, c) of a real dtype, (n,) int64 in [0, c); n >= 1, c >= 2
     """
-    try:
-        p, y = np.asarray(probs), np.asarray(labels)
-    except ValueError:
-        raise InputError("probabilities and labels must be rectangular arrays") from None
+    p = as_array("probabilities", in_class_order("probabilities", probs))
+    if (names := own_names(probs)) is not None:
+        labels = places_of("labels", labels, names, p.shape, "probabilities")
+    y = as_array("labels", labels)
     if p.ndim == 1 and p.dtype.kind in "fiub":
         p = of_both("probabilities", p)
     if p.dtype.kind not in "fiub" or p.ndim != 2 or p.shape[1] < 2:

@@ -13,6 +13,7 @@ import numpy as np
 
 from fedcal.core.checks import listed, whole
 from fedcal.core.errors import InputError
+from fedcal.core.printable import plain_names
 from fedcal.core.types import Floats
 from fedcal.metrics.buckets import Score, check_score, equal_width, parts_of
 from fedcal.queries.base import (
@@ -62,6 +63,7 @@ def check_names(groups: Sequence[str]) -> tuple[str, ...]:
     names = listed("groups", groups, "names")
     if not all(isinstance(n, str) and n for n in names):
         raise InputError(f"groups must be a list of names, got {groups!r:.80}")
+    names = plain_names("groups", names)
     if not 1 <= len(names) <= MOST_GROUPS or len(set(names)) < len(names):
         raise InputError(f"groups must be 1 to {MOST_GROUPS} different names")
     return tuple(names)

@@ -23,6 +23,7 @@ import tomli_w
 from fedcal.core.checks import whole
 from fedcal.core.classes import class_names, digest_of
 from fedcal.core.errors import InputError
+from fedcal.core.printable import look_of
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
 from fedcal.storage.toml_files import check_keys, read_as
@@ -114,7 +115,7 @@ class Roster:
         check_name("the federation's name", self.name)
         whole("the number of sites", len(self.sites), 2, MOST_SITES)
         for what, column in (
-            ("name", [site.name.casefold() for site in self.sites]),
+            ("name", [look_of(site.name).casefold() for site in self.sites]),
             ("key", [site.key.hex() for site in self.sites]),
         ):
             twice = next((value for value, count in Counter(column).items() if count > 1), None)

@@ -149,6 +149,14 @@ def a_row(logits, labels):
     return logits, labels
 
 
+def rows_without_ids(logits, labels):
+    """Ids of any row: missing, with a control character, or like another one."""
+    ids = np.array([f"p{k}" for k in range(len(labels))], object)
+    ids[:6] = [None, np.nan, "NA", "", "\x07", "p\u0430"]
+    ids[-1] = "pa"
+    return {"logits": logits, "labels": labels, "subject": ids, "group": ids}
+
+
 def no_rows(logits, labels):
     return logits[:0], labels[:0]
 
@@ -157,7 +165,9 @@ def failing(logits, labels):
     raise ValueError("row 17 is of Ms Meyer")
 
 
-@pytest.mark.parametrize(("spoilt", "lost"), [(a_row, 2), (no_rows, 1250), (failing, 1250)])
+@pytest.mark.parametrize(
+    ("spoilt", "lost"), [(a_row, 2), (rows_without_ids, 5), (no_rows, 1250), (failing, 1250)]
+)
 def test_no_row_decides_whether_a_client_answers(spoilt, lost):
     def one_of_four(arrays, context):
         found = [np.array(x) for x in scaled(arrays, context)]
@@ -235,6 +245,23 @@ def test_classes_must_be_those_of_all_before_anything_is_asked(second, asked, sa
 
     with pytest.raises(InputError, match=said):
         AfterTraining("fednewton", **asked).start(grid_of(scores), MODEL)
+
+
+def test_columns_of_a_client_s_frame_are_put_in_order_or_refused(caplog):
+    """A private client cannot refuse rows; that columns have other names is no matter of rows."""
+    pandas = pytest.importorskip("pandas")
+    order = [2, 0, 1, *range(3, 10)]
+
+    def frame(arrays, context, names=order):
+        logits, labels = scaled(arrays, context)
+        return pandas.DataFrame(logits[:, order], columns=names), labels
+
+    exact, named = (AfterTraining("fednewton").start(grid_of(s), MODEL) for s in (scaled, frame))
+    assert exact.calibrator.temperature == named.calibrator.temperature
+    words = grid_of(lambda arrays, context: frame(arrays, context, list("cabdefghij")))
+    with pytest.raises(RoundFailed, match="no client can score rows"):
+        AfterTraining("fednewton").start(words, MODEL)
+    assert "logits: its columns are for the classes c, a, b" in caplog.text
 
 
 def test_names_for_labels_are_the_server_s_to_give(caplog):

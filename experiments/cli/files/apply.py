@@ -190,7 +190,8 @@ class Rows:
         """The columns beside the result: ids, labels, names of classes, if there are any."""
         columns = dict(self.ids)
         if self.labels is not None:
-            columns["labels"] = np.argsort(self.place)[self.labels]
+            names, labels = self.names, self.labels
+            columns["labels"] = labels if names is None else np.array(names)[labels]
         if self.names is not None:
             columns["class_names"] = np.array(self.called)
         return columns
@@ -310,8 +311,7 @@ def _write(
         else:
             table = {name: beside[name] for name in IDS if name in beside}
             if "labels" in beside:
-                labels, names = beside["labels"], beside.get("class_names")
-                table["label"] = labels if names is None else names[labels]
+                table["label"] = beside["labels"]
             _write_table(out, f, {**table, **columns})
 
 

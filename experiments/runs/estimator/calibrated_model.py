@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedcal.calibrators import Calibrator
 from fedcal.core.errors import InputError
+from fedcal.core.scores import without_gradient
 from fedcal.core.types import Floats
 from fedcal.datasets.model_scores import columns_of, in_columns, method_for, scores_of
 
@@ -123,7 +124,7 @@ class CalibratedModel(Classifier):
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
-        X, y = indexable(X, y)
+        X, y = indexable(X, without_gradient(y, "y"))
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)

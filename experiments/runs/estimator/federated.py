@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedcal import datasets
 from fedcal.core.checks import one_of
+from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError
-from fedcal.core.scores import KINDS, of_both, without_gradient
+from fedcal.core.scores import KINDS, in_class_order, of_both, without_gradient
 from fedcal.core.types import Floats
 from fedcal.datasets.model_scores import columns_of
 from fedcal.experiments.deploy.at_home import priors_of
@@ -130,10 +131,11 @@ class FederatedCalibrator(Classifier):
                 f"fit got client, so partition must be 'natural' or None, not {self.partition!r}"
             )
         one_of("input", self.input, KINDS)
-        X, y = self._columns(X), without_gradient(y)
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_features=2)
+        given, y = self._columns(X), without_gradient(y, "y")
+        X, y = validate_data(self, given, y, dtype=np.float64, ensure_min_features=2)
         check_classification_targets(y)
         names = _names(y, X.shape[1]) if self.classes is None else np.asarray(self.classes)
+        X = _in_order(given, names)
         data = datasets.from_arrays(
             **{self.input: X},
             labels=columns_of(names, y, X.shape[1]),
@@ -165,7 +167,8 @@ class FederatedCalibrator(Classifier):
             self.calibrator_ = self.result_.calibrator
             self.calibrator_.of_classes(called)
             return self
-        priors, whose = priors_of(self.result_.artifact), np.unique(np.asarray(client)).tolist()
+        priors = priors_of(self.result_.artifact)
+        whose = np.unique(ids_of("client", client)).tolist()
         named = dict(zip(map(str, whose), whose, strict=True))
         each = [priors.get(name, priors[""]) for name in data.client_names or ()]
         at = recalibrated(shards, each, None if subject is None else shards.weights(1))
@@ -177,7 +180,7 @@ class FederatedCalibrator(Classifier):
         return self
 
     def _columns(self, X: Any) -> Any:
-        X = without_gradient(X)
+        X = without_gradient(X, "X")
         return of_both("X", X) if self.input == "probs" and np.ndim(X) == 1 else X
 
     def predict_proba(self, X: Any, client: Any = None) -> Floats:
@@ -187,19 +190,31 @@ class FederatedCalibrator(Classifier):
         InputError without it, and for a client that `fit` has not seen.
         """
         check_is_fitted(self)
-        X = validate_data(self, self._columns(X), dtype=np.float64, reset=False)
+        given = self._columns(X)
+        validate_data(self, given, dtype=np.float64, reset=False)
+        X = _in_order(given, self.classes_)
         if bool(self.personal) != (client is not None):
             raise InputError("predict_proba takes client with personal=True, and only then")
         if client is None:
             return self.calibrator_.predict_proba(X)
         if np.ndim(client) and np.shape(client) != (len(X),):
             raise InputError(f"client must be one, or one for each of {len(X):,} rows")
-        probs, whose = np.empty(X.shape), np.broadcast_to(np.asarray(client), len(X))
+        probs, whose = np.empty(X.shape), np.broadcast_to(ids_of("client", client), len(X))
         for one in np.unique(whose).tolist():
             if one not in self.calibrators_:
                 one_of("client", str(one), map(str, self.calibrators_), "calibrators_")
             probs[whose == one] = self.calibrators_[one].predict_proba(X[whose == one])
         return probs
+
+
+def _in_order(X: Any, classes: NDArray[Any]) -> Floats:
+    """Return checked scores with a frame's columns in the order of the classes, if they have names.
+
+    Classes that are the numbers of the columns have none.
+    """
+    numbered = np.array_equal(classes, np.arange(len(classes)))
+    names = None if numbered else [*map(str, classes.tolist())]
+    return np.asarray(in_class_order("X", X, names), np.float64)
 
 
 def _names(y: ArrayLike, columns: int) -> NDArray[Any]:

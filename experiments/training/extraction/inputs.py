@@ -6,6 +6,7 @@ import csv
 import gzip
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
+from fedcal.core.printable import value_of
 from fedcal.datasets import IDS
 from fedcal.experiments.training.extraction.extract import Source
 from fedcal.experiments.training.images import class_folders, named, read_folder, read_images
@@ -63,13 +65,19 @@ def read_source(path: Path) -> Source:
         )
 
 
+def _labels(y: NDArray[Any], names: Sequence[str] | None) -> NDArray[Any]:
+    """Return labels that mean the same with these names, which may be numbers."""
+    plain = names is None or value_of(names[0]) is None
+    return y.astype(np.uint16) if plain else np.array(names)[y]
+
+
 def _of_parts(rows: LabelledRows, test: LabelledRows | None = None) -> Source:
     columns: dict[str, NDArray[Any]] = {}
     parts = {"": rows} if test is None else {"": rows, "test_": test}
     for prefix, part in parts.items():
         if part.x.dtype != np.uint8:
             raise InputError(f"images must be uint8 (0..255), got {part.x.dtype}")
-        columns[f"{prefix}labels"] = part.y.astype(np.uint16)
+        columns[f"{prefix}labels"] = _labels(part.y, rows.names)
         if part.client is not None:
             columns[f"{prefix}client"] = part.client
     if rows.names is not None:
@@ -122,7 +130,7 @@ def _table(path: Path) -> Source:
         if not chosen.any():
             continue
         parts[prefix] = [column["text"][row] for row in np.flatnonzero(chosen)]
-        columns[f"{prefix}labels"] = labels[chosen].astype(np.uint16)
+        columns[f"{prefix}labels"] = _labels(labels[chosen], names.tolist())
         for name in IDS:
             if name in column and (prefix, name) != ("test_", "subject"):
                 columns[f"{prefix}{name}"] = np.array(column[name])[chosen]

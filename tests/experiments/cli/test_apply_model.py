@@ -49,7 +49,7 @@ def test_what_does_not_fit_is_one_line(folder, capsys):
     np.savez("bad.npz", features=np.full((3, 4), np.inf))
     for data, said in (
         ("wide.npz", "'wide.npz': the model reads inputs of shape 4, got 5"),
-        ("four.npz", "must be a class, a whole number in [0, 2]"),
+        ("four.npz", "labels: 3 at row 3; allowed: 0, 1, 2"),
         ("bad.npz", "'bad.npz': features: all values must be finite"),
         ("rows.npz --alpha 0.1", "alpha has no effect here: a model has no sets"),
         ("nowhere.npz", "No such file"),

@@ -66,7 +66,7 @@ def test_names_are_kept_from_the_columns_to_what_is_applied(tmp_path, capsys):
     with np.load(tmp_path / "out.npz") as arrays:
         assert arrays["class_names"].tolist() == ["bird", "cat", "dog"]
         y = rows()[1]
-        assert (arrays["labels"] == np.array([1, 2, 0])[y]).all()
+        assert (arrays["labels"] == np.array(NAMES)[y]).all()
     capsys.readouterr()
     other.write_text("prob_cat,prob_cow,prob_bird\n.2,.3,.5\n.1,.1,.8\n.7,.1,.2\n")
     assert command(*apply, tmp_path / "none.csv") == 2

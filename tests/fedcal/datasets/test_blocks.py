@@ -162,7 +162,7 @@ def test_what_cannot_be_read_in_blocks_is_one_line(tmp_path):
     table = [
         (place({"client": rows()["client"][::-1]}), "must be sorted by client: .* at row"),
         (place({"logits": late}), r"in its rows \d+ to \d+.*: logits: nan at row"),
-        (place({"client": rows()["client"] + 0.5}), "whole numbers or text, got type float64"),
+        (place({"client": rows()["client"] + 0.5}), "client: 0.5 at row 0; must be whole numbers"),
         (place({"labels": np.array(["a", "b", "c"])[rows()["labels"]]}), "labels are names"),
         (place({"labels": rows()["labels"] + 1}), "must be a class in"),
         (place({"split": np.array(["train"] * 900)}, "parquet"), "column split"),

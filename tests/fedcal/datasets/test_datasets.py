@@ -509,7 +509,7 @@ def test_semicolons_and_decimal_commas_are_read_where_they_are_declared(tmp_path
     for line, problem in {
         "label;score\n0;0.5": r"line 2: column 'score' is not a number: '0.5'; .* need a comma",
         "label;score\n0;1.000,5": "is not a number: '1.000,5'",
-        "label;score\n0.0;0,5": r"labels: 1 names \('0.0'\) for 2 columns",
+        "label;score\n0.0;0,5": r"'label' is not a number: '0.0'; .* need a comma",
         "label,score\n0,0.5": "separated by commas: --csv de is for semicolons",
     }.items():
         path = tmp_path / "x.csv"
@@ -529,7 +529,7 @@ def test_bad_csv_is_refused_in_one_line(suffix, tmp_path):
         (["label,logit_0,logit_1", "0,,2"], "line 2: column 'logit_0' is not a number"),
         (["label,score", "0,.5", "cat,.5"], "line 3: column 'label' is not a number"),
         (["label,score", "cat,.5"], r"labels: 1 names \('cat'\) for 2 columns"),
-        (["label,prob_a,prob_b", "a,1,0", "b,0,1", "c,0,1"], "'c' is not among the class"),
+        (["label,prob_a,prob_b", "a,1,0", "b,0,1", "c,0,1"], "labels: 'c' at row 2; allowed: a, b"),
         (["label,score", "a,1", ",0"], "line 3: column 'label' is not a number: ''"),
         (["label;score", "0;0,5"], r"line 1: the columns are separated by semicolons"),
         (["label\tscore", "0\t.5"], r"separated by tabs; separate them by commas"),
@@ -555,8 +555,14 @@ def test_bad_csv_is_refused_in_one_line(suffix, tmp_path):
         (["label,score"], "has no rows"),
         (["label,client,score", '0,"x,1', "1,y,1"], "line 3: unexpected end"),
         (["label,score", "0,\0"], "line 2: holds a NUL"),
-        (["label,score,subject", "0,1,a", "1,0, "], "line 3: the subject is empty"),
-        (["label,score,client", "0,1,a", "1,0, "], "line 3: the client is empty"),
+        (
+            ["label,score,subject", "0,1,a", "1,0, "],
+            "subject: missing in 1 of 2 rows, the first is line 3",
+        ),
+        (
+            ["label,score,client", "0,1,a", "1,0, "],
+            "client: missing in 1 of 2 rows, the first is line 3",
+        ),
     ]
     path = tmp_path / f"x{suffix}"
     each_is_refused(bad_csv, lambda lines: load(write_csv(path, *lines)), start=repr(str(path)))

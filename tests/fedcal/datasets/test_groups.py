@@ -147,7 +147,10 @@ BAD_COLUMNS: list[tuple[dict[str, list[Any]], str]] = [
     (table() | {"other_score": [0] * 4}, "other_prob and other_score columns together"),
     (table() | {"other_prob_4": [0] * 4}, "column 'other_prob_3' is missing"),
     (table() | {"other_prop_0": [0] * 4}, "unknown column 'other_prop_0'"),
-    (table() | {"group": ["a", "", "b", "c"]}, "line 3: the group is empty"),
+    (
+        table() | {"group": ["a", "", "b", "c"]},
+        "group: missing in 1 of 4 rows, the first is line 3",
+    ),
     (TWO, "no score columns among 'label', 'other_score'"),
     (TWO | {"score": [0.5, 0.25]}, r"line 3: other_score must lie in \[0, 1\], got 2"),
 ]

@@ -72,7 +72,7 @@ def test_named_columns_come_in_the_order_that_was_asked_for(tmp_path):
     numbered = write_csv(tmp_path / "z.csv", lines[0], "1,.1,.7,.2")
     assert load(numbered).labels.tolist() == [1]
     wrong = write_csv(tmp_path / "y.csv", *lines[:-1], "Bird,.2,.2,.6")
-    refused(r"'Bird' is not among .*; did you mean 'bird'", load, wrong)
+    refused("labels: 'Bird' at row 1; did you mean 'bird'", load, wrong)
     refused("only one of two classes is positive", load, path, positive="cat")
 
 

@@ -136,7 +136,7 @@ def test_what_is_refused(score, monkeypatch):
         (([[1.0], [1.0]], [0, 0]), "classes >= 2"),
         ((np.empty((0, 3)), []), "at least one row"),
         (([["0.5", "0.5"]], [0]), "must be numbers"),
-        (([[0.5, 0.5], [0.5]], [0, 1]), "rectangular"),
+        (([[0.5, 0.5], [0.5]], [0, 1]), "ragged"),
         (([[0.5 + 0j, 0.5]], [0]), "must be numbers"),
         ((halves, [0]), "one entry per row"),
         ((halves, [[0], [1]]), "one entry per row"),

@@ -1,0 +1,390 @@
+"""Labels, ids and columns mean what their names say, in every format and at every entry point."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from refusals import each_is_refused, refused
+from sklearn.linear_model import LogisticRegression
+
+from fedcal import FederatedCalibrator, InputError, calibrators, metrics
+from fedcal.calibrators import TemperatureScaling
+from fedcal.conformal import PredictionSets
+from fedcal.conformal.conformity import Conformity
+from fedcal.core.printable import look_of, plain_name
+from fedcal.datasets import from_arrays, from_frame, from_model, in_blocks, load
+from fedcal.experiments.cli.main import _run
+
+N = 100
+P = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.2, 0.7]] * N)[:N]
+"""Each row is right for its class."""
+Y = np.arange(N) % 3
+
+
+def by_npz(folder: Path, rows: dict[str, Any], **options: Any) -> Any:
+    np.savez(folder / "x.npz", **rows)
+    return load(folder / "x.npz", **options)
+
+
+def columns(rows: dict[str, Any]) -> pd.DataFrame:
+    """The rows as a frame; columns of scores are named by the classes, if these have names."""
+    names = rows.get("class_names", range(rows["probs"].shape[1]))
+    table = {f"prob_{name}": rows["probs"][:, j] for j, name in enumerate(names)}
+    ids = {k: rows[k] for k in ("client", "subject", "group") if k in rows}
+    return pd.DataFrame({"label": rows["labels"], **table, **ids})
+
+
+def by_csv(folder: Path, rows: dict[str, Any], **options: Any) -> Any:
+    columns(rows).to_csv(folder / "x.csv", index=False)
+    return load(folder / "x.csv", **options)
+
+
+def by_parquet(folder: Path, rows: dict[str, Any], **options: Any) -> Any:
+    columns(rows).to_parquet(folder / "x.parquet")
+    return load(folder / "x.parquet", **options)
+
+
+def by_frame(folder: Path, rows: dict[str, Any], **options: Any) -> Any:
+    return from_frame(columns(rows), **options)
+
+
+def by_arrays(folder: Path, rows: dict[str, Any], **options: Any) -> Any:
+    return from_arrays(**{k: x.tolist() for k, x in rows.items()}, **options)
+
+
+def by_blocks(folder: Path, rows: dict[str, Any], **options: Any) -> Any:
+    np.savez(folder / "b.npz", **{"client": np.zeros(N, np.int64), **rows})
+    return in_blocks(folder / "b.npz", **options).dataset(0)
+
+
+READERS = [by_npz, by_csv, by_parquet, by_frame, by_arrays, by_blocks]
+Reader = Callable[..., Any]
+
+
+def accuracy(rows: Any) -> float:
+    return float((rows.scores.argmax(axis=1) == rows.labels).mean())
+
+
+# -- labels that are numbers -------------------------------------------------------------------
+
+NAMES_AND_LABELS: list[tuple[list[str], Any]] = [
+    (["1", "2", "3"], Y + 1),
+    (["1", "2", "3"], (Y + 1.0)),
+    (["1", "2", "3"], (Y + 1).astype(str)),
+    (["1.0", "2.0", "3.0"], Y + 1),
+    (["1.0", "2.50", "-3"], np.array([1, 2.5, -3])[Y]),
+    (["900000000000207008", "3", "2"], np.array([900000000000207008, 3, 2])[Y].astype(str)),
+    (["2", "0", "1"], np.array([2, 0, 1])[Y]),
+    (["well", "ill", "dead"], Y),
+    (["well", "ill", "dead"], Y.astype(float)),
+    (["well", "ill", "dead"], np.array(["well", "ill", "dead"])[Y]),
+]
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("kept", [3, 2, 1], ids="classes {}".format)
+def test_labels_match_names_that_are_numbers_by_value(reader: Reader, kept, tmp_path):
+    """Also at a site that lacks the highest grades, or all but the first."""
+    for names, labels in NAMES_AND_LABELS:
+        if reader in (by_csv, by_parquet, by_frame) and set(names) == {"0", "1", "2"}:
+            continue  # columns prob_0.. are in this order
+        some = kept > Y
+        rows = {"probs": P[some], "labels": labels[some]}
+        if reader is by_blocks:
+            rows["client"] = np.zeros(some.sum(), np.int64)
+        if reader is by_csv and names[0] == "900000000000207008":
+            rows["labels"] = np.array([f"{x} " for x in rows["labels"]])
+        own = {**rows, "class_names": np.array(names)}
+        if not (reader in (by_csv, by_parquet, by_frame) and all(n.isdecimal() for n in names)):
+            assert accuracy(reader(tmp_path, own)) == 1, (names, labels[:3])
+        if set(names) != {"0", "1", "2"}:  # unnamed columns are called by their numbers
+            assert accuracy(reader(tmp_path, rows, classes=names)) == 1, (names, labels[:3])
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_truth_values_match_their_names(reader: Reader, tmp_path):
+    two = np.where(Y[:, None] == 1, [0.9, 0.1], [0.2, 0.8])  # column 0 is right for Y == 1
+    truth = Y == 1
+    for labels in (truth, truth.astype(int), truth.astype(str), truth.astype(float)):
+        for names in (["True", "False"], ["TRUE", "false"], ["1.0", "0.0"]):
+            rows = {"probs": two, "labels": labels, "class_names": np.array(names)}
+            assert accuracy(reader(tmp_path, rows)) == 1, (names, labels[:2])
+    rows = {"probs": two[:, ::-1], "labels": truth.astype(int)}
+    assert accuracy(reader(tmp_path, rows, classes=["healthy", "disease"])) == 1
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_what_labels_cannot_mean_is_refused(reader: Reader, tmp_path):
+    numbers, words = ["1", "2", "3"], ["well", "ill", "dead"]
+    table: list[tuple[Any, str]] = [
+        ((numbers, Y), r"0(\.0)? at row 0; .*allowed: 1, 2, 3"),
+        ((["1", "2", "more"], Y + 1), "some are numbers and some are not"),
+        ((["1", "2", "more"], np.array(["1", "2", "more"])[Y]), "some are numbers|not a number"),
+        ((["1", "1.0", "2"], Y + 1), "class names must differ"),
+        ((words, Y + 1), r"3(\.0)? at row 2; must be a class in \[0, 2\]"),
+        (
+            (words, np.array(["well", "0", "1"])[Y]),
+            "'0' at row 1; .*allowed: well, ill, dead|not a number",
+        ),
+    ]
+    for (names, labels), said in table:
+        rows = {"probs": P, "labels": labels}
+        each_is_refused([(names, said)], lambda n, r=rows: reader(tmp_path, r, classes=n))
+
+
+def test_a_site_without_the_highest_grade_is_read_as_the_others_are(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = columns({"probs": P[Y < 2], "labels": Y[Y < 2] + 1})
+    file.to_csv("site.csv", index=False)
+    words = ["site", "--data", "site.csv", "--dry-run"]
+    assert _run([*words, "--class-names", "1,2,3"]) == 0
+    assert "warning" not in capsys.readouterr().out
+    # without names the numbers are those of the columns: refused, and no order is advised
+    assert _run(words) == 2
+    said = capsys.readouterr().err
+    assert "Do the labels count from 1? Then name the classes" in said
+    assert _run(["evaluate", "--data", "site.csv", "--out", "run", "--class-names", "1,2,3"]) == 0
+    assert "Right in 100" in capsys.readouterr().out
+    assert _run(["evaluate", "--data", "site.csv", "--out", "other"]) == 2
+    assert not Path("other").exists()
+
+
+@pytest.mark.parametrize("names", [("1", "2", "3"), ("True", "False")])
+@pytest.mark.parametrize("form", ["npz", "csv", "parquet"])
+def test_what_apply_writes_is_read_as_it_was(names, form, tmp_path):
+    c = len(names)
+    probs, labels = (P, Y) if c == 3 else (P[:, :2] / P[:, :2].sum(axis=1, keepdims=True), Y % 2)
+    fitted = TemperatureScaling().fit(probs, labels, input="probs")
+    fitted.of_classes(names)
+    fitted.save(tmp_path / "c.npz")
+    rows = {"probs": probs, "labels": np.array(names)[labels], "class_names": np.array(names)}
+    np.savez(tmp_path / "x.npz", **rows)
+    words = ["apply", "--calibrator", str(tmp_path / "c.npz"), "--data", str(tmp_path / "x.npz")]
+    out = tmp_path / f"y.{form}"
+    assert _run([*words, "--out", str(out)]) == 0
+    if form == "npz" or not names[0].isdecimal():
+        again = load(out)
+        assert again.class_names == names
+        assert again.labels.tolist() == labels.tolist()
+    else:  # prob_1, prob_2, prob_3: numbers that are not those of columns
+        refused("'prob_0' is missing", load, out)
+
+
+# -- missing ids -------------------------------------------------------------------------------
+
+MISSING = ["NA", "", "N/A", "nan", "NULL", "None", "<NA>"]
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("key", ["client", "subject", "group"])
+def test_a_missing_id_is_refused_with_how_many_and_the_first(reader: Reader, key, tmp_path):
+    names = np.array([f"s{i:03}" for i in range(N)])
+    for word in MISSING:
+        ids = names.copy()
+        ids[[3, 7, 90]] = word
+        first = "line 5" if reader is by_csv else "row 3"
+        rows = {"probs": P, "labels": Y, key: ids}
+        refused(f"{key}: missing in 3 of 100 rows, .*{first}", reader, tmp_path, rows)
+    assert len(np.unique(reader(tmp_path, {"probs": P, "labels": Y, "group": names}).group)) == N
+
+
+@pytest.mark.parametrize("empty", [None, np.nan, pd.NA])
+def test_a_missing_id_of_other_types_is_refused(empty, tmp_path):
+    for kind in ("str", "int"):
+        ids = pd.Series([f"s{i}" if kind == "str" else i for i in range(N)], dtype=object)
+        ids[[3, 7]] = empty
+        frame = columns({"probs": P, "labels": Y}).assign(subject=ids)
+        refused(r"subject: .*row 3.* 2 |subject: .* 2 .*row 3", from_frame, frame)
+        refused("row 3", from_arrays, probs=P, labels=Y, subject=ids)
+        given = frame.assign(subject=ids.convert_dtypes())
+        given.to_parquet(tmp_path / "x.parquet")
+        refused("subject: missing in 2 of 100 rows.* row 3", load, tmp_path / "x.parquet")
+
+
+def test_a_site_and_a_simulation_hear_of_missing_ids(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ids = np.array(["NA"] * 40 + [f"s{i}" for i in range(N - 40)])
+    columns({"probs": P, "labels": Y, "subject": ids}).to_csv("x.csv", index=False)
+    for words in (["site", "--dry-run"], ["simulate", "--out", "run"], ["evaluate", "--out", "r"]):
+        assert _run([*words, "--data", "x.csv"]) == 2
+        assert "subject: missing in 40 of 100 rows, the first is line 2" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.csv"]
+
+
+# -- masks and named columns -------------------------------------------------------------------
+
+MASK = np.arange(N) == N - 1
+HIDDEN: dict[str, Any] = {
+    "labels": np.ma.masked_array(Y, MASK),
+    "probs": np.ma.masked_array(P, np.repeat(MASK[:, None], 3, axis=1)),
+    "subject": np.ma.masked_array(Y, MASK),
+    "client": np.ma.masked_array(Y, False),
+    "class_names": np.ma.masked_array(["a", "b", "c"], [0, 0, 1]),
+    "classes": np.ma.masked_array(["a", "b", "c"], [0, 0, 1]),
+    "other_probs": np.ma.masked_array(P, False),
+}
+
+
+def test_a_masked_array_is_refused_wherever_it_is_given():
+    for key, hidden in HIDDEN.items():
+        given: dict[str, Any] = {"probs": P, "labels": Y, key: hidden}
+        refused("is a masked array", from_arrays, **given)
+    labels, probs = HIDDEN["labels"], HIDDEN["probs"]
+    listed = [*Y[:-1].tolist(), np.ma.masked]
+    fitted = TemperatureScaling().fit(P, Y, input="probs")
+    sets = PredictionSets(Conformity("lac"), np.array([0.5]), 3, 0.1, input="probs")
+    model = LogisticRegression().fit(P, Y)
+    table: list[tuple[Any, str]] = [
+        (lambda: from_arrays(probs=P, labels=listed), "masked"),
+        (lambda: metrics.summary(probs, Y), "masked"),
+        (lambda: metrics.accuracy(P, labels), "masked"),
+        (lambda: metrics.ece(P, listed), "masked"),
+        (lambda: metrics.Reliability.of(P, labels), "masked"),
+        (lambda: metrics.metric_intervals(P, probs, Y), "masked"),
+        (lambda: metrics.bin_index(probs, 10), "masked"),
+        (lambda: fitted.predict_proba(probs), "masked"),
+        (lambda: fitted.calibrated(probs), "masked"),
+        (lambda: TemperatureScaling().fit(P, labels, input="probs"), "masked"),
+        (lambda: TemperatureScaling().fit(probs, Y, input="probs"), "masked"),
+        (lambda: sets.predict_set(probs), "masked"),
+        (lambda: from_model(model, (P, labels)), "masked"),
+        (lambda: FederatedCalibrator(input="probs").fit(P, labels), "masked"),
+        (lambda: FederatedCalibrator(input="probs").fit(probs, Y), "masked"),
+    ]
+    each_is_refused(table, lambda call: call())
+
+
+ORDER = [2, 0, 1]
+NUMBERED = [pd.DataFrame(P[:, ORDER], columns=[f"{p}{j}" for j in ORDER]) for p in ("prob_", "")]
+NAMED = pd.DataFrame(P[:, ORDER], columns=["c", "a", "b"])
+ABC = ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("frame", [*NUMBERED, NUMBERED[0].rename(columns=lambda c: int(c[-1]))])
+def test_columns_with_numbers_are_put_in_their_order(frame):
+    assert (from_arrays(probs=frame, labels=Y).scores == P).all()
+    more = {"other_probs": frame, "test_probs": frame, "test_labels": Y}
+    rows = from_arrays(probs=P, labels=Y, **more)
+    assert (rows.other_scores == P).all()
+    assert (rows.test_scores == P).all()
+    assert metrics.accuracy(frame, Y) == 1
+    assert metrics.summary(frame, Y) == metrics.summary(P, Y)
+    assert metrics.metric_intervals(P, frame, Y) == metrics.metric_intervals(P, P, Y)
+    plain, named = (TemperatureScaling().fit(x, Y, input="probs") for x in (P, frame))
+    assert plain.temperature == named.temperature
+    assert (plain.predict_proba(frame) == plain.predict_proba(P)).all()
+    sets = PredictionSets(Conformity("lac"), np.array([0.5]), 3, 0.1, input="probs")
+    assert (sets.predict_set(frame) == sets.predict_set(P)).all()
+    ways = [FederatedCalibrator(input="probs", clients=4) for _ in range(2)]
+    frame = frame.rename(columns=str)  # as scikit-learn wants it
+    ways[0].fit(P, Y), ways[1].fit(frame, Y)
+    assert (ways[0].predict_proba(P) == ways[1].predict_proba(frame)).all()
+
+
+def test_columns_with_names_are_put_in_their_order_or_refused():
+    labels = np.array(ABC)[Y]
+    for options in ({}, {"class_names": ABC}, {"classes": ABC}):
+        rows = from_arrays(probs=NAMED, labels=labels, **options)
+        assert accuracy(rows) == 1
+    rows = from_arrays(probs=P, labels=labels, class_names=ABC, other_probs=NAMED)
+    assert (rows.other_scores == P).all()
+    fitted = TemperatureScaling().fit(NAMED, labels, input="probs")
+    assert fitted.class_names == ("c", "a", "b")
+    back = NAMED[ABC]
+    assert (fitted.predict_proba(back) == fitted.predict_proba(NAMED)).all()
+    assert metrics.accuracy(NAMED, labels) == 1
+    grades = NAMED.rename(columns={"a": "1", "b": "2", "c": "3"})
+    assert metrics.accuracy(grades, Y + 1) == 1
+    unnamed = TemperatureScaling().fit(P, Y, input="probs")
+    table: list[tuple[Any, str]] = [
+        (lambda: unnamed.predict_proba(NAMED), "its columns are for the classes c, a, b"),
+        (lambda: fitted.predict_proba(NAMED.rename(columns={"a": "x"})), "not c, a, b"),
+        (lambda: from_arrays(probs=NAMED, labels=Y, classes=["x", "y", "z"]), "not x, y, z"),
+        (lambda: from_arrays(probs=P, labels=Y, other_probs=NAMED), "for the classes c, a, b"),
+        (lambda: from_arrays(probs=P, labels=Y, test_probs=NAMED, test_labels=Y), "c, a, b"),
+        (lambda: FederatedCalibrator(input="probs").fit(NAMED, Y + 1), "c, a, b, not 1, 2, 3"),
+        (lambda: metrics.accuracy(pd.DataFrame(P, columns=["a", "a", "b"]), Y), "a, a, b"),
+    ]
+    each_is_refused(table, lambda call: call())
+
+
+# -- one name however it is written ------------------------------------------------------------
+
+COMPOSED, APART = "Andr\u00e9", "Andre\u0301"
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_one_name_is_one_client_group_or_class_however_it_is_encoded(reader: Reader, tmp_path):
+    ids = np.where(np.arange(N) < 50, COMPOSED, APART)
+    rows = {"probs": P, "labels": Y, "group": ids, "subject": ids, "client": ids}
+    if reader is by_blocks:
+        rows["client"] = np.array([COMPOSED] * N)
+    read = reader(tmp_path, rows)
+    assert read.group_names == (COMPOSED,)
+    assert np.unique(read.subject).tolist() == [0]
+    if reader is not by_blocks:
+        assert read.client_names == (COMPOSED,)
+    labels = np.array([APART, "b", "c"])[Y]
+    assert (
+        accuracy(reader(tmp_path, {"probs": P, "labels": labels}, classes=[COMPOSED, "b", "c"]))
+        == 1
+    )
+
+
+ALIKE = ["St.\u00a0Mary", "St.  Mary", "St. M\u0430ry", "S\u200ct. Mary"]
+UNSEEN = ["ward\x07", "ward\n1", "wa\u200brd", "wa\u202erd", "\ufeffward"]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_names_that_look_alike_or_cannot_be_seen_are_refused(reader: Reader, tmp_path):
+    for key in ("client", "group", "subject"):
+        for name in ALIKE:
+            ids = np.sort(np.where(np.arange(N) < 50, "St. Mary", name))
+            rows = {"probs": P, "labels": Y, key: ids}
+            refused(f"{key}: .* look alike", reader, tmp_path, rows)
+        for name in UNSEEN:
+            rows = {"probs": P, "labels": Y, key: np.array([name] * N)}
+            refused(f"{key}: .* has a control or invisible", reader, tmp_path, rows)
+    for name in [*ALIKE, *UNSEEN]:
+        names = ["St. Mary", name, "b"]
+        with pytest.raises(InputError, match=r"class names: .* look alike|invisible character"):
+            reader(tmp_path, {"probs": P, "labels": Y}, classes=names)
+
+
+def test_a_look_is_of_a_reader_and_settled():
+    """The look of a look is the same, for any text: so no two looks are alike."""
+    rng = np.random.default_rng(0)
+    pool = "aA\u0410\u0430\u0301\u0308\u00e9\u0439\u0386\u00a0 "
+    pool += "\u200c\u200b\u0000\ufb01\uff21\u2126\u1e9b\u0323"
+    texts = ["".join(rng.choice(list(pool), 6)) for _ in range(3000)]
+    texts += [chr(c) for c in range(0x3000) if not 0xD800 <= c < 0xE000]
+    for text in texts:
+        look = look_of(text)
+        assert look_of(look) == look, ascii(text)
+        assert plain_name("look", look) == look, ascii(text)
+
+
+def test_a_control_character_is_refused_before_anything_is_spent(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    strange = "rows\x07.csv"
+    columns({"probs": P, "labels": Y}).to_csv(strange, index=False)
+    bell = {"probs": P, "labels": Y, "class_names": ["a\x07", "b", "c"]}
+    columns(bell).to_csv("names.csv", index=False)
+    for words in ([strange], ["names.csv"], ["names.csv", "--class-names", "a\x07,b,c"]):
+        budget = ["--epsilon", "1", "--ledger", "l", "--cap", "2", "--out", "run"]
+        assert _run(["evaluate", "--data", *words, *budget]) == 2
+        assert "has a control or invisible character" in capsys.readouterr().err
+    assert not Path("l").exists()
+    assert not Path("run").exists()
+    refused("name of the data: .*control", from_arrays, probs=P, labels=Y, name="a\x07")
+
+
+def test_calibrators_hear_of_labels_by_the_names_of_their_columns():
+    grades = pd.DataFrame(P, columns=["1", "2", "3"])
+    for kind in (calibrators.TemperatureScaling, calibrators.VectorScaling):
+        named, plain = kind().fit(grades, Y + 1, input="probs"), kind().fit(P, Y, input="probs")
+        assert (named.predict_proba(grades) == plain.predict_proba(P)).all()
+    refused("0 at row 0; .*allowed: 1, 2, 3", TemperatureScaling().fit, grades, Y, input="probs")
