@@ -8,6 +8,7 @@ import sys
 import warnings
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 import typer
@@ -16,7 +17,7 @@ from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 from fedcal import __version__
-from fedcal.core.checks import one_of
+from fedcal.core.checks import number_in, one_of
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.report.terminal import console
 
@@ -77,6 +78,21 @@ def help_of(name: str) -> str:
     return " ".join(text.split())
 
 
+class PlainNumber(click.ParamType):
+    """Type of an option's number: as click reads it, without what `number_in` refuses."""
+
+    def __init__(self, usual: click.ParamType) -> None:
+        self.usual, self.name = usual, usual.name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number, or fail as click does."""
+        try:
+            number_in(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
+        return self.usual.convert(value, param, ctx)
+
+
 def load_command(name: str) -> click.Command:
     """Return a command with its options; only now its module is imported."""
     one_of("command", name, COMMANDS, "fedcal --help")
@@ -87,6 +103,8 @@ def load_command(name: str) -> click.Command:
     made = typer.main.get_command(alone)
     parameters = inspect.signature(module.command, eval_str=True).parameters
     for argument in made.params:
+        if argument.type in (click.INT, click.FLOAT):
+            argument.type = PlainNumber(argument.type)
         if isinstance(argument, click.Argument):  # click 8.5 drops the help that typer sets
             argument.help = parameters[argument.name or ""].annotation.__metadata__[0].help
     return _versioned(made, hidden=True)

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedcal.core.checks import whole
+from fedcal.core.checks import whole, whole_in
 from fedcal.core.errors import InputError
 
 CA_LIVES = 10
@@ -235,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--site", action="append", default=[], help="gets its own key pair; repeatable"
     )
     parser.add_argument(
-        "--days", type=int, default=365, help="that the server's certificate is valid"
+        "--days", type=whole_in, default=365, help="that the server's certificate is valid"
     )
     options = parser.parse_args(arguments)
     try:

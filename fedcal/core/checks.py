@@ -23,6 +23,26 @@ def whole(name: str, value: Any, low: int, high: int | None = None) -> int:
     return int(value)
 
 
+def number_in(text: str) -> float:
+    """Return the number that a text is, or raise ValueError.
+
+    Python itself also takes 0_1, "infinity" and the digits of other scripts: a table or a command
+    line that holds them is rather damaged.
+    """
+    return float(_plain(text))
+
+
+def whole_in(text: str) -> int:
+    """Return the whole number that a text is, or raise ValueError; see `number_in`."""
+    return int(_plain(text))
+
+
+def _plain(text: str) -> str:
+    if "_" in text or not text.isascii() or "y" in text.lower():
+        raise ValueError(f"{text[:40]!r} is not a number")
+    return text
+
+
 def positive(name: str, value: Any) -> float:
     """`value` as a finite float > 0, or InputError."""
     if isinstance(value, bool) or not isinstance(value, Real):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -282,7 +283,7 @@ def _with_facts(rows: BlockRows, progress: Callable[[int, int], None] | None) ->
     for done, (labels, groups) in enumerate(others, 2):
         seen, names = np.union1d(seen, labels), names | groups
         step(done, pieces)
-    numbers = all(name.lstrip("-").isdigit() for name in names)
+    numbers = all(re.fullmatch("-?[0-9]+", name) for name in names)
     return replace(
         rows,
         input=first.input,

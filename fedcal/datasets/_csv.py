@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from fedcal.core.checks import number_in
 from fedcal.core.errors import InputError
 from fedcal.datasets._columns import arguments, find_columns, study_columns
 from fedcal.datasets._dataset import IDS
@@ -56,7 +57,7 @@ def read_csv(
 
 def _read(file: TextIO, labels_required: bool, others: bool, form: str) -> dict[str, Any]:
     reader = csv.reader(_lines(file), delimiter=CSV_FORMS[form], strict=True)
-    value = float if form == "en" else _with_comma
+    value = number_in if form == "en" else _with_comma
     numbers, lines = array("d"), array("q")
     try:
         header = next((row for row in reader if row), None)
@@ -150,10 +151,10 @@ def _check_delimiter(header: list[str], form: str) -> None:
 
 
 def _with_comma(cell: str) -> float:
-    return float(cell.translate(_SWAPPED))
+    return number_in(cell.translate(_SWAPPED))
 
 
-def _is_number(cell: str, value: Callable[[str], float] = float) -> bool:
+def _is_number(cell: str, value: Callable[[str], float]) -> bool:
     try:
         value(cell)
     except ValueError:
@@ -165,7 +166,7 @@ def _number(cell: str, column: str, line: int, value: Callable[[str], float]) ->
     try:
         return value(cell)
     except ValueError:
-        mark = "point" if value is float else "comma"
+        mark = "point" if value is number_in else "comma"
         hint = f"; decimals need a {mark}" if _is_number(cell.translate(_SWAPPED), value) else ""
         problem = f"column {column!r} is not a number: {cell[:40]!r}{hint}"
         raise InputError(f"line {line}: {problem}") from None

@@ -3,11 +3,12 @@
 All are fractions (not %), all means run over rows, and bins are those of
 `fedcal.metrics.binning`. Probabilities have shape (n, c) and any real dtype, or are (n,) those of
 class 1 of two, and are computed with in double; labels have shape (n,) and are whole numbers in
-[0, c). Rows need not sum to 1.
+[0, c). Each row sums to 1, up to 1e-2.
 Among equal largest probabilities the first class is the predicted one (numpy's argmax).
 
 Every function raises InputError if the shapes do not fit, there are no rows, a probability is
-not finite or outside [0, 1] (up to 1 + 1e-3 is let through), or a label is out of range.
+not finite or outside [0, 1] (up to 1 + 1e-3 is let through), a row does not sum to 1, or a label
+is out of range.
 
 The work is one pass over blocks of rows, so memory beyond the input stays small.
 """
@@ -23,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR
-from fedcal.core.scores import of_both
+from fedcal.core.scores import check_sums, of_both
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import HIGHEST, MOST_BINS, bin_index
 
@@ -187,7 +188,7 @@ def scan(
 ) -> Seen:
     """Scan checked rows once; the flags choose what is collected, `cells` is filled.
 
-    Raises InputError if a probability is not finite or outside [0, 1].
+    Raises InputError if a probability is not finite or outside [0, 1], or a row's sum is not 1.
     """
     n, c = probs.shape
     seen = Seen()
@@ -209,6 +210,7 @@ def scan(
                 "probabilities must be finite and in [0, 1]; "
                 f"row {start + i}, class {j} is {block[i, j]}"
             )
+        check_sums("probabilities", block, start)
         if own or top:
             mine = block.ravel().take(np.arange(0, block.size, c) + y)
             if own:

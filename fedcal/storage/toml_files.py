@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedcal.core.checks import one_of
+from fedcal.core.checks import number_in, one_of
 from fedcal.core.errors import InputError
 
 T = TypeVar("T")
+
+_STRINGS = re.compile(
+    r'"""(?:[^"\\]|\\.|"(?!""))*+(?:""")?'
+    r"|'''(?:[^']|'(?!''))*+(?:''')?"
+    r'|"(?:[^"\\\n]|\\.)*+"?'
+    r"|'[^'\n]*+'?|#[^\n]*+",
+    re.DOTALL,
+)
+"""Strings and comments, whole or cut off; each of them is read once."""
+
+_DEEP = re.compile(r"(?:\.[^.=\n\[\]{},]*+){16}")  # points in one key, or one value
 
 
 def read_toml(path: Path, most: int) -> dict[str, Any]:
@@ -35,11 +48,42 @@ def read_toml(path: Path, most: int) -> dict[str, Any]:
     if len(text) > most:
         raise InputError(f"{path} is larger than {most} bytes")
     try:
-        return tomllib.loads(text.decode())
+        return parse_toml(text.decode())
+    except InputError as e:
+        raise InputError(f"{path} {e}") from None
+    except UnicodeDecodeError as e:
+        raise InputError(f"{path} is not TOML: {e}") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return the tables of a text in TOML; InputError, which names no file, if it is none.
+
+    The time for a dotted key grows with the square of its parts, and so these are counted before.
+    """
+    try:
+        if _DEEP.search(_STRINGS.sub("''", text)):
+            raise RecursionError
+        return tomllib.loads(text)
     except RecursionError:
-        raise InputError(f"{path} is not TOML that can be read: it is nested too deeply") from None
-    except ValueError as e:  # of the syntax, of UTF-8, and of numbers with too many digits
-        raise InputError(f"{path} is not TOML: {' '.join(str(e).split())[:200]}") from None
+        raise InputError("is not TOML that can be read: it is nested too deeply") from None
+    except ValueError as e:  # of the syntax, and of numbers with too many digits
+        raise InputError(f"is not TOML: {' '.join(str(e).split())[:200]}") from None
+
+
+def toml_value(text: str) -> Any:
+    """Return a single value as TOML has it (7, 0.5, true, a list), or the text itself.
+
+    It is also that of what is no number but for TOML (0_1), and a number of .5, as people write it.
+    """
+    plain = text.strip()
+    with suppress(ValueError):
+        if plain.lstrip("+-").startswith("."):
+            return number_in(plain)
+    with suppress(InputError):
+        value = parse_toml(f"v = {plain}")["v"]
+        if "_" not in plain or not isinstance(value, (int, float)):
+            return value
+    return plain
 
 
 def read_as(path: Path, most: int, make: Callable[[Mapping[str, Any]], T]) -> T:

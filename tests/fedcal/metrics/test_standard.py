@@ -60,12 +60,12 @@ def draw_rows(rng: np.random.Generator, n: int, c: int, sharpness: float) -> Row
 
 @st.composite
 def rows(draw: st.DrawFn) -> Rows:
-    """Fifteenths (edges and ties abound) or arbitrary doubles; rows need not sum to 1."""
+    """Fifteenths (edges and ties abound) or other doubles."""
     n, c = draw(st.integers(1, 12)), draw(st.integers(2, 5))
-    entry = st.one_of(st.integers(0, 15).map(lambda k: k / 15), st.floats(0.0, 1.0))
-    flat = draw(st.lists(entry, min_size=n * c, max_size=n * c))
+    cut = st.one_of(st.integers(0, 15), st.floats(0.0, 15.0))
+    cuts = draw(st.lists(st.lists(cut, min_size=c - 1, max_size=c - 1), min_size=n, max_size=n))
     labels = draw(st.lists(st.integers(0, c - 1), min_size=n, max_size=n))
-    return np.array(flat).reshape(n, c), np.array(labels)
+    return np.diff([[0, *sorted(at), 15] for at in cuts]) / 15, np.array(labels)
 
 
 def test_the_floor_of_nll():
