@@ -2,8 +2,9 @@
 
 The server sends the model once, with the question who a client is. The client's own code gives the
 model's scores of the client's own rows; they stay in the client's context, and every later question
-is answered from them. Coins and noise come from the operating system. A row whose score or label is
-none is left out by itself; where the code fails, a private run is answered as without rows.
+is answered from them. Coins and noise come from the operating system. Of a private run a row
+whose score or label is none is left out by itself, and where the code fails, the answer is as
+without rows; an exact run is told of both.
 
 Nothing of a real site is here: no guard that checks a question against a plan, no policy, no
 ledger. A server can ask what it likes, as often as it likes: the guarantee is its promise.
@@ -34,6 +35,12 @@ from fedcal.privacy.agreement import context_of
 _MODEL = "model"  # record of `query.who` (`fedcal.strategies.server.who.MODEL`)
 _ROWS, _INPUT = "fedcal-rows", "fedcal-input"
 _LABELS = ("labels", "label", "target", "y")
+
+_LACKING: dict[Kind, str] = {
+    "logits": "some rows have no finite score, or a label that is not a whole number in [0, {}]",
+    "probs": "some rows have a label that is not a whole number in [0, {}], or no probabilities "
+    "that sum to 1",
+}
 
 Scores = Callable[[ArrayRecord, Context], Any]
 """(the model's arrays, the node's context) -> (logits, labels), or the keys of a data file."""
@@ -95,8 +102,8 @@ def add_answers(
     def answer(message: Message, context: Context) -> Message:
         request = request_in(message)
         private = context_of(request).epsilon < math.inf
+        shards = _kept(context, private)
         try:
-            shards = _kept(context, private)
             words, failed = drawn(shards, request, 0, simulated=False, private=private)
         except Exception as e:  # its text may tell of rows
             log.exception("cannot answer")
@@ -150,16 +157,21 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
             "labels must be the numbers of the columns of scores, so that all clients mean the "
             "same; AfterTraining(class_names=...) names them"
         )
-    shards = deal(from_arrays(**_usable(scored)), "iid", 1, 0)
+    usable, lacking = _usable(scored)
+    shards = deal(from_arrays(**usable), "iid", 1, 0)
     arrays = {name: getattr(shards, name) for name in ("logits", "labels", "subjects", "groups")}
     arrays_kept = {name: Array(value) for name, value in arrays.items() if value is not None}
     context.state[_ROWS] = ArrayRecord(arrays_kept)
-    context.state[_INPUT] = ConfigRecord({"input": shards.input, "names": list(shards.group_names)})
+    about = {"input": shards.input, "names": list(shards.group_names), "lacking": lacking}
+    context.state[_INPUT] = ConfigRecord(about)
     return shards
 
 
-def _usable(scored: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out the rows that `from_arrays` would refuse; no row decides over another."""
+def _usable(scored: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Leave out the rows that `from_arrays` would refuse; no row decides over another.
+
+    The text says that some were, without a word on any; "" = none.
+    """
     kind: Kind = "logits" if "logits" in scored else "probs"
     x, y = numbers(kind, scored[kind]).astype(np.float64), numbers("labels", scored["labels"])
     if kind == "probs" and x.size == len(x):  # of class 1
@@ -170,19 +182,26 @@ def _usable(scored: Mapping[str, Any]) -> dict[str, Any]:
         good &= np.isin(y.reshape(len(x)), np.arange(x.shape[1]))
         if kind == "probs":
             good &= np.abs(x.sum(axis=1) - 1) <= SUM_TOLERANCE
-    if not good.all():
-        log.warning("rows without a finite score, or a label among the classes, are left out")
+    lacking = "" if good.all() else _LACKING[kind].format(x.shape[1] - 1)
+    if lacking:
+        log.warning("%s of %s rows: %s; private runs leave them out", (~good).sum(), len(x), lacking)
     rows = {key: as_array(key, scored[key])[good] for key in (*IDS, "labels") if key in scored}
-    return {**scored, **rows, kind: x[good]}
+    return {**scored, **rows, kind: x[good]}, lacking
 
 
 def _kept(context: Context, private: bool) -> Shards | None:
-    """Return the rows that `_score` kept; None if it failed, which only an exact run is told."""
+    """Return the rows that `_score` kept; None if it failed.
+
+    Raises InputError, in an exact run alone, if it failed or left rows out: of a private run the
+    server must not learn that.
+    """
     if _ROWS not in context.state.array_records:
         if private:
             return None
         raise InputError("no row of this client can be scored")
     arrays: dict[str, Any] = {k: v.numpy() for k, v in context.state.array_records[_ROWS].items()}
     known: dict[str, Any] = dict(context.state.config_records[_INPUT])
+    if known["lacking"] and not private:
+        raise InputError(f"{known['lacking']}; see the client's own log")
     ends = np.array([0, len(arrays["labels"])])
     return Shards(**arrays, offsets=ends, input=known["input"], group_names=tuple(known["names"]))
