@@ -36,11 +36,7 @@ _MODEL = "model"  # record of `query.who` (`fedcal.strategies.server.who.MODEL`)
 _ROWS, _INPUT = "fedcal-rows", "fedcal-input"
 _LABELS = ("labels", "label", "target", "y")
 
-_LACKING: dict[Kind, str] = {
-    "logits": "some rows have no finite score, or a label that is not a whole number in [0, {}]",
-    "probs": "some rows have a label that is not a whole number in [0, {}], or no probabilities "
-    "that sum to 1",
-}
+_LACKING = "not all have finite scores and, as label, the number of one of their columns, from 0"
 
 Scores = Callable[[ArrayRecord, Context], Any]
 """(the model's arrays, the node's context) -> (logits, labels), or the keys of a data file."""
@@ -157,21 +153,18 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
             "labels must be the numbers of the columns of scores, so that all clients mean the "
             "same; AfterTraining(class_names=...) names them"
         )
-    usable, lacking = _usable(scored)
-    shards = deal(from_arrays(**usable), "iid", 1, 0)
+    shards = deal(from_arrays(**_usable(scored)), "iid", 1, 0)
     arrays = {name: getattr(shards, name) for name in ("logits", "labels", "subjects", "groups")}
     arrays_kept = {name: Array(value) for name, value in arrays.items() if value is not None}
     context.state[_ROWS] = ArrayRecord(arrays_kept)
-    about = {"input": shards.input, "names": list(shards.group_names), "lacking": lacking}
+    lost = np.size(scored["labels"]) - shards.size
+    about = {"input": shards.input, "names": list(shards.group_names), "lost": lost}
     context.state[_INPUT] = ConfigRecord(about)
     return shards
 
 
-def _usable(scored: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Leave out the rows that `from_arrays` would refuse; no row decides over another.
-
-    The text says that some were, without a word on any; "" = none.
-    """
+def _usable(scored: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out the rows that `from_arrays` would refuse; no row decides over another."""
     kind: Kind = "logits" if "logits" in scored else "probs"
     x, y = numbers(kind, scored[kind]).astype(np.float64), numbers("labels", scored["labels"])
     if kind == "probs" and x.size == len(x):  # of class 1
@@ -182,11 +175,10 @@ def _usable(scored: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         good &= np.isin(y.reshape(len(x)), np.arange(x.shape[1]))
         if kind == "probs":
             good &= np.abs(x.sum(axis=1) - 1) <= SUM_TOLERANCE
-    lacking = "" if good.all() else _LACKING[kind].format(x.shape[1] - 1)
-    if lacking:
-        log.warning("%s of %s rows: %s; private runs leave them out", (~good).sum(), len(x), lacking)
+    if not good.all():
+        log.warning("%d of %d rows are left out: %s", (~good).sum(), len(x), _LACKING)
     rows = {key: as_array(key, scored[key])[good] for key in (*IDS, "labels") if key in scored}
-    return {**scored, **rows, kind: x[good]}, lacking
+    return {**scored, **rows, kind: x[good]}
 
 
 def _kept(context: Context, private: bool) -> Shards | None:
@@ -201,7 +193,7 @@ def _kept(context: Context, private: bool) -> Shards | None:
         raise InputError("no row of this client can be scored")
     arrays: dict[str, Any] = {k: v.numpy() for k, v in context.state.array_records[_ROWS].items()}
     known: dict[str, Any] = dict(context.state.config_records[_INPUT])
-    if known["lacking"] and not private:
-        raise InputError(f"{known['lacking']}; see the client's own log")
+    if known["lost"] and not private:
+        raise InputError(f"{_LACKING}; see the client's own log")
     ends = np.array([0, len(arrays["labels"])])
     return Shards(**arrays, offsets=ends, input=known["input"], group_names=tuple(known["names"]))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import sys
 import warnings
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,10 @@ PACKAGE = "fedcal.experiments.cli"
 
 _HELP = {"help_option_names": ["--help", "-h"]}
 
+_PLAIN: Any = {kind: copy.copy(kind) for kind in (click.INT, click.FLOAT)}
+_PLAIN[click.INT]._number_class = partial(number_in, kind=int)
+_PLAIN[click.FLOAT]._number_class = number_in
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
@@ -76,21 +82,6 @@ def help_of(name: str) -> str:
     path = Path(__file__).parent.joinpath(*COMMANDS[name].split(".")).with_suffix(".py")
     text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
     return " ".join(text.split())
-
-
-class PlainNumber(click.ParamType):
-    """Type of an option's number: as click reads it, without what `number_in` refuses."""
-
-    def __init__(self, usual: click.ParamType) -> None:
-        self.usual, self.name = usual, usual.name
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number, or fail as click does."""
-        try:
-            number_in(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
-        return self.usual.convert(value, param, ctx)
 
 
 def load_command(name: str) -> click.Command:
@@ -103,8 +94,7 @@ def load_command(name: str) -> click.Command:
     made = typer.main.get_command(alone)
     parameters = inspect.signature(module.command, eval_str=True).parameters
     for argument in made.params:
-        if argument.type in (click.INT, click.FLOAT):
-            argument.type = PlainNumber(argument.type)
+        argument.type = _PLAIN.get(argument.type, argument.type)
         if isinstance(argument, click.Argument):  # click 8.5 drops the help that typer sets
             argument.help = parameters[argument.name or ""].annotation.__metadata__[0].help
     return _versioned(made, hidden=True)

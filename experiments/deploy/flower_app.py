@@ -95,7 +95,7 @@ def write_app(folder: Path, family: str = "calibrate") -> Path:
 def _is_ours(content: bytes) -> bool:
     """Return whether overwriting the content loses nothing of another owner's."""
     try:
-        known = parse_toml(content.decode("utf-8"))
+        known = parse_toml(content, FILE)
     except ValueError:
         return False
     project = known.get("project")

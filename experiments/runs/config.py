@@ -31,8 +31,8 @@ from fedcal.privacy.federation import QUORUM, check_quorum, check_size
 from fedcal.privacy.ledger import CAP_DELTA
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.secure_aggregation.committee import read_committee
-from fedcal.storage import toml_files
 from fedcal.storage.atomic import path_of
+from fedcal.storage.toml_files import read_toml, toml_value
 from fedcal.strategies import STRATEGIES, enlist
 from fedcal.strategies.settings import Setting, check_settings, settings_of
 from fedcal.trust import TRUSTS
@@ -356,9 +356,6 @@ SIMULATED = (
 )
 """Options that `fedcal deploy` has no use for."""
 
-MOST_BYTES = 1 << 20
-"""Bytes of a file of options, at most."""
-
 _SITES = ("control", "root_certificates", "federation", "timeout", "grace")
 _OPTIONS = options_of(Config)
 
@@ -393,17 +390,12 @@ def _read(*layers: Mapping[str, Any]) -> dict[str, Any]:
     return layered(_OPTIONS, *layers, tables=("set",))
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Return the options of a TOML file, unchecked; InputError if it is not valid TOML."""
-    return toml_files.read_toml(path, MOST_BYTES)
-
-
 def parse_setting(text: str) -> tuple[str, Setting]:
     """`KEY=VALUE` of `--set`; the value is TOML (7, 0.5, true), a JSON list or plain text."""
     key, sign, raw = text.partition("=")
     if not sign or not key.strip():
         raise InputError(f"--set takes KEY=VALUE, got {text!r}")
-    value = toml_files.toml_value(raw)
+    value = toml_value(raw)
     if isinstance(value, list):  # a method's own list is text, as files and messages hold it
         value = raw.strip()
     if not isinstance(value, (bool, int, float, str)):

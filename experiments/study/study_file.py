@@ -151,13 +151,7 @@ class Study:
     @classmethod
     def from_text(cls, text: str) -> Self:
         """Return the study of such a file's text; InputError if it is not one."""
-        if len(text) > MOST_BYTES:
-            raise InputError(f"the text of the study is larger than {MOST_BYTES} bytes")
-        try:
-            table = parse_toml(text)
-        except InputError as e:
-            raise InputError(f"the text of the study {e}") from None
-        return cls.of(table)
+        return cls.of(parse_toml(text.encode(), "the text of the study"))
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Self:

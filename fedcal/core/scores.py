@@ -22,6 +22,9 @@ from fedcal.core.types import Floats
 Kind: TypeAlias = Literal["logits", "probs"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
+MOST_CLASSES = 10**5
+"""Columns of scores, or of a table."""
+
 RANGE_TOLERANCE = 1e-3
 """How far outside [0, 1] a probability may lie (float16 and clipped files overshoot a little)."""
 
@@ -93,17 +96,14 @@ def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats
     return np.maximum(x, 0.0) if low < 0 else x
 
 
-def check_sums(name: str, probs: NDArray[Any], first: int = 0) -> None:
-    """Refuse probabilities, (n, c), of which a row does not sum to 1.
-
-    Raises InputError, which names the row, counted from `first`.
-    """
+def check_sums(name: str, probs: NDArray[Any]) -> None:
+    """Refuse probabilities, (n, c), of which a row does not sum to 1; InputError names the row."""
     totals = probs.sum(axis=1, dtype=np.float64)
-    off = np.abs(totals - 1) > SUM_TOLERANCE + 1e-9  # 0.99 is within 0.01
+    off = np.isfinite(totals) & (np.abs(totals - 1) > SUM_TOLERANCE + 1e-9)  # 0.99 is within 0.01
     if off.any():
         row = int(np.argmax(off))
         raise InputError(
-            f"{name}: row {first + row} sums to {totals[row]:.6g}; must be 1 within {SUM_TOLERANCE:g}"
+            f"{name}: row {row} sums to {totals[row]:.6g}; must be 1 within {SUM_TOLERANCE:g}"
         )
 
 
@@ -152,6 +152,8 @@ def finite(name: str, value: Any, *, least: int = 0) -> Floats:
         raise InputError(f"{name}: no rows; at least {least} is needed")
     if array.shape[1] < 2:
         raise InputError(f"{name}: {array.shape[1]} column(s); at least 2 classes are needed")
+    if array.shape[1] > MOST_CLASSES:
+        raise InputError(f"{name}: {array.shape[1]:,} columns; at most {MOST_CLASSES:,} are read")
     with np.errstate(over="ignore"):  # from wider floats: inf, refused below
         x = np.ascontiguousarray(array, np.float64)
     if x.size and not (np.isfinite(x.min()) and np.isfinite(x.max())):  # they pass a nan on

@@ -26,7 +26,6 @@ from numpy.typing import ArrayLike, NDArray
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR
-from fedcal.core.scores import check_sums
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import HIGHEST, bin_index
@@ -91,8 +90,6 @@ def metric_intervals(
     weights = rng.multinomial(groups, np.full(groups, 1 / groups), REPLICATES).astype(np.float32)
     tails = (0.5 - level / 2, 0.5 + level / 2)
     sides = [_side(x, y, order, groups, bins) for x in (p, q)]
-    for x in (p, q):
-        check_sums("probabilities", x)
     record: dict[str, Any] = {
         "level": level,
         "replicates": REPLICATES,

@@ -159,6 +159,7 @@ def check_scored(probs: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Int
         raise InputError(f"labels must have one entry per row ({len(p)}), got shape {y.shape}")
     if y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= p.shape[1]:
         raise InputError(f"labels must be whole numbers in [0, {p.shape[1]})")
+    check_sums("probabilities", p)
     return p, y.astype(np.int64, copy=False)
 
 
@@ -188,7 +189,7 @@ def scan(
 ) -> Seen:
     """Scan checked rows once; the flags choose what is collected, `cells` is filled.
 
-    Raises InputError if a probability is not finite or outside [0, 1], or a row's sum is not 1.
+    Raises InputError if a probability is not finite or outside [0, 1].
     """
     n, c = probs.shape
     seen = Seen()
@@ -210,7 +211,6 @@ def scan(
                 "probabilities must be finite and in [0, 1]; "
                 f"row {start + i}, class {j} is {block[i, j]}"
             )
-        check_sums("probabilities", block, start)
         if own or top:
             mine = block.ravel().take(np.arange(0, block.size, c) + y)
             if own:

@@ -14,11 +14,12 @@ from fedcal.core.errors import InputError
 
 T = TypeVar("T")
 
+MOST_BYTES = 1 << 20
+"""Bytes of a file, unless a reader allows more."""
+
 _STRINGS = re.compile(
-    r'"""(?:[^"\\]|\\.|"(?!""))*+(?:""")?'
-    r"|'''(?:[^']|'(?!''))*+(?:''')?"
-    r'|"(?:[^"\\\n]|\\.)*+"?'
-    r"|'[^'\n]*+'?|#[^\n]*+",
+    r'"""(?:\\.|(?!""").)*+"{0,5}|"(?:\\.|[^"\\])*+"?|#[^\n]*+'
+    r"|'''(?:(?!''').)*+'{0,5}|'[^']*+'?",
     re.DOTALL,
 )
 """Strings and comments, whole or cut off; each of them is read once."""
@@ -26,7 +27,7 @@ _STRINGS = re.compile(
 _DEEP = re.compile(r"(?:\.[^.=\n\[\]{},]*+){16}")  # points in one key, or one value
 
 
-def read_toml(path: Path, most: int) -> dict[str, Any]:
+def read_toml(path: Path, most: int = MOST_BYTES) -> dict[str, Any]:
     """Return the tables of a TOML file.
 
     Raises InputError if it is not a file, is too large, or is not TOML.
@@ -42,47 +43,43 @@ def read_toml(path: Path, most: int) -> dict[str, Any]:
         if not path.is_file():  # a pipe would never end
             raise InputError(f"{path} does not exist, or is not a file")
         with path.open("rb") as file:
-            text = file.read(most + 1)
+            content = file.read(most + 1)
     except OSError as e:
         raise InputError(f"{path} cannot be read: {e.strerror}") from None
-    if len(text) > most:
-        raise InputError(f"{path} is larger than {most} bytes")
-    try:
-        return parse_toml(text.decode())
-    except InputError as e:
-        raise InputError(f"{path} {e}") from None
-    except UnicodeDecodeError as e:
-        raise InputError(f"{path} is not TOML: {e}") from None
+    return parse_toml(content, str(path), most)
 
 
-def parse_toml(text: str) -> dict[str, Any]:
-    """Return the tables of a text in TOML; InputError, which names no file, if it is none.
+def parse_toml(content: bytes, what: str, most: int = MOST_BYTES) -> dict[str, Any]:
+    """Return the tables of a text in TOML.
 
-    The time for a dotted key grows with the square of its parts, and so these are counted before.
+    Raises InputError, with the name `what`, if it is none, of more than `most` bytes, or nested too
+    deeply: the time for a dotted key grows with the square of its parts.
     """
+    if len(content) > most:
+        raise InputError(f"{what} is larger than {most} bytes")
     try:
+        text = content.decode()
         if _DEEP.search(_STRINGS.sub("''", text)):
             raise RecursionError
         return tomllib.loads(text)
     except RecursionError:
-        raise InputError("is not TOML that can be read: it is nested too deeply") from None
-    except ValueError as e:  # of the syntax, and of numbers with too many digits
-        raise InputError(f"is not TOML: {' '.join(str(e).split())[:200]}") from None
+        raise InputError(f"{what} is not TOML that can be read: it is nested too deeply") from None
+    except ValueError as e:  # of the syntax, of UTF-8, and of numbers with too many digits
+        raise InputError(f"{what} is not TOML: {' '.join(str(e).split())[:200]}") from None
 
 
 def toml_value(text: str) -> Any:
     """Return a single value as TOML has it (7, 0.5, true, a list), or the text itself.
 
-    It is also that of what is no number but for TOML (0_1), and a number of .5, as people write it.
+    A number may be written as .5, and 0_1 is none.
     """
     plain = text.strip()
     with suppress(ValueError):
-        if plain.lstrip("+-").startswith("."):
-            return number_in(plain)
-    with suppress(InputError):
-        value = parse_toml(f"v = {plain}")["v"]
+        value = parse_toml(f"v = {plain}".encode(), "the value")["v"]
         if "_" not in plain or not isinstance(value, (int, float)):
             return value
+    with suppress(ValueError):
+        return number_in(plain)
     return plain
 
 

@@ -88,7 +88,7 @@ class FlowerTransport(Strategy):
         self.roster: dict[int, int] = {}
         self._sites: dict[int, int] = {}
         self._passed: set[int] = set()  # nodes that cannot take part
-        self._errors: list[str] = []  # of clients, which only an exact run hears of
+        self._error = ""  # of a client; only an exact run hears of it
         self._unsure: set[int] = set()  # nodes of real sites that may be unable to
         self.secure: SecureRounds | None = None
         self.took_part = Participation()
@@ -266,8 +266,8 @@ class FlowerTransport(Strategy):
                 if not self.tolerant:
                     raise
         self._tell_answered(asked, sent)
-        if self._errors and not sent:
-            raise RoundFailed(f"round {asked.round}: no client answered; {self._errors[0]}")
+        if self._error and not sent:
+            raise RoundFailed(f"round {asked.round}: no client answered; {self._error}")
         return sent
 
     def _tell_answered(self, asked: Asked, answered: Collection[int]) -> None:
@@ -439,8 +439,8 @@ class FlowerTransport(Strategy):
                 why = f"{self._called(site)} answered with an error: {reason(reply)}"
                 if not self.tolerant:
                     raise RoundFailed(why)
-                if not self.method.plan.private and why not in self._errors:
-                    self._errors.append(why)
+                if not self.method.plan.private:
+                    self._error = why
                     log.warning("fedcal: %s", why)
 
     def _unmasked(self, asked: Asked, total: Words, alive: set[int]) -> Words:
