@@ -158,7 +158,7 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
     arrays_kept = {name: Array(value) for name, value in arrays.items() if value is not None}
     context.state[_ROWS] = ArrayRecord(arrays_kept)
     lost = np.size(scored["labels"]) - shards.size
-    about = {"input": shards.input, "names": list(shards.group_names), "lost": lost}
+    about: dict[str, Any] = {"input": shards.input, "names": list(shards.group_names), "lost": lost}
     context.state[_INPUT] = ConfigRecord(about)
     return shards
 

@@ -52,15 +52,13 @@ def read_csv(
     """
     opened = gzip.open if path.name.lower().endswith(".gz") else open
     with intact(_DAMAGE), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-        return _read(file, labels_required, others, form, room(path))
+        return _read(file, labels_required, others, form)
 
 
-def _read(
-    file: TextIO, labels_required: bool, others: bool, form: str, most: int
-) -> dict[str, Any]:
+def _read(file: TextIO, labels_required: bool, others: bool, form: str) -> dict[str, Any]:
     reader = csv.reader(_lines(file), delimiter=CSV_FORMS[form], strict=True)
     value = number_in if form == "en" else _with_comma
-    numbers, lines = array("d"), array("q")
+    numbers, lines, most = array("d"), array("q"), room(Path(file.name))
     try:
         header = next((row for row in reader if row), None)
         if header is None:
