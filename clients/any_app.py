@@ -2,8 +2,9 @@
 
 The server sends the model once, with the question who a client is. The client's own code gives the
 model's scores of the client's own rows; they stay in the client's context, and every later question
-is answered from them. Coins and noise come from the operating system. A row whose score or label is
-none is left out by itself; where the code fails, a private run is answered as without rows.
+is answered from them. Coins and noise come from the operating system. Of a private run a row
+whose score or label is none is left out by itself, and where the code fails, the answer is as
+without rows; an exact run is told of both.
 
 Nothing of a real site is here: no guard that checks a question against a plan, no policy, no
 ledger. A server can ask what it likes, as often as it likes: the guarantee is its promise.
@@ -36,6 +37,8 @@ from fedcal.privacy.agreement import context_of
 _MODEL = "model"  # record of `query.who` (`fedcal.strategies.server.who.MODEL`)
 _ROWS, _INPUT = "fedcal-rows", "fedcal-input"
 _LABELS = ("labels", "label", "target", "y")
+
+_LACKING = "not all have finite scores, the number of a column as label (from 0), and an id, if any"
 
 Scores = Callable[[ArrayRecord, Context], Any]
 """(the model's arrays, the node's context) -> (logits, labels), or the keys of a data file."""
@@ -97,8 +100,8 @@ def add_answers(
     def answer(message: Message, context: Context) -> Message:
         request = request_in(message)
         private = context_of(request).epsilon < math.inf
+        shards = _kept(context, private)
         try:
-            shards = _kept(context, private)
             words, failed = drawn(shards, request, 0, simulated=False, private=private)
         except Exception as e:  # its text may tell of rows
             log.exception("cannot answer")
@@ -156,7 +159,9 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
     arrays = {name: getattr(shards, name) for name in ("logits", "labels", "subjects", "groups")}
     arrays_kept = {name: Array(value) for name, value in arrays.items() if value is not None}
     context.state[_ROWS] = ArrayRecord(arrays_kept)
-    context.state[_INPUT] = ConfigRecord({"input": shards.input, "names": list(shards.group_names)})
+    lost = np.size(scored["labels"]) - shards.size
+    about: dict[str, Any] = {"input": shards.input, "names": list(shards.group_names), "lost": lost}
+    context.state[_INPUT] = ConfigRecord(about)
     return shards
 
 
@@ -179,18 +184,24 @@ def _usable(scored: Mapping[str, Any]) -> dict[str, Any]:
     for names in ids.values():
         good &= ~np.isin(names, MISSING)
     if not good.all():
-        log.warning("rows without a finite score, a label among the classes, or an id are left out")
+        log.warning("%d of %d rows are left out: %s", (~good).sum(), len(x), _LACKING)
     rows = {key: column[good] for key, column in {**ids, "labels": y}.items()}
     return {key: value for key, value in scored.items() if key not in IDS} | rows | {kind: x[good]}
 
 
 def _kept(context: Context, private: bool) -> Shards | None:
-    """Return the rows that `_score` kept; None if it failed, which only an exact run is told."""
+    """Return the rows that `_score` kept; None if it failed.
+
+    Raises InputError, in an exact run alone, if it failed or left rows out: of a private run the
+    server must not learn that.
+    """
     if _ROWS not in context.state.array_records:
         if private:
             return None
         raise InputError("no row of this client can be scored")
     arrays: dict[str, Any] = {k: v.numpy() for k, v in context.state.array_records[_ROWS].items()}
     known: dict[str, Any] = dict(context.state.config_records[_INPUT])
+    if known["lost"] and not private:
+        raise InputError(f"{_LACKING}; see the client's own log")
     ends = np.array([0, len(arrays["labels"])])
     return Shards(**arrays, offsets=ends, input=known["input"], group_names=tuple(known["names"]))

@@ -337,6 +337,10 @@ class Method(ABC):
         """Return plain values to record about a finished round, beside the release itself."""
         return {}
 
+    def at_limits(self) -> list[str]:
+        """Return a sentence where what was learned is at an end of the range that was searched."""
+        return self.result().at_limits()
+
     @property
     def reads(self) -> tuple[int, ...] | None:
         """Shape of the inputs of the network that it trains; None = it is about scores."""

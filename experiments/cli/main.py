@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import sys
 import warnings
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 import typer
@@ -16,7 +19,7 @@ from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 from fedcal import __version__
-from fedcal.core.checks import one_of
+from fedcal.core.checks import number_in, one_of
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.report.terminal import console
 
@@ -66,6 +69,10 @@ PACKAGE = "fedcal.experiments.cli"
 
 _HELP = {"help_option_names": ["--help", "-h"]}
 
+_PLAIN: Any = {kind: copy.copy(kind) for kind in (click.INT, click.FLOAT)}
+_PLAIN[click.INT]._number_class = partial(number_in, kind=int)
+_PLAIN[click.FLOAT]._number_class = number_in
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
@@ -87,6 +94,7 @@ def load_command(name: str) -> click.Command:
     made = typer.main.get_command(alone)
     parameters = inspect.signature(module.command, eval_str=True).parameters
     for argument in made.params:
+        argument.type = _PLAIN.get(argument.type, argument.type)
         if isinstance(argument, click.Argument):  # click 8.5 drops the help that typer sets
             argument.help = parameters[argument.name or ""].annotation.__metadata__[0].help
     return _versioned(made, hidden=True)

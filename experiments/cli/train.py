@@ -21,11 +21,12 @@ from fedcal.experiments.cli.parameters import (
     with_options,
 )
 from fedcal.experiments.report import terminal
-from fedcal.experiments.runs.config import parse_setting, read_toml
+from fedcal.experiments.runs.config import parse_setting
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.options import RUNNING
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.run import train
+from fedcal.storage.toml_files import read_toml
 
 
 def run_train(

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedcal.core.checks import whole
+from fedcal.core.checks import number_in, whole
 from fedcal.core.errors import InputError
 
 CA_LIVES = 10
@@ -235,7 +235,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--site", action="append", default=[], help="gets its own key pair; repeatable"
     )
     parser.add_argument(
-        "--days", type=int, default=365, help="that the server's certificate is valid"
+        "--days",
+        type=lambda text: number_in(text, int),
+        default=365,
+        help="that the server's certificate is valid",
     )
     options = parser.parse_args(arguments)
     try:

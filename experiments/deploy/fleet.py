@@ -43,7 +43,7 @@ def read_address(option: str, text: str) -> Address:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     plain = host and not set(host) & set("/@[] ") and (":" not in host or text.startswith("["))
-    if not plain or not port.isdecimal() or not 0 < int(port) < 65536:
+    if not plain or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65536:
         raise InputError(
             f"{option} must be HOST:PORT, such as superlink.example:9092; got {text!r}"
         )

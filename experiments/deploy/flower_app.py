@@ -7,7 +7,6 @@ declares every key of the run config, because Flower refuses those that are not.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.evaluated import METHOD
 from fedcal.privacy.federation import Federation
 from fedcal.storage.atomic import whole_file
+from fedcal.storage.toml_files import parse_toml
 from fedcal.strategies import FedConformal, FedPrior, FedSGD
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server_app import FRESH
@@ -95,7 +95,7 @@ def write_app(folder: Path, family: str = "calibrate") -> Path:
 def _is_ours(content: bytes) -> bool:
     """Return whether overwriting the content loses nothing of another owner's."""
     try:
-        known = tomllib.loads(content.decode("utf-8"))
+        known = parse_toml(content, FILE)
     except ValueError:
         return False
     project = known.get("project")

@@ -11,11 +11,12 @@ from typing import Any
 
 from fedcal.core.checks import one_of, positive
 from fedcal.core.errors import InputError
-from fedcal.experiments.runs.config import AUTO, Config, merge, read_toml
+from fedcal.experiments.runs.config import AUTO, Config, merge
 from fedcal.experiments.runs.evaluated import settings
 from fedcal.experiments.runs.options import layered, options_of
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.splits import PARTS
+from fedcal.storage.toml_files import read_toml
 from fedcal.strategies import STRATEGIES
 from fedcal.units import Example
 

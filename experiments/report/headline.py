@@ -250,8 +250,9 @@ def changed(result: Result) -> str:
 
 
 def at_sites(result: Result) -> str:
-    """Name groups that are not calibrated, sites that a calibrator harmed, and absent sites."""
-    return " ".join([*of_groups(result), *participation.sentences(result.get("sites"))])
+    """Name uncalibrated groups, harmed and absent sites, and ranges that ended a search."""
+    absent = participation.sentences(result.get("sites"))
+    return " ".join([*of_groups(result), *absent, *result.get("at_limits", ())])
 
 
 CLAUSES: tuple[Callable[[Result], str], ...] = (

@@ -72,6 +72,7 @@ def in_short(result: SimulationResult) -> str:
             title(result.config, result.sites),
             *lines,
             *class_effects(result),
+            *result.judged.get("at_limits", ()),
             protection(result.privacy),
             sent(result),
         ]

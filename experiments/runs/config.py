@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +32,7 @@ from fedcal.privacy.ledger import CAP_DELTA
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.secure_aggregation.committee import read_committee
 from fedcal.storage.atomic import path_of
+from fedcal.storage.toml_files import read_toml, toml_value
 from fedcal.strategies import STRATEGIES, enlist
 from fedcal.strategies.settings import Setting, check_settings, settings_of
 from fedcal.trust import TRUSTS
@@ -391,27 +390,12 @@ def _read(*layers: Mapping[str, Any]) -> dict[str, Any]:
     return layered(_OPTIONS, *layers, tables=("set",))
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Return the options of a TOML file, unchecked; InputError if it is not valid TOML."""
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except OSError as e:
-        raise InputError(f"cannot read the config {path}: {e.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise InputError(f"{path} is not TOML: {' '.join(str(e).split())}") from None
-
-
 def parse_setting(text: str) -> tuple[str, Setting]:
     """`KEY=VALUE` of `--set`; the value is TOML (7, 0.5, true), a JSON list or plain text."""
     key, sign, raw = text.partition("=")
     if not sign or not key.strip():
         raise InputError(f"--set takes KEY=VALUE, got {text!r}")
-    try:
-        value = tomllib.loads(f"v = {raw.strip()}")["v"]
-    except tomllib.TOMLDecodeError:
-        value = raw.strip()
-        if re.fullmatch(r"[+-]?\.\d+", value):  # .1, as people write it
-            value = float(value)
+    value = toml_value(raw)
     if isinstance(value, list):  # a method's own list is text, as files and messages hold it
         value = raw.strip()
     if not isinstance(value, (bool, int, float, str)):

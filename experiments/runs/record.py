@@ -88,6 +88,7 @@ def recorded(
         privacy["statement"].append(AT_HOME)
     if outcome.records and (effects := outcome.records[-1].get("class_effects")):
         privacy["statement"].append(effects)
+    privacy["statement"] += outcome.at_limits
     if real:
         with_real_sites(privacy, in_app=config.engine == APP)
         privacy["statement"] += sentences(outcome.sites)
@@ -141,9 +142,10 @@ def result_of(
     artifact.of_data("" if config.real else named)
     for each in (artifact, *outcome.history):
         each.of_classes(names)
+    ends = {"at_limits": outcome.at_limits} if outcome.at_limits else {}
     return SimulationResult(
         artifact=artifact,
-        judged={**artifact.results(), **({} if test is None else artifact.judge(test))},
+        judged={**artifact.results(), **({} if test is None else artifact.judge(test)), **ends},
         privacy=privacy,
         communication=communication_of(outcome, clients),
         config=config,

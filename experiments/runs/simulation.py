@@ -268,8 +268,8 @@ def _baseline(
         rounds=None,
         secure_aggregation=config.secure_aggregation or "none",
     )
-    outcome = Outcome(calibrator, [], [], 0, 0, seconds, [])
+    outcome = Outcome(calibrator, [], [], 0, 0, seconds, [], at_limits=calibrator.at_limits())
     privacy = without_privacy(trust, config.unit, words, tested=tested)
     few = _warned(config.method, read, None, chosen)
-    privacy["statement"] += [*chosen, *few, *_held_out(outcome, held_out)]
+    privacy["statement"] += [*outcome.at_limits, *chosen, *few, *_held_out(outcome, held_out)]
     return Fitted(outcome, known, privacy)

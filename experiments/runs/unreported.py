@@ -7,7 +7,7 @@ from typing import Any
 
 from fedcal.core.errors import InputError
 from fedcal.datasets import BlockRows, Dataset
-from fedcal.experiments.runs.config import Config, load_config, merge, read_toml
+from fedcal.experiments.runs.config import Config, load_config, merge
 from fedcal.experiments.runs.load import load_any, rows_of
 from fedcal.experiments.runs.options import options_of
 from fedcal.experiments.runs.paid import CONFIG
@@ -18,6 +18,7 @@ from fedcal.experiments.runs.statement import about_subjects
 from fedcal.experiments.runs.statement.sentences import held_out as held_out_of
 from fedcal.partition import DEALT
 from fedcal.storage.artifact import Holdout
+from fedcal.storage.toml_files import read_toml
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome
 from fedcal.strategies.server.run_folder import forget

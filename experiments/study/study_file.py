@@ -11,7 +11,6 @@ import datetime
 import json
 import math
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
@@ -39,7 +38,7 @@ from fedcal.queries.encodings import Flat
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
 from fedcal.secure_aggregation.roster import Member, Roster, check_name
-from fedcal.storage.toml_files import check_keys, read_as
+from fedcal.storage.toml_files import check_keys, parse_toml, read_as
 from fedcal.trust import Distributed
 from fedcal.units import UNITS, Example, Subject
 
@@ -154,11 +153,7 @@ class Study:
     @classmethod
     def from_text(cls, text: str) -> Self:
         """Return the study of such a file's text; InputError if it is not one."""
-        try:
-            table = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError):
-            raise InputError("the text of the study is not TOML") from None
-        return cls.of(table)
+        return cls.of(parse_toml(text.encode(), "the text of the study"))
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Self:
@@ -430,7 +425,7 @@ def sites_of(text: str) -> dict[str, int]:
         name, _, about = part.strip().partition("=")
         if name in sites:
             raise InputError(f"--sites names {name!r} twice")
-        if about and not about.isdecimal():
+        if about and not (about.isascii() and about.isdecimal()):
             raise InputError(f"--sites: {part.strip()!r} is neither NAME nor NAME=NUMBER")
         sites[name] = int(about or 0)
     return sites

@@ -17,7 +17,6 @@ from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.core.numerics import softmax
 from fedcal.core.optional import need
 from fedcal.experiments.runs import engines
-from fedcal.experiments.runs.config import read_toml
 from fedcal.experiments.runs.folders import TRAINING as KIND
 from fedcal.experiments.runs.folders import claim
 from fedcal.experiments.runs.jobs import job_of
@@ -32,6 +31,7 @@ from fedcal.experiments.training.splits import PARTS, ClientData, load, run_conf
 from fedcal.privacy.noise_plan import Plan
 from fedcal.storage.atomic import path_of
 from fedcal.storage.locks import locked
+from fedcal.storage.toml_files import read_toml
 from fedcal.strategies import FedSGD
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job

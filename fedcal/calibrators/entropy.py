@@ -8,7 +8,7 @@ import numpy as np
 
 from fedcal.calibrators.fits.curvature import product_triangle
 from fedcal.calibrators.operators import Array, Constants, Operators
-from fedcal.calibrators.parametric import ParametricScaling
+from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core.numerics import LOG_A_LIMIT, row_sum, shifted
 from fedcal.core.types import Floats, override
 
@@ -49,6 +49,7 @@ class EntropyTemperature(ParametricScaling):
     """
 
     kind = "entropy-temperature"
+    limits = LOG_A_LIMIT, LIMIT
 
     @classmethod
     @override

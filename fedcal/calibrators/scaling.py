@@ -10,8 +10,9 @@ from fedcal.calibrators.fits.temperature_fit import best_log_a
 from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.checks import positive, whole
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import softmax
+from fedcal.core.numerics import LOG_A_LIMIT, softmax
 from fedcal.core.types import Floats, Integers
+from fedcal.storage.artifact import at_end
 
 LEAST, MOST = 1e-6, 1e6
 """Temperatures beyond these do not calibrate, and overflow."""
@@ -50,6 +51,11 @@ class TemperatureScaling(Calibrator):
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
         """Return softmax(z / T), shifted first: a quotient of large logits would lose digits."""
         return o.softmax(o.shifted(z) / o.like(constants["temperature"], z))
+
+    def at_limits(self) -> list[str]:
+        """Say that T is at an end of [1/20, 20], which most ways of learning it keep to."""
+        most = math.exp(LOG_A_LIMIT)
+        return at_end("The temperature", self.temperature, self.temperature, (1 / most, most))
 
     def record(self) -> dict[str, Any]:
         """Return the `temperature` alone."""

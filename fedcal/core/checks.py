@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, TypeVar
@@ -21,6 +21,18 @@ def whole(name: str, value: Any, low: int, high: int | None = None) -> int:
     if not number or value < low or (high is not None and value > high):
         raise InputError(f"{name} must be {allowed}, got {value!r}")
     return int(value)
+
+
+def number_in(value: object, kind: Callable[[str], Any] = float) -> Any:
+    """Return the number that a text is, or a number itself, or raise ValueError.
+
+    Python itself also takes 0_1, "infinity" and the digits of other scripts: a table or a command
+    line that holds them is rather damaged. `kind` is `float` or `int`.
+    """
+    text = str(value)
+    if "_" in text or not text.isascii() or "y" in text.lower():
+        raise ValueError(f"{text[:40]!r} is not a number")
+    return kind(text)
 
 
 def positive(name: str, value: Any) -> float:

@@ -24,6 +24,9 @@ from fedcal.core.types import Floats
 Kind: TypeAlias = Literal["logits", "probs"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
+MOST_CLASSES = 10**5
+"""Columns of scores, or of a table."""
+
 RANGE_TOLERANCE = 1e-3
 """How far outside [0, 1] a probability may lie (float16 and clipped files overshoot a little)."""
 
@@ -33,12 +36,12 @@ float16 with 1000 classes about 1e-3."""
 
 SURE = 5
 """From so many rows on, logits that could be probabilities are. Even logits spread evenly over
-[0, 1]^2 sum to 1 within `_ROUNDED` in one row of 5 only: five rows do by chance in one case of
-4,000, twenty in one of 1e11. Real ones are seldom all within [0, 1]."""
+[0, 1]^2 sum to 1 within `_ROUNDED` in 28 % of rows only: five rows do by chance in one case of
+600, twenty in one of 2e7. Real ones are seldom all within [0, 1]."""
 
-_ROUNDED = 0.1  # of a sum: one printed decimal in ten classes, most of them 0
+_ROUNDED = 0.15  # of a sum: one printed decimal in ten classes, most of them 0, or float32's 1.1
 _MOST = 0.9  # of the rows
-_FEW_TOLERANCE = 1e-3  # of a sum, for fewer rows: half precision's
+_FEW_TOLERANCE = 1e-3  # of a sum, for a single row: half precision's
 
 _DOUBT = (
     "{}: rows lie in [0, 1] and sum to 1, as probabilities do; declare them as probs (the "
@@ -97,7 +100,7 @@ def check_scores(
         return x
     if kind == "logits":
         refuse_probs(name, x)
-        if len(x) < SURE and _could_be_probs(x, _FEW_TOLERANCE, 1.0):
+        if len(x) < SURE and _could_be_probs(x, _ROUNDED if len(x) > 1 else _FEW_TOLERANCE, 1.0):
             warnings.warn(_DOUBT.format(name), stacklevel=3)
         return moderate(name, x)
     low, high = float(x.min()), float(x.max())
@@ -106,14 +109,19 @@ def check_scores(
         raise InputError(
             f"{name}: {_first(x, bad)}; probabilities must lie in [0, 1]{percent_hint(low, high)}"
         )
-    totals = x.sum(axis=1)
-    off = np.abs(totals - 1) > SUM_TOLERANCE + 1e-9  # 0.99 is within 0.01
+    check_sums(name, x)
+    return np.maximum(x, 0.0) if low < 0 else x
+
+
+def check_sums(name: str, probs: NDArray[Any]) -> None:
+    """Refuse probabilities, (n, c), of which a row does not sum to 1; InputError names the row."""
+    totals = probs.sum(axis=1, dtype=np.float64)
+    off = np.isfinite(totals) & (np.abs(totals - 1) > SUM_TOLERANCE + 1e-9)  # 0.99 is within 0.01
     if off.any():
         row = int(np.argmax(off))
         raise InputError(
             f"{name}: row {row} sums to {totals[row]:.6g}; must be 1 within {SUM_TOLERANCE:g}"
         )
-    return np.maximum(x, 0.0) if low < 0 else x
 
 
 def key_of(name: str) -> float | str:
@@ -212,6 +220,8 @@ def finite(name: str, value: Any, names: Sequence[str] | None = None, *, least: 
         raise InputError(f"{name}: no rows; at least {least} is needed")
     if array.shape[1] < 2:
         raise InputError(f"{name}: {array.shape[1]} column(s); at least 2 classes are needed")
+    if array.shape[1] > MOST_CLASSES:
+        raise InputError(f"{name}: {array.shape[1]:,} columns; at most {MOST_CLASSES:,} are read")
     with np.errstate(over="ignore"):  # from wider floats: inf, refused below
         x = np.ascontiguousarray(array, np.float64)
     if x.size and not (np.isfinite(x.min()) and np.isfinite(x.max())):  # they pass a nan on

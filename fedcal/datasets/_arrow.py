@@ -13,10 +13,12 @@ from fedcal.core.errors import InputError
 from fedcal.core.optional import need
 from fedcal.datasets._columns import Columns, arguments, find_columns
 from fedcal.datasets._dataset import IDS
-from fedcal.storage.npz import MAX_BYTES, intact
+from fedcal.storage.npz import MAX_BYTES, intact, room
 
 BATCH = 2**14
 """Rows that are decoded at a time."""
+
+_BATCH_BYTES = 2**27
 
 MAX_NAME = 256
 """Characters in a cell of text."""
@@ -38,7 +40,7 @@ def damage(pa: Any, what: str) -> dict[tuple[type[Exception], ...], str]:
 
 
 def read_batches(
-    pa: Any, batches: Iterable[Any], columns: Columns, labels_required: bool
+    pa: Any, batches: Iterable[Any], columns: Columns, labels_required: bool, most: int = MAX_BYTES
 ) -> dict[str, Any]:
     """Return arguments for `from_arrays` from record batches.
 
@@ -52,14 +54,16 @@ def read_batches(
         columns in use
     labels_required
         False if rows are to be calibrated, not learnt from
+    most
+        bytes of numbers
 
     Raises
     ------
     InputError
         One line that names the column and the row, from 0: types that are not numbers, nulls, lists
-        of different length, more than 4 GiB of numbers.
+        of different length, more than `most`.
     """
-    reader = Reader(pa, columns)
+    reader = Reader(pa, columns, most)
     for batch in batches:
         batch.validate(full=True)  # offsets of a hostile file may point anywhere
         if batch.num_rows:
@@ -92,17 +96,19 @@ def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
     ):
         columns = find_columns(file.schema_arrow.names, labels_required, lists=True)
         # not metadata.row_group(k).column(j): if it is damaged, pyarrow ends the process
-        if file.metadata.num_rows * len(columns.used) * 8 > MAX_BYTES:
-            raise InputError(f"declares more than {MAX_BYTES >> 30} GiB of numbers")
-        batches = file.iter_batches(batch_size=BATCH, columns=columns.used)
-        return read_batches(pa, batches, columns, labels_required)
+        if file.metadata.num_rows * len(columns.used) * 8 > (most := room(path)):
+            raise InputError(f"declares more than {most >> 20:,} MiB of numbers")
+        row = next(file.iter_batches(batch_size=1, columns=columns.used), None)
+        size = BATCH if row is None else max(1, min(BATCH, _BATCH_BYTES // max(row.nbytes, 1)))
+        batches = file.iter_batches(batch_size=size, columns=columns.used)
+        return read_batches(pa, batches, columns, labels_required, most)
 
 
 class Reader:
     """Reader that collects the arrays of batches."""
 
-    def __init__(self, pa: Any, columns: Columns) -> None:
-        self.pa, self.columns = pa, columns
+    def __init__(self, pa: Any, columns: Columns, most: int = MAX_BYTES) -> None:
+        self.pa, self.columns, self.most = pa, columns, most
         self.rows = self.bytes = 0
         self.widths: dict[str, int] = {}  # of columns of lists
         self.parts: dict[str, list[NDArray[Any]]] = {}
@@ -122,8 +128,8 @@ class Reader:
             arrays[name] = self._values(name, batch.column(name), *_HOLDS[name])
         for name, array in arrays.items():
             self.bytes += array.size * max(array.itemsize, 8)
-            if self.bytes > MAX_BYTES:
-                raise InputError(f"holds more than {MAX_BYTES >> 30} GiB of numbers")
+            if self.bytes > self.most:
+                raise InputError(f"holds more than {self.most >> 20:,} MiB of numbers")
             self.parts.setdefault(name, []).append(array)
         self.rows += batch.num_rows
 

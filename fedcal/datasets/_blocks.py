@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,7 +30,7 @@ from fedcal.datasets._columns import Columns, find_columns
 from fedcal.datasets._dataset import IDS, KEYS, Dataset
 from fedcal.datasets._huggingface import is_saved
 from fedcal.storage.atomic import path_of
-from fedcal.storage.npz import Mapped, intact, mapped_npz
+from fedcal.storage.npz import Mapped, intact, mapped_npz, room
 
 BLOCKS = "blocks:"
 """Before the path of files whose rows are read in blocks."""
@@ -285,7 +286,7 @@ def _with_facts(rows: BlockRows, progress: Callable[[int, int], None] | None) ->
         seen, names = np.union1d(seen, labels), names | groups
         step(done, pieces)
     plain_names("group", names)
-    numbers = all(name.lstrip("-").isdigit() for name in names)
+    numbers = all(re.fullmatch("-?[0-9]+", name) for name in names)
     return replace(
         rows,
         input=first.input,
@@ -468,6 +469,8 @@ def _arrow_units(files: Sequence[Path], form: str) -> list[Unit]:
             for part in file.split_by_row_group() if form == "parquet" else [file]:
                 grouped = form == "parquet"  # of which `count_rows` tells those of the file
                 rows = sum(g.num_rows for g in part.row_groups) if grouped else part.count_rows()
+                if rows * len(columns.used) * 8 > room(Path(file.path)):
+                    raise InputError(f"{file.path[-200:]!r} declares too many numbers for its size")
                 if rows:
                     units.append(_ArrowUnit(part, columns, rows))
     return units

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedcal.core.checks import one_of
 from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError
-from fedcal.core.scores import RANGE_TOLERANCE, percent_hint
+from fedcal.core.scores import MOST_CLASSES, RANGE_TOLERANCE, percent_hint
 from fedcal.datasets._dataset import IDS, Given
 
 FIT = ("train", "fit", "calibration", "validation")
@@ -101,6 +101,8 @@ def find_columns(
     InputError
         One line: columns that are unknown, missing, duplicate or incompatible.
     """
+    if len(names) > MOST_CLASSES:
+        raise InputError(f"has {len(names):,} columns; at most {MOST_CLASSES:,} are read")
     allowed = _ALLOWED_LISTS if lists else _ALLOWED
     whole = ("score", "logits", "probs") if lists else ("score",)  # a column with all scores
     numbers = {} if others else _numbers_of_classes(names)

@@ -13,10 +13,11 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from fedcal.core.checks import number_in
 from fedcal.core.errors import InputError
 from fedcal.datasets._columns import arguments, find_columns, study_columns
 from fedcal.datasets._dataset import IDS
-from fedcal.storage.npz import MAX_BYTES, intact
+from fedcal.storage.npz import intact, room
 
 CSV_FORMS = {"en": ",", "de": ";"}
 """Separator of columns by form of a CSV file; decimals have a point ("en") or a comma ("de")."""
@@ -56,8 +57,8 @@ def read_csv(
 
 def _read(file: TextIO, labels_required: bool, others: bool, form: str) -> dict[str, Any]:
     reader = csv.reader(_lines(file), delimiter=CSV_FORMS[form], strict=True)
-    value = float if form == "en" else _with_comma
-    numbers, lines = array("d"), array("q")
+    value = number_in if form == "en" else _with_comma
+    numbers, lines, most = array("d"), array("q"), room(Path(file.name))
     try:
         header = next((row for row in reader if row), None)
         if header is None:
@@ -67,15 +68,16 @@ def _read(file: TextIO, labels_required: bool, others: bool, form: str) -> dict[
             _check_delimiter(header, form)
             if others:
                 names, strange = study_columns(names)
-            if strange:
+            if ignored := set(strange):
                 listed = ", ".join(name[:40] for name in strange)[:200]
                 warnings.warn(f"columns that are ignored: {listed}", stacklevel=2)
-            columns = find_columns([n for n in names if n not in strange], labels_required)
+            columns = find_columns([n for n in names if n not in ignored], labels_required)
         except InputError as error:
             raise InputError(f"line {reader.line_num}: {error}") from None
         models = columns.models
-        places = {name: names.index(name) for scores in models.values() for name in scores.names}
-        texts = [(names.index(name), list[str]()) for name in columns.single]
+        at = {name: place for place, name in enumerate(names)}
+        places = {name: at[name] for scores in models.values() for name in scores.names}
+        texts = [(at[name], list[str]()) for name in columns.single]
         for row in reader:
             if not row:
                 continue
@@ -91,8 +93,8 @@ def _read(file: TextIO, labels_required: bool, others: bool, form: str) -> dict[
                     _number(row[place], name, lines[-1], value)
             for place, cells in texts:
                 cells.append(row[place].strip())
-            if 8 * len(numbers) + _TEXT_BYTES * len(lines) * len(texts) > MAX_BYTES:
-                raise InputError(f"line {lines[-1]}: more than {MAX_BYTES >> 30} GiB of rows")
+            if 8 * len(numbers) + _TEXT_BYTES * len(lines) * len(texts) > most:
+                raise InputError(f"line {lines[-1]}: more than {most >> 20:,} MiB of rows")
     except csv.Error as error:
         raise InputError(f"line {reader.line_num}: {error}") from None
     if not numbers:
@@ -150,10 +152,10 @@ def _check_delimiter(header: list[str], form: str) -> None:
 
 
 def _with_comma(cell: str) -> float:
-    return float(cell.translate(_SWAPPED))
+    return float(number_in(cell.translate(_SWAPPED)))
 
 
-def _is_number(cell: str, value: Callable[[str], float] = float) -> bool:
+def _is_number(cell: str, value: Callable[[str], float]) -> bool:
     try:
         value(cell)
     except ValueError:
@@ -165,7 +167,7 @@ def _number(cell: str, column: str, line: int, value: Callable[[str], float]) ->
     try:
         return value(cell)
     except ValueError:
-        mark = "point" if value is float else "comma"
+        mark = "point" if value is number_in else "comma"
         hint = f"; decimals need a {mark}" if _is_number(cell.translate(_SWAPPED), value) else ""
         problem = f"column {column!r} is not a number: {cell[:40]!r}{hint}"
         raise InputError(f"line {line}: {problem}") from None

@@ -3,13 +3,14 @@
 All are fractions (not %), all means run over rows, and bins are those of
 `fedcal.metrics.binning`. Probabilities have shape (n, c) and any real dtype, or are (n,) those of
 class 1 of two, and are computed with in double; labels have shape (n,) and are whole numbers in
-[0, c). Columns of a frame that are numbers are put in order; labels may be names of its columns.
-Rows need not sum to 1.
+[0, c). Each row sums to 1, up to 1e-2. Columns of a frame that are numbers are put in order; labels
+may be names of its columns.
 Among equal largest probabilities the first class is the predicted one (numpy's argmax): of two
 classes with 1/2 each it is class 0, in evaluation, sets and `predict`, too.
 
 Every function raises InputError if the shapes do not fit, there are no rows, a probability is
-not finite or outside [0, 1] (up to 1 + 1e-3 is let through), or a label is out of range.
+not finite or outside [0, 1] (up to 1 + 1e-3 is let through), a row does not sum to 1, or a label
+is out of range.
 
 The work is one pass over blocks of rows, so memory beyond the input stays small.
 """
@@ -26,7 +27,7 @@ from fedcal.core.checks import whole
 from fedcal.core.classes import places_of
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR
-from fedcal.core.scores import as_array, in_class_order, of_both, own_names
+from fedcal.core.scores import as_array, check_sums, in_class_order, of_both, own_names
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import HIGHEST, MOST_BINS, bin_index
 
@@ -161,6 +162,7 @@ def check_scored(probs: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Int
         raise InputError(f"labels must have one entry per row ({len(p)}), got shape {y.shape}")
     if y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= p.shape[1]:
         raise InputError(f"labels must be whole numbers in [0, {p.shape[1]})")
+    check_sums("probabilities", p)
     return p, y.astype(np.int64, copy=False)
 
 

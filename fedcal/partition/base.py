@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from fedcal.core.checks import number_in
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
@@ -70,7 +71,7 @@ class SkewedPartition(DrawnPartition):
     @classmethod
     def of(cls, value: str) -> Self:
         """Return the partition for a finite beta > 0."""
-        beta = float(value)
+        beta = number_in(value)
         if not math.isfinite(beta) or beta <= 0:
             raise InputError(f"beta of partition '{cls.name}' must be finite and > 0, got {value}")
         return cls(beta)

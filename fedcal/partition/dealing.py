@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from fedcal.core.checks import one_of, whole
+from fedcal.core.checks import number_in, one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
 from fedcal.core.shards import Shards, numbered
@@ -61,7 +61,7 @@ class LabelShards(DrawnPartition):
     @classmethod
     def of(cls, value: str) -> Self:
         """Return the partition for 1 or more shards per client."""
-        return cls(whole("shards per client", int(value), 1))
+        return cls(whole("shards per client", number_in(value, int), 1))
 
     @override
     def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import io
 import json
-import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
@@ -25,6 +24,7 @@ from fedcal.core.optional import need
 from fedcal.core.streams import Purpose, check_seed, stream
 from fedcal.core.types import Integers
 from fedcal.datasets import Dataset
+from fedcal.storage.toml_files import toml_value
 
 COLUMNS = ("label", "client", "confidence")
 """Values of `partition_by`; `confidence` is the model's largest probability of a row."""
@@ -192,12 +192,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _value(name: str, key: str, raw: str) -> Any:
-    try:
-        value = tomllib.loads(f"v = {raw}")["v"]
-    except tomllib.TOMLDecodeError:
-        value = raw
-    except RecursionError:
-        value = None
+    value = toml_value(raw)
     if not isinstance(value, (bool, int, float, str, list)):
         raise InputError(f"{name}: {key} must be a number, true, false, text or a list")
     return _frozen(value)

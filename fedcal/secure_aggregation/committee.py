@@ -44,7 +44,7 @@ def check_committee(size: int, threshold: int) -> None:
 
 def read_committee(text: str) -> tuple[int, int]:
     """Members and threshold of "C,T"; InputError for anything else."""
-    if not (match := re.fullmatch(r"\s*(\d{1,3})\s*,\s*(\d{1,3})\s*", text)):
+    if not (match := re.fullmatch(r"\s*(\d{1,3})\s*,\s*(\d{1,3})\s*", text, re.ASCII)):
         raise InputError(f"committee must be C,T, such as 5,4; got {text!r}")
     size, threshold = int(match[1]), int(match[2])
     check_committee(size, threshold)

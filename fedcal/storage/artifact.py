@@ -196,6 +196,10 @@ class Artifact(ABC):
         """Return the plain values that it adds to a line of `rounds.jsonl`."""
         return {}
 
+    def at_limits(self) -> list[str]:
+        """Return a sentence for each kind of parameter that stands at a limit of its own."""
+        return []
+
     def results(self) -> dict[str, Any]:
         """Return the finite values that it adds to `result.json`, from the release alone."""
         return {}
@@ -228,6 +232,12 @@ class Artifact(ABC):
     def judged_page(self, test: Holdout) -> list[Part]:
         """Further parts below, which test rows tell of it."""
         return []
+
+
+def at_end(what: str, low: float, high: float, ends: tuple[float, float]) -> list[str]:
+    """Return the sentence that an interval of released numbers touches an end of their range."""
+    said = f"{what} is at an end of its range, {ends[0]:g} to {ends[1]:g}: the best may lie beyond."
+    return [said] * (low <= ends[0] * (1 + 1e-6) or high >= ends[1] * (1 - 1e-6))
 
 
 ARTIFACTS: dict[str, type[Artifact]] = {}

@@ -46,6 +46,11 @@ _NOT_READABLE: tuple[type[Exception], ...] = (
 )
 
 
+def room(path: Path) -> int:
+    """Bytes that the numbers of a file may take in memory: what it is packed from no bomb has."""
+    return min(MAX_BYTES, max(_BOMB_BYTES, _BOMB_RATIO * path.stat().st_size))
+
+
 @contextmanager
 def intact(damage: Mapping[tuple[type[Exception], ...], str]) -> Iterator[None]:
     """Turn what goes wrong while a file is read into one InputError.

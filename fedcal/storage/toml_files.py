@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedcal.core.checks import one_of
+from fedcal.core.checks import number_in, one_of
 from fedcal.core.errors import InputError
 
 T = TypeVar("T")
 
+MOST_BYTES = 1 << 20
+"""Bytes of a file, unless a reader allows more."""
 
-def read_toml(path: Path, most: int) -> dict[str, Any]:
+_STRINGS = re.compile(
+    r'"""(?:\\.|(?!""").)*+"{0,5}|"(?:\\.|[^"\\])*+"?|#[^\n]*+'
+    r"|'''(?:(?!''').)*+'{0,5}|'[^']*+'?",
+    re.DOTALL,
+)
+"""Strings and comments, whole or cut off; each of them is read once."""
+
+_DEEP = re.compile(r"(?:\.[^.=\n\[\]{},]*+){16}")  # points in one key, or one value
+
+
+def read_toml(path: Path, most: int = MOST_BYTES) -> dict[str, Any]:
     """Return the tables of a TOML file.
 
     Raises InputError if it is not a file, is too large, or is not TOML.
@@ -29,17 +43,44 @@ def read_toml(path: Path, most: int) -> dict[str, Any]:
         if not path.is_file():  # a pipe would never end
             raise InputError(f"{path} does not exist, or is not a file")
         with path.open("rb") as file:
-            text = file.read(most + 1)
+            content = file.read(most + 1)
     except OSError as e:
         raise InputError(f"{path} cannot be read: {e.strerror}") from None
-    if len(text) > most:
-        raise InputError(f"{path} is larger than {most} bytes")
+    return parse_toml(content, str(path), most)
+
+
+def parse_toml(content: bytes, what: str, most: int = MOST_BYTES) -> dict[str, Any]:
+    """Return the tables of a text in TOML.
+
+    Raises InputError, with the name `what`, if it is none, of more than `most` bytes, or nested too
+    deeply: the time for a dotted key grows with the square of its parts.
+    """
+    if len(content) > most:
+        raise InputError(f"{what} is larger than {most} bytes")
     try:
-        return tomllib.loads(text.decode())
+        text = content.decode()
+        if _DEEP.search(_STRINGS.sub("''", text)):
+            raise RecursionError
+        return tomllib.loads(text)
     except RecursionError:
-        raise InputError(f"{path} is not TOML that can be read: it is nested too deeply") from None
+        raise InputError(f"{what} is not TOML that can be read: it is nested too deeply") from None
     except ValueError as e:  # of the syntax, of UTF-8, and of numbers with too many digits
-        raise InputError(f"{path} is not TOML: {' '.join(str(e).split())[:200]}") from None
+        raise InputError(f"{what} is not TOML: {' '.join(str(e).split())[:200]}") from None
+
+
+def toml_value(text: str) -> Any:
+    """Return a single value as TOML has it (7, 0.5, true, a list), or the text itself.
+
+    A number may be written as .5, and 0_1 is none.
+    """
+    plain = text.strip()
+    with suppress(ValueError):
+        value = parse_toml(f"v = {plain}".encode(), "the value")["v"]
+        if "_" not in plain or not isinstance(value, (int, float)):
+            return value
+    with suppress(ValueError):
+        return number_in(plain)
+    return plain
 
 
 def read_as(path: Path, most: int, make: Callable[[Mapping[str, Any]], T]) -> T:

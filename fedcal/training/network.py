@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import one_of, whole
+from fedcal.core.checks import number_in, one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
 
@@ -191,7 +191,7 @@ class Network(ABC):
 def shape_of(text: str) -> tuple[int, ...]:
     """Shape of one input from text such as "512" or "28x28x1", or InputError."""
     try:
-        shape = tuple(int(part) for part in text.split("x"))
+        shape = tuple(number_in(part, int) for part in text.split("x"))
     except (ValueError, AttributeError):
         raise InputError(f"shape must be like 512 or 28x28x1, got {text!r:.40}") from None
     for side in shape:

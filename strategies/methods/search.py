@@ -21,6 +21,7 @@ from fedcal.privacy.noise_plan import Federation
 from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.search import TemperatureQuery
+from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import nominal_clip, nominal_rows, plan_for
 from fedcal.strategies.methods.steps.noisy_search import (
@@ -127,7 +128,7 @@ class _TemperatureSearch(FederatedStrategy):
         query = self.question(tuple(self._temperatures.tolist()) if scored else 1.0)
         law: type[Mechanism] = Exponential if scored else Laplace
         plan = plan_for(federation, query, clips, rounds, 1, prefers=(law,))
-        self._drawn: float | None = None
+        self._drawn = 1.0
         self._heard = False
         self._search: Search | None = None
         if not scored:
@@ -203,12 +204,19 @@ class _TemperatureSearch(FederatedStrategy):
         """Return the value that golden section minimises, from one evaluation's numbers."""
         return float(np.abs(values).sum())
 
+    def at_limits(self) -> list[str]:
+        """Say that the last interval, or the likeliest or drawn temperature, touches an end."""
+        low = high = self._drawn
+        if self._search is not None:
+            low, high = float(self._search.low[0]), float(self._search.high[0])
+        return at_end("What the search ended with", low, high, (self._low, self._high))
+
     def result(self) -> TemperatureScaling:
         """Temperature scaling by the best temperature so far; by 1 before the first release."""
         if not self._heard:
             return TemperatureScaling(1.0, self.classes)
         t = self._drawn if self._search is None else float(self._search.answer()[0])
-        return TemperatureScaling(1.0 if t is None else t, self.classes)
+        return TemperatureScaling(t, self.classes)
 
 
 def _evaluations(search: str, rounds: int | None, iterations: int | None) -> int:

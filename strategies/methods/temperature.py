@@ -18,6 +18,7 @@ from fedcal.privacy.noise_plan import Federation
 from fedcal.queries import TemperatureNewton, TemperatureScores, TemperatureUpdate
 from fedcal.queries.declared import Range
 from fedcal.queries.temperature import LIMIT, MOST_POINTS, Average, check_limit
+from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import check_rounds, nominal_rows, plan_for
 from fedcal.strategies.methods.steps.averaging import Averaging
@@ -108,6 +109,11 @@ class FedTemp(_Temperature, Averaging):
         Without privacy it also asks whether the client has rows.
         """
         return TemperatureUpdate(self.w, self.average, self._count, self.limit, self.steps)
+
+    def at_limits(self) -> list[str]:
+        """Say that T is at its limit."""
+        t = math.exp(-self.log_a)
+        return at_end("The temperature", t, t, (1 / self.limit, self.limit))
 
     def moving(self) -> dict[str, Range]:
         """Any w within the limit."""
@@ -253,6 +259,12 @@ class FedOneShot(_Temperature):
         asked = np.linspace(self._log_t[0], self._log_t[-1], len(score))
         belief = root_posterior(asked, score, std, self._log_t, self.plan.tailed)
         self.log_a = -float((belief * self._log_t).sum())
+
+    def at_limits(self) -> list[str]:
+        """Say that of all temperatures that were asked the first or the last is the nearest."""
+        low, high = self._query.low, self._query.high
+        t, near = math.exp(-self.log_a), (high / low) ** (0.5 / self._query.points)
+        return at_end("The temperature", t / near, t * near, (low, high))
 
 
 def _one_shot_release(

@@ -246,6 +246,7 @@ class Job:
             round_seconds=[] if plan.secret_sample else np.diff([start, *watch.times]).tolist(),
             run=strategy.run,
             job=self.to_fields(),
+            at_limits=strategy.at_limits(),
         )
 
 

@@ -49,6 +49,8 @@ class Outcome:
         that nobody was asked for
     sites
         which real sites took part (`Participation.to_result`); None of a simulation
+    at_limits
+        sentences where a parameter, or a search, ended at an end of its range
     """
 
     artifact: Artifact
@@ -62,6 +64,7 @@ class Outcome:
     message_bytes: tuple[int, int] | None = None
     job: dict[str, Any] = field(default_factory=dict)
     sites: dict[str, Any] | None = None
+    at_limits: list[str] = field(default_factory=list)
 
     @property
     def calibrator(self) -> Calibrator:
@@ -82,6 +85,7 @@ class Outcome:
             **{key: getattr(self, key) for key in _PLAIN},
             "job": self.job,
             "sites": self.sites,
+            "at_limits": self.at_limits,
         }
         with whole_file(folder / OUTCOME) as file:
             file.write(json.dumps(plain).encode())
@@ -92,7 +96,7 @@ class Outcome:
         try:
             plain = json.loads((folder / OUTCOME).read_text("utf-8"))
             rest = {key: plain[key] for key in _PLAIN} | {"job": plain.get("job", {})}
-            rest["sites"] = plain.get("sites")  # a new key
+            rest |= {"sites": plain.get("sites"), "at_limits": plain.get("at_limits", [])}
             rest["message_bytes"] = rest["message_bytes"] and tuple(rest["message_bytes"])
             form = ARTIFACTS[plain.get("form", "calibrator")]
         except (OSError, ValueError, KeyError):

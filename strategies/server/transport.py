@@ -88,6 +88,7 @@ class FlowerTransport(Strategy):
         self.roster: dict[int, int] = {}
         self._sites: dict[int, int] = {}
         self._passed: set[int] = set()  # nodes that cannot take part
+        self._error = ""  # of a client; only an exact run hears of it
         self._unsure: set[int] = set()  # nodes of real sites that may be unable to
         self.secure: SecureRounds | None = None
         self.took_part = Participation()
@@ -265,6 +266,8 @@ class FlowerTransport(Strategy):
                 if not self.tolerant:
                     raise
         self._tell_answered(asked, sent)
+        if self._error and not sent:
+            raise RoundFailed(f"round {asked.round}: no client answered; {self._error}")
         return sent
 
     def _tell_answered(self, asked: Asked, answered: Collection[int]) -> None:
@@ -432,8 +435,13 @@ class FlowerTransport(Strategy):
             site = site_of.get(reply.metadata.src_node_id, -1)
             if not reply.has_error():
                 yield site, reply
-            elif reply.error.code not in ABSENT and not self.tolerant:
-                raise RoundFailed(f"{self._called(site)} answered with an error: {reason(reply)}")
+            elif reply.error.code not in ABSENT:
+                why = f"{self._called(site)} answered with an error: {reason(reply)}"
+                if not self.tolerant:
+                    raise RoundFailed(why)
+                if not self.method.plan.private:
+                    self._error = why
+                    log.warning("fedcal: %s", why)
 
     def _unmasked(self, asked: Asked, total: Words, alive: set[int]) -> Words:
         """Ask survivors for the round seeds that they share with dropouts, and take them off."""

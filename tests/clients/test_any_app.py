@@ -179,6 +179,41 @@ def test_no_row_decides_whether_a_client_answers(spoilt, lost):
     assert result.judged["rows"]["value"] == pytest.approx(5000 - lost, abs=40)
 
 
+def shifted(logits, labels):
+    return logits, labels + 1
+
+
+def plus_and_minus(logits, labels):
+    return logits[:, :2], np.where(labels % 2, 1, -1)
+
+
+def halves(logits, labels):
+    return logits, labels + 0.5 * (labels == 3)
+
+
+@pytest.mark.parametrize("spoilt", [a_row, shifted, plus_and_minus, halves])
+def test_an_exact_run_hears_that_rows_have_no_label(spoilt, caplog):
+    def everywhere(arrays, context):
+        return spoilt(*[np.array(x) for x in scaled(arrays, context)])
+
+    said = "not all have finite scores and, as label, the number of one of their columns"
+    with pytest.raises(RoundFailed, match=f"^round 1: no client answered; .*{said}.*$"):
+        AfterTraining("fednewton").start(grid_of(everywhere), MODEL)
+    private = AfterTraining("fednewton", epsilon=8.0, unit="example")
+    assert private.start(grid_of(everywhere), MODEL).sites["answered"] == 4
+
+
+def test_a_client_with_such_rows_is_missed_and_the_log_says_why(caplog):
+    def one_of_four(arrays, context):
+        found = [np.array(x) for x in scaled(arrays, context)]
+        return shifted(*found) if context.node_config["partition-id"] == 2 else found
+
+    with caplog.at_level(logging.WARNING, "flwr"):
+        result = AfterTraining("evaluate").start(grid_of(one_of_four), MODEL)
+    assert (result.sites["answered"], result.sites["absent"]) == (3, ["site 2"])
+    assert "site 2 answered with an error: InputError: not all have finite scores" in caplog.text
+
+
 def test_nodes_are_numbered_by_the_server_whatever_they_call_themselves():
     grid = grid_of(scaled)
     for node, context in grid._contexts.items():

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.checks import number_in, one_of, positive, whole
 from fedcal.core.errors import InputError
 from fedcal.privacy.noise_plan import Plan
 from fedcal.units import UNITS
@@ -189,7 +189,7 @@ def carried_over(text: str) -> tuple[JobFacts, ...]:
         return ()
     try:
         epsilon, delta, unit = text.split(",")
-        numbers = positive("epsilon of --spent", float(epsilon)), float(delta)
+        numbers = positive("epsilon of --spent", number_in(epsilon)), number_in(delta)
     except ValueError:
         raise InputError(
             "--spent must be EPSILON,DELTA,UNIT, as 1.5,1e-6,example, or the word nothing; got "

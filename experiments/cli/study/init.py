@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedcal.core.checks import number_in
 from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.parameters import other
@@ -77,6 +78,6 @@ def command(
 
 def _numbers(text: str | None) -> tuple[float, ...]:
     try:
-        return () if text is None else tuple(float(part) for part in text.split(","))
+        return () if text is None else tuple(number_in(part) for part in text.split(","))
     except ValueError:
         raise InputError(f"--thresholds must be numbers by comma, got {text!r}") from None

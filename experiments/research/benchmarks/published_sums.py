@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.experiments.report.tables import TextTable, markdown
-from fedcal.experiments.runs.config import read_toml
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
 from fedcal.secure_aggregation.keys import DIGEST_BYTES, SIGNATURE_BYTES
 from fedcal.secure_aggregation.messages import CONFIRMATION_BYTES, message_bytes
+from fedcal.storage.toml_files import read_toml
 
 MEASURED = "secure_sums.json"
 """File of the benchmark's results, as it wrote them."""

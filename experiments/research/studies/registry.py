@@ -33,7 +33,7 @@ from fedcal.experiments.research.studies.spec import (
     Printed,
     RowsTable,
 )
-from fedcal.experiments.runs.config import read_toml
+from fedcal.storage.toml_files import read_toml
 
 STUDIES = ("maddock", "own", "evaluation", "luo", "angelopoulos", "prediction_sets", "zhang")
 FOLDER = Path(__file__).parent

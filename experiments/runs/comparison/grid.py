@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import pairwise, product
 from typing import Any
 
-from fedcal.core.checks import whole
+from fedcal.core.checks import number_in, whole
 from fedcal.core.errors import InputError
 from fedcal.core.streams import check_seed
 from fedcal.experiments.report.families import family_of
@@ -332,7 +332,7 @@ def _entry(option: Option, value: Any) -> Any:
         return Variant.parse(value)
     if kind is not str and isinstance(value, str):
         try:
-            value = kind(value)
+            value = number_in(value, kind)
         except ValueError:
             what = "a whole number" if kind is int else "a number"
             raise InputError(f"{name} must be {what}, got {value!r}") from None

@@ -25,7 +25,6 @@ from fedcal.experiments.runs.comparison.row import check_row, run_row, runs_of
 from fedcal.experiments.runs.comparison.statement import statement
 from fedcal.experiments.runs.comparison.summary import Line, headline, summarise
 from fedcal.experiments.runs.comparison.table import as_csv, as_markdown, as_rows
-from fedcal.experiments.runs.config import read_toml
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import COMPARISON, claim
 from fedcal.experiments.runs.load import load_any, test_part, warn_of_rows
@@ -35,6 +34,7 @@ from fedcal.experiments.runs.sweep import Folder, Row, begun_config, pool_of, ru
 from fedcal.experiments.runs.sweep.journal import CONFIG, ROWS, kept_runs
 from fedcal.partition import deal
 from fedcal.storage.atomic import path_of
+from fedcal.storage.toml_files import read_toml
 from fedcal.strategies.server.outcome import Progress
 
 DONE = "compare.json"

@@ -119,7 +119,8 @@ def check_cluster(address: str) -> None:
         If nobody answers there.
     """
     host, _, port = address.rpartition(":")
-    if not host or "/" in address or not port.isdigit() or not 0 < int(port) < 65536:
+    plain = host and "/" not in address and port.isascii() and port.isdecimal()
+    if not plain or not 0 < int(port) < 65536:
         raise InputError(
             f"ray_address must be HOST:PORT of a cluster's head, such as 127.0.0.1:6379, "
             f"got {address!r}"

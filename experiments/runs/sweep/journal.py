@@ -23,10 +23,10 @@ from typing import Any, NoReturn
 
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.report.terminal import console
-from fedcal.experiments.runs.config import read_toml
 from fedcal.experiments.runs.sweep.pools import Row, key_of
 from fedcal.storage.atomic import path_of, whole_file
 from fedcal.storage.locks import locked
+from fedcal.storage.toml_files import read_toml
 
 CONFIG, ROWS = "config.toml", "rows.jsonl"
 """What is run; a line for each finished run."""

@@ -35,7 +35,7 @@ RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 class Search(ABC):
-    """Base of the searches; their intervals contain the answers.
+    """Base of the searches; `low` to `high` is the interval that is left, (searches,) each.
 
     Parameters
     ----------
@@ -148,8 +148,9 @@ class PosteriorBisection(Search):
     with the root uniform in [low, high] and the slope s log-uniform in the range `slope`. It is
     a straight line in log t whose distance from the truth may be 30 % of the value: far from the
     root a value says little more than its sign, close to it all that the noise leaves. The
-    answer is the posterior mean. The posterior lives on a grid of 251 roots and 17 slopes; with
-    a wrong range of slopes the search slows down, and no guarantee is lost.
+    answer is the posterior mean; `low` and `high` are the likeliest root. The posterior lives on a
+    grid of 251 roots and 17 slopes; with a wrong range of slopes the search slows down, and no
+    guarantee is lost.
 
     Of many reports the noise of a sum is nearly Gaussian, whatever that of each one is.
 
@@ -199,6 +200,7 @@ class PosteriorBisection(Search):
         for k in range(0, len(values), _AT_ONCE):
             some = slice(k, k + _AT_ONCE)
             self._multiply(some, t[some], values[some], std)
+        self.low = self.high = self._roots[self._belief.argmax(axis=1)]
 
     def _multiply(self, some: slice, t: Floats, value: Floats, std: float) -> None:
         """Multiply the beliefs of some searches by the likelihood of `value`, (k,), in place."""
@@ -231,7 +233,7 @@ class PosteriorBisection(Search):
     def answer(self) -> Floats:
         """Return the mean of each posterior."""
         mean = (self._belief * self._roots).sum(axis=1)
-        return np.asarray(np.clip(mean, self.low, self.high))
+        return np.asarray(np.clip(mean, self._roots[0], self._roots[-1]))
 
 
 _ROOTS, _SLOPES, _TOLERANCE = 251, 17, 0.3

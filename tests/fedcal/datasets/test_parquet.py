@@ -189,10 +189,10 @@ def test_a_column_that_is_there_twice(tmp_path):
 
 def test_files_that_hold_too_much(tmp_path, monkeypatch):
     path = write(tmp_path, {"label": Y} | SCORES["columns"])
-    monkeypatch.setattr(_arrow, "MAX_BYTES", 4 * 3 * 8 + 4 * 8)
+    monkeypatch.setattr(_arrow, "room", lambda _: 4 * 3 * 8 + 4 * 8)
     load(path)
-    monkeypatch.setattr(_arrow, "MAX_BYTES", 4 * 3 * 8 - 1)
-    with pytest.raises(InputError, match="more than 0 GiB of numbers"):
+    monkeypatch.setattr(_arrow, "room", lambda _: 4 * 3 * 8 - 1)
+    with pytest.raises(InputError, match="more than 0 MiB of numbers"):
         load(path)
 
 

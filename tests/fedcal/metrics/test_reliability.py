@@ -23,8 +23,8 @@ SUMS = ["sum_confidence", "class_sum_confidence"]
 
 
 def rows_of(classes: int) -> st.SearchStrategy[Rows]:
-    entry = st.one_of(st.integers(0, 15).map(lambda k: k / 15), st.floats(0.0, 1.0))
-    row = st.tuples(*[entry] * classes)
+    cut = st.one_of(st.integers(0, 15), st.floats(0.0, 15.0))
+    row = st.tuples(*[cut] * (classes - 1)).map(lambda at: np.diff([0, *sorted(at), 15]) / 15)
     pairs = st.lists(st.tuples(row, st.integers(0, classes - 1)), min_size=1, max_size=10)
     return pairs.map(lambda xs: (np.array([p for p, _ in xs]), np.array([y for _, y in xs])))
 

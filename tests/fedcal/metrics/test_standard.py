@@ -60,12 +60,12 @@ def draw_rows(rng: np.random.Generator, n: int, c: int, sharpness: float) -> Row
 
 @st.composite
 def rows(draw: st.DrawFn) -> Rows:
-    """Fifteenths (edges and ties abound) or arbitrary doubles; rows need not sum to 1."""
+    """Fifteenths (edges and ties abound) or other doubles."""
     n, c = draw(st.integers(1, 12)), draw(st.integers(2, 5))
-    entry = st.one_of(st.integers(0, 15).map(lambda k: k / 15), st.floats(0.0, 1.0))
-    flat = draw(st.lists(entry, min_size=n * c, max_size=n * c))
+    cut = st.one_of(st.integers(0, 15), st.floats(0.0, 15.0))
+    cuts = draw(st.lists(st.lists(cut, min_size=c - 1, max_size=c - 1), min_size=n, max_size=n))
     labels = draw(st.lists(st.integers(0, c - 1), min_size=n, max_size=n))
-    return np.array(flat).reshape(n, c), np.array(labels)
+    return np.diff([[0, *sorted(at), 15] for at in cuts]) / 15, np.array(labels)
 
 
 def test_the_floor_of_nll():
@@ -128,6 +128,7 @@ def test_what_is_refused(score, monkeypatch):
         for bad in (math.nan, math.inf, -math.inf, -1e-9, -math.nan, 1.002):
             probs = np.full((5, classes), 1 / classes)
             probs[3, 1] = bad
+            probs[3, -1] += np.nan_to_num(1 / classes - bad, posinf=0.0, neginf=0.0)
             table.append((probs, r"finite and in \[0, 1\]; row 3, class 1 is"))
         each_is_refused(table, lambda probs: score(probs, [0, 1, 2, 0, 1]))
     halves = [[0.5, 0.5], [0.5, 0.5]]
@@ -138,6 +139,7 @@ def test_what_is_refused(score, monkeypatch):
         (([["0.5", "0.5"]], [0]), "must be numbers"),
         (([[0.5, 0.5], [0.5]], [0, 1]), "ragged"),
         (([[0.5 + 0j, 0.5]], [0]), "must be numbers"),
+        (([[0.5, 0.5], [0.5, 0.6]], [0, 1]), r"row 1 sums to 1\.1"),
         ((halves, [0]), "one entry per row"),
         ((halves, [[0], [1]]), "one entry per row"),
         *(
@@ -151,5 +153,5 @@ def test_what_is_refused(score, monkeypatch):
         each_is_refused(wrong, lambda bins: score(halves, [0, 1], bins=bins))
     monkeypatch.setattr(standard, "_BLOCK", 4)  # a row of a later block
     probs = np.full((9, 2), 0.5)
-    probs[7, 0] = 1.5
+    probs[7] = 1.5, -0.5
     each_is_refused([(probs, r"row 7, class 0 is 1\.5")], lambda probs: score(probs, [0] * 9))
