@@ -155,7 +155,7 @@ def _with_comma(cell: str) -> float:
     return float(number_in(cell.translate(_SWAPPED)))
 
 
-def _is_number(cell: str, value: Callable[[str], float]) -> bool:
+def _is_number(cell: str, value: Callable[[str], float] = number_in) -> bool:
     try:
         value(cell)
     except ValueError:

@@ -196,7 +196,7 @@ def test_an_exact_run_hears_that_rows_have_no_label(spoilt, caplog):
     def everywhere(arrays, context):
         return spoilt(*[np.array(x) for x in scaled(arrays, context)])
 
-    said = "not all have finite scores and, as label, the number of one of their columns"
+    said = "not all have finite scores, the number of a column as label"
     with pytest.raises(RoundFailed, match=f"^round 1: no client answered; .*{said}.*$"):
         AfterTraining("fednewton").start(grid_of(everywhere), MODEL)
     private = AfterTraining("fednewton", epsilon=8.0, unit="example")
