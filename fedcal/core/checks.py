@@ -30,7 +30,7 @@ def number_in(value: object, kind: Callable[[str], Any] = float) -> Any:
     line that holds them is rather damaged. `kind` is `float` or `int`.
     """
     text = str(value)
-    if "_" in text or not text.isascii() or "y" in text.lower():
+    if "_" in text or "y" in text or "Y" in text or not text.isascii():
         raise ValueError(f"{text[:40]!r} is not a number")
     return kind(text)
 

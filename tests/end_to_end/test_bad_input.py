@@ -107,7 +107,7 @@ OPTIONS = [  # options, words of the message
     (f"--ledger data.npz {EPS}", "data.npz not a database"),
     (f"--ledger . {EPS}", "ledger . directory"),
     (f"--ledger no/l.db --cap 1 {EPS}", "no/l.db"),
-    ("--config none.toml", "none.toml No such file"),
+    ("--config none.toml", "none.toml does not exist"),
     ("--config data.npz", "data.npz not TOML"),
     ("--out data.npz", "data.npz a file"),
     ("--set rows_per_client=many", "rows_per_client number 'many'"),
