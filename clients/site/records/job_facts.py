@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 
 from fedcal.core.checks import one_of, positive, whole
 from fedcal.core.errors import InputError
@@ -13,6 +14,11 @@ from fedcal.units import UNITS
 
 OWN_NOISE, CLAIMED = "own noise", "claimed"
 """Who vouches for a job's epsilon: the site, which adds noise itself, or the server alone."""
+
+NOTHING = "nothing"
+"""Charge of no job, as `carried_over` reads it."""
+
+_TOLERANCE = 1e-9  # of sums that were added up in another order
 
 
 @dataclass(frozen=True)
@@ -139,6 +145,28 @@ def spent_in_all(booked: Sequence[Booked]) -> tuple[str, float, float] | None:
     return unit, math.fsum(epsilon for epsilon, _ in costs), math.fsum(delta for _, delta in costs)
 
 
+def total(charges: Sequence[JobFacts]) -> str:
+    """Return the `account` of charges as `carried_over` reads it; exact sums are not in it."""
+    if not (charged := [one for one in charges if not one.exact]):
+        return NOTHING
+    unit, costs = account(charged)
+    epsilon, delta = map(math.fsum, zip(*costs, strict=True))
+    return f"{epsilon!r},{delta!r},{unit}"
+
+
+def missing(shown: str, booked: Sequence[JobFacts]) -> str:
+    """Return what a `total` has beyond booked charges, rounded up, as `carried_over` reads it."""
+    if not (charges := carried_over(shown)):
+        return NOTHING
+    unit, (spent, *known) = account([*charges, *booked])
+    over = [x - math.fsum(cost[k] for cost in known) for k, x in enumerate(spent)]
+    if all(more <= _TOLERANCE * x for more, x in zip(over, spent, strict=True)):
+        return NOTHING
+    up = Context(6, ROUND_CEILING)
+    epsilon, delta = (float(up.create_decimal(max(x, 0.0) * (1 - _TOLERANCE))) for x in over)
+    return f"{epsilon:g},{delta:g},{unit}"
+
+
 def account(charges: Sequence[JobFacts]) -> tuple[str, list[tuple[float, float]]]:
     """Return the smallest unit that any of some charges is for, and what each costs one such unit.
 
@@ -185,7 +213,7 @@ def carried_over(text: str) -> tuple[JobFacts, ...]:
     InputError
         For anything else.
     """
-    if text.strip() == "nothing":
+    if text.strip() == NOTHING:
         return ()
     try:
         epsilon, delta, unit = text.split(",")

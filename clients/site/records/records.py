@@ -11,17 +11,26 @@ pays for all three. Exact sums (epsilon infinite) are written down and are in no
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from fedcal.clients.site.records.job_facts import Booked, JobFacts, Limits, account
-from fedcal.clients.site.records.records_file import RecordsFile
+from fedcal.clients.site.records.job_facts import (
+    NOTHING,
+    Booked,
+    JobFacts,
+    Limits,
+    account,
+    carried_over,
+    missing,
+    total,
+)
+from fedcal.clients.site.records.records_file import FACTS, RecordsFile
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.privacy.ledger import check_caps
@@ -36,12 +45,13 @@ KEPT_ENROLMENTS = 1000
 KEPT_ROUNDS = 4
 """Rounds of a job whose answers are kept: a server that goes on asks the last one again."""
 
+NO_RECEIPTS: Mapping[str, str] = MappingProxyType({})
+
 _JOB = re.compile("[0-9a-f]{64}")
 _LAST = 2**62  # a round that no job has
 _PUSHED_OUT = f"{KEPT_JOBS} later jobs"
 
-_FACTS = tuple(field.name for field in fields(JobFacts))
-_AGREED = frozenset(_FACTS) - {"server", "expires"}  # the job's digest stands for these
+_AGREED = frozenset(FACTS) - {"server", "expires"}  # the job's digest stands for these
 
 
 class SiteRecords(RecordsFile):
@@ -61,7 +71,8 @@ class SiteRecords(RecordsFile):
     backup. A file that is new, a second or a copied one under a key that has records, and one that
     was put back, are noticed (`refusal`), and then nothing is answered until `close_all`. An image
     of the whole disk or machine that was put back cannot be noticed: the operator must call
-    `close_all`. Charges that the file does not have are lost, unless the operator says them.
+    `close_all`, in which the operator says which charges are missing; the key's file and results at
+    hand say how many at least.
 
     Parameters
     ----------
@@ -282,7 +293,22 @@ class SiteRecords(RecordsFile):
             ):
                 self._close(job, "expired")
 
-    def close_all(self, spent: Sequence[JobFacts] | None = None) -> int:
+    def missing(self, receipts: Mapping[str, str] = NO_RECEIPTS) -> str:
+        """Return the charges that are shown and not in these records, as `carried_over` reads them.
+
+        They are shown by the file of the site's key and by `receipts`: job -> its charge, of the
+        results at hand.
+        """
+        charged, shown = self._charged(), [] if self._count is None else [self._count.spent]
+        booked = {job for (job,) in self._db.rows("SELECT job FROM jobs WHERE booked IS NOT NULL")}
+        lost = [carried_over(charge) for job, charge in receipts.items() if job not in booked]
+        shown.append(total([*charged, *chain.from_iterable(lost)]))
+        each = [missing(one, charged) for one in shown]
+        return max(each, key=lambda words: sum(one.epsilon for one in carried_over(words)))
+
+    def close_all(
+        self, spent: Sequence[JobFacts], receipts: Mapping[str, str] = NO_RECEIPTS
+    ) -> int:
         """Close all jobs, and make this file the one of its key from now on.
 
         Jobs that began after a backup, or that other records have, are not known here. Whoever
@@ -292,7 +318,9 @@ class SiteRecords(RecordsFile):
         Parameters
         ----------
         spent
-            what such jobs have spent, which is booked whatever the limits; None = nobody says
+            what such jobs have spent, which is booked whatever the limits
+        receipts
+            as `missing` takes them
 
         Returns
         -------
@@ -302,18 +330,21 @@ class SiteRecords(RecordsFile):
         Raises
         ------
         InputError
-            If the key has other records, and nobody says what they have spent.
+            If receipts show that more was spent; nothing is closed.
         """
         with self._transaction(check=False):
-            if spent is None and self.foreign:
-                raise InputError(f"{self._db.name} {self._refusal()}")
+            least = self.missing(receipts)
             jobs = self._db.rows("SELECT job FROM jobs WHERE closed IS NULL")
             for (job,) in jobs:
                 self._close(job, "closed by the operator")
-            for about in spent or ():
+            for about in spent:
                 self._add(job := os.urandom(32).hex(), about)
                 booked = "UPDATE jobs SET booked = ?, closed = 'carried over' WHERE job = ?"
                 self._db.execute(booked, (time.time(), job))
+            if missing(least, spent) != NOTHING:
+                raise InputError(
+                    f"more was spent than that: the receipts at hand show at least {least}"
+                )
             self._new_id()
             return len(jobs)
 
@@ -325,7 +356,7 @@ class SiteRecords(RecordsFile):
 
     def booked(self) -> tuple[Booked, ...]:
         """All jobs that were charged, oldest first."""
-        names = ", ".join(f"jobs.{name}" for name in ("job", *_FACTS, "booked", "closed"))
+        names = ", ".join(f"jobs.{name}" for name in ("job", *FACTS, "booked", "closed"))
         jobs: dict[str, Booked] = {}
         with self._lock:
             rows = self._db.rows(
@@ -358,7 +389,7 @@ class SiteRecords(RecordsFile):
         if not _JOB.fullmatch(job):
             raise InputError(f"a job is named by 64 hexadecimal digits, got {job[:80]!r}")
         stored = about
-        rows = self._of_job(", ".join((*_FACTS, "closed")), job)
+        rows = self._of_job(", ".join((*FACTS, "closed")), job)
         for *facts, closed in rows:
             stored = JobFacts(*facts)
             if closed is not None:
@@ -373,18 +404,13 @@ class SiteRecords(RecordsFile):
         """BudgetExceeded if the job's charge does not fit the limits."""
         if (limits := self.limits) is None or about.exact:
             return
-        charged = self._db.rows(
-            f"SELECT {', '.join(_FACTS)} FROM jobs"
-            " WHERE booked IS NOT NULL AND epsilon < ? AND job != ?",
-            (math.inf, job),
-        )
-        unit, costs = account([*(JobFacts(*facts) for facts in charged), about])
+        unit, costs = account([*self._charged(job), about])
         caps = (limits.epsilon, limits.delta)
         check_caps(f"{self._db.name}, unit {unit}", job[:12], costs[-1], costs[:-1], caps)
 
     def _add(self, job: str, about: JobFacts) -> None:
         """Write a new job down; the oldest of too many without an answer are closed, forgotten."""
-        names = ("job", *_FACTS, "used")
+        names = ("job", *FACTS, "used")
         values = (job, *vars(about).values(), self._transactions + 1)
         self._db.execute(
             f"INSERT INTO jobs ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", values

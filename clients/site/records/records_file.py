@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Self
 
 from fedcal.clients.site.records.count_file import UNNAMED, CountFile
+from fedcal.clients.site.records.job_facts import JobFacts, total
 from fedcal.core.errors import InputError
 from fedcal.storage.database import Database
 
@@ -17,6 +20,9 @@ PUT_BACK = (
     "seem to be restored from a backup: no request is answered until `fedcal site restored` is "
     "called"
 )
+
+FACTS = tuple(field.name for field in fields(JobFacts))
+"""Columns of a job's facts."""
 
 _APPLICATION, _VERSION = 0x6663_7372, 2  # "fcsr" in SQLite's application_id; 1 had no id
 
@@ -139,6 +145,15 @@ class RecordsFile:
                 f"{_VERSION}"
             )
 
+    def _charged(self, job: str = "") -> list[JobFacts]:
+        """Return what was charged for all jobs but this one; exact sums are not in it."""
+        rows = self._db.rows(
+            f"SELECT {', '.join(FACTS)} FROM jobs"
+            " WHERE booked IS NOT NULL AND epsilon < ? AND job != ?",
+            (math.inf, job),
+        )
+        return [JobFacts(*facts) for facts in rows]
+
     def _new_id(self) -> None:
         self._db.execute("UPDATE state SET id = ?", (os.urandom(16).hex(),))
 
@@ -153,7 +168,7 @@ class RecordsFile:
                 self._db.mark(_APPLICATION, _VERSION)
                 self._new_id()
         if agrees:
-            count.committed(self._transactions, self._id)
+            count.committed(self._transactions, self._id, total(self._charged()))
 
     def _follows(self, before: Path | None) -> bool:
         """Return whether the key has no records yet, and these are as the file before left them."""
@@ -172,7 +187,7 @@ class RecordsFile:
         """Give the current transaction its number, in both files."""
         number = self._transactions + 1
         if count is not None:
-            number = count.next(number - 1, self._id)
+            number = count.next(number - 1, self._id, total(self._charged()))
         self._db.execute("UPDATE state SET transactions = ?", (number,))
         return number
 
@@ -195,7 +210,7 @@ class RecordsFile:
                     if changed := self._db.changes > before:
                         number = self._number(self._count)
                 if changed and self._count is not None:
-                    self._count.committed(number, self._id)
+                    self._count.committed(number, self._id, total(self._charged()))
 
     def close(self) -> None:
         """Close the file; records in memory are gone. Closing twice is no error."""
