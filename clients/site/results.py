@@ -116,10 +116,8 @@ def keep_result(
         raise
 
 
-def judge_result(
-    site: Prepared, run: str, artifact: Artifact, receipt: Mapping[str, str]
-) -> Judged:
-    """Evaluate a kept result on the site's own rows, and write that and a receipt beside it."""
+def judge_result(site: Prepared, run: str, artifact: Artifact) -> Judged:
+    """Evaluate a kept result on the site's own rows, and write that beside it."""
     logits, labels = site.test or (site.shards.logits, site.shards.labels)
     rows = "test" if site.test else "calibration"
     inputs = site.test_inputs if site.test else site.shards.inputs
@@ -127,14 +125,8 @@ def judge_result(
     judged = Judged(rows, artifact.judge(test) if len(labels) else {})
     with whole_file(site.folder / RESULTS / run / METRICS) as file:
         content = {"run": run, "rows": rows, "class_names": list(site.names), **judged.judged}
-        file.write(json.dumps({**content, **receipt}, indent=2).encode())
+        file.write(json.dumps(content, indent=2).encode())
     return judged
-
-
-def receipts(folder: Path) -> dict[str, str]:
-    """Return job -> its charge, as `judge_result` wrote them, of the results in a site's folder."""
-    told = [json.loads(path.read_text("utf-8")) for path in (folder / RESULTS).glob(f"*/{METRICS}")]
-    return {str(one["job"]): str(one["charged"]) for one in told if "charged" in one}
 
 
 def _made(results: Path, run: str) -> Path:

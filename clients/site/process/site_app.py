@@ -19,14 +19,7 @@ from fedcal.clients.site.guard import check
 from fedcal.clients.site.own_terms import own_terms
 from fedcal.clients.site.prepared import Prepared, prepared
 from fedcal.clients.site.process.limits import OverLimit, lacks_memory
-from fedcal.clients.site.records.job_facts import total
-from fedcal.clients.site.records.site_records import (
-    afford,
-    answer_once,
-    check_booked,
-    finish,
-    job_facts,
-)
+from fedcal.clients.site.records.site_records import afford, answer_once, check_booked, finish
 from fedcal.clients.site.site_log import LOGGER
 from fedcal.clients.site.site_rounds import SecureSite
 from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
@@ -155,11 +148,9 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
             check_booked(site, fields, run)
             terms = own_terms(fields, run, site, terms_of_job)
             artifact = keep_result(folder / RESULTS, run, form, files, terms)
-            charged = total([job_facts(fields, terms.plan, site.server)])
-            receipt = {"job": job_digest(fields, run), "charged": charged}
-            finish(site, fields, run)
+            finish(site, fields, run, terms.plan)
         try:
-            words = judge_result(site, run, artifact, receipt).words()
+            words = judge_result(site, run, artifact).words()
         except Exception as e:  # noqa: BLE001  a server must not learn on which rows it fails
             words = f"which cannot be judged: {_where(e)[1]}"
         log.info("result received: run %s, %s", run, words)

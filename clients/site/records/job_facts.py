@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context
 
 from fedcal.core.checks import one_of, positive, whole
 from fedcal.core.errors import InputError
@@ -145,26 +144,17 @@ def spent_in_all(booked: Sequence[Booked]) -> tuple[str, float, float] | None:
     return unit, math.fsum(epsilon for epsilon, _ in costs), math.fsum(delta for _, delta in costs)
 
 
-def total(charges: Sequence[JobFacts]) -> str:
-    """Return the `account` of charges as `carried_over` reads it; exact sums are not in it."""
+def total(charges: Sequence[JobFacts], booked: Sequence[JobFacts] = ()) -> str:
+    """Return the `account` of charges less that of `booked` ones, as `carried_over` reads it."""
     if not (charged := [one for one in charges if not one.exact]):
         return NOTHING
-    unit, costs = account(charged)
-    epsilon, delta = map(math.fsum, zip(*costs, strict=True))
-    return f"{epsilon!r},{delta!r},{unit}"
-
-
-def missing(shown: str, booked: Sequence[JobFacts]) -> str:
-    """Return what a `total` has beyond booked charges, rounded up, as `carried_over` reads it."""
-    if not (charges := carried_over(shown)):
+    unit, costs = account([*charged, *booked])
+    sums = [math.fsum(part) for part in zip(*costs[: len(charged)], strict=True)]
+    left = [x - math.fsum(cost[k] for cost in costs[len(charged) :]) for k, x in enumerate(sums)]
+    if all(more <= _TOLERANCE * x for more, x in zip(left, sums, strict=True)):
         return NOTHING
-    unit, (spent, *known) = account([*charges, *booked])
-    over = [x - math.fsum(cost[k] for cost in known) for k, x in enumerate(spent)]
-    if all(more <= _TOLERANCE * x for more, x in zip(over, spent, strict=True)):
-        return NOTHING
-    up = Context(6, ROUND_CEILING)
-    epsilon, delta = (float(up.create_decimal(max(x, 0.0) * (1 - _TOLERANCE))) for x in over)
-    return f"{epsilon:g},{delta:g},{unit}"
+    epsilon, delta = (max(more, 0.0) for more in left)
+    return f"{epsilon:.12g},{delta:.12g},{unit}"
 
 
 def account(charges: Sequence[JobFacts]) -> tuple[str, list[tuple[float, float]]]:

@@ -14,20 +14,16 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from fedcal.clients.site.records.job_facts import (
-    NOTHING,
     Booked,
     JobFacts,
     Limits,
     account,
     carried_over,
-    missing,
     total,
 )
 from fedcal.clients.site.records.records_file import FACTS, RecordsFile
@@ -44,8 +40,6 @@ KEPT_ENROLMENTS = 1000
 
 KEPT_ROUNDS = 4
 """Rounds of a job whose answers are kept: a server that goes on asks the last one again."""
-
-NO_RECEIPTS: Mapping[str, str] = MappingProxyType({})
 
 _JOB = re.compile("[0-9a-f]{64}")
 _LAST = 2**62  # a round that no job has
@@ -293,22 +287,7 @@ class SiteRecords(RecordsFile):
             ):
                 self._close(job, "expired")
 
-    def missing(self, receipts: Mapping[str, str] = NO_RECEIPTS) -> str:
-        """Return the charges that are shown and not in these records, as `carried_over` reads them.
-
-        They are shown by the file of the site's key and by `receipts`: job -> its charge, of the
-        results at hand.
-        """
-        charged, shown = self._charged(), [] if self._count is None else [self._count.spent]
-        booked = {job for (job,) in self._db.rows("SELECT job FROM jobs WHERE booked IS NOT NULL")}
-        lost = [carried_over(charge) for job, charge in receipts.items() if job not in booked]
-        shown.append(total([*charged, *chain.from_iterable(lost)]))
-        each = [missing(one, charged) for one in shown]
-        return max(each, key=lambda words: sum(one.epsilon for one in carried_over(words)))
-
-    def close_all(
-        self, spent: Sequence[JobFacts], receipts: Mapping[str, str] = NO_RECEIPTS
-    ) -> int:
+    def close_all(self, spent: str) -> int:
         """Close all jobs, and make this file the one of its key from now on.
 
         Jobs that began after a backup, or that other records have, are not known here. Whoever
@@ -318,9 +297,7 @@ class SiteRecords(RecordsFile):
         Parameters
         ----------
         spent
-            what such jobs have spent, which is booked whatever the limits
-        receipts
-            as `missing` takes them
+            by such jobs, as `carried_over` reads it; it is booked whatever the limits
 
         Returns
         -------
@@ -330,21 +307,19 @@ class SiteRecords(RecordsFile):
         Raises
         ------
         InputError
-            If receipts show that more was spent; nothing is closed.
+            If it cannot be read, or receipts show that more was spent: nothing is closed.
         """
         with self._transaction(check=False):
-            least = self.missing(receipts)
+            charges, least = carried_over(spent), self.missing()
             jobs = self._db.rows("SELECT job FROM jobs WHERE closed IS NULL")
             for (job,) in jobs:
                 self._close(job, "closed by the operator")
-            for about in spent:
+            for about in charges:
                 self._add(job := os.urandom(32).hex(), about)
                 booked = "UPDATE jobs SET booked = ?, closed = 'carried over' WHERE job = ?"
                 self._db.execute(booked, (time.time(), job))
-            if missing(least, spent) != NOTHING:
-                raise InputError(
-                    f"more was spent than that: the receipts at hand show at least {least}"
-                )
+            if carried_over(total(carried_over(least), charges)):
+                raise InputError(f"{spent!r:.80} was spent, and receipts show at least {least}")
             self._new_id()
             return len(jobs)
 

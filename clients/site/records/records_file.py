@@ -8,11 +8,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 from typing import Self
 
 from fedcal.clients.site.records.count_file import UNNAMED, CountFile
-from fedcal.clients.site.records.job_facts import JobFacts, total
+from fedcal.clients.site.records.job_facts import NOTHING, JobFacts, carried_over, total
 from fedcal.core.errors import InputError
 from fedcal.storage.database import Database
 
@@ -23,6 +24,9 @@ PUT_BACK = (
 
 FACTS = tuple(field.name for field in fields(JobFacts))
 """Columns of a job's facts."""
+
+RECEIPTS = "results/*/receipt"
+"""Files beside the results that a site has kept, seen from its records: a job, and its charge."""
 
 _APPLICATION, _VERSION = 0x6663_7372, 2  # "fcsr" in SQLite's application_id; 1 had no id
 
@@ -153,6 +157,21 @@ class RecordsFile:
             (math.inf, job),
         )
         return [JobFacts(*facts) for facts in rows]
+
+    def missing(self) -> str:
+        """Return the charges that are not in these records, as `carried_over` reads them.
+
+        They are shown by the file of the site's key, and by receipts of results at hand.
+        """
+        if self._count is None or self._path is None:
+            return NOTHING
+        booked, receipts = self._charged(), self._path.parent.glob(RECEIPTS)
+        jobs = {job for (job,) in self._db.rows("SELECT job FROM jobs WHERE booked IS NOT NULL")}
+        receipt = dict(path.read_text("ascii").split(maxsplit=1) for path in receipts)
+        lost = [carried_over(charge) for job, charge in receipt.items() if job not in jobs]
+        shown = carried_over(self._count.spent), (*booked, *chain.from_iterable(lost))
+        each = (total(charges, booked) for charges in shown)
+        return max(each, key=lambda words: sum(one.epsilon for one in carried_over(words)))
 
     def _new_id(self) -> None:
         self._db.execute("UPDATE state SET id = ?", (os.urandom(16).hex(),))

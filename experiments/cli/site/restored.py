@@ -9,8 +9,7 @@ import contextlib
 import sys
 from typing import Annotated
 
-from fedcal.clients.site.records.job_facts import NOTHING, carried_over
-from fedcal.clients.site.results import receipts
+from fedcal.clients.site.records.job_facts import NOTHING
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.parameters import FILES, other
 from fedcal.experiments.cli.site.site_ledger import STATE, State, opened_records
@@ -37,8 +36,7 @@ def command(
 ) -> None:
     """Close the open jobs."""
     with opened_records(state) as records:
-        known = receipts(state)
-        least = records.missing(known)
+        least = records.missing()
         shown = "" if least == NOTHING else f" (the receipts at hand show at least {least})"
         if spent is None and sys.stdin.isatty():
             print(f"Budget spent that is not in these records{shown}, as EPSILON,DELTA,UNIT;")
@@ -49,7 +47,7 @@ def command(
                 "nothing is answered before somebody says what was spent since: --spent "
                 f"EPSILON,DELTA,UNIT{shown}, or --spent nothing"
             )
-        closed = records.close_all(carried_over(spent), known)
+        closed = records.close_all(spent)
     console().print(
         f"Open jobs that were closed: {closed}. New jobs are answered again. Jobs that began "
         "after the backup, or with other records, are unknown here: make sure with the server's "

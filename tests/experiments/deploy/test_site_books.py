@@ -137,8 +137,7 @@ def test_no_less_is_booked_than_receipts_show(tmp_path, state, says, put_back, s
     spend(state, 0.25, "b")
     result = state / "results" / "last"
     result.mkdir(parents=True)
-    receipt = {"job": "b" * 64, "charged": "0.25,1e-06,user"}
-    (result / "metrics.json").write_text(json.dumps({"run": "last", **receipt}))
+    (result / "receipt").write_text(f"{'b' * 64} 0.25,1e-06,user")
     put_back(state, tmp_path / "backup")
 
     def epsilon():
