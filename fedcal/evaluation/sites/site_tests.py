@@ -27,6 +27,10 @@ the root mean square is .01 to .05 up to H = .35, and .08 to .18 beyond, where t
 So at 300 to 20,000 calibrated rows of each of them, as they are and with half their log odds, 0 to
 2.5 % of p-values are at most .01."""
 
+UNRANKED = 0.1
+"""Std of the AUC within a bucket about 1/2: the root mean square is .08 where both outcomes' scores
+are normal, of spreads that differ up to three times, about the same mean."""
+
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
 _CALIBRATED, _PRIOR = np.array([0.0, 1.0]), np.array([3.0, 1.0])
 """Offset and slope that a fit is about, and the std of its prior: all but flat."""
@@ -101,13 +105,21 @@ class Sites:
         slack = self.counts[..., 1, :] - self.counts.sum(axis=-2) * share
         return np.asarray((weights @ slack[..., None])[..., 0])
 
-    def law_of(self, share: Floats, weights: Floats, truth: Floats | None = None) -> Law:
+    def law_of(
+        self,
+        share: Floats,
+        weights: Floats,
+        truth: Floats | None = None,
+        noisy: tuple[Floats, ...] = (),
+    ) -> Law:
         """Return the distribution of `score` if outcomes have probabilities `truth` or `share`.
 
-        Where they differ from the shares, rows are taken as drawn from all buckets again.
+        Where they differ from the shares, rows are taken as drawn from all buckets again. `noisy`
+        are other weights for the noise in counts of outcome 1, and of outcome 0.
         """
         true = share if truth is None else truth
-        noise = [weights * part[..., None, :] @ self.root for part in (1 - share, share)]
+        by_outcome = zip(noisy or (weights, weights), (1 - share, share), strict=True)
+        noise = [own * part[..., None, :] @ self.root for own, part in by_outcome]
         each = np.concatenate(noise, axis=-1)
         power = squares(weights, (self.misread * self.rows * true * (1 - true)) ** 2)
         power = power + squares(weights, self.most * self.rows * (true - share) ** 2)
@@ -155,6 +167,41 @@ def calibration(sites: Sites) -> tuple[Floats, Floats, Floats]:
     moved = sites.shares(sites.fit((0,)))
     lever = sites.centred(moved, 1)
     return joint, gap, p_value(sites.law_of(moved, lever), sites.score(moved, lever))
+
+
+def ranking(sites: Sites) -> tuple[Floats, Floats, Floats]:
+    """Return each site's AUC, its std, and the p-value of one of .5 or more, (...) each.
+
+    By the sum of outcomes less their rate, weighted by the mean rank of a bucket; ties are halves.
+    Its variance at an AUC of .5 is that of outcomes which do not depend on the score, or DeLong's,
+    if that is larger: the rarer outcome may be at both ends. See `UNRANKED`, too.
+    """
+    total, unsure = sites.total, np.sqrt((sites.root**2).sum())  # std of noise in a number of rows
+    rows = sites.rows + unsure / sites.rows.shape[-1]
+    each = norm_sub(sites.counts) + unsure * _fractions(rows)[..., None, :]
+    events = np.clip(sites.counts[..., 1, :].sum(axis=-1), 0, total)
+    rate = (events + 1) / (total + 2)
+    share = rate[..., None] + 0 * sites.rows
+    ranks, own = (_mean_ranks(part)[..., None, :] for part in (rows, each))
+    law = sites.law_of(share, ranks, noisy=(own[..., 0, :, :], own[..., 1, :, :]))
+    sums, parts, size = sites.score(share, ranks), _fractions(each), total * rate * (1 - rate)
+    other = (parts * own[..., ::-1, 0, :] ** 2).sum(axis=-1)  # of outcome 0, and 1
+    apart = sites.most * size * (rate * other[..., 0] + (1 - rate) * other[..., 1])
+    alike = sites.most * rate * (1 - rate) * (sites.rows * ranks[..., 0, :] ** 2).sum(axis=-1)
+    ties = UNRANKED**2 * size**2 * (parts.prod(axis=-2) ** 2).sum(axis=-1)
+    law = replace(law, power=law.power + (np.maximum(apart - alike, 0.0) + ties)[..., None, None])
+    p, std = p_value(law, sums) / 2, np.sqrt(law.variance[..., 0, 0]) / size
+    return 0.5 + sums[..., 0] / size, std, np.where(sums[..., 0] < 0, p, 1 - p)
+
+
+def _fractions(rows: Floats) -> Floats:
+    return divide(rows, rows.sum(axis=-1, keepdims=True) + 0 * rows)
+
+
+def _mean_ranks(rows: Floats) -> Floats:
+    """Return the mean rank of each bucket's rows, from -1/2 to 1/2 (..., buckets)."""
+    fractions = _fractions(rows)
+    return np.asarray(np.cumsum(fractions, axis=-1) - fractions / 2 - 0.5)
 
 
 def gaps(sites: Sites, truth: Floats, share: Floats | None = None) -> tuple[Floats, Floats]:
