@@ -28,6 +28,7 @@ from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.pages.figures import reliability_part
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import next_site
+from fedcal.evaluation.sites.site_tests import Sites, ranking
 from fedcal.experiments.deploy.rows import read_rows, shards_of
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.experiments.runs.folders import AT_HOME
@@ -45,6 +46,10 @@ STATEMENT = (
 NO_NEWS = (
     "The release adds almost nothing here: with its noise and few sites the prior is about as "
     "wide as without any other site."
+)
+BY_CHANCE = (
+    "Your rows alone have a calibration slope of {:.2f}, which chance explains. That of the "
+    "calibrator is 0 or above."
 )
 _NUMBERS = ("log loss", "fall of it", "standard error", "chance of harm")
 _ABOUT = (
@@ -126,7 +131,7 @@ def recalibrate(
     own_name, known = site if site in sites else "", source.class_names
     prior = priors_of(source, [own_name])[own_name]
     classes = getattr(source, "question", source).classes
-    rows = read_rows(data, class_names or known, csv=csv).in_order(None, positive)
+    rows = read_rows(data, class_names or known, others=True, csv=csv).in_order(None, positive)
     if rows.classes != classes or (known and rows.class_names != known):
         of = [", ".join(names or ("not named",))[:200] for names in (known, rows.class_names)]
         message = f"{path} is of {classes} classes ({of[0]}), {data} of {rows.classes} ({of[1]})"
@@ -147,7 +152,11 @@ def recalibrate(
         notes.append(next_site.sentence(expected))
     shards = shards_of(rows)
     weights = np.ones(len(rows.labels)) if rows.subject is None else shards.weights(1)
+    if reversed_order := _reversed(shards, weights):
+        raise InputError(f"{reversed_order} A calibrator would only hide it; none was made")
     own, tried = _own(shards, weights), {}
+    if (own["calibration slope"] or 0.0) < 0:
+        notes.append(BY_CHANCE.format(own["calibration slope"]))
     for name, one in {"without other sites": none, f"from {prior.sites} sites": prior}.items():
         tried[name], at, after = _tried(shards, one, weights)
     made = at_site.calibrator_of(at.chosen[0], classes, rows.input)
@@ -185,7 +194,8 @@ def as_it_is(shards: Shards, name: str, title: str, advice: str) -> AtHome:
     verdict = f"Here your model {_bias(own, shards.classes == 2)}"
     if (slope := own["calibration slope"]) is not None:
         verdict += f"; the calibration slope is {slope:.2f} (1 is right, below 1 is too extreme)"
-    result = {"schema": 1, "release": name, "title": title, "verdict": f"{verdict}.", "own": own}
+    verdict = _reversed(shards, weights) or f"{verdict}."
+    result = {"schema": 1, "release": name, "title": title, "verdict": verdict, "own": own}
     result |= {"statement": [STATEMENT, advice], "versions": versions()}
     views = {"model": softmax(shards.logits)}
     return AtHome(result, None, _own_parts(numbers, shards, weights, views))
@@ -280,6 +290,21 @@ def _scored(shards: Shards, probs: Floats) -> tuple[Floats, Floats]:
     """Score and outcome of each row, (n,) each: of two classes p_1 and y, else the top label's."""
     both = scored(logits_from_probs(probs), shards.labels, check_score("", shards.classes))
     return both[0][:, 0], both[1][:, 0].astype(np.float64)
+
+
+def _reversed(shards: Shards, weights: Floats) -> str:
+    """Return words if scores run against outcomes: an AUC below 1/2 at a level of 97.5 %; or ""."""
+    value, outcome = _scored(shards, softmax(shards.logits))
+    _, at = np.unique(value, return_inverse=True)
+    counts = np.stack([np.bincount(at, weights * is_it, 10) for is_it in (1 - outcome, outcome)])
+    edges, exact = np.linspace(0, 1, counts.shape[1] + 1), np.zeros((counts.shape[1], 0))
+    auc, std, p = map(float, ranking(Sites.of(counts, edges, exact, "normal")))
+    if p > 0.025:
+        return ""
+    return (
+        f"Here scores run against outcomes: AUC {auc:.2f} ({max(auc - 1.96 * std, 0):.2f} to "
+        f"{auc + 1.96 * std:.2f}): are labels or classes swapped, or is the column another one?"
+    )
 
 
 def _own(shards: Shards, weights: Floats) -> dict[str, Any]:

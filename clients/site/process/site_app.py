@@ -147,7 +147,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
             site, fields = prepared(folder), context.run_config
             check_booked(site, fields, run)
             terms = own_terms(fields, run, site, terms_of_job)
-            artifact = keep_result(folder / RESULTS, run, form, files, terms)
+            artifact = keep_result(folder / RESULTS, run, form, files, terms, site.names)
             finish(site, fields, run, terms.plan)
         try:
             words = judge_result(site, run, artifact).words()

@@ -1,9 +1,9 @@
 """A verdict for each site of a release in words, and changes since earlier releases.
 
 All tests of a release are one family (Holm): that each site is calibrated, offset 0 and slope 1 of
-its log odds; that its scores do not run against outcomes (AUC 1/2 or more); and, against each earlier release, that nothing has changed at a site, and at all
-sites alike. What is wrong at a named site, its gap or its slope, is named by its own test at
-level / number of tests.
+its log odds; that its scores do not run against outcomes (AUC 1/2 or more); and, against each
+earlier release, that nothing has changed at a site, and at all sites alike. What is wrong at a
+named site, its gap or its slope, is named by its own test at level / number of tests.
 """
 
 from __future__ import annotations
@@ -73,10 +73,11 @@ def verdicts_of(
         `level`; `tests`, their number. Each has `p_value` (calibrated, or unchanged), `adjusted`,
         that in the family, `named`: "gap", "slope" or both; "joint" = neither shows by itself; none
         = nothing found, and `words`. `ORDER` alone is named where the AUC is below 1/2: a test of
-        its own, whose p-values stand there. Estimates with single 95 % intervals (`value`, `low`, `high`;
-        None = unknown, or no end): a site's `auc`, `gap` (mean score less outcome), `slope` and
-        `intercept` of outcomes on the score's log odds, and `gap_change` and `slope_change`, later
-        less earlier. A gap of `limit` (1 = none) is named at a site with the chance `SEEN` at least
+        its own, whose p-values stand there. Estimates with single 95 % intervals (`value`, `low`,
+        `high`; None = unknown, or no end): a site's `auc`, `gap` (mean score less outcome), `slope`
+        and `intercept` of outcomes on the score's log odds, and `gap_change` and `slope_change`,
+        later less earlier. A gap of `limit` (1 = none) is named at a site with the chance `SEEN` at
+        least
 
     Raises
     ------

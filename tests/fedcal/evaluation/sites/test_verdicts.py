@@ -114,7 +114,7 @@ def test_changes_are_in_the_same_family():
     assert since["steep"]["words"] == "no change since 2026Q4 found"
     every = {("", n): v for n, v in found["sites"].items()}
     every |= {("c", n): c for n, c in since.items()}
-    others = {k: 1.0 for k in range(7)}  # that no site's scores run against its outcomes
+    others = dict.fromkeys(range(7), 1.0)  # that no site's scores run against its outcomes
     adjusted = holm({k: v["p_value"] for k, v in every.items()} | others)
     assert {k: v["adjusted"] for k, v in every.items()} == {k: adjusted[k] for k in every}
     assert all(bool(v["named"]) == (v["adjusted"] <= 0.0125) for v in every.values())
