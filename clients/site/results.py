@@ -65,12 +65,7 @@ class Judged:
 
 
 def keep_result(
-    folder: Path,
-    run: str,
-    form: str,
-    files: Mapping[str, Any],
-    terms: Terms,
-    names: tuple[str, ...],
+    site: Prepared, run: str, form: str, files: Mapping[str, Any], terms: Terms
 ) -> Artifact:
     """Keep a run's result in a folder of the site's `results`; it is read before it counts.
 
@@ -82,8 +77,6 @@ def keep_result(
 
     Parameters
     ----------
-    folder
-        of all results
     run
         names the run, and its folder
     form
@@ -92,8 +85,6 @@ def keep_result(
         name -> bytes; only the artifact's own file is kept
     terms
         the site's own of the run
-    names
-        of its classes
 
     Raises
     ------
@@ -112,12 +103,12 @@ def keep_result(
         read_npz(BytesIO(content), UNPACKED * most)
     except InputError as e:
         raise InputError(f"{name}: {e}") from None
-    path = _made(folder, run) / name
-    with TemporaryDirectory(dir=folder, prefix=".") as draft:
+    path = _made(site.folder / RESULTS, run) / name
+    with TemporaryDirectory(dir=path.parent.parent, prefix=".") as draft:
         copy = Path(draft) / name
         copy.write_bytes(content)
         artifact = artifact_class.read(copy.parent, form)
-        artifact.of_classes(names)
+        artifact.of_classes(site.names)
         artifact.write(copy.parent, form)
         content = copy.read_bytes()
     if before := list(path.parent.glob("*.npz")):

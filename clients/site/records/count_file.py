@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcal.clients.site.records.job_facts import NOTHING
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.storage.atomic import reason
 from fedcal.storage.locks import posix_locks
@@ -35,7 +34,7 @@ class _Left(NamedTuple):
     changed: int
     before: int
     records: str
-    spent: str = NOTHING
+    spent: str = "nothing"
 
 
 class CountFile:

@@ -14,9 +14,6 @@ from fedcal.units import UNITS
 OWN_NOISE, CLAIMED = "own noise", "claimed"
 """Who vouches for a job's epsilon: the site, which adds noise itself, or the server alone."""
 
-NOTHING = "nothing"
-"""Charge of no job, as `carried_over` reads it."""
-
 _TOLERANCE = 1e-9  # of sums that were added up in another order
 
 
@@ -135,26 +132,25 @@ def spent_by_unit(booked: Sequence[Booked]) -> dict[str, tuple[float, float]]:
     }
 
 
-def spent_in_all(booked: Sequence[Booked]) -> tuple[str, float, float] | None:
-    """Return unit, epsilon and delta of the `account` of jobs; None = nothing was spent."""
-    charged = [one.about for one in booked if not one.about.exact]
-    if not charged:
-        return None
-    unit, costs = account(charged)
-    return unit, math.fsum(epsilon for epsilon, _ in costs), math.fsum(delta for _, delta in costs)
+def spent_in_all(
+    charges: Sequence[JobFacts], known: Sequence[JobFacts] = ()
+) -> tuple[str, float, float] | None:
+    """Return unit, epsilon and delta of the `account` of charges, less that of `known` ones.
 
-
-def total(charges: Sequence[JobFacts], booked: Sequence[JobFacts] = ()) -> str:
-    """Return the `account` of charges less that of `booked` ones, as `carried_over` reads it."""
-    if not (charged := [one for one in charges if not one.exact]):
-        return NOTHING
-    unit, costs = account([*charged, *booked])
-    sums = [math.fsum(part) for part in zip(*costs[: len(charged)], strict=True)]
+    None = nothing was spent, or is left; exact sums are in no account.
+    """
+    charged = [one for one in charges if not one.exact]
+    unit, costs = account([*charged, *known]) if charged else ("", [])
+    sums = [math.fsum(cost[k] for cost in costs[: len(charged)]) for k in (0, 1)]
     left = [x - math.fsum(cost[k] for cost in costs[len(charged) :]) for k, x in enumerate(sums)]
     if all(more <= _TOLERANCE * x for more, x in zip(left, sums, strict=True)):
-        return NOTHING
-    epsilon, delta = (max(more, 0.0) for more in left)
-    return f"{epsilon:.12g},{delta:.12g},{unit}"
+        return None
+    return unit, max(left[0], 0.0), max(left[1], 0.0)
+
+
+def in_text(spent: tuple[str, float, float] | None) -> str:
+    """Return what `spent_in_all` found as `carried_over` reads it."""
+    return "nothing" if spent is None else f"{spent[1]:.12g},{spent[2]:.12g},{spent[0]}"
 
 
 def account(charges: Sequence[JobFacts]) -> tuple[str, list[tuple[float, float]]]:
@@ -203,7 +199,7 @@ def carried_over(text: str) -> tuple[JobFacts, ...]:
     InputError
         For anything else.
     """
-    if text.strip() == NOTHING:
+    if text.strip() == "nothing":
         return ()
     try:
         epsilon, delta, unit = text.split(",")

@@ -18,14 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedcal.clients.site.records.job_facts import (
-    Booked,
-    JobFacts,
-    Limits,
-    account,
-    carried_over,
-    total,
-)
+from fedcal.clients.site.records.job_facts import Booked, JobFacts, Limits, account, carried_over
 from fedcal.clients.site.records.records_file import FACTS, RecordsFile
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
@@ -310,16 +303,16 @@ class SiteRecords(RecordsFile):
             If it cannot be read, or receipts show that more was spent: nothing is closed.
         """
         with self._transaction(check=False):
-            charges, least = carried_over(spent), self.missing()
+            if self.missing(spent):
+                least = self.missing()
+                raise InputError(f"{spent!r:.80} was spent, and receipts show at least {least}")
             jobs = self._db.rows("SELECT job FROM jobs WHERE closed IS NULL")
             for (job,) in jobs:
                 self._close(job, "closed by the operator")
-            for about in charges:
+            for about in carried_over(spent):
                 self._add(job := os.urandom(32).hex(), about)
                 booked = "UPDATE jobs SET booked = ?, closed = 'carried over' WHERE job = ?"
                 self._db.execute(booked, (time.time(), job))
-            if carried_over(total(carried_over(least), charges)):
-                raise InputError(f"{spent!r:.80} was spent, and receipts show at least {least}")
             self._new_id()
             return len(jobs)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from fedcal.clients.site.records.count_file import UNNAMED, CountFile
-from fedcal.clients.site.records.job_facts import NOTHING, JobFacts, carried_over, total
+from fedcal.clients.site.records.job_facts import JobFacts, carried_over, in_text, spent_in_all
 from fedcal.core.errors import InputError
 from fedcal.storage.database import Database
 
@@ -158,20 +158,25 @@ class RecordsFile:
         )
         return [JobFacts(*facts) for facts in rows]
 
-    def missing(self) -> str:
-        """Return the charges that are not in these records, as `carried_over` reads them.
+    @property
+    def _spent(self) -> str:
+        return in_text(spent_in_all(self._charged()))
 
-        They are shown by the file of the site's key, and by receipts of results at hand.
+    def missing(self, spent: str = "nothing") -> str:
+        """Return the charges that are not in these records, nor in `spent`; "" = there are none.
+
+        They are shown by the file of the site's key, and by receipts of results at hand. All are
+        written as `carried_over` reads them.
         """
-        if self._count is None or self._path is None:
-            return NOTHING
-        booked, receipts = self._charged(), self._path.parent.glob(RECEIPTS)
+        booked, paths = self._charged(), self._path.parent.glob(RECEIPTS) if self._path else ()
+        receipts = dict(path.read_text("ascii").split(" ", 1) for path in paths)
         jobs = {job for (job,) in self._db.rows("SELECT job FROM jobs WHERE booked IS NOT NULL")}
-        receipt = dict(path.read_text("ascii").split(maxsplit=1) for path in receipts)
-        lost = [carried_over(charge) for job, charge in receipt.items() if job not in jobs]
-        shown = carried_over(self._count.spent), (*booked, *chain.from_iterable(lost))
-        each = (total(charges, booked) for charges in shown)
-        return max(each, key=lambda words: sum(one.epsilon for one in carried_over(words)))
+        lost = [carried_over(charge) for job, charge in receipts.items() if job not in jobs]
+        left = "nothing" if self._count is None else self._count.spent
+        known = (*booked, *carried_over(spent))
+        shown = carried_over(left), (*booked, *chain.from_iterable(lost))
+        more = [one for charges in shown if (one := spent_in_all(charges, known))]
+        return in_text(max(more, key=lambda one: one[1])) if more else ""
 
     def _new_id(self) -> None:
         self._db.execute("UPDATE state SET id = ?", (os.urandom(16).hex(),))
@@ -187,7 +192,7 @@ class RecordsFile:
                 self._db.mark(_APPLICATION, _VERSION)
                 self._new_id()
         if agrees:
-            count.committed(self._transactions, self._id, total(self._charged()))
+            count.committed(self._transactions, self._id, self._spent)
 
     def _follows(self, before: Path | None) -> bool:
         """Return whether the key has no records yet, and these are as the file before left them."""
@@ -206,7 +211,7 @@ class RecordsFile:
         """Give the current transaction its number, in both files."""
         number = self._transactions + 1
         if count is not None:
-            number = count.next(number - 1, self._id, total(self._charged()))
+            number = count.next(number - 1, self._id, self._spent)
         self._db.execute("UPDATE state SET transactions = ?", (number,))
         return number
 
@@ -229,7 +234,7 @@ class RecordsFile:
                     if changed := self._db.changes > before:
                         number = self._number(self._count)
                 if changed and self._count is not None:
-                    self._count.committed(number, self._id, total(self._charged()))
+                    self._count.committed(number, self._id, self._spent)
 
     def close(self) -> None:
         """Close the file; records in memory are gone. Closing twice is no error."""

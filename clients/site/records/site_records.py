@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedcal.clients.site.prepared import Prepared, check_answers, count_files
-from fedcal.clients.site.records.job_facts import JobFacts, Limits, facts_of, total
+from fedcal.clients.site.records.job_facts import JobFacts, Limits, facts_of, in_text, spent_in_all
 from fedcal.clients.site.records.records import SiteRecords
 from fedcal.clients.site.records.records_file import RECEIPTS
 from fedcal.core.errors import InputError
@@ -127,7 +127,8 @@ def finish(site: Prepared, fields: Mapping[str, Any], run: str, plan: Plan) -> N
 
     Beside the result stays a receipt: the job, and what it was charged.
     """
-    job, charge = job_digest(fields, run), total([job_facts(fields, plan, site.server)])
+    charge = in_text(spent_in_all([job_facts(fields, plan, site.server)]))
+    job = job_digest(fields, run)
     with whole_file(site.folder / RECEIPTS.replace("*", run)) as file:
         file.write(f"{job} {charge}".encode())
     with records_of(site) as records:

@@ -9,7 +9,6 @@ import contextlib
 import sys
 from typing import Annotated
 
-from fedcal.clients.site.records.job_facts import NOTHING
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.parameters import FILES, other
 from fedcal.experiments.cli.site.site_ledger import STATE, State, opened_records
@@ -37,7 +36,7 @@ def command(
     """Close the open jobs."""
     with opened_records(state) as records:
         least = records.missing()
-        shown = "" if least == NOTHING else f" (the receipts at hand show at least {least})"
+        shown = f" (the receipts at hand show at least {least})" * bool(least)
         if spent is None and sys.stdin.isatty():
             print(f"Budget spent that is not in these records{shown}, as EPSILON,DELTA,UNIT;")
             with contextlib.suppress(EOFError):

@@ -105,21 +105,13 @@ class Sites:
         slack = self.counts[..., 1, :] - self.counts.sum(axis=-2) * share
         return np.asarray((weights @ slack[..., None])[..., 0])
 
-    def law_of(
-        self,
-        share: Floats,
-        weights: Floats,
-        truth: Floats | None = None,
-        noisy: tuple[Floats, ...] = (),
-    ) -> Law:
+    def law_of(self, share: Floats, weights: Floats, truth: Floats | None = None) -> Law:
         """Return the distribution of `score` if outcomes have probabilities `truth` or `share`.
 
-        Where they differ from the shares, rows are taken as drawn from all buckets again. `noisy`
-        are other weights for the noise in counts of outcome 1, and of outcome 0.
+        Where they differ from the shares, rows are taken as drawn from all buckets again.
         """
         true = share if truth is None else truth
-        by_outcome = zip(noisy or (weights, weights), (1 - share, share), strict=True)
-        noise = [own * part[..., None, :] @ self.root for own, part in by_outcome]
+        noise = [weights * part[..., None, :] @ self.root for part in (1 - share, share)]
         each = np.concatenate(noise, axis=-1)
         power = squares(weights, (self.misread * self.rows * true * (1 - true)) ** 2)
         power = power + squares(weights, self.most * self.rows * (true - share) ** 2)
@@ -183,8 +175,8 @@ def ranking(sites: Sites) -> tuple[Floats, Floats, Floats]:
     rate = (events + 1) / (total + 2)
     share = rate[..., None] + 0 * sites.rows
     ranks, own = (_mean_ranks(part)[..., None, :] for part in (rows, each))
-    law = sites.law_of(share, ranks, noisy=(own[..., 0, :, :], own[..., 1, :, :]))
-    sums, parts, size = sites.score(share, ranks), _fractions(each), total * rate * (1 - rate)
+    law, sums = sites.law_of(share, ranks), sites.score(share, ranks)
+    parts, size = _fractions(each), total * rate * (1 - rate)
     other = (parts * own[..., ::-1, 0, :] ** 2).sum(axis=-1)  # of outcome 0, and 1
     apart = sites.most * size * (rate * other[..., 0] + (1 - rate) * other[..., 1])
     alike = sites.most * rate * (1 - rate) * (sites.rows * ranks[..., 0, :] ** 2).sum(axis=-1)

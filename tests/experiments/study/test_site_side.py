@@ -139,14 +139,8 @@ def test_the_printed_command_recalibrates_as_it_stands(there, capsys):
     release.write(there.folder, "release")
     content = {"release.npz": (there.folder / "release.npz").read_bytes()}
     for _ in range(2):  # a message that comes twice
-        keep_result(
-            kit / "state" / "results",
-            "run",
-            "release",
-            content,
-            Terms(of.plan, (), "release"),
-            of.classes,
-        )
+        own, terms = prepared(kit / "state"), Terms(of.plan, (), "release")
+        keep_result(own, "run", "release", content, terms)
     with alone(kit / "state"):
         _, _, command = status(kit)["next"].partition("recalibrate at home, fedcal ")
     assert _run(command.split()) == 0
