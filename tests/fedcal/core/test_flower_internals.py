@@ -1,5 +1,6 @@
 """Which versions of Flower a site runs with, and that what is named of Flower is there."""
 
+import time
 import tomllib
 from pathlib import Path
 
@@ -30,6 +31,24 @@ def test_each_name_is_there():
         assert getattr(internals, name) is not None
     with pytest.raises(AttributeError, match="flower_internals has no attribute Nothing"):
         internals.Nothing  # noqa: B018
+
+
+def test_a_reply_that_stays_in_pieces_is_given_up(monkeypatch):
+    """Flower's own pull, of a part that never comes: it would wait for three minutes."""
+    from flwr.supercore.inflatable import inflatable_utils as flower_parts
+
+    monkeypatch.setattr(
+        flower_parts.pull_objects, "__kwdefaults__", {**flower_parts.pull_objects.__kwdefaults__}
+    )
+    internals.limit_pulls(0.2)
+
+    def nothing(part):
+        raise flower_parts.ObjectUnavailableError(part)
+
+    began = time.monotonic()
+    with pytest.raises(flower_parts.ObjectPullError, match="timeout"):
+        flower_parts.pull_objects(["a part"], nothing)
+    assert time.monotonic() - began < 4
 
 
 @pytest.mark.parametrize("version", ["1.38.0", "1.39.1", "1.40.0", "1.43.0", ""])
