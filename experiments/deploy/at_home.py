@@ -246,11 +246,7 @@ def _verdict(
             f"Keep the model as it is: with {rows} and this prior the chance of harm is {chance} "
             f"(at most {100 * at_site.MOST_RISK:.0f} % is accepted)."
         )
-    before, after, fall = (
-        f"{own['log loss']:.2f}",
-        f"{fitted['log loss']:.2f}",
-        fitted["fall of it"],
-    )
+    fall, (before, after) = fitted["fall of it"], (f"{of['log loss']:.2f}" for of in (own, fitted))
     loss = f"{'falls' if fall > 0 else 'rises'} from {before} to {after}"
     loss = f"stays at {after}" if before == after else loss
     loss = f"with this calibrator log loss {loss} (cross-validated on your {rows})"
@@ -296,7 +292,8 @@ def _reversed(shards: Shards, weights: Floats) -> str:
     """Return words if scores run against outcomes: an AUC below 1/2 at a level of 97.5 %; or ""."""
     value, outcome = _scored(shards, softmax(shards.logits))
     _, at = np.unique(value, return_inverse=True)
-    counts = np.stack([np.bincount(at, weights * is_it, 10) for is_it in (1 - outcome, outcome)])
+    each = [np.bincount(at, weights * is_it, 10) for is_it in (1 - outcome, outcome)]
+    counts = np.array(each, np.float64)
     edges, exact = np.linspace(0, 1, counts.shape[1] + 1), np.zeros((counts.shape[1], 0))
     auc, std, p = map(float, ranking(Sites.of(counts, edges, exact, "normal")))
     if p > 0.025:

@@ -72,13 +72,8 @@ def _headline(quarter: Told) -> str:
 
 
 def _steps(quarter: Told) -> list[str]:
-    off, unseen, changed, enough = (
-        faults(quarter),
-        hidden(quarter),
-        _changed(quarter),
-        quarter["enough"],
-    )
-    steps = []
+    off, unseen, changed = faults(quarter), hidden(quarter), _changed(quarter)
+    steps, enough = [], quarter["enough"]
     swapped = [site for site in off if ORDER in quarter["sites"][site]["named"]]
     if swapped:
         steps.append(

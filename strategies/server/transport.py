@@ -451,16 +451,10 @@ class FlowerTransport(Strategy):
         if self._grid is None:
             raise RoundFailed("dropouts cannot be unmasked without the grid")
         masking = {"seed": self.method.plan.mask_seed, "cohort": cohort, "round": asked.round}
-        asking = [
-            message(
-                {"masking": ConfigRecord({**masking, "dropped": list(gone)})},
-                self._sites[site],
-                REVEAL,
-                asked.round,
-                self._timeout,
-            )
-            for site, gone in debts.items()
-        ]
+        asking, about = list[Message](), (REVEAL, asked.round, self._timeout)
+        for site, gone in debts.items():
+            record = ConfigRecord({**masking, "dropped": list(gone)})
+            asking.append(message({"masking": record}, self._sites[site], *about))
         answers = self._grid.send_and_receive(asking, timeout=self._timeout)
         revealed = {site: _seeds(reply, site) for site, reply in self._answers(answers)}
         return unmask(total, revealed, len(total), debts)
