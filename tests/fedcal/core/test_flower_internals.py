@@ -1,6 +1,5 @@
 """Which versions of Flower a site runs with, and that what is named of Flower is there."""
 
-import time
 import tomllib
 from pathlib import Path
 
@@ -42,13 +41,15 @@ def test_a_reply_that_stays_in_pieces_is_given_up(monkeypatch):
     )
     internals.limit_pulls(0.2)
 
+    asked = []
+
     def nothing(part):
+        asked.append(part)
+        assert len(asked) < 4, "it is still waited for"
         raise flower_parts.ObjectUnavailableError(part)
 
-    began = time.monotonic()
     with pytest.raises(flower_parts.ObjectPullError, match="timeout"):
         flower_parts.pull_objects(["a part"], nothing)
-    assert time.monotonic() - began < 4
 
 
 @pytest.mark.parametrize("version", ["1.38.0", "1.39.1", "1.40.0", "1.43.0", ""])
