@@ -97,6 +97,8 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
                     Roster.from_text(job.roster), agreed, strategy.run, folder
                 )
             strategy.meet(met if job.tolerant else ())
+            if job.tolerant:
+                prompt.names = {node: names[site] for node, site in strategy.roster.items()}
             strategy.start(grid, model, timeout=job.timeout)
 
         def moved(done: int, planned: int) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from fedcal.clients.site.prepared import Prepared
@@ -64,9 +65,11 @@ class Judged:
 
 
 def keep_result(
-    folder: Path, run: str, form: str, files: Mapping[str, Any], terms: Terms
+    site: Prepared, run: str, form: str, files: Mapping[str, Any], terms: Terms
 ) -> Artifact:
     """Keep a run's result in a folder of the site's `results`; it is read before it counts.
+
+    This copy has the site's names of the classes, of which the server knows a digest.
 
     A run has one result: the same bytes may come again, others are refused. It has at most
     `MOST_BYTES` more than `terms.result_bytes`, and unpacked `UNPACKED` times as many, which its
@@ -74,8 +77,6 @@ def keep_result(
 
     Parameters
     ----------
-    folder
-        of all results
     run
         names the run, and its folder
     form
@@ -98,22 +99,25 @@ def keep_result(
     most = MOST_BYTES + terms.result_bytes
     if not isinstance(content, bytes) or len(content) > most:
         raise InputError(f"the result has no file {name} of at most {most >> 10} KiB")
-    path = _made(folder, run) / name
-    if before := list(path.parent.glob("*.npz")):
-        if before != [path] or path.read_bytes() != content:
-            raise InputError("another result of this run came before")
-        return artifact_class.read(path.parent, form)
     try:
         read_npz(BytesIO(content), UNPACKED * most)
     except InputError as e:
         raise InputError(f"{name}: {e}") from None
-    with whole_file(path) as file:
-        file.write(content)
-    try:
-        return artifact_class.read(path.parent, form)
-    except InputError:
-        path.unlink()
-        raise
+    path = _made(site.folder / RESULTS, run) / name
+    with TemporaryDirectory(dir=path.parent.parent, prefix=".") as draft:
+        copy = Path(draft) / name
+        copy.write_bytes(content)
+        artifact = artifact_class.read(copy.parent, form)
+        artifact.of_classes(site.names)
+        artifact.write(copy.parent, form)
+        content = copy.read_bytes()
+    if before := list(path.parent.glob("*.npz")):
+        if before != [path] or path.read_bytes() != content:
+            raise InputError("another result of this run came before")
+    else:
+        with whole_file(path) as file:
+            file.write(content)
+    return artifact
 
 
 def judge_result(site: Prepared, run: str, artifact: Artifact) -> Judged:

@@ -29,6 +29,7 @@ from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.pages.figures import reliability_part
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import next_site
+from fedcal.evaluation.sites.site_tests import Sites, ranking
 from fedcal.experiments.deploy.rows import read_rows, shards_of
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.experiments.runs.folders import AT_HOME
@@ -46,6 +47,10 @@ STATEMENT = (
 NO_NEWS = (
     "The release adds almost nothing here: with its noise and few sites the prior is about as "
     "wide as without any other site."
+)
+BY_CHANCE = (
+    "Your rows alone have a calibration slope of {:.2f}, which chance explains. That of the "
+    "calibrator is 0 or above."
 )
 _NUMBERS = ("log loss", "fall of it", "standard error", "chance of harm")
 _ABOUT = (
@@ -128,7 +133,7 @@ def recalibrate(
     own_name, known = site if site in sites else "", source.class_names
     prior = priors_of(source, [own_name])[own_name]
     classes = getattr(source, "question", source).classes
-    rows = read_rows(data, class_names or known, csv=csv).in_order(None, positive)
+    rows = read_rows(data, class_names or known, others=True, csv=csv).in_order(None, positive)
     if rows.classes != classes or (known and rows.class_names != known):
         of = [", ".join(names or ("not named",))[:200] for names in (known, rows.class_names)]
         message = f"{path} is of {classes} classes ({of[0]}), {data} of {rows.classes} ({of[1]})"
@@ -149,7 +154,11 @@ def recalibrate(
         notes.append(next_site.sentence(expected))
     shards = shards_of(rows)
     weights = np.ones(len(rows.labels)) if rows.subject is None else shards.weights(1)
+    if reversed_order := _reversed(shards, weights):
+        raise InputError(f"{reversed_order} A calibrator would only hide it; none was made")
     own, tried = _own(shards, weights), {}
+    if (own["calibration slope"] or 0.0) < 0:
+        notes.append(BY_CHANCE.format(own["calibration slope"]))
     for name, one in {"without other sites": none, f"from {prior.sites} sites": prior}.items():
         tried[name], at, after = _tried(shards, one, weights)
     made = at_site.calibrator_of(at.chosen[0], classes, rows.input)
@@ -187,7 +196,8 @@ def as_it_is(shards: Shards, name: str, title: str, advice: str) -> AtHome:
     verdict = f"Here your model {_bias(own, shards.classes == 2)}"
     if (slope := own["calibration slope"]) is not None:
         verdict += f"; the calibration slope is {slope:.2f} (1 is right, below 1 is too extreme)"
-    result = {"schema": 1, "release": name, "title": title, "verdict": f"{verdict}.", "own": own}
+    verdict = _reversed(shards, weights) or f"{verdict}."
+    result = {"schema": 1, "release": name, "title": title, "verdict": verdict, "own": own}
     result |= {"statement": [STATEMENT, advice], "versions": versions()}
     views = {"model": shards.probs}
     return AtHome(result, None, _own_parts(numbers, shards, weights, views))
@@ -238,11 +248,7 @@ def _verdict(
             f"Keep the model as it is: with {rows} and this prior the chance of harm is {chance} "
             f"(at most {100 * at_site.MOST_RISK:.0f} % is accepted)."
         )
-    before, after, fall = (
-        f"{own['log loss']:.2f}",
-        f"{fitted['log loss']:.2f}",
-        fitted["fall of it"],
-    )
+    fall, (before, after) = fitted["fall of it"], (f"{of['log loss']:.2f}" for of in (own, fitted))
     loss = f"{'falls' if fall > 0 else 'rises'} from {before} to {after}"
     loss = f"stays at {after}" if before == after else loss
     loss = f"with this calibrator log loss {loss} (cross-validated on your {rows})"
@@ -276,6 +282,22 @@ def _mean(shards: Shards, values: Floats, weights: Floats) -> tuple[float, float
     slack = np.bincount(np.unique(who, return_inverse=True)[1], weights * (values - mean))
     n = len(slack)
     return mean, math.sqrt(slack @ slack * n / (n - 1)) / float(weights.sum()) if n > 1 else None
+
+
+def _reversed(shards: Shards, weights: Floats) -> str:
+    """Return words if scores run against outcomes: an AUC below 1/2 at a level of 97.5 %; or ""."""
+    value, outcome = score_and_outcome(shards.probs, shards.labels)
+    _, at = np.unique(value, return_inverse=True)
+    each = [np.bincount(at, weights * is_it, 10) for is_it in (1 - outcome, outcome)]
+    counts = np.array(each, np.float64)
+    edges, exact = np.linspace(0, 1, counts.shape[1] + 1), np.zeros((counts.shape[1], 0))
+    auc, std, p = map(float, ranking(Sites.of(counts, edges, exact, "normal")))
+    if p > 0.025:
+        return ""
+    return (
+        f"Here scores run against outcomes: AUC {auc:.2f} ({max(auc - 1.96 * std, 0):.2f} to "
+        f"{auc + 1.96 * std:.2f}): are labels or classes swapped, or is the column another one?"
+    )
 
 
 def _own(shards: Shards, weights: Floats) -> dict[str, Any]:

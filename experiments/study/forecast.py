@@ -32,7 +32,7 @@ def check(study: Study) -> dict[str, Any]:
     about_sizes = {name: about for name, about in study.sites.items() if about}
     sizes = sorted(set(about_sizes.values()) or _SIZES)
     # of the last release: each site, and against each earlier one each site and all of them
-    tests = len(study.sites) + (study.per_year * study.years - 1) * (len(study.sites) + 1)
+    tests = 2 * len(study.sites) + (study.per_year * study.years - 1) * (len(study.sites) + 1)
     edges = np.array([0.0, *study.cuts, 1.0])
     parts = len(study.groups) + 1
     rest: dict[str, Any] = {"edges": edges, "std": std * math.sqrt(parts), "tests": tests}

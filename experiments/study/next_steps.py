@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedcal.core.printable import listed
-from fedcal.evaluation.sites.verdicts import ALL, MOST
+from fedcal.evaluation.sites.verdicts import ALL, MOST, ORDER
 from fedcal.experiments.study.study_file import named
 
 Told = Mapping[str, Any]
@@ -27,8 +27,9 @@ def some(names: Sequence[str]) -> str:
 
 
 def faults(quarter: Told) -> list[str]:
-    """Sites with a fault beyond chance."""
-    return [site for site, one in quarter["sites"].items() if one["named"]]
+    """Sites with a fault beyond chance, those first whose scores run against outcomes."""
+    off = [site for site, one in quarter["sites"].items() if one["named"]]
+    return sorted(off, key=lambda site: ORDER not in quarter["sites"][site]["named"])
 
 
 def hidden(quarter: Told) -> list[str]:
@@ -71,19 +72,20 @@ def _headline(quarter: Told) -> str:
 
 
 def _steps(quarter: Told) -> list[str]:
-    off, unseen, changed, enough = (
-        faults(quarter),
-        hidden(quarter),
-        _changed(quarter),
-        quarter["enough"],
-    )
-    steps = []
-    if off:
-        each = ", each by its own name" * (len(off) > 1)
+    off, unseen, changed = faults(quarter), hidden(quarter), _changed(quarter)
+    steps, enough = [], quarter["enough"]
+    swapped = [site for site in off if ORDER in quarter["sites"][site]["named"]]
+    if swapped:
         steps.append(
-            f"Recalibrate at home at {some(off)}, with the site's own rows, which stay there"
+            f"At {some(swapped)} find out whether labels or classes are swapped, or the column is "
+            "another one: do not recalibrate, a calibrator would only hide it."
+        )
+    if fit := off[len(swapped) :]:
+        each = ", each by its own name" * (len(fit) > 1)
+        steps.append(
+            f"Recalibrate at home at {some(fit)}, with the site's own rows, which stay there"
             f"{each}: `fedcal site recalibrate --release {quarter['name']}/release.npz rows.csv "
-            f"--site {off[0]}`"
+            f"--site {fit[0]}`"
         )
     for name, (sites, gone) in changed.items():
         if gone:

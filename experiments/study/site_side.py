@@ -82,7 +82,7 @@ def status(folder: Path) -> dict[str, Any]:
     if (state / RECORDS).exists():
         with records_in(state) as records:
             booked, refusal = records.booked(), records.refusal
-        spent = (spent_in_all(booked) or ("", 0.0, 0.0))[1]
+        spent = (spent_in_all([job.about for job in booked]) or ("", 0.0, 0.0))[1]
         for job in booked:
             epsilon = None if job.about.exact else job.about.epsilon
             asked = {"answered": _time(job.when), "asked by": job.about.server}

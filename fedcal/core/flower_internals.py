@@ -35,6 +35,8 @@ _NAMES = {
     "TaskIdentity": "flwr.supercore.task_identity:TaskIdentity",
     # the parts of a message as they are sent, for their sizes
     "get_all_nested_objects": "flwr.supercore.inflatable.inflatable_object:get_all_nested_objects",
+    # how long a server waits for the parts of a message is a default there, a module
+    "inflatable_utils": "flwr.supercore.inflatable.inflatable_utils",
     # has a SuperNode send a reply that no process made
     "insert_reply": "flwr.supernode.start_client_internal:_insert_message",
     # every command that a SuperLink can make a site's executor start: none may be Flower's own
@@ -195,6 +197,12 @@ def run_supernode(clock: Any, pull: Callable[..., Any], most_bytes: int) -> None
     else:
         flower.GRPC_MAX_MESSAGE_LENGTH = most_bytes
     cli.flower_supernode()
+
+
+def limit_pulls(seconds: float) -> None:
+    """Wait no longer for the parts of a message whose first part has come."""
+    pulls: Any = import_module(_NAMES["inflatable_utils"]).pull_objects
+    pulls.__kwdefaults__["max_time"] = seconds
 
 
 def is_too_large(error: Exception) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,9 +13,15 @@ from flwr.serverapp import Grid
 
 from fedcal.core.errors import RoundFailed
 from fedcal.core.flower_internals import get_all_nested_objects
+from fedcal.core.printable import listed
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.5
 """Seconds between looks for replies; Flower's own grid looks every three seconds."""
+
+TELL_S = 30.0
+"""Seconds after which a line says which real sites are waited for, and for what."""
+
+log = logging.getLogger("flwr")  # Flower shows its own logger to who started the run
 
 
 def message(
@@ -33,11 +41,14 @@ class PromptGrid:
     ----------
     bytes_up, bytes_down
         of the messages so far as Flower packs them: without TLS, and without its polls
+    names
+        node -> what a real site is called
     """
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
         self.bytes_up = self.bytes_down = 0
+        self.names: Mapping[int, str] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._grid, name)
@@ -69,21 +80,27 @@ class PromptGrid:
         sent = list(messages)
         if not sent:
             return []
-        waiting = {one for one in self._grid.push_messages(sent) if one}
+        ids = zip(self._grid.push_messages(sent), sent, strict=False)
+        waiting = {one: to.metadata.dst_node_id for one, to in ids if one}
         if not waiting:
             raise RoundFailed(
                 "Flower took none of the messages: are they larger than it lets through?"
             )
         replies = list[Message]()
-        end, wait = time.monotonic() + (timeout or 3600.0), _FIRST_WAIT
+        start, limit, wait = time.monotonic(), timeout or 3600.0, _FIRST_WAIT
+        tell = TELL_S if self.names else math.inf
         while True:
+            asked = time.monotonic()  # it may take long where a site was cut off in mid-reply
             for reply in self._grid.pull_messages(sorted(waiting)):
-                if reply.metadata.reply_to_message_id in waiting:
-                    waiting.remove(reply.metadata.reply_to_message_id)
+                if waiting.pop(reply.metadata.reply_to_message_id, None) is not None:
                     replies.append(reply)
-            left = end - time.monotonic()
+            left = start + limit - time.monotonic()
             if not waiting or left <= 0:
                 break
+            if asked - start > tell:
+                tell, what = math.inf, sent[0].metadata.message_type.rpartition(".")[2]
+                late = listed(sorted({self.names.get(n, f"node {n}") for n in waiting.values()}))
+                log.warning("fedcal: waiting for %s (%s), %.0f s more at most", late, what, left)
             time.sleep(min(wait, left))
             wait = min(2 * wait, _LONGEST_WAIT)
         self.bytes_down += sum(map(_size, sent))

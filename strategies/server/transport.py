@@ -13,6 +13,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
+from fedcal.core.flower_internals import limit_pulls
 from fedcal.core.printable import listed
 from fedcal.core.types import Words
 from fedcal.privacy.curator import Asked
@@ -30,6 +31,10 @@ from fedcal.training.network import text_of
 ANSWER, REVEAL, RESULT = "query.answer", "query.reveal", "query.result"
 """Flower message types: a contribution; seeds shared with dropouts; what the run has learned, for a
 site to keep."""
+
+WHOLE_S, SLOWEST = 30.0, 12_500
+"""Seconds in which the rest of a reply comes once it has begun, and those for each so many bytes.
+Flower waits three minutes for a reply whose site was cut off in the middle, and takes no other."""
 
 log = logging.getLogger("flwr")  # Flower shows its own logger to who started the run
 
@@ -156,6 +161,8 @@ class FlowerTransport(Strategy):
         self._asked = asked = self.method.open_round(self.method.resumed + server_round)
         if asked is None:
             return []
+        if self.tolerant:
+            limit_pulls(WHOLE_S + 8 * asked.request.bound.length / SLOWEST)
         self._meet(grid)
         content = {
             "query": ConfigRecord(asked.request.to_fields(noise=self.secure is None)),
@@ -452,16 +459,10 @@ class FlowerTransport(Strategy):
         if self._grid is None:
             raise RoundFailed("dropouts cannot be unmasked without the grid")
         masking = {"seed": self.method.plan.mask_seed, "cohort": cohort, "round": asked.round}
-        asking = [
-            message(
-                {"masking": ConfigRecord({**masking, "dropped": list(gone)})},
-                self._sites[site],
-                REVEAL,
-                asked.round,
-                self._timeout,
-            )
-            for site, gone in debts.items()
-        ]
+        asking, about = list[Message](), (REVEAL, asked.round, self._timeout)
+        for site, gone in debts.items():
+            record = ConfigRecord({**masking, "dropped": list(gone)})
+            asking.append(message({"masking": record}, self._sites[site], *about))
         answers = self._grid.send_and_receive(asking, timeout=self._timeout)
         revealed = {site: _seeds(reply, site) for site, reply in self._answers(answers)}
         return unmask(total, revealed, len(total), debts)

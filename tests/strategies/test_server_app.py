@@ -21,6 +21,7 @@ from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
+from fedcal.strategies.server import exchange
 from fedcal.strategies.server.checkpoint import Checkpoint
 from fedcal.strategies.server.exchange import PromptGrid, message
 from fedcal.strategies.server.job import Job
@@ -300,6 +301,16 @@ def test_each_message_has_one_reply_and_its_bytes_are_counted():
     assert (grid.bytes_up, grid.bytes_down) == (2 * up, 2 * down)
     assert grid.get_node_ids() == ASKED  # everything else is the grid's own
     assert {m.metadata.ttl for m in asking()} == {5.0}  # it lives as long as the server waits
+
+
+def test_a_line_says_once_whom_the_server_waits_for_and_for_what(caplog, monkeypatch):
+    caplog.set_level(logging.WARNING, "flwr")
+    monkeypatch.setattr(exchange, "TELL_S", 0.1)
+    for names in ({}, {ASKED[0]: "birch", ASKED[1]: "cedar"}):
+        grid = PromptGrid(Slow(lost=frozenset(ASKED[:1])))
+        grid.names = names
+        grid.send_and_receive(asking(), timeout=1.2)
+    assert caplog.messages == ["fedcal: waiting for birch (who), 1 s more at most"]
 
 
 def test_messages_that_flower_does_not_take_fail_the_round_and_nobody_is_waited_for():

@@ -138,7 +138,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
 
     @app.query("result")
     def result(message: Message, context: Context) -> Message:
-        from fedcal.clients.site.results import RESULTS, judge_result, keep_result
+        from fedcal.clients.site.results import judge_result, keep_result
 
         with _told("keep a result"):
             records = message.content.config_records
@@ -147,8 +147,8 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
             site, fields = prepared(folder), context.run_config
             check_booked(site, fields, run)
             terms = own_terms(fields, run, site, terms_of_job)
-            artifact = keep_result(folder / RESULTS, run, form, files, terms)
-            finish(site, fields, run)
+            artifact = keep_result(site, run, form, files, terms)
+            finish(site, fields, run, terms.plan)
         try:
             words = judge_result(site, run, artifact).words()
         except Exception as e:  # noqa: BLE001  a server must not learn on which rows it fails

@@ -2,9 +2,10 @@
 
 A database that was put back from a backup, copied or made anew is sound by itself; that it is not
 the one that was left can only be seen from outside. The file has the records' id, which is random,
-and a number that goes up with each transaction; both stand in the database, too. It also has the
-time at which the system last saw the database change (ctime), which no program that copies files
-can set: it shows copies, and a database and a file that were put back together.
+and a number that goes up with each transaction; both stand in the database, too. So does the spent
+budget: where the database is lost or put back, the file says how much must be booked again. It also
+has the time at which the system last saw the database change (ctime), which no program that copies
+files can set: it shows copies, and a database and a file that were put back together.
 """
 
 from __future__ import annotations
@@ -22,17 +23,18 @@ from fedcal.storage.locks import posix_locks
 UNNAMED = "-"
 """Id of records of earlier versions of fedcal, which had none, and of no records."""
 
-_WIDTH = 128
+_WIDTH = 256
 _COMMITTING = 0  # in place of the time: a transaction is being committed, or was when it all ended
 
 
 class _Left(NamedTuple):
-    """State of a database after its last use: number, time, time before the commit, id."""
+    """State of a database after its last use: number, time, time before the commit, id, budget."""
 
     number: int
     changed: int
     before: int
     records: str
+    spent: str = "nothing"
 
 
 class CountFile:
@@ -76,6 +78,11 @@ class CountFile:
         """Id of the records that were left here, or `UNNAMED`."""
         return self._read().records
 
+    @property
+    def spent(self) -> str:
+        """Budget that these records have spent, as `carried_over` reads it."""
+        return self._read().spent
+
     def agrees(self, count: int, records: str, *, cut_off: bool) -> bool:
         """Return whether a database is the one that was left here.
 
@@ -103,7 +110,7 @@ class CountFile:
             return count == left.number - 1 and undone
         return count == left.number and left.changed in (_COMMITTING, self._changed())
 
-    def next(self, count: int, records: str) -> int:
+    def next(self, count: int, records: str, spent: str) -> int:
         """Return the number after `count` and after all in this file; it is then on disk.
 
         To be called before the transaction is committed, and `committed` afterwards.
@@ -112,15 +119,15 @@ class CountFile:
         """
         number = max(count, self._read().number) + 1
         try:
-            self._write(_Left(number, _COMMITTING, self._changed(), records))
+            self._write(_Left(number, _COMMITTING, self._changed(), records, spent))
             os.fsync(self._file)
         except OSError as e:
             raise FedcalError(f"cannot write {self.path}: {reason(e)}") from None
         return number
 
-    def committed(self, count: int, records: str) -> None:
+    def committed(self, count: int, records: str, spent: str) -> None:
         """Remember how the database was left; a crash before this is no restored backup."""
-        self._write(_Left(count, self._changed(), 0, records))
+        self._write(_Left(count, self._changed(), 0, records, spent))
 
     def close(self) -> None:
         """Close the file."""
@@ -133,10 +140,10 @@ class CountFile:
         """Return the stored state; an empty file means no transaction."""
         words = os.pread(self._file, _WIDTH, 0).decode("ascii", "replace").split()
         try:
-            if len(words) not in (0, 2, 4):  # earlier versions wrote the first two
+            if len(words) not in (0, 2, 4, 5):  # earlier versions wrote the first two, or four
                 raise ValueError
             number, changed, before, *_ = (*map(int, words[:3]), 0, 0, 0)
-            return _Left(number, changed, before, (*words[3:], UNNAMED)[0])
+            return _Left(number, changed, before, *(words[3:] or (UNNAMED,)))
         except ValueError:
             raise InputError(f"{self.path} is damaged") from None
 

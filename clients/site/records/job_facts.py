@@ -14,6 +14,8 @@ from fedcal.units import UNITS
 OWN_NOISE, CLAIMED = "own noise", "claimed"
 """Who vouches for a job's epsilon: the site, which adds noise itself, or the server alone."""
 
+_TOLERANCE = 1e-9  # of sums that were added up in another order
+
 
 @dataclass(frozen=True)
 class JobFacts:
@@ -130,13 +132,25 @@ def spent_by_unit(booked: Sequence[Booked]) -> dict[str, tuple[float, float]]:
     }
 
 
-def spent_in_all(booked: Sequence[Booked]) -> tuple[str, float, float] | None:
-    """Return unit, epsilon and delta of the `account` of jobs; None = nothing was spent."""
-    charged = [one.about for one in booked if not one.about.exact]
-    if not charged:
+def spent_in_all(
+    charges: Sequence[JobFacts], known: Sequence[JobFacts] = ()
+) -> tuple[str, float, float] | None:
+    """Return unit, epsilon and delta of the `account` of charges, less that of `known` ones.
+
+    None = nothing was spent, or is left; exact sums are in no account.
+    """
+    charged = [one for one in charges if not one.exact]
+    unit, costs = account([*charged, *known]) if charged else ("", [])
+    sums = [math.fsum(cost[k] for cost in costs[: len(charged)]) for k in (0, 1)]
+    left = [x - math.fsum(cost[k] for cost in costs[len(charged) :]) for k, x in enumerate(sums)]
+    if all(more <= _TOLERANCE * x for more, x in zip(left, sums, strict=True)):
         return None
-    unit, costs = account(charged)
-    return unit, math.fsum(epsilon for epsilon, _ in costs), math.fsum(delta for _, delta in costs)
+    return unit, max(left[0], 0.0), max(left[1], 0.0)
+
+
+def in_text(spent: tuple[str, float, float] | None) -> str:
+    """Return what `spent_in_all` found as `carried_over` reads it."""
+    return "nothing" if spent is None else f"{spent[1]:.12g},{spent[2]:.12g},{spent[0]}"
 
 
 def account(charges: Sequence[JobFacts]) -> tuple[str, list[tuple[float, float]]]:

@@ -11,17 +11,15 @@ pays for all three. Exact sums (epsilon infinite) are written down and are in no
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import fields
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedcal.clients.site.records.job_facts import Booked, JobFacts, Limits, account
-from fedcal.clients.site.records.records_file import RecordsFile
+from fedcal.clients.site.records.job_facts import Booked, JobFacts, Limits, account, carried_over
+from fedcal.clients.site.records.records_file import FACTS, RecordsFile
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.privacy.ledger import check_caps
@@ -40,8 +38,7 @@ _JOB = re.compile("[0-9a-f]{64}")
 _LAST = 2**62  # a round that no job has
 _PUSHED_OUT = f"{KEPT_JOBS} later jobs"
 
-_FACTS = tuple(field.name for field in fields(JobFacts))
-_AGREED = frozenset(_FACTS) - {"server", "expires"}  # the job's digest stands for these
+_AGREED = frozenset(FACTS) - {"server", "expires"}  # the job's digest stands for these
 
 
 class SiteRecords(RecordsFile):
@@ -61,7 +58,8 @@ class SiteRecords(RecordsFile):
     backup. A file that is new, a second or a copied one under a key that has records, and one that
     was put back, are noticed (`refusal`), and then nothing is answered until `close_all`. An image
     of the whole disk or machine that was put back cannot be noticed: the operator must call
-    `close_all`. Charges that the file does not have are lost, unless the operator says them.
+    `close_all`, in which the operator says which charges are missing; the key's file and results at
+    hand say how many at least.
 
     Parameters
     ----------
@@ -282,7 +280,7 @@ class SiteRecords(RecordsFile):
             ):
                 self._close(job, "expired")
 
-    def close_all(self, spent: Sequence[JobFacts] | None = None) -> int:
+    def close_all(self, spent: str) -> int:
         """Close all jobs, and make this file the one of its key from now on.
 
         Jobs that began after a backup, or that other records have, are not known here. Whoever
@@ -292,7 +290,7 @@ class SiteRecords(RecordsFile):
         Parameters
         ----------
         spent
-            what such jobs have spent, which is booked whatever the limits; None = nobody says
+            by such jobs, as `carried_over` reads it; it is booked whatever the limits
 
         Returns
         -------
@@ -302,15 +300,16 @@ class SiteRecords(RecordsFile):
         Raises
         ------
         InputError
-            If the key has other records, and nobody says what they have spent.
+            If it cannot be read, or receipts show that more was spent: nothing is closed.
         """
         with self._transaction(check=False):
-            if spent is None and self.foreign:
-                raise InputError(f"{self._db.name} {self._refusal()}")
+            if self.missing(spent):
+                least = self.missing()
+                raise InputError(f"{spent!r:.80} was spent, and receipts show at least {least}")
             jobs = self._db.rows("SELECT job FROM jobs WHERE closed IS NULL")
             for (job,) in jobs:
                 self._close(job, "closed by the operator")
-            for about in spent or ():
+            for about in carried_over(spent):
                 self._add(job := os.urandom(32).hex(), about)
                 booked = "UPDATE jobs SET booked = ?, closed = 'carried over' WHERE job = ?"
                 self._db.execute(booked, (time.time(), job))
@@ -325,7 +324,7 @@ class SiteRecords(RecordsFile):
 
     def booked(self) -> tuple[Booked, ...]:
         """All jobs that were charged, oldest first."""
-        names = ", ".join(f"jobs.{name}" for name in ("job", *_FACTS, "booked", "closed"))
+        names = ", ".join(f"jobs.{name}" for name in ("job", *FACTS, "booked", "closed"))
         jobs: dict[str, Booked] = {}
         with self._lock:
             rows = self._db.rows(
@@ -358,7 +357,7 @@ class SiteRecords(RecordsFile):
         if not _JOB.fullmatch(job):
             raise InputError(f"a job is named by 64 hexadecimal digits, got {job[:80]!r}")
         stored = about
-        rows = self._of_job(", ".join((*_FACTS, "closed")), job)
+        rows = self._of_job(", ".join((*FACTS, "closed")), job)
         for *facts, closed in rows:
             stored = JobFacts(*facts)
             if closed is not None:
@@ -373,18 +372,13 @@ class SiteRecords(RecordsFile):
         """BudgetExceeded if the job's charge does not fit the limits."""
         if (limits := self.limits) is None or about.exact:
             return
-        charged = self._db.rows(
-            f"SELECT {', '.join(_FACTS)} FROM jobs"
-            " WHERE booked IS NOT NULL AND epsilon < ? AND job != ?",
-            (math.inf, job),
-        )
-        unit, costs = account([*(JobFacts(*facts) for facts in charged), about])
+        unit, costs = account([*self._charged(job), about])
         caps = (limits.epsilon, limits.delta)
         check_caps(f"{self._db.name}, unit {unit}", job[:12], costs[-1], costs[:-1], caps)
 
     def _add(self, job: str, about: JobFacts) -> None:
         """Write a new job down; the oldest of too many without an answer are closed, forgotten."""
-        names = ("job", *_FACTS, "used")
+        names = ("job", *FACTS, "used")
         values = (job, *vars(about).values(), self._transactions + 1)
         self._db.execute(
             f"INSERT INTO jobs ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", values

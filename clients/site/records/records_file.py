@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 from typing import Self
 
 from fedcal.clients.site.records.count_file import UNNAMED, CountFile
+from fedcal.clients.site.records.job_facts import JobFacts, carried_over, in_text, spent_in_all
 from fedcal.core.errors import InputError
 from fedcal.storage.database import Database
 
@@ -17,6 +21,12 @@ PUT_BACK = (
     "seem to be restored from a backup: no request is answered until `fedcal site restored` is "
     "called"
 )
+
+FACTS = tuple(field.name for field in fields(JobFacts))
+"""Columns of a job's facts."""
+
+RECEIPTS = "results/*/receipt"
+"""Files beside the results that a site has kept, seen from its records: a job, and its charge."""
 
 _APPLICATION, _VERSION = 0x6663_7372, 2  # "fcsr" in SQLite's application_id; 1 had no id
 
@@ -139,6 +149,35 @@ class RecordsFile:
                 f"{_VERSION}"
             )
 
+    def _charged(self, job: str = "") -> list[JobFacts]:
+        """Return what was charged for all jobs but this one; exact sums are not in it."""
+        rows = self._db.rows(
+            f"SELECT {', '.join(FACTS)} FROM jobs"
+            " WHERE booked IS NOT NULL AND epsilon < ? AND job != ?",
+            (math.inf, job),
+        )
+        return [JobFacts(*facts) for facts in rows]
+
+    @property
+    def _spent(self) -> str:
+        return in_text(spent_in_all(self._charged()))
+
+    def missing(self, spent: str = "nothing") -> str:
+        """Return the charges that are not in these records, nor in `spent`; "" = there are none.
+
+        They are shown by the file of the site's key, and by receipts of results at hand. All are
+        written as `carried_over` reads them.
+        """
+        booked, paths = self._charged(), self._path.parent.glob(RECEIPTS) if self._path else ()
+        receipts = dict(path.read_text("ascii").split(" ", 1) for path in paths)
+        jobs = {job for (job,) in self._db.rows("SELECT job FROM jobs WHERE booked IS NOT NULL")}
+        lost = [carried_over(charge) for job, charge in receipts.items() if job not in jobs]
+        left = "nothing" if self._count is None else self._count.spent
+        known = (*booked, *carried_over(spent))
+        shown = carried_over(left), (*booked, *chain.from_iterable(lost))
+        more = [one for charges in shown if (one := spent_in_all(charges, known))]
+        return in_text(max(more, key=lambda one: one[1])) if more else ""
+
     def _new_id(self) -> None:
         self._db.execute("UPDATE state SET id = ?", (os.urandom(16).hex(),))
 
@@ -153,7 +192,7 @@ class RecordsFile:
                 self._db.mark(_APPLICATION, _VERSION)
                 self._new_id()
         if agrees:
-            count.committed(self._transactions, self._id)
+            count.committed(self._transactions, self._id, self._spent)
 
     def _follows(self, before: Path | None) -> bool:
         """Return whether the key has no records yet, and these are as the file before left them."""
@@ -172,7 +211,7 @@ class RecordsFile:
         """Give the current transaction its number, in both files."""
         number = self._transactions + 1
         if count is not None:
-            number = count.next(number - 1, self._id)
+            number = count.next(number - 1, self._id, self._spent)
         self._db.execute("UPDATE state SET transactions = ?", (number,))
         return number
 
@@ -195,7 +234,7 @@ class RecordsFile:
                     if changed := self._db.changes > before:
                         number = self._number(self._count)
                 if changed and self._count is not None:
-                    self._count.committed(number, self._id)
+                    self._count.committed(number, self._id, self._spent)
 
     def close(self) -> None:
         """Close the file; records in memory are gone. Closing twice is no error."""

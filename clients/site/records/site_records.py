@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 
 from fedcal.clients.site.prepared import Prepared, check_answers, count_files
-from fedcal.clients.site.records.job_facts import JobFacts, Limits, facts_of
+from fedcal.clients.site.records.job_facts import JobFacts, Limits, facts_of, in_text, spent_in_all
 from fedcal.clients.site.records.records import SiteRecords
+from fedcal.clients.site.records.records_file import RECEIPTS
 from fedcal.core.errors import InputError
 from fedcal.core.fields import read
 from fedcal.core.types import Words
 from fedcal.privacy.agreement import context_of, job_digest
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.request import Request
+from fedcal.storage.atomic import whole_file
 
 RECORDS = "records.sqlite"
 """The file in a site's folder."""
@@ -120,7 +122,14 @@ def check_booked(site: Prepared, fields: Mapping[str, Any], run: str) -> None:
             raise InputError("this site has not answered in the run of this result")
 
 
-def finish(site: Prepared, fields: Mapping[str, Any], run: str) -> None:
-    """Delete keys and answers of a run whose result has come; it is not answered again."""
+def finish(site: Prepared, fields: Mapping[str, Any], run: str, plan: Plan) -> None:
+    """Delete keys and answers of a run whose result has come; it is not answered again.
+
+    Beside the result stays a receipt: the job, and what it was charged.
+    """
+    charge = in_text(spent_in_all([job_facts(fields, plan, site.server)]))
+    job = job_digest(fields, run)
+    with whole_file(site.folder / RECEIPTS.replace("*", run)) as file:
+        file.write(f"{job} {charge}".encode())
     with records_of(site) as records:
-        records.finish(job_digest(fields, run))
+        records.finish(job)

@@ -89,7 +89,7 @@ def _totals(booked: tuple[Booked, ...], limits: Limits | None) -> TextTable:
         for unit, (epsilon, delta) in by_unit.items()
         if len(by_unit) > 1
     ]
-    if (all_of := spent_in_all(booked)) is not None:
+    if (all_of := spent_in_all([job.about for job in booked])) is not None:
         unit, epsilon, delta = all_of
         name = f"all, for each {unit}" if rows else unit
         rows.append((name, f"{epsilon:g}", caps[0], f"{delta:g}", caps[1]))
@@ -113,7 +113,7 @@ def _as_json(booked: tuple[Booked, ...], limits: Limits | None, restored: bool) 
         unit: {"epsilon": epsilon, "delta": delta}
         for unit, (epsilon, delta) in spent_by_unit(booked).items()
     }
-    all_of = spent_in_all(booked)
+    all_of = spent_in_all([job.about for job in booked])
     return {
         "jobs": jobs,
         "totals": totals,

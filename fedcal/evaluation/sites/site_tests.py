@@ -27,6 +27,10 @@ the root mean square is .01 to .05 up to H = .35, and .08 to .18 beyond, where t
 So at 300 to 20,000 calibrated rows of each of them, as they are and with half their log odds, 0 to
 2.5 % of p-values are at most .01."""
 
+UNRANKED = 0.1
+"""Std of the AUC within a bucket about 1/2: the root mean square is .08 where both outcomes' scores
+are normal, of spreads that differ up to three times, about the same mean."""
+
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
 _CALIBRATED, _PRIOR = np.array([0.0, 1.0]), np.array([3.0, 1.0])
 """Offset and slope that a fit is about, and the std of its prior: all but flat."""
@@ -155,6 +159,41 @@ def calibration(sites: Sites) -> tuple[Floats, Floats, Floats]:
     moved = sites.shares(sites.fit((0,)))
     lever = sites.centred(moved, 1)
     return joint, gap, p_value(sites.law_of(moved, lever), sites.score(moved, lever))
+
+
+def ranking(sites: Sites) -> tuple[Floats, Floats, Floats]:
+    """Return each site's AUC, its std, and the p-value of one of .5 or more, (...) each.
+
+    By the sum of outcomes less their rate, weighted by the mean rank of a bucket; ties are halves.
+    Its variance at an AUC of .5 is that of outcomes which do not depend on the score, or DeLong's,
+    if that is larger: the rarer outcome may be at both ends. See `UNRANKED`, too.
+    """
+    total, unsure = sites.total, np.sqrt((sites.root**2).sum())  # std of noise in a number of rows
+    rows = sites.rows + unsure / sites.rows.shape[-1]
+    each = norm_sub(sites.counts) + unsure * _fractions(rows)[..., None, :]
+    events = np.clip(sites.counts[..., 1, :].sum(axis=-1), 0, total)
+    rate = (events + 1) / (total + 2)
+    share = rate[..., None] + 0 * sites.rows
+    ranks, own = (_mean_ranks(part)[..., None, :] for part in (rows, each))
+    law, sums = sites.law_of(share, ranks), sites.score(share, ranks)
+    parts, size = _fractions(each), total * rate * (1 - rate)
+    other = (parts * own[..., ::-1, 0, :] ** 2).sum(axis=-1)  # of outcome 0, and 1
+    apart = sites.most * size * (rate * other[..., 0] + (1 - rate) * other[..., 1])
+    alike = sites.most * rate * (1 - rate) * (sites.rows * ranks[..., 0, :] ** 2).sum(axis=-1)
+    ties = UNRANKED**2 * size**2 * (parts.prod(axis=-2) ** 2).sum(axis=-1)
+    law = replace(law, power=law.power + (np.maximum(apart - alike, 0.0) + ties)[..., None, None])
+    p, std = p_value(law, sums) / 2, np.sqrt(law.variance[..., 0, 0]) / size
+    return 0.5 + sums[..., 0] / size, std, np.where(sums[..., 0] < 0, p, 1 - p)
+
+
+def _fractions(rows: Floats) -> Floats:
+    return divide(rows, rows.sum(axis=-1, keepdims=True) + 0 * rows)
+
+
+def _mean_ranks(rows: Floats) -> Floats:
+    """Return the mean rank of each bucket's rows, from -1/2 to 1/2 (..., buckets)."""
+    fractions = _fractions(rows)
+    return np.asarray(np.cumsum(fractions, axis=-1) - fractions / 2 - 0.5)
 
 
 def gaps(sites: Sites, truth: Floats, share: Floats | None = None) -> tuple[Floats, Floats]:

@@ -1,9 +1,9 @@
 """A verdict for each site of a release in words, and changes since earlier releases.
 
 All tests of a release are one family (Holm): that each site is calibrated, offset 0 and slope 1 of
-its log odds; and, against each earlier release, that nothing has changed at a site, and at all
-sites alike. What is wrong at a named site, its gap or its slope, is named by its own test at
-level / number of tests.
+its log odds; that its scores do not run against outcomes (AUC 1/2 or more); and, against each
+earlier release, that nothing has changed at a site, and at all sites alike. What is wrong at a
+named site, its gap or its slope, is named by its own test at level / number of tests.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ MOST = 0.1
 ALL = ""
 """Key of changes common to all sites."""
 
+ORDER = "order"
+"""Name of the fault that scores run against outcomes, as with swapped labels."""
+
 Record: TypeAlias = dict[str, Any]
 
 _SPREAD = 0.03
@@ -69,10 +72,12 @@ def verdicts_of(
         `sites` by name, and `changes`: name of the earlier release -> site, or `ALL` -> change;
         `level`; `tests`, their number. Each has `p_value` (calibrated, or unchanged), `adjusted`,
         that in the family, `named`: "gap", "slope" or both; "joint" = neither shows by itself; none
-        = nothing found, and `words`. Estimates with single 95 % intervals (`value`, `low`, `high`;
-        None = unknown, or no end): a site's `gap` (mean score less outcome), `slope` and
-        `intercept` of outcomes on the score's log odds, and `gap_change` and `slope_change`, later
-        less earlier. A gap of `limit` (1 = none) is named at a site with the chance `SEEN` at least
+        = nothing found, and `words`. `ORDER` alone is named where the AUC is below 1/2: a test of
+        its own, whose p-values stand there. Estimates with single 95 % intervals (`value`, `low`,
+        `high`; None = unknown, or no end): a site's `auc`, `gap` (mean score less outcome), `slope`
+        and `intercept` of outcomes on the score's log odds, and `gap_change` and `slope_change`,
+        later less earlier. A gap of `limit` (1 = none) is named at a site with the chance `SEEN` at
+        least
 
     Raises
     ------
@@ -81,7 +86,9 @@ def verdicts_of(
     """
     (names, now), score = _sites(release, "the release"), release.question.score
     joint, *own = (part.tolist() for part in site_tests.calibration(now))
-    alone = {("", name): joint[k] for k, name in enumerate(names)}
+    auc, auc_std, reversed_order = (part.tolist() for part in site_tests.ranking(now))
+    alone: dict[tuple[str, ...], float] = {("", name): joint[k] for k, name in enumerate(names)}
+    alone |= {("", name, ORDER): reversed_order[k] for k, name in enumerate(names)}
     moved: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for when, former in earlier.items():
         there, then = _sites(former, when)
@@ -107,7 +114,11 @@ def verdicts_of(
     for k, (name, limit) in enumerate(zip(names, limits, strict=True)):
         one = judged(("", name), *(p[k] for p in own))
         one |= {"gap": gaps[k], "slope": slopes[k], "intercept": offsets[k], "limit": limit}
+        one |= {"auc": _around(auc[k], auc_std[k])}
         words = _words(one["named"], gaps[k], slopes[k], score, False) or _nothing(limit)
+        if (order := adjusted["", name, ORDER]) <= level:
+            words = _REVERSED[score].format(auc[k])
+            one |= {"p_value": alone["", name, ORDER], "adjusted": order, "named": [ORDER]}
         verdicts["sites"][name] = one | {"words": words}
     for (when, name), each in moved.items():
         one = judged((when, name), *(math.erfc(abs(v / std) / 2**0.5) for v, std in each))
@@ -264,6 +275,10 @@ _GAPS = {
     ("confidence", False): ("underconfident by {}", "overconfident by {}"),
     ("positive", True): ("predicts {} lower", "predicts {} higher"),
     ("confidence", True): ("{} less confident", "{} more confident"),
+}
+_REVERSED = {
+    "positive": "ranks the wrong way round (AUC {:.2f}): are labels or classes swapped?",
+    "confidence": "the surer, the more often wrong (AUC {:.2f}): are labels or classes swapped?",
 }
 _SLOPES = {
     False: ("too extreme (slope {:.2g})", "too moderate (slope {:.2g})"),

@@ -1,6 +1,8 @@
 """`fedcal site recalibrate`: a release, the site's own rows, a verdict, and what is refused."""
 
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,29 @@ def test_own_numbers_are_exact_and_a_subject_counts_once(home, tmp_path):
     for a, b in zip(once.told["priors"].values(), twice.told["priors"].values(), strict=True):
         assert a["parameters"] == pytest.approx(b["parameters"], abs=1e-6)
         assert a["chance of harm"] == pytest.approx(b["chance of harm"], abs=1e-6)
+
+
+def test_swapped_labels_are_refused_and_a_slope_below_0_by_chance_is_said(home, tmp_path, capsys):
+    rows = dict(np.load(home / "cleveland.npz"))
+    words = ["site", "recalibrate", "--release", str(home / "private" / "release.npz")]
+    words += ["--site", "cleveland", "--out", str(tmp_path / "out"), str(tmp_path / "rows.npz")]
+    np.savez(tmp_path / "rows.npz", **rows | {"labels": 1 - rows["labels"]})
+    assert _run(words) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert re.search(r"scores run against outcomes: AUC 0\.\d\d \(0\.\d\d to 0\.\d\d\)", said)
+    assert "are labels or classes swapped" in said
+    assert not (tmp_path / "out").exists()
+    told = []
+    for seed in range(8):  # the true slope is 0
+        rng = np.random.default_rng(seed)
+        made = {"logits": rng.normal(size=(60, 2)), "labels": rng.integers(0, 2, 60)}
+        np.savez(tmp_path / "rows.npz", **made)
+        assert _run(words) == 0
+        told.append(json.loads((tmp_path / "out" / "result.json").read_text()))
+        shutil.rmtree(tmp_path / "out")
+    below = [one["own"]["calibration slope"] < 0 for one in told]
+    assert 2 < sum(below) < 7
+    assert below == [any("0 or above" in line for line in one["statement"]) for one in told]
 
 
 def test_a_prior_leaves_the_site_out_and_a_name_that_is_off_is_told(home):

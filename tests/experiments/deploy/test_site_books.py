@@ -99,12 +99,63 @@ def test_a_restored_site_says_so_until_its_jobs_are_closed(tmp_path, state, says
     shutil.rmtree(state)
     shutil.copytree(tmp_path / "backup", state)
     assert "restored from a backup" in says("site", "ledger", "--state", state)[1]
-    code, out, _ = says("site", "restored", "--state", state)
+    code, out, err = says("site", "restored", "--state", state)  # nobody types here
+    assert (code, out) == (2, "")
+    assert "--spent EPSILON,DELTA,UNIT" in err
+    assert "or --spent nothing" in err
+    assert "restored from a backup" in says("site", "ledger", "--state", state)[1]
+    code, out, _ = says("site", "restored", "--state", state, "--spent", "nothing")
     assert code == 0
     assert out.startswith("Open jobs that were closed: 2. New jobs are answered again.")
     out = says("site", "ledger", "--state", state)[1]
     assert "put back" not in out
     assert out.count("closed by the operator") == 2
+
+
+def spend(state, epsilon, job):
+    with SiteRecords(state / RECORDS) as records:
+        records.answer(job * 64, replace(FACTS, epsilon=epsilon), 1, "q", lambda: b"words")
+
+
+def put_back_the_records(state, backup):
+    (state / RECORDS).write_bytes((backup / RECORDS).read_bytes())
+
+
+def put_back_all_but_results(state, backup):
+    shutil.copytree(backup, state, dirs_exist_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("put_back", "shown"),
+    [(put_back_the_records, 0.75), (put_back_all_but_results, 0.25)],
+    ids=["the key's file", "results"],
+)
+def test_no_less_is_booked_than_receipts_show(tmp_path, state, says, put_back, shown, monkeypatch):
+    """Ledger 2.5; then .5 in a run without a result, and .25 in one whose result is there."""
+    shutil.copytree(state, tmp_path / "backup")
+    spend(state, 0.5, "a")
+    spend(state, 0.25, "b")
+    result = state / "results" / "last"
+    result.mkdir(parents=True)
+    (result / "receipt").write_text(f"{'b' * 64} 0.25,1e-06,user")
+    put_back(state, tmp_path / "backup")
+
+    def epsilon():
+        told = json.loads(says("site", "ledger", "--state", state, "--json")[1])
+        return told["restored"], told["account"]["epsilon"]
+
+    least = f"{2 * shown:g},"  # a user's charge counts twice for the examples of this ledger
+    for words in ((), ("--spent", "nothing"), ("--spent", f"{2 * shown - 0.1},1e-5,example")):
+        code, out, err = says("site", "restored", "--state", state, *words)
+        assert (code, out) == (2, "")
+        assert re.search(f"at least {re.escape(least)}[0-9.e-]+,example", " ".join(err.split()))
+        assert epsilon() == (True, 2.5)
+    typed = iter(["nothing", "", f"{shown},1,user", f"{shown},2e-06,user"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    for code in (2, 2, 2, 0):
+        monkeypatch.setattr("builtins.input", lambda _: next(typed))
+        assert says("site", "restored", "--state", state)[0] == code
+    assert epsilon() == (False, 2.5 + 2 * shown)
 
 
 def test_what_was_spent_elsewhere_is_said_and_booked(state, says, tmp_path):

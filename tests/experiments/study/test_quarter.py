@@ -38,6 +38,17 @@ def test_faults_are_named_and_what_to_do_is_said(told):
     assert json.loads(json.dumps(told, allow_nan=False)) == told
 
 
+def test_swapped_labels_are_a_verdict_of_their_own_and_no_reason_to_recalibrate():
+    release = release_of(STUDY, 2, shift={"cedar": 1.2}, slope={"dog": 0.35, "elm": -1.0})
+    told = told_of(STUDY, release, facts_of(STUDY), {})
+    assert told["headline"].startswith("3 of 5 sites show a fault: elm ranks the wrong way round")
+    first, second, *_ = told["next"]
+    assert first.startswith("At elm find out whether labels or classes are swapped")
+    assert "recalibrate`" not in first
+    assert "Recalibrate at home at cedar and dog, " in second
+    assert [row[0] for row in next(parts(told)).rows[:3]] == ["elm", "cedar", "dog"]
+
+
 def test_without_a_fault_the_model_stays_until_the_budget_is_spent(told):
     clean = told | {"sites": {"dog": told["sites"]["dog"]}, "left": 0.5, "calibrator": {}}
     assert in_words(clean)["next"] == [
@@ -116,7 +127,7 @@ def test_an_earlier_quarter_is_compared_or_refused_with_the_reason(other, facts,
     told = told_of(STUDY, release, facts_of(STUDY), {"2026Q3": earlier})
     assert re.match(why, told["since"]["2026Q3"]["why"])
     assert len(told["changes"].get("2026Q3", ())) == (0 if why else 6)
-    assert told["tests"] == (5 if why else 11)
+    assert told["tests"] == (10 if why else 16)
 
 
 def test_a_fault_that_is_gone_is_said_to_be_gone():

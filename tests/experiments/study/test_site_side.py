@@ -7,17 +7,20 @@ from dataclasses import replace
 
 import pytest
 from hospitals import Hospitals, table, write_rows
+from quarters import release_of
 from refusals import refused
 
 from fedcal.clients.site.prepared import alone, prepared
 from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
 from fedcal.clients.site.records.site_records import records_in
+from fedcal.clients.site.results import keep_result
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import site
 from fedcal.experiments.study.joining import Kit, join
 from fedcal.experiments.study.kits import make_kits
 from fedcal.experiments.study.site_side import start, status
+from fedcal.privacy.agreement import Terms
 from fedcal.secure_aggregation.roster import in_words
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -117,6 +120,35 @@ def test_status_says_what_was_asked_spent_and_what_to_do_next(there, capsys):
     assert in_words(sealed.digest) in shown
     assert _run(["site", "status", str(kit), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["digest"] == sealed.digest
+
+
+def test_the_printed_command_recalibrates_as_it_stands(there, capsys):
+    """Of a file with semicolons, commas and a column more; the server's release names no class."""
+    kit, columns = there.kit(), table()
+    off = [1 / (1 + (1 / p - 1) * 4) for p in columns["score"]]
+    columns |= {"score": off, "ward": ["a"] * len(off)}
+    rows = write_rows(there.folder / "semicolons.csv", columns)
+    lines = [line.replace(",", ";").replace(".", ",") for line in rows.read_text().splitlines()]
+    rows.write_text("\n".join(lines))
+    there.seal()
+    there.offer().accept()
+    with pytest.warns(UserWarning, match="ward"):
+        started(there, str(rows), csv="de")
+    of = Kit.read(kit).study
+    release = release_of(of)
+    release.of_classes(None)
+    release.write(there.folder, "release")
+    content = {"release.npz": (there.folder / "release.npz").read_bytes()}
+    for _ in range(2):  # a message that comes twice
+        own, terms = prepared(kit / "state"), Terms(of.plan, (), "release")
+        keep_result(own, "run", "release", content, terms)
+    with alone(kit / "state"):
+        _, _, command = status(kit)["next"].partition("recalibrate at home, fedcal ")
+    assert _run(command.split()) == 0
+    said = capsys.readouterr()
+    assert "Recalibrate: your model says" in said.out
+    assert "columns that are ignored: ward" in said.err
+    assert (there.folder / "at-home" / "calibrator.npz").exists()
 
 
 def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):

@@ -182,6 +182,17 @@ def test_a_quarter_with_a_site_away_and_a_server_that_dies_is_charged_once(town)
     town.call("fedcal study verify 2027Q1")
 
 
+def test_the_printed_commands_run_as_they_stand(town):
+    (step,) = (s for s in town.told("2026Q4")["next"] if "site recalibrate" in s)
+    (command,) = re.findall("`(fedcal site recalibrate .*)`", step)
+    shutil.copy(town.folder / "cedar.csv", town.folder / "rows.csv")
+    assert command.endswith("--site cedar")
+    assert "Recalibrate: your model says" in town.call(command)
+    found = json.loads(town.call("fedcal site status sepsis-kits/cedar --json"))
+    command = found["next"].partition("to recalibrate at home, ")[2]
+    assert "Recalibrate: your model says" in town.call(command)
+
+
 def test_two_sites_away_are_too_many_and_nothing_is_charged(town):
     town.end("dogwood", signal.SIGTERM)
     said = town.call("fedcal study run sepsis.toml 2027Q2", 1)
@@ -215,8 +226,23 @@ def test_a_new_file_is_taken_while_the_site_runs_and_a_wrong_one_is_not(town):
     assert set(told["changes"]) == {"2026Q4", "2027Q1"}
 
 
-def test_no_release_is_made_above_the_years_budget(town):
+def test_half_a_reply_is_waited_for_half_a_minute(town):
+    """Of birch's signature under the sum the beginning comes, and no more."""
+    town.end("birch", signal.SIGTERM)
+    half = Path(__file__).parents[2] / "support" / "half_a_reply"
+    town.env |= {"PYTHONPATH": str(half), "FEDCAL_HALF": "confirm"}
+    town.start("birch")
+    for name in ("PYTHONPATH", "FEDCAL_HALF"):
+        del town.env[name]
+    began = time.monotonic()
     town.call("fedcal study run sepsis.toml 2027Q3")
+    assert time.monotonic() - began < 120  # Flower alone waits for more than 180 s
+    log = (town.folder / "sepsis-kits/birch/state/flower.log").read_text("utf-8", "replace")
+    assert "made up: cut off" in log
+    assert town.told("2027Q3")["absent"] == []
+
+
+def test_no_release_is_made_above_the_years_budget(town):
     said = town.call("fedcal study run sepsis.toml 2027Q4", 2)
     assert "epsilon 4 of year 1 of 1 is spent" in said
     assert len(town.spent("alder")) == 4

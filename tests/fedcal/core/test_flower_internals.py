@@ -32,6 +32,26 @@ def test_each_name_is_there():
         internals.Nothing  # noqa: B018
 
 
+def test_a_reply_that_stays_in_pieces_is_given_up(monkeypatch):
+    """Flower's own pull, of a part that never comes: it would wait for three minutes."""
+    from flwr.supercore.inflatable import inflatable_utils as flower_parts
+
+    monkeypatch.setattr(
+        flower_parts.pull_objects, "__kwdefaults__", {**flower_parts.pull_objects.__kwdefaults__}
+    )
+    internals.limit_pulls(0.2)
+
+    asked = []
+
+    def nothing(part):
+        asked.append(part)
+        assert len(asked) < 4, "it is still waited for"
+        raise flower_parts.ObjectUnavailableError(part)
+
+    with pytest.raises(flower_parts.ObjectPullError, match="timeout"):
+        flower_parts.pull_objects(["a part"], nothing)
+
+
 @pytest.mark.parametrize("version", ["1.38.0", "1.39.1", "1.40.0", "1.43.0", ""])
 def test_a_flower_that_was_not_tried_is_refused_whoever_asks(monkeypatch, version):
     monkeypatch.setattr(flwr, "__version__", version)

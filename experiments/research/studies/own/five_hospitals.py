@@ -52,7 +52,7 @@ FALSE, LIMIT, NAMED = 0.05, 0.07, 0.9
 PROMISES = ("promised before anything ran", "promised by a release")
 ALIKE, CROSSED = "all alike", ("1, 3", "2, 3", "1, 4", "2, 4")
 FEATURES = (2, 4, 6, 10)
-TESTS = len(SITES) + (QUARTERS - 1) * (len(SITES) + 1)
+TESTS = 2 * len(SITES) + (QUARTERS - 1) * (len(SITES) + 1)
 """Of the last quarter, the largest family."""
 
 Booleans: TypeAlias = NDArray[np.bool_]
@@ -153,14 +153,17 @@ def named(counts: Floats) -> tuple[Booleans, Booleans, Booleans, Changed]:
     """
     sites = sites_of(counts)
     joint, *own = site_tests.calibration(sites)
+    reversed_order = site_tests.ranking(sites)[2]
     pairs = [(a, b) for b in range(len(counts)) for a in range(b)]
     changed = {pair: site_tests.changes(*(sites[q] for q in pair))[0] for pair in pairs}
     off, single, changes = [], [], Changed()
     for q in range(len(counts)):
         mine = [pair for pair in pairs if pair[1] == q]
-        every = np.concatenate([joint[q], *(changed[pair] for pair in mine)], axis=-1)
+        first = reversed_order[q], joint[q]
+        every = np.concatenate([*first, *(changed[pair] for pair in mine)], axis=-1)
         adjusted = np.array([[*holm(dict(enumerate(p))).values()] for p in every.tolist()])
-        parts = np.split(adjusted <= LEVEL, np.arange(len(mine)) * (len(SITES) + 1) + 5, axis=-1)
+        places = np.arange(len(mine)) * (len(SITES) + 1) + len(SITES)
+        parts = np.split(adjusted[:, len(SITES) :] <= LEVEL, places, axis=-1)
         off.append(parts[0])
         changes |= dict(zip(mine, parts[1:], strict=True))
         single.append(np.full((1, 1), LEVEL / every.shape[-1]))

@@ -223,7 +223,7 @@ def test_a_result_is_kept_and_judged_here(site, tmp_path, caplog):
         assert dict(reply.content.config_records["ok"]) == {}
         assert list(reply.content) == ["ok"]
     kept = site.folder / RESULTS / run
-    assert sorted(path.name for path in kept.iterdir()) == ["calibrator.npz", METRICS]
+    assert sorted(path.name for path in kept.iterdir()) == ["calibrator.npz", METRICS, "receipt"]
     said = caplog.messages[-1]
     number = r"\d\.\d{4} -> \d\.\d{4}"
     assert re.fullmatch(

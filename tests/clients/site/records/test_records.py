@@ -331,7 +331,7 @@ def test_of_a_job_that_has_ended_no_secret_is_left(file, end):
         elif end == "finish":
             records.finish(JOB)
         else:
-            assert records.close_all() == 1
+            assert records.close_all("nothing") == 1
         left = file.read_bytes()
         assert not [secret for secret in secrets if secret[-16:] in left or secret[:16] in left]
         for call in (
@@ -525,7 +525,9 @@ def test_a_file_from_a_backup_answers_nothing_before_the_operator_says_so(
             ):
                 refused("restored from a backup", call)
     with SiteRecords(file) as records:
-        assert records.close_all() == (restored != "no file")
+        spent = records.missing() or "nothing"
+        assert spent == ("1,1e-06,user" if restored == "no file" else "nothing")
+        assert records.close_all(spent) == (restored != "no file")
         assert not records.restored
         if restored != "no file":
             refused("closed by the operator", give, records)
@@ -617,24 +619,28 @@ def test_a_second_or_a_new_folder_is_not_the_key_s(key):
         )
         assert "fedcal site restored --spent" in said
         assert "\n" not in said
-        with key.records(state) as records, pytest.raises(InputError, match="have the id"):
-            records.close_all()
+        with (
+            key.records(state) as records,
+            pytest.raises(InputError, match="at least 2,1e-06,user"),
+        ):
+            records.close_all("nothing")
 
 
 def test_what_the_operator_says_was_spent_is_booked(key):
     with key.records("b") as records:
-        assert records.close_all(carried_over("1.5,1e-6,user")) == 0
+        refused("at least 2,1e-06,user", records.close_all, "1.5,1e-6,user")
+        assert records.restored
+        assert records.close_all("2,1e-6,user") == 0
         assert not records.restored
     with key.records("b") as records:
         (booked,) = records.booked()
-        assert (booked.about.method, booked.about.epsilon) == ("carried over", 1.5)
+        assert (booked.about.method, booked.about.epsilon) == ("carried over", 2.0)
         assert (booked.answered, booked.closed) == ((), "carried over")
-        with pytest.raises(BudgetExceeded, match=r"epsilon 1\.5 of 2 is spent"):
+        with pytest.raises(BudgetExceeded, match="epsilon 2 of 2 is spent"):
             records.answer(job("new"), FACTS, 1, "q", never)
-        give(records, job("small"), about=replace(FACTS, epsilon=0.5))
     assert "have the id" in key.refused("a")  # it is not the key's any more
     with key.records("a") as records:
-        records.close_all(carried_over("nothing"))
+        records.close_all("nothing")
         assert len(records.booked()) == 1
 
 
@@ -645,7 +651,7 @@ def test_a_copied_folder_is_not_the_key_s(key):
         assert not records.restored
         records.answer(JOB, replace(FACTS, epsilon=2.0), 1, "q", never)
     with key.records("copy") as records:
-        records.close_all()
+        records.close_all("nothing")
     assert "have the id" in key.refused("a")
 
 

@@ -96,7 +96,11 @@ def test_the_policy_s_total_is_kept_over_runs(site):
 def test_a_run_that_has_its_result_is_not_answered_again(site):
     run = Run()
     run.answer(site)
-    site_records.finish(site, run.fields, run.name)
+    result = site.folder / "results" / run.name
+    result.mkdir(parents=True)
+    site_records.finish(site, run.fields, run.name, run.plan)
+    charge = f"1,{run.plan.delta:g},user"
+    assert (result / "receipt").read_text() == f"{job_digest(run.fields, run.name)} {charge}"
     refused("is no longer answered: finished", run.answer, site)
     assert not Run(epsilon=0.5).answer(site)[1]
 

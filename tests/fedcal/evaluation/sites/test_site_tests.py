@@ -7,7 +7,14 @@ from scipy.special import expit
 from fedcal import datasets
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.effects import edges_of
-from fedcal.evaluation.sites.site_tests import Sites, calibration, changes, least_gap, spans
+from fedcal.evaluation.sites.site_tests import (
+    Sites,
+    calibration,
+    changes,
+    least_gap,
+    ranking,
+    spans,
+)
 
 EDGES, STD = edges_of("positive"), 1.8
 RNG = np.random.default_rng(0)
@@ -45,6 +52,24 @@ def test_each_fault_is_told_from_the_other():
     joint, gap, slope = map(rare, calibration(steep))
     assert min(joint, slope) > FOUND
     assert gap < HONEST  # the mean of 0 is right
+
+
+@pytest.mark.parametrize(("rows", "rate"), [(100, 0.3), (300, 0.08), (1000, 0.08), (1000, 0.9)])
+@pytest.mark.parametrize("spread", [0.5, 1.5, 3.0])  # of outcome 1's scores; outcome 0's: 1.5
+def test_scores_that_rank_no_worse_than_chance_are_not_said_to(rows, rate, spread):
+    y = (RNG.random((2000, rows)) < rate).astype(int)
+    x = -1 + np.where(y, spread, 1.5) * RNG.standard_normal(y.shape)
+    counts = counted(x, y, (2000,))
+    of = Sites.of(counts, EDGES, STD * np.eye(10), "double-exponential")
+    assert rare(ranking(of)[2]) < HONEST
+
+
+@pytest.mark.parametrize(("rows", "offset"), [(300, 0.0), (600, -2.5)])
+def test_swapped_scores_are_said_to_be(rows, offset):
+    auc, std, p = ranking(sites(rows, offset, slope=-1.0))
+    assert auc.mean() == pytest.approx(0.2, abs=0.03)
+    assert (p <= 0.001).mean() > FOUND
+    assert ((auc + 1.96 * std < 0.5) == (p < 0.025)).mean() > 0.95
 
 
 @pytest.mark.parametrize(("offset", "slope"), [(0, 1), (0, 0.35), (1.2, 1)])

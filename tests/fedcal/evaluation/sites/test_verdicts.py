@@ -1,6 +1,7 @@
 """Verdicts say what is wrong in words that a reader acts on, as one family, of any release."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -68,7 +69,7 @@ def test_words_of_each_fault():
     assert 22 < low < 30
     assert steep["low"] < 0.35 < steep["high"]
     assert sites["low"]["named"] == ["gap"]
-    assert found["tests"] == 6
+    assert found["tests"] == 12
     right = verdicts_of(release({"a": (5000, -1.2, 0.8)}, "confidence"), {}, level=0.01)
     assert right["sites"]["a"]["words"].startswith("overconfident by 2")
 
@@ -78,8 +79,25 @@ def test_both_parts_are_named_and_a_joint_fault_has_a_name():
     assert found["named"] == ["gap", "slope"]
     assert " points too low, and too extreme (slope 0." in found["words"]
     small = {f"s{k}": (300, 0.45, 0.75) for k in range(200)}
-    each = verdicts_of(release(small), {}, level=1.0)["sites"].values()
+    each = verdicts_of(release(small), {}, level=0.99)["sites"].values()
     assert {"not calibrated"} == {v["words"] for v in each if v["named"] == ["joint"]}
+
+
+@pytest.mark.parametrize("score", ["positive", "confidence"])
+def test_scores_that_run_against_outcomes_are_a_verdict_of_their_own(score):
+    """AUC .2; a slope that is below 0 by chance is none."""
+    found = verdicts_of(
+        release({"a": (600, 0.0, -1.1), "b": (600, 0.0, 0.0)}, score), {}, level=0.0125
+    )
+    swapped, flat = found["sites"]["a"], found["sites"]["b"]
+    assert swapped["named"] == ["order"]
+    auc = swapped["auc"]
+    assert auc["low"] < auc["value"] < auc["high"] < 0.5
+    assert re.fullmatch(
+        rf".* \(AUC {auc['value']:.2f}\): are labels or classes swapped\?", swapped["words"]
+    )
+    assert "order" not in flat["named"]
+    assert found["tests"] == 4
 
 
 def test_changes_are_in_the_same_family():
@@ -88,7 +106,7 @@ def test_changes_are_in_the_same_family():
     found = verdicts_of(after, {"2026Q4": before}, level=0.0125)
     since = found["changes"]["2026Q4"]
     assert set(since) == {*SITES, ALL}
-    assert found["tests"] == 7 + 7
+    assert found["tests"] == 2 * 7 + 7
     points = round(100 * abs(since["fine"]["gap_change"]["value"]))
     assert since["fine"]["words"] == (
         f"changed since 2026Q4: predicts {points} points lower relative to outcomes than before"
@@ -96,8 +114,9 @@ def test_changes_are_in_the_same_family():
     assert since["steep"]["words"] == "no change since 2026Q4 found"
     every = {("", n): v for n, v in found["sites"].items()}
     every |= {("c", n): c for n, c in since.items()}
-    adjusted = holm({k: v["p_value"] for k, v in every.items()})
-    assert adjusted == {k: v["adjusted"] for k, v in every.items()}
+    others = dict.fromkeys(range(7), 1.0)  # that no site's scores run against its outcomes
+    adjusted = holm({k: v["p_value"] for k, v in every.items()} | others)
+    assert {k: v["adjusted"] for k, v in every.items()} == {k: adjusted[k] for k in every}
     assert all(bool(v["named"]) == (v["adjusted"] <= 0.0125) for v in every.values())
 
 
