@@ -244,8 +244,7 @@ def _same_files(folder: Path, draft: Path, but: set[str]) -> None:
         if name not in made or name not in own or _inside(own[name]) != _inside(made[name]):
             raise InputError(
                 f"{folder / name} is not what fedcal {__version__} makes of {TOLD}: it was altered "
-                f"or added, or made by other versions. fedcal report {folder} writes the report "
-                "again; then sign it again"
+                f"or added, or made by other versions (fedcal report {folder} makes pages again)"
             )
 
 

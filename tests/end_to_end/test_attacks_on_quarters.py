@@ -123,18 +123,18 @@ def instead(name, make):
 
 # What the refusal names, and what is altered; then the coordinator signs it again.
 SIGNED_AGAIN = {
-    "who chose the committee": ("one_machine|report", edited("study.json", flip)),
+    "who chose the committee": ("one machine|report", edited("study.json", flip)),
     "who chose it, on the page, too": ("one|operator|committee", with_its_page(flip)),
     "a count off the grid": ("count|grid|release", array("counts", add(1e-12))),
     "a count far off the grid": ("count|grid|release", array("counts", add(1e-6))),
     "counts that are none": ("count", array("counts", lambda a: a * np.nan)),
-    "an array more": ("more", members(lambda held: held | {"more.npy": npy(np.zeros(9))})),
+    "an array more": ("release.npz", members(lambda held: held | {"more.npy": npy(np.zeros(9))})),
     "a member more": ("run.sh", members(lambda held: held | {"run.sh": b"x"})),
     "a member above": ("x.npy", members(lambda held: held | {"../../x.npy": npy(0)})),
     "an array less": ("std", members(lambda held: held.pop("std.npy") and held)),
-    "a header more": ("note|header", array("header", noted)),
-    "a word of the rows more": ("note|taken|data", array("taken", noted)),
-    "other scores": ("input|logits|probs", array("input", lambda _: "logits")),
+    "a header more": ("release.npz", array("header", noted)),
+    "a word of the rows more": ("release.npz", array("taken", noted)),
+    "other scores": ("release.npz", array("input", lambda _: "logits")),
     "a script before the archive": ("release", content("release.npz", b"#!/bin/sh\n".__add__)),
     "a script behind the archive": ("release", content("release.npz", lambda b: b + b"exit")),
     "a number more": ("more", edited("study.json", lambda t: t.update(more=1))),
@@ -244,7 +244,7 @@ def test_a_rehearsal_by_commands_is_verified_and_an_altered_one_refused(tmp_path
     shutil.copytree(world.office / "trial", tmp_path / "trial")
     for name in (
         *("a count off the grid", "a count far off the grid", "an array more", "a header more"),
-        *("a member above", "another headline", "a page with more"),
+        *("a member above", "another headline", "a changed page"),
     ):
         naming, alter = SIGNED_AGAIN[name]
         shutil.rmtree(world.office / "trial")
