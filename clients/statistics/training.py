@@ -86,6 +86,7 @@ def local_updates(shards: Shards, query: LocalUpdate) -> Floats:
     Returns (clients, size) or, with `count`, (clients, size + 1); zeros without rows, and where SGD
     diverges.
     """
+    shards = shards.ordered()
     size, inputs = len(query.w), read_inputs(shards, query)
     out = np.zeros((shards.clients, sum(query.lengths())))
     for k, n in _with_rows(shards):
@@ -117,6 +118,7 @@ def weighted_updates(
     Floats
         (clients, size + 3); zeros without rows
     """
+    shards = shards.ordered()
     size, inputs = len(query.w), read_inputs(shards, query)
     out = np.zeros((shards.clients, size + 3))
     for k, n in _with_rows(shards):
