@@ -218,22 +218,17 @@ def _check(parts: _Parts, delta: float) -> None:
         )
 
 
-def _rounds(parts: _Parts) -> list[int]:
-    sampled, fixed, _ = parts
-    return [stage.rounds for stage in sampled] + [1] * len(fixed)  # each kind is rounded up once
-
-
 def _slack(parts: _Parts) -> float:
     """Return an upper bound of the effect of FFT rounding on delta."""
     sampled, fixed, _ = parts
-    inside = math.fsum(gaussian._fft_slack(rounds) for rounds in _rounds(parts))
-    return inside + _FFT_SLACK * (len(sampled) + len(fixed) + 1)
+    inside = math.fsum(gaussian._fft_slack(stage.rounds) for stage in sampled)
+    return inside + _FFT_SLACK * (len(sampled) + 2 * len(fixed) + 1)
 
 
 def _grid(epsilon: float, parts: _Parts) -> float:
     """Return the width (nats) of the PLD grid near `epsilon`; any width gives a valid bound."""
     sampled, fixed, square = parts
-    rounds = sum(_rounds(parts)) + (square > 0)
+    rounds = sum(s.rounds for s in sampled) + len(fixed) + (square > 0)  # guarantees: once a kind
     share = gaussian._GRID_FRACTION * epsilon / math.sqrt(rounds)
     if not sampled:  # its PLDs are small
         share *= 0.1 if square else 1e-3 * len(fixed)

@@ -117,7 +117,7 @@ class Shards:
     other: Floats | None = None
     inputs: NDArray[Any] | None = None
     names: tuple[str, ...] = ()
-    _derived: dict[Any, Any] = field(
+    _derived: dict[Any, NDArray[Any]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # not for `__init__`: what `dataclasses.replace` makes has other rows and begins anew
 
@@ -241,23 +241,16 @@ class Shards:
         slot = (key, carry)
         if slot not in self._derived:
             self._derived[slot] = compute(self)
-        array: NDArray[Any] = self._derived[slot]
-        return array
+        return self._derived[slot]
 
+    @cached_property
     def ordered(self) -> Shards:
-        """Return each client's rows in an order that depends on the multiset of them alone.
+        """Each client's rows in an order that depends on the multiset of them alone.
 
         It is by a hash of what a row says, then by what it says, then by subject. Whatever goes by
-        places (batches of rows, sums of floats but `sum_rows`) is computed of these. They are these
-        `Shards` themselves if nothing moves.
+        places (batches of rows, sums of floats but `sum_rows`) is computed of these.
         """
-        slot, order = ("ordered", False), self._order
-        if (np.diff(order) == 1).all():
-            return self
-        if slot not in self._derived:
-            self._derived[slot] = self._picked(order, self.offsets, slice(None))
-        part: Shards = self._derived[slot]
-        return part
+        return self._picked(self._order, self.offsets, slice(None))
 
     def uniforms(self, seed: int) -> Floats:
         """Return a number in [0, 1) for each row, a function of the multiset of rows, (n,).
@@ -436,10 +429,10 @@ class Shards:
             (n,) cell of each row, in [0, many): sums over the rows of each cell,
             (clients, many); None = over all rows
         """
-        some, exponents = self.rows > 0, np.zeros(self.clients, np.int64)
+        some, top = self.rows > 0, np.zeros(self.clients)
         if self.size:
-            top = np.maximum.reduceat(np.abs(values), self.offsets[:-1][some])
-            exponents[some] = np.frexp(top)[1] + np.frexp(self.rows[some] - 1.0)[1]
+            top[some] = np.maximum.reduceat(np.abs(values), self.offsets[:-1][some])
+        exponents = np.frexp(top)[1] + np.frexp(np.maximum(self.rows - 1.0, 0.0))[1]
         grid = np.ldexp(1.0, np.maximum(exponents, -960) - 53)[self.owner]
         place = self.owner if cells is None else self.owner * many + cells
         sums = np.bincount(place, np.rint(values / grid) * grid, self.clients * many)
