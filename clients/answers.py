@@ -204,6 +204,7 @@ def contribute(
         As `answer`.
     """
     if shards is not None and request.row_rate < 1:
+        shards = shards.ordered
         shards = shards.keep(_taken(shards, request, sites, simulated))
     none = np.zeros((len(sites), request.bound.length), np.uint64)
     words = none if shards is None else answer(shards, request, sites)

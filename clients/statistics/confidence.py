@@ -5,8 +5,6 @@ Luo et al. (C.2.3) send (correct, total), which one row changes by 2; (correct, 
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 
 from fedcal.calibrators.top_label import outcome_cells
@@ -35,9 +33,9 @@ def outcome_cell(shards: Shards, query: OutcomeCell) -> Floats:
     """Return the cell of `bin_outcomes` of one row of each client.
 
     For optimal unary encoding: whichever cell it is, the encoding hides it. The row is drawn
-    uniformly by a hash of `seed` and of the client's labels and logits, so that the answer does
-    not depend on who else is asked, and who knows the seed alone does not know the row. No
-    guarantee rests on that, and no amplification by this sampling is claimed. It is no sum over
+    uniformly by a hash of `seed` and of the rows (`Shards.drawn`), so that the answer does not
+    depend on who else is asked, and who knows the seed alone does not know the row. No guarantee
+    rests on that, and no amplification by this sampling is claimed. It is no sum over
     rows: one row may move the 1 from any cell to any other.
 
     Returns (clients, 2 * bins): a single 1; zeros if the client has no rows.
@@ -47,15 +45,9 @@ def outcome_cell(shards: Shards, query: OutcomeCell) -> Floats:
 
 
 def one_of_each(shards: Shards, cells: Integers, numbers: int, seed: int) -> Floats:
-    """Return a 1 in the cell of one row of each client, drawn by a hash; (clients, numbers)."""
-    out = np.zeros((shards.clients, numbers))
-    for k in np.flatnonzero(shards.rows).tolist():
-        rows = slice(int(shards.offsets[k]), int(shards.offsets[k + 1]))
-        key = hashlib.blake2b(f"fedcal outcome {seed}".encode(), digest_size=8)
-        key.update(shards.labels[rows].tobytes())
-        key.update(shards.logits[rows].tobytes())
-        drawn = int.from_bytes(key.digest(), "little") % int(shards.rows[k])
-        out[k, cells[rows][drawn]] = 1.0
+    """Return a 1 in the cell of one row of each client (`Shards.drawn`), (clients, numbers)."""
+    out, first = np.zeros((shards.clients, numbers)), shards.drawn(seed)
+    out[shards.owner[first], cells[first]] = 1.0
     return out
 
 

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.clients.statistics.evaluation import MOST_IN_HALVES, counted_words, halves_of
-from fedcal.conformal.conformity import uniform_of
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.evaluation.counting import group_of
@@ -121,19 +120,10 @@ def _counts(shards: Shards, query: SetQuery, which: NDArray[np.bool_] | None = N
     cells = (shards.owner * query.parts + _parts(shards, query)) * buckets + _buckets(shards, query)
     shape = (shards.clients, query.parts, buckets)
     if query.once:
-        first = _drawn(shards, query.seed)
+        first = shards.drawn(query.seed ^ _APART)
         which = first if which is None else which & first
     picked = cells if which is None else cells[which]
     return np.bincount(picked, minlength=int(np.prod(shape))).reshape(shape)
-
-
-def _drawn(shards: Shards, seed: int) -> NDArray[np.bool_]:
-    """One row of each client that has any, by the least hash, (n,)."""
-    key = shards.derived(("drawn", seed), lambda s: uniform_of(s.logits, seed ^ _APART))
-    first = np.zeros(len(key), np.bool_)
-    order = np.lexsort((key, shards.owner))
-    first[order[shards.offsets[:-1][shards.rows > 0]]] = True
-    return first
 
 
 def _parts(shards: Shards, query: SetQuery) -> Integers:

@@ -31,7 +31,7 @@ def scaling_update(shards: Shards, query: ScalingUpdate) -> Floats:
 
     Returns (clients, size) or, with `count`, (clients, size + 1).
     """
-    form, w = _form(shards, query), query.w
+    form, w, shards = _form(shards, query), query.w, shards.ordered
     update = w - local_fits(form, shards, w, proximal=query.proximal, steps=query.steps)
     if not query.count:
         return update
@@ -47,7 +47,7 @@ def scaling_newton(shards: Shards, query: ScalingNewton) -> Floats:
     Returns (clients, size + curvature) in nats: size (size + 1) / 2 numbers of curvature, size, or
     none.
     """
-    form, w, wanted = _form(shards, query), query.w, query.curvature
+    form, w, wanted, shards = _form(shards, query), query.w, query.curvature, shards.ordered
     lengths = {"none": 0, "diagonal": len(w), "full": len(w) * (len(w) + 1) // 2}
     out = np.zeros((shards.clients, len(w) + lengths[wanted]))
     rows_of(form, shards)  # computed once, carried along by `take`
@@ -114,7 +114,7 @@ def mlp_update(shards: Shards, query: MLPUpdate) -> Floats:
 
     Returns (clients, size) or, with `count`, (clients, size + 1).
     """
-    w, batch = query.w, query.batch
+    w, batch, shards = query.w, query.batch, shards.ordered
     out = np.zeros((shards.clients, len(w) + query.count))
     y, rank = rows_of(OrderPreservingMLP, shards)
     orders = {

@@ -54,10 +54,8 @@ def calibration_gaps(shards: Shards, query: CalibrationGaps) -> Floats:
 
     def gaps(t: float) -> Floats:
         confidence = top_confidence(shifted_logits(shards) / t)
-        cells = shards.owner * bins + bin_index(confidence, bins)
-        gap = correct(shards) - confidence
-        sums = np.asarray(np.bincount(cells, gap, shards.clients * bins), np.float64)
-        return sums.reshape(-1, bins)
+        cells = bin_index(confidence, bins)
+        return shards.sum_rows(correct(shards) - confidence, cells, bins)
 
     return _each(shards, query, gaps)
 

@@ -29,10 +29,9 @@ def score_gaps(shards: Shards, query: ScoreGaps) -> Floats:
     Returns (clients, numbers) in rows times the encoding's weights.
     """
     score, outcome = _scored(shards, query.score)
-    cells = shards.owner * query.buckets + bucket_of(score, equal_width(query.buckets))
+    cells = bucket_of(score, equal_width(query.buckets))
     each = shards.weights(query.subject_rows)
-    sums = np.bincount(cells, (outcome - score) * each, shards.clients * query.buckets)
-    gaps = sums.reshape(shards.clients, query.buckets)
+    gaps = shards.sum_rows((outcome - score) * each, cells, query.buckets)
     # no matrix product: what a client sends must not depend on who is computed with it
     coded = gaps if query.encoding == "flat" else (gaps[:, None] * query.matrix).sum(axis=2)
     answers = coded * query.gain

@@ -86,7 +86,8 @@ def local_updates(shards: Shards, query: LocalUpdate) -> Floats:
     Returns (clients, size) or, with `count`, (clients, size + 1); zeros without rows, and where SGD
     diverges.
     """
-    size, inputs = len(query.w), read_inputs(shards, query)
+    shards, size = shards.ordered, len(query.w)
+    inputs = read_inputs(shards, query)
     out = np.zeros((shards.clients, sum(query.lengths())))
     for k, n in _with_rows(shards):
         rng = stream(query.seed, Purpose.SAMPLING, 0, f"{n} rows")
@@ -117,7 +118,8 @@ def weighted_updates(
     Floats
         (clients, size + 3); zeros without rows
     """
-    size, inputs = len(query.w), read_inputs(shards, query)
+    shards, size = shards.ordered, len(query.w)
+    inputs = read_inputs(shards, query)
     out = np.zeros((shards.clients, size + 3))
     for k, n in _with_rows(shards):
         site = 0 if sites is None else int(sites[k])

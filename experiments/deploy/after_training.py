@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from flwr.serverapp import Grid
 
 from fedcal.core.errors import InputError
 from fedcal.experiments.runs.config import APP, Config, merge
-from fedcal.experiments.runs.folders import RUN, claim, exports_in, files_of
+from fedcal.experiments.runs.files import write_folder
+from fedcal.experiments.runs.folders import RUN, claim, stale_in
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.load import load_any, test_part
 from fedcal.experiments.runs.paid import Paid
@@ -21,8 +23,11 @@ from fedcal.experiments.runs.unreported import of_messages
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.server.run_folder import LOCK, forget
+from fedcal.strategies.server.outcome import Outcome
+from fedcal.strategies.server.run_folder import LOCK, alone
 from fedcal.strategies.server_app import FRESH, serve
+
+_UNFINISHED = ".unfinished"
 
 
 class AfterTraining:
@@ -47,7 +52,7 @@ class AfterTraining:
     out
         folder for result files, and for what was released as soon as it is; None or "" = no files
     overwrite
-        replace the run that `out` holds when `start` is called; otherwise it is refused
+        replace the run that `out` holds once the new one is released; otherwise it is refused
     test
         labelled scores of the server's own rows, as `simulate` takes data: they judge the result
     **options
@@ -77,7 +82,6 @@ class AfterTraining:
         self._config = merge({"method": method, **options, **here})
         if STRATEGIES[self._config.method].family == "train":
             raise InputError(f"{self._config.method} trains a model; the app has trained its own")
-        self._overwrite = overwrite
         self._out = path_of(out).resolve() if out else None
         self._test = None if test is None else _all_rows(test, self._config)
         # refuses now what it would refuse after the training
@@ -117,22 +121,32 @@ class AfterTraining:
         classes = job.federation.classes if config.class_names else 0  # 0 = as the clients say
         if self._test is not None:
             classes = self._test.probs.shape[1]
-        here = {"classes": classes, "input": "", "out": str(self._out or "")}
-        rows = {"engine": APP, "data": "", "partition": config.partition}
+        here = {"classes": classes, "input": "", "engine": APP, "data": ""}
+        fields = {**job.to_fields(), **FRESH, **here, "partition": config.partition}
         paid = Paid(self._out, RUN, "")
-        if self._out is not None and self._overwrite:
-            for path in (*files_of(self._out, RUN), *exports_in(self._out)):
-                path.unlink()
         with paid.reporting():
-            outcome = serve(grid, {**job.to_fields(), **FRESH, **here, **rows}, initial_arrays)
+            outcome = self._serve(grid, fields, initial_arrays)
             paid.known = self._out is not None
             result = of_messages(outcome, self._test, class_names=config.class_names)
             if self._out is not None:
                 result.save(self._out)
-                forget(self._out, checkpoint=True)  # what it holds is in the result
-                (self._out / LOCK).unlink(missing_ok=True)
                 logging.getLogger("flwr").info("fedcal: written to %s", self._out)
         return result
+
+    def _serve(self, grid: Grid, fields: dict[str, Any], arrays: ArrayRecord) -> Outcome:
+        """Run the job; what is in `out` stays until the outcome takes its place."""
+        out = self._out
+        if out is None:
+            return serve(grid, {**fields, "out": ""}, arrays)
+        out.mkdir(parents=True, exist_ok=True)
+        work = out / _UNFINISHED
+        with alone(out):
+            shutil.rmtree(work, ignore_errors=True)  # of a run that was killed, or failed
+            outcome = serve(grid, {**fields, "out": str(work)}, arrays)
+            write_folder(out, outcome.save, stale=stale_in(out, RUN))
+            shutil.rmtree(work, ignore_errors=True)
+            (out / LOCK).unlink(missing_ok=True)
+        return outcome
 
 
 def _all_rows(test: Any, config: Config) -> Holdout:

@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+from scipy.special import gammaln
+
 from fedcal.accounting import gaussian, plan_cache
 from fedcal.accounting.gaussian import (
     check_delta,
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 _FFT_SLACK = 5e-14  # of delta, for each convolution of two stages; see `gaussian._FFT_SLACK`
+_RARE = -60.0  # log of the probability of a guarantee's loss that counts as infinite
 _LEFT = 1e-3  # fraction of epsilon that must be left for a stage
 
 
@@ -103,7 +107,7 @@ def composed_epsilon(stages: Iterable[AnyStage], delta: float) -> float:
     -------
     float
         An upper bound, exact for Gaussian stages at rate 1 (their mu^2 = rounds / multiplier^2 add
-        up), else PLD rounded up.
+        up), else PLD rounded up. It is never above what guarantees and noise cost one by one.
 
     Raises
     ------
@@ -150,6 +154,8 @@ def composed_delta(stages: Iterable[AnyStage], epsilon: float, near: float | Non
     sampled, fixed, square = parts = _merged(stages)
     if not sampled and not fixed:
         return gaussian._hockey_stick(epsilon, math.sqrt(square))
+    if not sampled and not square and epsilon >= math.fsum(g.rounds * g.epsilon for g in fixed):
+        return 0.0 - math.expm1(math.fsum(g.rounds * math.log1p(-g.delta) for g in fixed))
     if near is None:
         known = math.fsum(one.rounds * one.delta for one in fixed)
         near = _composed_epsilon(parts, min(1e-5, *(s.rate / 10 for s in sampled), 1.0) + known)
@@ -212,23 +218,20 @@ def _check(parts: _Parts, delta: float) -> None:
         )
 
 
-def _rounds(parts: _Parts) -> list[int]:
-    sampled, fixed, _ = parts
-    return [stage.rounds for stage in sampled] + [known.rounds for known in fixed]
-
-
 def _slack(parts: _Parts) -> float:
     """Return an upper bound of the effect of FFT rounding on delta."""
     sampled, fixed, _ = parts
-    inside = math.fsum(gaussian._fft_slack(rounds) for rounds in _rounds(parts))
-    return inside + _FFT_SLACK * (len(sampled) + len(fixed) + 1)
+    inside = math.fsum(gaussian._fft_slack(stage.rounds) for stage in sampled)
+    return inside + _FFT_SLACK * (len(sampled) + 2 * len(fixed) + 1)
 
 
 def _grid(epsilon: float, parts: _Parts) -> float:
     """Return the width (nats) of the PLD grid near `epsilon`; any width gives a valid bound."""
-    sampled, _, square = parts
-    rounds = sum(_rounds(parts)) + (square > 0)
+    sampled, fixed, square = parts
+    rounds = sum(s.rounds for s in sampled) + len(fixed) + (square > 0)  # guarantees: once a kind
     share = gaussian._GRID_FRACTION * epsilon / math.sqrt(rounds)
+    if not sampled:  # its PLDs are small
+        share *= 0.1 if square else 1e-3 * len(fixed)
     widths = [gaussian._grid(0.0, stage.multiplier, 1, stage.rate) for stage in sampled]
     if square:
         widths.append(gaussian._grid(0.0, 1 / math.sqrt(square), 1, 1.0))
@@ -256,7 +259,6 @@ def _slow(
     sampled: tuple[Stage, ...], fixed: tuple[Guarantee, ...], grid: float
 ) -> PrivacyLossDistribution:
     """Return the loss of all but the Gaussian stages, which a search over those computes once."""
-    from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     whole = pld.identity(value_discretization_interval=grid)
@@ -266,9 +268,19 @@ def _slow(
         )
         whole = whole.compose(one.self_compose(stage.rounds))
     for known in fixed:
-        worst = common.DifferentialPrivacyParameters(known.epsilon, known.delta)
-        one = pld.from_privacy_parameters(worst, grid)
-        whole = whole.compose(one.self_compose(known.rounds))
+        k, right = known.rounds, np.arange(known.rounds + 1)
+        ways = gammaln(k + 1) - gammaln(right + 1) - gammaln(k - right + 1)
+        holds = k * (math.log1p(-known.delta) - math.log1p(math.exp(-known.epsilon)))
+        logs = ways - (k - right) * known.epsilon + holds + 1e-14 * k  # a binomial law, rounded up
+        lower = dict(enumerate((logs - (2 * right - k) * known.epsilon).tolist()))
+        upper = dict(enumerate(logs.tolist()))
+        if known.delta:
+            upper[-1] = math.log(-math.expm1(k * math.log1p(-known.delta)))
+        whole = whole.compose(
+            pld.from_two_probability_mass_functions(
+                lower, upper, value_discretization_interval=grid, log_mass_truncation_bound=_RARE
+            )
+        )
     return whole
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -13,7 +15,8 @@ from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
 from fedcal.core.scores import Kind, probs_of, refuse_probs
-from fedcal.core.types import Floats, Integers
+from fedcal.core.streams import in_unit_interval, mixed, row_hashes
+from fedcal.core.types import Floats, Integers, Words
 
 _WEIGHT_GRID = 2.0**-30
 _PER_ROW = ("logits", "labels", "subjects", "groups", "other", "inputs")
@@ -245,6 +248,81 @@ class Shards:
             self._derived[slot] = compute(self)
         return self._derived[slot]
 
+    @cached_property
+    def ordered(self) -> Shards:
+        """Each client's rows in an order that depends on the multiset of them alone.
+
+        It is by a hash of what a row says, then by what it says, then by subject. Whatever goes by
+        places (batches of rows, sums of floats but `sum_rows`) is computed of these.
+        """
+        return self._picked(self._order, self.offsets, slice(None))
+
+    def uniforms(self, seed: int) -> Floats:
+        """Return a number in [0, 1) for each row, a function of the multiset of rows, (n,).
+
+        It is a hash of the seed, of what the row says (scores with -0 as 0, label, the group's
+        name), and of its number among equal rows: of its subject, or of its client where subjects
+        are not known. So with one subject, or row, more or less all others keep theirs.
+        """
+        copy = self.derived("copy", lambda s: s._copies())
+        return in_unit_interval(mixed(self._words ^ mixed(mixed(np.array(seed, np.uint64)) ^ copy)))
+
+    def drawn(self, seed: int) -> NDArray[np.bool_]:
+        """Return which row of each client that has any is drawn, each equally probable, (n,).
+
+        It is the row of the least `uniforms`.
+        """
+        first, order = np.zeros(self.size, np.bool_), self._order
+        order = order[np.lexsort((self.uniforms(seed)[order], self.owner))]
+        first[order[self.offsets[:-1][self.rows > 0]]] = True
+        return first
+
+    @cached_property
+    def _columns(self) -> list[NDArray[Any]]:
+        """What each row says, (n, numbers) each, but its subject: a number that others set.
+
+        A group's number depends on the other groups, too; its name does not.
+        """
+        columns = [self.logits, self.labels, self.other, self.inputs]
+        if self.groups is not None:
+            names = [hashlib.blake2b(g.encode(), digest_size=8) for g in self.group_names]
+            digests = np.frombuffer(b"".join(name.digest() for name in names), "<u8")
+            columns.append(digests[self.groups])
+        given = [column for column in columns if column is not None]
+        return [column.reshape(self.size, math.prod(column.shape[1:])) for column in given]
+
+    @property
+    def _words(self) -> Words:
+        return self.derived("hash", lambda s: row_hashes(*s._columns))
+
+    @property
+    def _about(self) -> Integers:
+        return np.zeros(self.size, np.int64) if self.subjects is None else self.subjects
+
+    @cached_property
+    def _order(self) -> Integers:
+        """Rows in the order of `ordered`, (n,)."""
+        order = np.lexsort((self._about, self._words, self.owner))
+        if self._ties(order)[1].all():
+            return order
+        every = [key for x in self._columns for key in x.T]  # rows that differ have one hash
+        return np.lexsort((self._about, *every, self._words, self.owner))
+
+    def _ties(self, order: Integers) -> tuple[Integers, NDArray[np.bool_]]:
+        """Return the places of rows with the hash of the row before, and which equal it."""
+        alike = (np.diff(self._words[order]) == 0) & (np.diff(self.owner[order]) == 0)
+        at = np.flatnonzero(alike)
+        pairs = [x[order[[at, at + 1]]] for x in self._columns]
+        return at + 1, np.all([(a == b).all(axis=1) for a, b in pairs], axis=0)
+
+    def _copies(self) -> Words:
+        """Return each row's number among equal ones of its client and subject, (n,)."""
+        tied, equal = self._ties(self._order)
+        first, copy = np.arange(self.size), np.empty(self.size, np.uint64)
+        first[tied[equal & (np.diff(self._about[self._order])[tied - 1] == 0)]] = 0
+        copy[self._order] = np.arange(self.size) - np.maximum.accumulate(first)
+        return copy
+
     def _picked(self, rows: slice | Integers, offsets: Integers, of: slice | Integers) -> Shards:
         """Return these rows with everything that belongs to them, for parts of the clients `of`."""
         names = self.names[of] if isinstance(of, slice) else ()
@@ -340,13 +418,30 @@ class Shards:
         cuts = np.unique([0, *np.searchsorted(self.offsets, ends), self.clients])
         return [(a, self.block(a, b)) for a, b in pairwise(cuts.tolist())]
 
-    def sum_rows(self, values: Floats) -> Floats:
-        """Sum of a per-row value over each client, shape (n,) -> (clients,).
+    def sum_rows(self, values: Floats, cells: Integers | None = None, many: int = 1) -> Floats:
+        """Sum of a per-row value over each client, (n,) -> (clients,), the same in any order.
 
-        By `bincount`, which adds in row order: `add.reduceat` is wrong for empty clients and
-        adds in an order that depends on the block.
+        Values are rounded to a grid on which sums are exact: 2**-53 of the client's largest value,
+        times its number of rows rounded up to a power of two.
+
+        By `bincount`: `add.reduceat` is wrong for empty clients.
+
+        Parameters
+        ----------
+        values
+            (n,)
+        cells, many
+            (n,) cell of each row, in [0, many): sums over the rows of each cell,
+            (clients, many); None = over all rows
         """
-        return np.asarray(np.bincount(self.owner, values, self.clients), np.float64)
+        some, top = self.rows > 0, np.zeros(self.clients)
+        if self.size:
+            top[some] = np.maximum.reduceat(np.abs(values), self.offsets[:-1][some])
+        exponents = np.frexp(top)[1] + np.frexp(np.maximum(self.rows - 1.0, 0.0))[1]
+        grid = np.ldexp(1.0, np.maximum(exponents, -960) - 53)[self.owner]
+        place = self.owner if cells is None else self.owner * many + cells
+        sums = np.bincount(place, np.rint(values / grid) * grid, self.clients * many)
+        return np.asarray(sums if cells is None else sums.reshape(-1, many), np.float64)
 
 
 def numbered(clients: int) -> tuple[str, ...]:

@@ -4,35 +4,27 @@ The cases are the `examples` of `fedcal.queries.QUERIES`: a new question needs n
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from neighbours import (
+    CLASSES,
+    CLIENTS,
+    assert_within,
+    kinds,
+    numbers,
+    of_client,
+    query_of,
+    request,
+    same_bits,
+)
 
 from fedcal.clients.answers import QUICK, STATISTICS, answer
-from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Words
 from fedcal.queries import QUERIES, Query
-from fedcal.queries.request import Request
-from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound, Per, Rule
-
-CLASSES = 3
-
-
-def query_of(kind: str, number: int) -> Query:
-    return QUERIES[kind](**QUERIES[kind].examples[number])
-
-
-kinds = pytest.mark.parametrize("kind", QUERIES)
-
-
-def numbers(kind: str) -> range:
-    return range(len(QUERIES[kind].examples))
 
 
 def cases(kind: str) -> Iterator[tuple[Query, int]]:
@@ -44,7 +36,6 @@ def cases(kind: str) -> Iterator[tuple[Query, int]]:
                 yield query, c
 
 
-CLIENTS = 17
 EMPTY = (0, 8, CLIENTS - 1)
 
 
@@ -72,15 +63,6 @@ def without(shards: Shards, k: int) -> Shards:
     return Shards.from_owner(
         shards.logits[keep], shards.labels[keep], shards.owner[keep], shards.clients
     )
-
-
-def same_bits(x: Floats | Words, y: Floats | Words) -> bool:
-    return x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes()
-
-
-def request(query: Query, bound: Bound, clients: int = CLIENTS) -> Request:
-    fine = query.fine and bound.per == "row"
-    return Request(query, bound, Ring(clients, 2.0**-38 if fine else 2.0**-24), round=1)
 
 
 @kinds
@@ -148,7 +130,6 @@ def test_extreme_logits_stay_finite_and_bounded(kind):
         assert_within(words, bound, 2.0**-24)
 
 
-MOST_CLIPS = 8
 RULES: tuple[Rule, ...] = ("joint", "per_block", "per_value")
 
 
@@ -173,14 +154,6 @@ def in_halves(query: Query, rule: Rule, norm: float, order: Any, per: Per = "cli
     cut = max(1, length // 2)
     lengths = (cut, length - cut) if length > 1 else (1,)
     return Bound(lengths, (norm, 3 * norm)[: len(lengths)], rule, order, per)
-
-
-def of_client(query: Query, order: Any) -> Bound:
-    """The question's own bound of a client, with as many clips as it takes."""
-    for clips in range(MOST_CLIPS + 1):
-        with suppress(InputError):
-            return query.bound("client", (2.0,) * clips, order)
-    raise AssertionError(f"{query.kind} has no bound of a client")
 
 
 def neighbours_differ(query: Query, c: int, bound: Bound) -> None:
@@ -226,24 +199,6 @@ def rows_differ(query: Query, bound: Bound) -> None:
         assert_within(change[shards.owner[row]][None], bound, asked.ring.grid)
     same = answer(shards.take(np.arange(CLIENTS)[::-1]), asked)[::-1]
     assert same_bits(np.ascontiguousarray(same), words)
-
-
-def assert_within(words: Words, bound: Bound, grid: float) -> None:
-    """The rule's norms, in exact rational arithmetic."""
-    edges = np.cumsum((0, *bound.lengths))
-    step = Fraction(grid)
-    for row in words.view(np.int64).tolist():
-        shares = []
-        for b, norm in enumerate(bound.norms):
-            block = [int(v) for v in row[edges[b] : edges[b + 1]] if v]
-            if bound.rule == "per_value":
-                assert max(map(abs, block), default=0) * step <= Fraction(norm)
-            total = sum(abs(v) ** bound.order for v in block)
-            shares.append(total * (step / Fraction(norm)) ** bound.order)
-        if bound.rule == "per_block":
-            assert max(shares) <= 1
-        elif bound.rule == "joint":
-            assert sum(shares) <= 1
 
 
 @kinds

@@ -55,7 +55,7 @@ def unpacked(triangle: Floats, size: int) -> Floats:
 
 @forms
 def test_the_update_is_the_way_from_the_optimum_to_w(form):
-    shards, w = few_shards(4), some_w(form, 4)
+    shards, w = few_shards(4).ordered, some_w(form, 4)
     asked = {"form": form.kind, "w": w, "proximal": 0.5, "steps": 40, "count": True}
     got = scaling_update(shards, ScalingUpdate(**asked))
     fits = local_fits(form, shards, w, proximal=0.5, steps=40)
@@ -160,7 +160,7 @@ def sgd(own: Shards, query: MLPUpdate) -> np.ndarray:
 
 @pytest.mark.parametrize(("batch", "epochs"), [(64, 2), (16, 1)])
 def test_the_update_is_the_way_from_where_sgd_on_the_own_rows_ends(batch, epochs):
-    shards, query = sgd_shards(), asked(batch=batch, epochs=epochs)
+    shards, query = sgd_shards().ordered, asked(batch=batch, epochs=epochs)
     got = mlp_update(shards, query)
     counted = mlp_update(shards, replace(query, count=True))
     np.testing.assert_array_equal(counted, np.column_stack([got, np.array(SIZES) > 0]))

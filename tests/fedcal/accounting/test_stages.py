@@ -1,19 +1,25 @@
 """One account over several stages: against dp-accounting and Opacus, and from both sides."""
 
+import itertools
 import math
 import warnings
 from collections.abc import Sequence
+from fractions import Fraction
 
 import dp_accounting
+import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import each_is_refused
+from scipy.integrate import quad
+from scipy.stats import norm
 
 from fedcal.accounting import (
     Guarantee,
     Stage,
+    composed_delta,
     composed_epsilon,
     gaussian_delta,
     gaussian_epsilon,
@@ -111,15 +117,107 @@ def test_a_guarantee_costs_less_than_its_epsilon_and_never_less_than_noise_that_
     assert with_noise <= composed_epsilon([TRAINING, Guarantee(0.5, 1e-6)], DELTA)
 
 
-def test_randomised_response_in_closed_form():
-    """Two guarantees are two coins: delta(epsilon) of their product by hand."""
-    a, b, delta = 0.4, 0.9, 0.05
-    p, q = math.exp(a) / (1 + math.exp(a)), math.exp(b) / (1 + math.exp(b))
-    # both coins tell the truth; or only the second, whose loss is b - a
-    exact = math.log((p * q - delta) / ((1 - p) * (1 - q)))
-    assert exact > b - a
-    found = composed_epsilon([Guarantee(a), Guarantee(b)], delta)
-    assert exact <= found <= 1.01 * exact
+def optimal(epsilon: float, delta: float, k: int) -> list[tuple[float, float]]:
+    """All (epsilon, delta) of k guarantees together by Kairouz, Oh & Viswanath 2015, Theorem 3.3.
+
+    The curve between two of them is linear in exp(epsilon).
+    """
+    e = [Fraction(math.exp(epsilon)) ** j for j in range(k + 1)]
+    curve = []
+    for i in range(k // 2 + 1):
+        terms = (math.comb(k, j) * (e[k - j] - e[k - 2 * i + j]) for j in range(i))
+        inside = sum(terms, Fraction(0)) / (1 + e[1]) ** k
+        failed = 1 - (1 - Fraction(delta)) ** k * (1 - inside)
+        curve.append(((k - 2 * i) * epsilon, float(failed)))
+    return curve
+
+
+@pytest.mark.parametrize(
+    ("known", "delta"),
+    [
+        (Guarantee(0.1, 0.0, 50), 1e-5),
+        (Guarantee(1.0, 0.0, 30), 0.06),
+        (Guarantee(0.3, 1e-6, 40), 1e-3),
+        (Guarantee(0.02, 1e-9, 80), 1e-6),
+        (Guarantee(0.7), 1e-5),
+        (Guarantee(3.0, 1e-4, 7), 0.3),
+    ],
+    ids=str,
+)
+def test_equal_guarantees_cost_what_the_optimal_composition_says(known, delta):
+    curve = optimal(known.epsilon, known.delta, known.rounds)
+    for epsilon, exact in curve:
+        found = composed_delta([known], epsilon)
+        assert exact * (1 - 1e-12) <= found <= exact * (1 + 1e-3) + 1e-12
+    ((above, least), (below, most)) = (
+        next((a, b) for a, b in itertools.pairwise(curve) if a[1] <= delta < b[1])
+        if known.rounds > 1
+        else ((known.epsilon, 0.0), (0.0, math.tanh(known.epsilon / 2)))
+    )
+    share = (most - delta) / (most - least)
+    exact = below + math.log1p(share * math.expm1(above - below))
+    assert exact * (1 - 1e-12) <= composed_epsilon([known], delta) <= exact * (1 + 1e-4)
+
+
+def test_the_figures_of_guarantees_that_came_out_too_large():
+    assert composed_epsilon([Guarantee(0.1, 0.0, 50)], DELTA) == pytest.approx(2.8447, abs=1e-4)
+    assert composed_epsilon([Guarantee(1.0, 0.0, 30)], 0.06) == pytest.approx(19.980, abs=1e-3)
+    assert composed_delta([Guarantee(1.0), Guarantee(2.0)], 3.0) == 0.0
+    assert composed_epsilon([Guarantee(1.0), Guarantee(2.0)], 1e-9) <= 3.0
+
+
+def of_coins(epsilons: Sequence[float], delta: float) -> float:
+    """The exact epsilon of coins of these epsilons: all sums of losses, one by one."""
+    losses, shares = np.zeros(1), np.ones(1)
+    for e in epsilons:
+        right = 1 / (1 + math.exp(-e))
+        losses = np.concatenate([losses + e, losses - e])
+        shares = np.concatenate([shares * right, shares * (1 - right)])
+    low, high = 0.0, math.fsum(epsilons)
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = np.sum(shares * np.maximum(-np.expm1(middle - losses), 0.0)) <= delta
+        low, high = (low, middle) if enough else (middle, high)
+    return high
+
+
+@pytest.mark.parametrize(
+    "epsilons", [(0.4, 0.9), (0.1, 0.1, 0.37, 2.0, 1.1), np.linspace(0.01, 0.5, 18)], ids=len
+)
+def test_different_guarantees_cost_what_all_sums_of_their_losses_say(epsilons):
+    for delta in (0.05, 1e-3):
+        exact = of_coins(epsilons, delta)
+        found = composed_epsilon([Guarantee(float(e)) for e in epsilons], delta)
+        assert exact * (1 - 1e-12) <= found <= exact * (1 + 1e-3)
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(st.floats(0.05, 3), st.integers(1, 6), st.floats(0.3, 8), st.floats(0, 4))
+def test_noise_beside_guarantees_costs_what_an_integral_says(each, rounds, multiplier, epsilon):
+    """Over the noisy sum, for each number of coins that tell the truth."""
+    right, mu = 1 / (1 + math.exp(-each)), 1 / multiplier
+    exact = 0.0
+    for k in range(rounds + 1):
+        loss = (2 * k - rounds) * each
+        one = math.comb(rounds, k) * right**k * (1 - right) ** (rounds - k)
+
+        def excess(x: float, rest: float = epsilon - loss) -> float:
+            return max(0.0, norm.pdf(x - mu) - math.exp(rest) * norm.pdf(x))
+
+        root = (epsilon - loss) / mu + mu / 2
+        low = max(root, mu - 12)
+        exact += one * quad(excess, low, max(low, mu) + 12, limit=200)[0]
+    found = composed_delta([Guarantee(each, 0.0, rounds), Stage(multiplier)], epsilon)
+    assert found == pytest.approx(exact, rel=5e-3, abs=1e-11)
+    assert found >= exact * (1 - 1e-6) - 1e-15
+
+
+def test_guarantees_beside_sampled_noise_are_rounded_once():
+    """And what rounding up costs does not grow with their number."""
+    alone, steps = composed_epsilon([TRAINING], DELTA), Guarantee(0.02, 0.0, 100)
+    square = 100 * 0.02**2  # (epsilon^2 / 2)-zCDP each, as Gaussian noise of mu^2 = epsilon^2
+    found = composed_epsilon([TRAINING, steps], DELTA)
+    assert alone < found < 1.003 * composed_epsilon([TRAINING, Stage(1 / math.sqrt(square))], DELTA)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
@@ -130,6 +228,8 @@ def test_noise_has_the_delta_that_guarantees_leave(share):
     found = composed_epsilon([Stage(5.0, 4), known], DELTA)
     assert least < found < least + 2e-3
     twice = Guarantee(1e-3, share * DELTA / 2, rounds=2)
+    failed = known.delta - twice.delta**2
+    least = gaussian_epsilon((DELTA - failed) / (1 - failed), 5.0, 4)
     assert least < composed_epsilon([Stage(5.0, 4), twice], DELTA) < least + 4e-3
 
 

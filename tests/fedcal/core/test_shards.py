@@ -197,3 +197,45 @@ def test_what_does_not_fit_is_refused():
     ]
     whole = {"logits": np.zeros((5, 2)) - 1, "labels": zeros, "owner": zeros, "clients": 9}
     each_is_refused(table, lambda change: Shards.from_owner(**whole | change))
+
+
+def test_sums_of_rows_are_exact_in_any_order():
+    """To a part in 2**53 of the largest value, times the rows: and one row keeps its bits."""
+    rng = np.random.default_rng(3)
+    owner, clients = np.sort(rng.integers(0, 9, 300)), 12
+    values = rng.normal(size=300) * 10.0 ** rng.integers(-30, 30, 300)
+    cells = rng.integers(0, 3, 300)
+    logits = np.stack([np.arange(300.0), np.zeros(300)], axis=1)
+
+    def sums(order: np.ndarray, *each: Any) -> np.ndarray:
+        shards = Shards.from_owner(logits[order], cells[order], owner[order], clients)
+        at = shards.logits[:, 0].astype(int)
+        return shards.sum_rows(values[at], *((cells[at], 3) if each else ()))
+
+    order = np.arange(300)
+    for each in ((), (3,)):
+        whole = sums(order, *each)
+        for _ in range(5):
+            assert sums(rng.permutation(300), *each).tobytes() == whole.tobytes()
+    for k in range(clients):
+        own = values[owner == k]
+        exact, most = math.fsum(own), np.abs(own).max(initial=0.0)
+        assert abs(sums(order)[k] - exact) <= 2.0**-52 * len(own) ** 2 * most
+    alone = Shards(logits, cells, np.arange(301))
+    assert alone.sum_rows(values).tobytes() == values.tobytes()
+
+
+def test_a_row_s_uniform_is_its_own_and_that_of_its_copies_is_not():
+    rng = np.random.default_rng(4)
+    logits = rng.integers(0, 2, (5000, 2)) * 1.0  # 8 different rows with labels, 80 copies each
+    labels, subjects = rng.integers(0, 2, 5000), rng.integers(0, 8, 5000)
+    shards = Shards(logits - 0.5, labels, np.array([0, 5000]), subjects=subjects)
+    u = shards.uniforms(7)
+    own = np.concatenate([logits, labels[:, None], subjects[:, None]], axis=1)
+    apart = len(np.unique(np.column_stack([own, u]), axis=0))
+    assert apart == 5000  # of one subject, no two equal rows have one number
+    assert abs(np.unique(u).mean() - 0.5) < 0.02
+    assert not np.isin(u, shards.uniforms(8)).any()
+    fewer = shards.keep(np.flatnonzero(subjects != 3))
+    again = Shards(fewer.logits, fewer.labels, fewer.offsets, subjects=fewer.subjects)
+    assert np.array_equal(np.sort(again.uniforms(7)), np.sort(u[subjects != 3]))

@@ -116,7 +116,7 @@ def test_a_step_is_by_the_mean_over_the_clients_that_are_expected():
 
 def test_fedavg_steps_by_the_mean_of_its_cohort_weighted_by_rows():
     """By hand: half of 4 clients in each round, each with an order of rows of its own."""
-    own, network = shards(4), NETWORKS["linear"]
+    own, network = shards(4).ordered, NETWORKS["linear"]
     federation = Federation(clients=4, classes=CLASSES, rounds=2, sampling_rate=0.5)
     method = FedAvg(federation, shape=str(FEATURES), batch=8, server_lr=0.5)
     w, x = method.w, network.prepared(np.asarray(own.inputs))

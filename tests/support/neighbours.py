@@ -1,0 +1,62 @@
+"""Contributions of neighbouring data, in exact arithmetic, for contracts over all questions."""
+
+from contextlib import suppress
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats, Words
+from fedcal.queries import QUERIES, Query
+from fedcal.queries.request import Request
+from fedcal.secure_aggregation import Ring
+from fedcal.units.bounding import Bound
+
+CLASSES, CLIENTS, MOST_CLIPS = 3, 17, 8
+
+kinds = pytest.mark.parametrize("kind", QUERIES)
+
+
+def query_of(kind: str, number: int) -> Query:
+    return QUERIES[kind](**QUERIES[kind].examples[number])
+
+
+def numbers(kind: str) -> range:
+    return range(len(QUERIES[kind].examples))
+
+
+def same_bits(x: Floats | Words, y: Floats | Words) -> bool:
+    return x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes()
+
+
+def request(query: Query, bound: Bound, clients: int = CLIENTS) -> Request:
+    fine = query.fine and bound.per == "row"
+    return Request(query, bound, Ring(clients, 2.0**-38 if fine else 2.0**-24), round=1)
+
+
+def of_client(query: Query, order: Any) -> Bound:
+    """The question's own bound of a client, with as many clips as it takes."""
+    for clips in range(MOST_CLIPS + 1):
+        with suppress(InputError):
+            return query.bound("client", (2.0,) * clips, order)
+    raise AssertionError(f"{query.kind} has no bound of a client")
+
+
+def assert_within(words: Words, bound: Bound, grid: float) -> None:
+    """The rule's norms, in exact rational arithmetic."""
+    edges = np.cumsum((0, *bound.lengths))
+    step = Fraction(grid)
+    for row in words.view(np.int64).tolist():
+        shares = []
+        for b, norm in enumerate(bound.norms):
+            block = [int(v) for v in row[edges[b] : edges[b + 1]] if v]
+            if bound.rule == "per_value":
+                assert max(map(abs, block), default=0) * step <= Fraction(norm)
+            total = sum(abs(v) ** bound.order for v in block)
+            shares.append(total * (step / Fraction(norm)) ** bound.order)
+        if bound.rule == "per_block":
+            assert max(shares) <= 1
+        elif bound.rule == "joint":
+            assert sum(shares) <= 1
