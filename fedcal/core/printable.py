@@ -55,7 +55,7 @@ def plain_name(what: str, name: str) -> str:
     """
     plain = unicodedata.normalize("NFC", name).strip()
     if plain != printable(plain):
-        raise InputError(f"{what}: {printable(plain)[:80]!r} has a control or invisible character")
+        raise InputError(f"{what}: '{printable(plain)[:80]}' has a control or invisible character")
     return plain
 
 
