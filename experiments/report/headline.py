@@ -31,7 +31,7 @@ MOST_NAMED = 3
 
 HIGHER_IS_BETTER = ("accuracy",)
 
-_NAMES = {"log_loss": "log loss", "nll": "log loss", "ece": "ECE"}
+_NAMES = {"nll": "log loss", "ece": "ECE"}
 
 
 def headline(result: Result) -> str:

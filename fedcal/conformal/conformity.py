@@ -16,7 +16,7 @@ from fedcal.core.checks import one_of, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.parallel import by_rows
-from fedcal.core.streams import check_seed
+from fedcal.core.streams import check_seed, hashed
 from fedcal.core.types import Floats, Integers
 
 BY = ("none", "class", "group")
@@ -24,8 +24,6 @@ BY = ("none", "class", "group")
 
 PENALTY, FREE = 0.01, 5
 """Defaults of `raps` (Angelopoulos et al. 2021, for many classes)."""
-
-_MIX = tuple(np.uint64(k) for k in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 @dataclass(frozen=True)
@@ -150,16 +148,4 @@ def uniform_of(logits: Floats, seed: int) -> Floats:
     A row has the same number wherever it is computed, and each time it is a test row. Because the
     number is a function of the row, rows stay exchangeable, as the coverage proof requires.
     """
-    bits = (np.ascontiguousarray(logits, np.float64) + 0.0).view(np.uint64)  # -0 is 0
-    keys = _mixed(np.arange(bits.shape[1], dtype=np.uint64) ^ _mixed(np.array(seed, np.uint64)))
-    state = _mixed(_mixed(bits ^ keys).sum(axis=1, dtype=np.uint64))
-    return np.asarray((state >> np.uint64(11)) * 2.0**-53)
-
-
-def _mixed(x: np.ndarray) -> np.ndarray:
-    """Mix bits with splitmix64 (Steele, Lea & Flood 2014)."""
-    with np.errstate(over="ignore"):
-        x = x + _MIX[0]
-        x = (x ^ (x >> np.uint64(30))) * _MIX[1]
-        x = (x ^ (x >> np.uint64(27))) * _MIX[2]
-    return np.asarray(x ^ (x >> np.uint64(31)))
+    return hashed(logits, seed)

@@ -16,6 +16,7 @@ from fedcal.core.scores import Kind, refuse_probs
 from fedcal.core.types import Floats, Integers
 
 _WEIGHT_GRID = 2.0**-30
+"""Grid of weights of rows: sums are exact, whatever their order."""
 _PER_ROW = ("logits", "labels", "subjects", "groups", "other", "inputs")
 
 NO_SUBJECTS = "unit 'subject' needs a column subject, which names the subject of each row"
@@ -301,9 +302,7 @@ class Shards:
         named, about = np.unique(self.subjects, return_inverse=True)
         key = self.owner * len(named) + about.reshape(-1)  # pairs would be sorted ten times as long
         _, place, rows = np.unique(key, return_inverse=True, return_counts=True)
-        # on a grid, rounded down: sums are exact, whatever their order, and never above the bound
-        each = np.floor(np.minimum(1.0, subject_rows / rows) / _WEIGHT_GRID) * _WEIGHT_GRID
-        return np.asarray(each[place])
+        return on_grid(np.minimum(1.0, subject_rows / rows))[place]
 
     def take(self, ids: Integers) -> Shards:
         """Return the clients `ids`, in that order (a copy)."""
@@ -342,6 +341,11 @@ class Shards:
         adds in an order that depends on the block.
         """
         return np.asarray(np.bincount(self.owner, values, self.clients), np.float64)
+
+
+def on_grid(weights: Floats) -> Floats:
+    """Return weights of rows on their grid, rounded down, so never above a bound."""
+    return np.asarray(np.floor(weights / _WEIGHT_GRID) * _WEIGHT_GRID)
 
 
 def numbered(clients: int) -> tuple[str, ...]:

@@ -13,8 +13,12 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
+from fedcal.core.types import Floats, Integers
+
+_MIX = tuple(np.uint64(k) for k in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 class Purpose(IntEnum):
@@ -44,6 +48,55 @@ def stream(
     text = f"fedcal {check_seed(seed)} {int(purpose)} {round_number} {what}"
     key = np.frombuffer(hashlib.sha256(text.encode()).digest()[:16], "<u8")
     return np.random.Generator(np.random.Philox(key=key))
+
+
+def hashed(rows: Floats, seed: int) -> Floats:
+    """Return a number in [0, 1) for each row, a hash of its bits and the seed, (n, k) -> (n,)."""
+    bits = (np.ascontiguousarray(rows, np.float64) + 0.0).view(np.uint64)  # -0 is 0
+    keys = _mixed(np.arange(bits.shape[1], dtype=np.uint64) ^ _mixed(np.array(seed, np.uint64)))
+    state = _mixed(_mixed(bits ^ keys).sum(axis=1, dtype=np.uint64))
+    return np.asarray((state >> np.uint64(11)) * 2.0**-53)
+
+
+def _mixed(x: NDArray[Any]) -> NDArray[Any]:
+    """Mix bits with splitmix64 (Steele, Lea & Flood 2014)."""
+    with np.errstate(over="ignore"):
+        x = x + _MIX[0]
+        x = (x ^ (x >> np.uint64(30))) * _MIX[1]
+        x = (x ^ (x >> np.uint64(27))) * _MIX[2]
+    return np.asarray(x ^ (x >> np.uint64(31)))
+
+
+def row_draws(content: Floats, within: Integers, key: Integers, seed: int) -> Floats:
+    """Draw a number in [0, 1) for each row, whatever the order in which rows stand.
+
+    It is a hash of the seed, the row's key, its content, and its number among the rows of equal
+    content in its group `within`. Rows that count alike may change places, so a sum over a group
+    is a function of the multiset of its rows, and one row more or less changes one row's part.
+
+    Parameters
+    ----------
+    content
+        (n, k) all that a row's part depends on
+    within
+        (n,) group of each row: its client
+    key
+        (n,) what tells groups apart, whichever of them are computed together
+    seed
+        of the draws
+
+    Returns
+    -------
+    Floats
+        (n,)
+    """
+    sorts = np.column_stack([content + 0.0, within])  # -0 is 0
+    order = np.lexsort(sorts.T)
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (sorts[order[1:]] != sorts[order[:-1]]).any(axis=1)
+    place, number = np.arange(len(order)), np.empty(len(order), np.int64)
+    number[order] = place - np.maximum.accumulate(np.where(new, place, 0))
+    return hashed(np.column_stack([content, key, number]), seed)
 
 
 def key_of(*parts: Any) -> str:

@@ -61,7 +61,8 @@ def compare(
     dict[str, Estimate]
         metric -> difference
     """
-    asked, metrics = Asked(level, rows, seed=seed), metrics_of(score, threshold)
+    asked, tails = Asked(level, rows, seed=seed), a.parted is not None and b.parted is not None
+    metrics = metrics_of(score, threshold, tails=tails)
     first, second = ({n: m.span(h, asked) for n, m in metrics.items()} for h in (a, b))
     one, two = (estimates_of(metrics, s, h, level) for s, h in ((first, a), (second, b)))
     if agreement is not None:

@@ -14,7 +14,7 @@ import numpy as np
 from fedcal.core.checks import listed, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
-from fedcal.metrics.buckets import Score, check_score, equal_width, parts_of
+from fedcal.metrics.buckets import Score, check_score, equal_width, fine_tails, has_nodes, parts_of
 from fedcal.queries.base import (
     Cell,
     Classes,
@@ -122,9 +122,13 @@ class ScoreCounts(Summed):
     subject_rows
         maximum weight, in rows, of one subject's rows at a client; see `Shards.weights`. A subject
         adds at most this many times what a row adds. 0 = each row counts once
+    seed
+        of the draw of the node of a row in a tail of the score (see `has_nodes`), so that each row
+        is a whole 1; 0 = it counts in both nodes, by its share
     """
 
     kind = "score_counts"
+    version = 2
     optional = None
     facts = ("classes",)
     cuts = ("edges",)
@@ -134,6 +138,8 @@ class ScoreCounts(Summed):
         {"classes": 3, "edges": np.array([6.0]), "encoding": "tree", "height": 2, "gain": 0.5},
         {"classes": 3, "edges": np.array([3.0]), "score": "classes", "confusion": True},
         {"classes": 3, "edges": np.array([2.0]), "reference": np.array([0.25, 0.25, 0.25, 0.25])},
+        {"classes": 3, "edges": fine_tails(2, nodes=True), "seed": 7},
+        {"classes": 3, "edges": fine_tails(2, nodes=True)},
     )
 
     classes: Classes
@@ -151,6 +157,7 @@ class ScoreCounts(Summed):
     gain: Positive = 1.0
     pad: Numbers = 0
     subject_rows: SubjectRows = 0
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -163,6 +170,8 @@ class ScoreCounts(Summed):
             raise InputError("edges of buckets must increase from 0 to 1")
         self._set(score=check_score(self.score, self.classes))
         check_encoding(self.encoding, self.buckets, self.height)
+        if self.score == "classes" and self.tail_nodes:
+            raise InputError("edges with nodes are for the score of a row, not of each class")
         if bool(self.calibrator) != (self.views == "model,calibrated"):
             raise InputError("a calibrator and the view 'calibrated' need each other")
         if self.group_names == ("",) and self.by != "group":
@@ -191,6 +200,16 @@ class ScoreCounts(Summed):
         """Edges of the buckets, (buckets + 1,), from 0 to 1."""
         return equal_width(self.buckets) if len(self.edges) == 1 else np.asarray(self.edges)
 
+    @property
+    def tail_nodes(self) -> bool:
+        """Whether each tail of the score is two nodes."""
+        return has_nodes(self.bucket_edges)
+
+    @property
+    def edges_read(self) -> Floats:
+        """Edges of the buckets between which scores surely lie: of both nodes together."""
+        return np.delete(self.bucket_edges, [1, -2]) if self.tail_nodes else self.bucket_edges
+
     @cached_property
     def group_names(self) -> tuple[str, ...]:
         """Groups that are counted separately; ("",) = all rows together."""
@@ -212,7 +231,7 @@ class ScoreCounts(Summed):
     def counted(self) -> tuple[Any, ...]:
         """Values that identify its counts among those of other questions."""
         what = (self.score, self.views, self.groups, self.by, self.within, self.confusion)
-        return (self.edges.tobytes(), *what, self.calibrator)
+        return (self.edges.tobytes(), *what, self.calibrator, self.seed)
 
     @property
     def shape(self) -> tuple[int, int, int, int, int]:

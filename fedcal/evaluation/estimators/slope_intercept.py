@@ -1,21 +1,24 @@
 """Calibration slope and intercept: the logistic regression of the outcome on the score's logit.
 
 1 and 0 are perfect; a slope below 1 means that scores are too extreme (Cox 1958; Steyerberg 2009).
-Scores are read at the middles of buckets, so a score of exactly 0 or 1 has a finite logit.
+Log odds are cut at those of 1e-12. Scores are read at the middles of buckets; those of the tails,
+by their two nodes, of which the mean log odds are known.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit
 
+from fedcal.core.numerics import FLOOR
 from fedcal.core.types import Floats
 from fedcal.evaluation.estimators.base import Asked
-from fedcal.evaluation.estimators.metrics import LEAST, SmoothMetric
+from fedcal.evaluation.estimators.metrics import SmoothMetric
 from fedcal.evaluation.estimators.monotone import monotone_counts
 from fedcal.evaluation.estimators.ranking import few_misplaced
 from fedcal.evaluation.histogram import Histogram
@@ -29,7 +32,7 @@ class Recalibration(SmoothMetric):
     """One coefficient of the regression, of `intercept + slope * logit(score)`."""
 
     bounds = (-math.inf, math.inf)
-    in_groups = True
+    in_groups = tails = True
     which: ClassVar[int]
     """0: the intercept, 1: the slope"""
 
@@ -53,13 +56,22 @@ class Recalibration(SmoothMetric):
         return p, row, row[0] + row[1] * x
 
     def binning(self, h: Histogram) -> float:
-        """Return the first-order change if each row's logit moves to its bucket's worse end."""
+        """Return the first-order change if each row's logit moves to its bucket's worse end.
+
+        Of a tail in nodes the mean logit of either outcome is known: rows may lie at its ends, as
+        is counted, or all at the mean. (What is convex there has its sum between these two.)
+        """
         if (fit := regression(h)) is None:
             return math.nan
         (p, row, lever), x = self._at(h, fit), logit(h.middles)
         slack = np.stack([-p, 1 - p]) * row[1] - (p * (1 - p) * fit[1]) * lever
         reach = np.maximum(logit(h.edges[1:]) - x, x - logit(h.edges[:-1]))
-        return float(max((np.abs(slack) * reach * h.counts).sum(), 0.0))
+        reach[h.nodes], moved = 0.0, 0.0
+        inner = float(max((np.abs(slack) * reach * h.counts).sum(), 0.0))
+        for side in (h.nodes[:2], h.nodes[2:], h.nodes) if h.nodes else ():
+            end = regression(h, side)
+            moved = max(moved, math.inf if end is None else abs(end - fit)[self.which])
+        return inner + moved
 
     def warning(self, h: Histogram) -> str:
         """Return a warning if scores nearly separate the outcomes: few rows then fix the slope."""
@@ -88,9 +100,8 @@ class CalibrationIntercept(Recalibration):
 
 
 def logit(scores: Floats) -> Floats:
-    """Return log odds of scores, which are clipped to [LEAST, 1 - LEAST] first."""
-    cut = np.clip(scores, LEAST, 1 - LEAST)
-    return np.asarray(np.log(cut / (1 - cut)))
+    """Return log odds of scores; both probabilities are 1e-12 at least."""
+    return np.asarray(np.log(np.maximum(scores, FLOOR)) - np.log(np.maximum(1 - scores, FLOOR)))
 
 
 def _information(rows: Floats, x: Floats, p: Floats) -> Floats:
@@ -99,12 +110,18 @@ def _information(rows: Floats, x: Floats, p: Floats) -> Floats:
     return np.array([[weight.sum(), cross], [cross, weight @ x**2]])
 
 
-def regression(h: Histogram) -> Floats | None:
+def regression(h: Histogram, together: Sequence[int] = ()) -> Floats | None:
     """Return intercept and slope by Newton's method on the raw counts, (2,); None = no maximum.
 
-    Noisy counts may make the likelihood lose its maximum.
+    Noisy counts may make the likelihood lose its maximum. Rows of the buckets `together`, two at
+    either end, are read at the mean logit of their outcome there.
     """
-    return logistic(logit(h.middles), h.counts.sum(axis=0), h.counts[1])
+    x = np.tile(logit(h.middles), (2, 1))
+    for pair in (together[k : k + 2] for k in range(0, len(together), 2)):
+        rows = np.maximum(h.counts[:, pair], 1e-9)
+        x[:, pair] = np.average(x[:, pair], axis=1, weights=rows)[:, None]
+    positive = np.stack([0 * h.counts[1], h.counts[1]])
+    return logistic(x.ravel(), h.counts.ravel(), positive.ravel())
 
 
 def logistic(x: Floats, rows: Floats, positive: Floats) -> Floats | None:
@@ -112,7 +129,7 @@ def logistic(x: Floats, rows: Floats, positive: Floats) -> Floats | None:
     scale = float(rows.sum())
     if scale <= 0:
         return None
-    at = np.array([0.0, 1.0])
+    at = np.zeros(2)  # from a slope of 1 steps do not end where scores are far too extreme
 
     def loss(at: Floats) -> float:
         z = at[0] + at[1] * x
@@ -168,7 +185,8 @@ def score_test_span(metric: Recalibration, h: Histogram, asked: Asked) -> Span:
                 break
         lever = own - rest * float(weight @ (own * rest)) / max(float(weight @ rest**2), 1e-12)
         weights = np.stack([-p * lever, (1 - p) * lever])
-        by_rows = float((counts * weights**2).sum()) if asked.rows == "new" else 0.0
+        new = asked.rows == "new"
+        by_rows = float((counts * weights**2).sum()) if new else h.drawn_variance(weights)
         observed = float((h.counts * weights).sum())
         return observed, by_rows, float(h.noise_std(weights)) ** 2, float(weight @ (lever * own))
 

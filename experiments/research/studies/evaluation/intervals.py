@@ -182,7 +182,7 @@ def _populations(
 
 
 def _measured(cell: Cell, federations: int) -> Iterator[Record]:
-    population, edges = world(cell.world), fine_tails(cell.bins)
+    population, edges = world(cell.world), fine_tails(cell.bins, nodes=False)
     shown = Histogram.exact(edges, bucket_counts(population.shares, edges))
     read = [
         [(e.value, e.low, e.high, e.binning, float(e.drowned)) for e in found.values()]
