@@ -41,6 +41,8 @@ class Histogram:
     parted
         the same counts with each tail of the score in two nodes (see `has_nodes`), for metrics of
         its logarithm; None = not counted so, or noise hides them
+    drawn
+        each row of a tail is in one of its nodes, drawn; else in both, by its share
 
     Raises
     ------
@@ -53,6 +55,7 @@ class Histogram:
     root: Floats
     law: NoiseLaw = "normal"
     parted: Histogram | None = None
+    drawn: bool = False
 
     def __post_init__(self) -> None:
         one_of("law", self.law, get_args(NoiseLaw))
@@ -109,11 +112,8 @@ class Histogram:
         return [0, 1, -2, -1] if has_nodes(self.edges) else []
 
     def drawn_variance(self, weights: Floats) -> float:
-        """Return the variance of `sum(weights * counts)` by the draw of rows' nodes.
-
-        Without noise nothing was drawn.
-        """
-        if not (self.nodes and self.noisy):
+        """Return the variance of `sum(weights * counts)` by the draw of rows' nodes."""
+        if not (self.nodes and self.drawn):
             return 0.0
         outer, inner = (np.maximum(self.counts[:, k], 0.0) for k in ([0, -1], [1, -2]))
         change = weights[:, [0, -1]] - weights[:, [1, -2]]

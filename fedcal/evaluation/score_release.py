@@ -31,8 +31,8 @@ from fedcal.evaluation.weighting import Counted, Weighting
 from fedcal.metrics.buckets import scored
 from fedcal.metrics.clients import by_client
 from fedcal.queries import ScoreCounts
-from fedcal.queries.encodings import decoder_of
 from fedcal.storage.artifact import Artifact, Holdout
+from fedcal.units import Example
 
 _ALL = ""
 
@@ -290,7 +290,8 @@ class ScoreRelease(Artifact):
         return histograms
 
     def _histogram(self, counts: Floats, root: Floats, law: NoiseLaw, rows: float) -> Histogram:
-        return Histogram(self.question.bucket_edges, counts, root, law).joined(rows)
+        edges, drawn = self.question.bucket_edges, self.unit == Example.name
+        return Histogram(edges, counts, root, law, drawn=drawn).joined(rows)
 
     @property
     def by_site(self) -> tuple[Floats, Floats]:
@@ -346,8 +347,7 @@ class ScoreRelease(Artifact):
     @property
     def _root(self) -> Floats:
         asked = self.question
-        decoder = decoder_of(asked.encoding, asked.buckets, asked.height)
-        return decoder * self.std if self.std else np.zeros((asked.buckets, 0))
+        return asked.decoder * self.std if self.std else np.zeros((asked.buckets, 0))
 
 
 def _texts(listed: NDArray[Any]) -> tuple[str, ...]:

@@ -269,7 +269,12 @@ class ScoreCounts(Summed):
     @property
     def matrix(self) -> Floats:
         """Matrix that encodes half a histogram, (answers, buckets)."""
-        return matrix_of(self.encoding, self.buckets, self.height)
+        return matrix_of(self.encoding, self.buckets, self.height, self.tail_nodes)
+
+    @property
+    def decoder(self) -> Floats:
+        """Matrix that decodes half a histogram, (buckets, answers)."""
+        return decoder_of(self.encoding, self.buckets, self.height, self.tail_nodes)
 
     @property
     def weight(self) -> float:
@@ -289,9 +294,8 @@ class ScoreCounts(Summed):
         """Return counts by least squares, (numbers,) -> (counts,), from a sum without gain."""
         size = math.prod(self.shape[:-1]) * len(self.matrix)
         halves = answers[:size].reshape(-1, len(self.matrix))
-        decoder = decoder_of(self.encoding, self.buckets, self.height)
         cells = answers[size : size + self.cells] / self.weight
-        return np.concatenate([(halves @ decoder.T).ravel(), cells])
+        return np.concatenate([(halves @ self.decoder.T).ravel(), cells])
 
     def lengths(self) -> tuple[int, ...]:
         """Return one block with all numbers."""
@@ -299,7 +303,7 @@ class ScoreCounts(Summed):
 
     def row_norm(self, order: Literal[1, 2]) -> float:
         """Return the largest norm of what one row adds, without a reference and before any gain."""
-        norm = column_norm(self.encoding, self.buckets, self.height, order)
+        norm = float(np.linalg.norm(self.matrix, order, axis=0).max())
         cells = self.ones - self.shape[0] * self.shape[2]
         if order == 1:
             return norm * (self.ones - cells) + cells * self.weight

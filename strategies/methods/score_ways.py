@@ -424,4 +424,6 @@ def _least_noise(
 
     heights = (height,) if height else HEIGHTS
     law, name, levels = quietest(federation, question.buckets, rounds, names, heights, weight)
+    if law.order != Laplace.order and name == Tree.name:  # nodes beside a tree are large in L2
+        question = replace(question, edges=question.edges_read)
     return law, replace(question, encoding=name, height=levels)

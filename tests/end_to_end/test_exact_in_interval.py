@@ -3,8 +3,11 @@
 Exact values are of the rows themselves: log loss with a floor of 1e-12, log odds up to that floor.
 """
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +21,21 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
-from fedcal import datasets, evaluate
+from fedcal import datasets, evaluate, evaluation
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
+from fedcal.evaluation.pages.page import heading
+from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.experiments.runs.rereading import comparable, read_release
 from fedcal.metrics import bin_index
+from fedcal.metrics.buckets import fine_tails
+from fedcal.privacy import Federation
+from fedcal.strategies import FedEvaluate
 
 FLOOR = 1e-12
+STORED = Path(__file__).parent / "stored" / "release.npz"
 Scored = tuple[Floats, Integers]
 """Probabilities (n, c) and labels."""
 
@@ -185,3 +198,77 @@ def test_without_privacy_the_exact_value_lies_in_each_interval(name):
             off.append((metric, value, e["low"], e["high"]))
     assert not off
     assert abs(told["log_loss"]["value"] - want["log_loss"]) < 0.02 + 0.01 * want["log_loss"]
+
+
+@pytest.mark.parametrize("options", [{"edges": "equal-width"}, {"cuts": [0.1, 0.5, 0.9]}])
+@pytest.mark.parametrize("name", ["1 times too sure", "10 times too sure", "0 and 1", "float32"])
+def test_where_tails_are_not_counted_the_log_loss_is_named_for_its_cut(name, options):
+    scored = rows_of(name)
+    told, want = found(scored, estimand="these", set=options), exact(scored)
+    p = np.clip(scored[0][np.arange(len(scored[1])), scored[1]], 1e-4, 1 - 1e-4)
+    assert "log_loss" not in told
+    assert told["log_loss_cut"]["low"] <= -np.log(p).mean() <= told["log_loss_cut"]["high"]
+    for metric in ("calibration_slope", "calibration_intercept"):
+        low, high = told[metric]["low"], told[metric]["high"]
+        assert low is None or high is None or low <= want[metric] <= high, metric
+
+
+def private(scored: Scored, unit: str, seed: int, epsilon: float = 1.0) -> ScoreRelease:
+    p, labels = scored
+    owner = np.random.default_rng(0).integers(0, 20, len(p))
+    rows = Shards.from_owner(
+        np.log(np.maximum(p, FLOOR)), labels, owner, 20, "probs", np.arange(len(p)) // 2
+    )
+    method = FedEvaluate(Federation(20, p.shape[1], epsilon=epsilon, unit=unit, seed=seed))
+    method.secure_aggregation = "none"
+    run_inline(method, rows)
+    return method.result()
+
+
+def log_loss(release: ScoreRelease) -> evaluation.Estimate:
+    h, score = release.histograms["model", "", ""], release.question.score
+    return evaluation.evaluate(h, score, rows="these", only=("log_loss",))["log_loss"]
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "runs"),
+    [
+        ("10 times too sure", "example", 60),
+        ("6 decimals", "example", 60),
+        ("30 times, 4 classes", "example", 60),
+        ("30 times, 4 classes", "subject", 20),
+    ],
+)
+def test_under_noise_the_log_loss_is_unbiased_and_its_interval_right(name, unit, runs):
+    """Over draws of the noise and of the nodes: both are in the interval of these rows."""
+    scored = rows_of(name)
+    without = log_loss(private(scored, unit, 0, math.inf)).value
+    found = [log_loss(private(scored, unit, seed)) for seed in range(runs)]
+    errors = np.array([e.value - without for e in found])
+    std = np.sqrt(np.mean([e.noise**2 + e.sampling**2 for e in found]))
+    assert abs(errors.mean()) < 3.5 * std / np.sqrt(runs)
+    assert np.sqrt((errors**2).mean()) == pytest.approx(std, rel=0.3)
+    held = [e.low + e.binning <= without <= e.high - e.binning for e in found]
+    assert np.mean(held) >= 0.88
+    rows = len(scored[1]) if unit == "example" else len(scored[1]) / 2
+    assert 40 < np.mean([e.noise for e in found]) * rows < 90
+
+
+def test_where_noise_hides_the_tails_the_log_loss_is_named_for_its_cut():
+    few = tuple(part[:150] for part in rows_of("10 times too sure"))
+    release = private(few, "example", 0)  # type: ignore[arg-type]
+    told = release.results()["metrics"]
+    assert "log_loss" not in told
+    assert heading("log_loss_cut") == "log loss, scores cut at 1e-4"
+    assert told["log_loss_cut"]["high"] < 9.3
+
+
+def test_a_release_of_before_is_read_and_is_not_compared_with_one_of_now():
+    """It has a bucket where the nodes are now, whose scores lie in it."""
+    before = read_release(STORED)
+    assert not before.question.tail_nodes
+    assert "log_loss_cut" in before.found.metrics["model"]
+    assert "log_loss" not in before.found.metrics["model"]
+    now = replace(before, question=replace(before.question, edges=fine_tails(240, nodes=True)))
+    with pytest.raises(InputError, match=r"buckets \(256, now 256 with other edges\)"):
+        comparable(before, now)
