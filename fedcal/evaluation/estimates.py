@@ -65,15 +65,13 @@ def evaluate(
     """
     asked = Asked(level, rows, spread or {}, effect, seed)
     sources = (source for name in only if name in GAPS for source in GAPS[name].never_below)
-    metrics = metrics_of(score, threshold, {*only, *sources}, tails=h.parted is not None)
+    metrics = metrics_of(score, threshold, h.parted is not None, {*only, *sources})
     spans = {name: metric.span(h, asked) for name, metric in metrics.items()}
     each = estimates_of(metrics, spans, h, level)
     return {name: one for name, one in each.items() if not only or name in only}
 
 
-def metrics_of(
-    score: str, threshold: float, only: Collection[str] = (), *, tails: bool
-) -> dict[str, Metric]:
+def metrics_of(score: str, at: float, tails: bool, only: Collection[str] = ()) -> dict[str, Metric]:
     """Return the wanted metrics (none = all) of those that a score has, by name.
 
     With `tails` the log loss is among them, else that of scores which are cut.
@@ -81,7 +79,7 @@ def metrics_of(
     one_of("score", score, SCORES)
     other = LogLossCut.name if tails else LogLoss.name
     # The prediction whose correctness is the outcome is made already: all count as predicted 1.
-    at = threshold if score == "positive" else 0.0
+    at = at if score == "positive" else 0.0
     return {
         name: kind(at)
         for name, kind in METRICS.items()

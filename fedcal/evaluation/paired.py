@@ -62,7 +62,7 @@ def compare(
         metric -> difference
     """
     asked, tails = Asked(level, rows, seed=seed), a.parted is not None and b.parted is not None
-    metrics = metrics_of(score, threshold, tails=tails)
+    metrics = metrics_of(score, threshold, tails)
     first, second = ({n: m.span(h, asked) for n, m in metrics.items()} for h in (a, b))
     one, two = (estimates_of(metrics, s, h, level) for s, h in ((first, a), (second, b)))
     if agreement is not None:

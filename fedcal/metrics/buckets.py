@@ -97,7 +97,8 @@ def far_share(logits: Floats, score: Score, edges: Floats) -> Floats:
     Returns
     -------
     Floats
-        (n,) in [-1, 1]: below 0 at the lower end, above 0 at the upper one, 0 between tails
+        (n,) in [-1, 1]: below 0 at the lower end, above 0 at the upper one, 0 between tails; in
+        steps of 2**-20, which are exact in sums
     """
     probs = np.asarray(softmax(logits))
     probs = probs if score == "positive" else np.sort(probs, axis=1)
@@ -105,7 +106,7 @@ def far_share(logits: Floats, score: Score, edges: Floats) -> Floats:
     low = value < rest
     near = np.log(np.where(low, edges[2], 1 - edges[-3]))
     share = (near - np.log(np.maximum(np.minimum(value, rest), FLOOR))) / (near - np.log(FLOOR))
-    return np.asarray(np.clip(share, 0.0, 1.0) * np.where(low, -1.0, 1.0))
+    return np.rint(np.clip(share, 0.0, 1.0) * 2**20) / 2**20 * np.where(low, -1.0, 1.0)
 
 
 def bucket_of(scores: Floats, edges: Floats) -> Integers:

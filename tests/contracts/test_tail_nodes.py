@@ -128,7 +128,7 @@ def test_both_nodes_have_the_mean_logarithm(z):
     inner, outer = shared[[1, 0]] if z < 0 else shared[[-2, -1]]
     assert inner + outer == 1
     logarithm = inner * np.log(edges[2]) + outer * np.log(1e-12)
-    assert logarithm == pytest.approx(np.log(max(tail, 1e-12)), abs=1e-6)
+    assert logarithm == pytest.approx(np.log(max(tail, 1e-12)), abs=1e-5)
     drawn = counts_of(equal(4000, z), replace(query, seed=3))[0].reshape(2, at)[1]
     assert drawn.sum() == 4000
     assert abs(drawn / 4000 - shared).max() < 4 * np.sqrt(inner * outer / 4000) + 1e-9
