@@ -9,7 +9,6 @@ from fedcal.core.checks import one_of
 from fedcal.evaluation.estimators.all_metrics import GAPS, METRICS
 from fedcal.evaluation.estimators.base import Asked, Metric
 from fedcal.evaluation.estimators.constraints import agreed
-from fedcal.evaluation.estimators.metrics import LogLoss, LogLossCut
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import Estimate, Span
 
@@ -65,34 +64,36 @@ def evaluate(
     """
     asked = Asked(level, rows, spread or {}, effect, seed)
     sources = (source for name in only if name in GAPS for source in GAPS[name].never_below)
-    metrics = metrics_of(score, threshold, h.parted is not None, {*only, *sources})
+    metrics = metrics_of(score, threshold, {*only, *sources})
     spans = {name: metric.span(h, asked) for name, metric in metrics.items()}
     each = estimates_of(metrics, spans, h, level)
     return {name: one for name, one in each.items() if not only or name in only}
 
 
-def metrics_of(score: str, at: float, tails: bool, only: Collection[str] = ()) -> dict[str, Metric]:
-    """Return the wanted metrics (none = all) of those that a score has, by name.
-
-    With `tails` the log loss is among them, else that of scores which are cut.
-    """
+def metrics_of(score: str, threshold: float, only: Collection[str] = ()) -> dict[str, Metric]:
+    """Return the wanted metrics (none = all) of those that a score has, by name."""
     one_of("score", score, SCORES)
-    other = LogLossCut.name if tails else LogLoss.name
     # The prediction whose correctness is the outcome is made already: all count as predicted 1.
-    at = at if score == "positive" else 0.0
+    at = threshold if score == "positive" else 0.0
     return {
         name: kind(at)
         for name, kind in METRICS.items()
-        if score in kind.scores and (not only or name in only) and name != other
+        if score in kind.scores and (not only or name in only)
     }
 
 
 def estimates_of(
     metrics: Mapping[str, Metric], spans: Mapping[str, Span], h: Histogram, level: float
 ) -> dict[str, Estimate]:
-    """Return spans with binning and warnings, with metrics that constrain each other agreeing."""
+    """Return spans with binning and warnings, with metrics that constrain each other agreeing.
+
+    Of a metric and that of cut scores the latter is left out, unless noise hides the former.
+    """
     each = {
         name: replace(metric.estimate(spans[name], level, h), warning=metric.warning(h))
         for name, metric in metrics.items()
     }
+    for metric in metrics.values():
+        if metric.cut in each:
+            del each[metric.name if each[metric.name].drowned else metric.cut]
     return agreed(each, {name for name, span in spans.items() if span.hidden})

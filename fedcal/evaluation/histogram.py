@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -10,9 +9,7 @@ import numpy as np
 
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import FLOOR
 from fedcal.core.types import Floats, Integers
-from fedcal.evaluation.intervals.intervals import DROWNED, normal_quantile
 from fedcal.metrics.buckets import has_nodes
 
 NoiseLaw = Literal["normal", "double-exponential"]
@@ -40,7 +37,7 @@ class Histogram:
         distribution of z
     parted
         the same counts with each tail of the score in two nodes (see `has_nodes`), for metrics of
-        its logarithm; None = not counted so, or noise hides them
+        its logarithm; None = not counted so
     drawn
         each row of a tail is in one of its nodes, drawn; else in both, by its share
 
@@ -92,19 +89,12 @@ class Histogram:
             self.law,
         )
 
-    def joined(self, rows: float) -> Histogram:
-        """Return the histogram with the two nodes of each tail joined, in which scores surely lie.
-
-        The nodes stay beside it as `parted`, unless the noise of the far ones drowns the log loss
-        of so many rows.
-        """
+    def joined(self) -> Histogram:
+        """Return the histogram with both nodes of each tail joined, and as it is as `parted`."""
         if not self.nodes:
             return self
-        wrong = np.zeros_like(self.counts)
-        wrong[[1, 0], [0, -1]] = np.log(self.middles[1] / FLOOR)
-        half = normal_quantile(0.95) * float(self.noise_std(wrong))
         whole = self.merged(np.array([0, *range(2, self.buckets - 1)]))
-        return whole if half > DROWNED * math.log(2) * rows else replace(whole, parted=self)
+        return replace(whole, parted=self)
 
     @property
     def nodes(self) -> list[int]:

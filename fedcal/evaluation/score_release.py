@@ -279,19 +279,17 @@ class ScoreRelease(Artifact):
             for k in range(counts.shape[2]):
                 part = str(k) if counts.shape[2] > 1 else ""
                 each = counts[v, :, k]
-                rows = counts[0, :, k].sum(axis=(1, 2))  # the same for both views
                 if groups != (_ALL,):
                     widened = root * math.sqrt(len(each))  # a sum of several is normal
-                    whole = self._histogram(each.sum(axis=0), widened, "normal", rows.sum())
+                    whole = self._histogram(each.sum(axis=0), widened, "normal")
                     histograms[view, _ALL, part] = whole
                 for g, group in enumerate(groups):
-                    own = self._histogram(each[g], root, self.law, rows[g])
-                    histograms[view, group, part] = own
+                    histograms[view, group, part] = self._histogram(each[g], root, self.law)
         return histograms
 
-    def _histogram(self, counts: Floats, root: Floats, law: NoiseLaw, rows: float) -> Histogram:
+    def _histogram(self, counts: Floats, root: Floats, law: NoiseLaw) -> Histogram:
         edges, drawn = self.question.bucket_edges, self.unit == Example.name
-        return Histogram(edges, counts, root, law, drawn=drawn).joined(rows)
+        return Histogram(edges, counts, root, law, drawn=drawn).joined()
 
     @property
     def by_site(self) -> tuple[Floats, Floats]:
@@ -310,10 +308,10 @@ class ScoreRelease(Artifact):
         asked, cells = self.question, self._cells[0, :, :, 0]
         histograms, of = dict[tuple[str, str], Histogram](), self._histogram
         for k, group in enumerate(asked.within_names):
-            root, every = self._root * math.sqrt(len(cells)), cells[:, k].sum(axis=0)
-            histograms["", group] = of(every, root, "normal", every.sum())
+            root = self._root * math.sqrt(len(cells))
+            histograms["", group] = of(cells[:, k].sum(axis=0), root, "normal")
             for site, own in zip(asked.group_names, cells, strict=True):
-                histograms[site, group] = of(own[k], self._root, self.law, own[k].sum())
+                histograms[site, group] = of(own[k], self._root, self.law)
         return histograms
 
     @property

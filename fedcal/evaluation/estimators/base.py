@@ -103,9 +103,9 @@ class Metric(Described):
         whether a chosen threshold comes with it
     at_threshold
         whether it depends on the threshold
-    tails
-        whether it is of the logarithm of scores, up to the floor of 1e-12: it reads a histogram's
-        `parted` counts where there are any
+    cut
+        name of the metric of scores cut at 1e-4 that stands for this one of their logarithms where
+        tails were not counted in nodes, or noise hides them; "" = there is none
     threshold
         rows with a score from here on are predicted positive; for the metrics of predictions
     """
@@ -114,7 +114,7 @@ class Metric(Described):
     in_groups: ClassVar[bool] = False
     of_choice: ClassVar[bool] = False
     at_threshold: ClassVar[bool] = False
-    tails: ClassVar[bool] = False
+    cut: ClassVar[str] = ""
     threshold: float = 0.5
 
     @abstractmethod
@@ -124,10 +124,6 @@ class Metric(Described):
     @abstractmethod
     def span(self, h: Histogram, asked: Asked) -> Span:
         """Return the interval from sampling and noise, without binning."""
-
-    def read(self, h: Histogram) -> Histogram:
-        """Return the counts that the metric is read from."""
-        return (self.tails and h.parted) or h
 
     def binning(self, h: Histogram) -> float:
         """Return the largest change that finer buckets of the same rows could show."""
@@ -150,5 +146,9 @@ class Metric(Described):
     ) -> Estimate:
         """Return a span widened by its histograms' binning; bounds None = the metric's."""
         known = math.isfinite(span.value)
-        binning = sum(self.binning(self.read(h)) for h in histograms) if known else math.nan
+        binning = (
+            sum(self.binning((self.cut and h.parted) or h) for h in histograms)
+            if known
+            else math.nan
+        )
         return estimate(span, binning, bounds or self.bounds, self.scale, level)

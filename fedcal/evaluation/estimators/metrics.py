@@ -97,9 +97,9 @@ class SmoothMetric(Metric):
 
     def span(self, h: Histogram, asked: Asked) -> Span:
         """Return the interval from sampling and noise, without binning."""
-        h = self.read(h)
+        h = (self.cut and h.parted) or h
         value = self.value(h)
-        if not math.isfinite(value):
+        if not math.isfinite(value) or (self.cut and not h.nodes):
             return self.no_span()
         spread = asked.spread.get(self.name)
         if spread is None and asked.effect > 1:
@@ -213,7 +213,8 @@ class RatioMetric(SmoothMetric):
             sampling[1:] = -trials / 2, -trials
         elif asked.rows == "new":
             flat = np.stack(gradients).reshape(2, -1)
-            sampling = _coefficients((flat * h.counts.ravel()) @ flat.T)
+            counts = monotone_counts(h) if h.nodes else h.counts  # of nodes noise would be all
+            sampling = _coefficients((flat * counts.ravel()) @ flat.T)
             sampling[0] += self.unseen(h)
         else:
             sampling[0] = h.drawn_variance(gradients[0])
@@ -528,8 +529,8 @@ class Brier(MeanScore):
 class LogLoss(MeanScore):
     """Mean of -ln of the outcome's probability, which is 1e-12 at least."""
 
-    name = "log_loss"
-    skewed = tails = True
+    name, cut = "log_loss", "log_loss_cut"
+    skewed = True
     bounds = (0.0, -math.log(FLOOR))
     scale = math.log(2)
     least: ClassVar[float] = FLOOR
@@ -541,14 +542,10 @@ class LogLoss(MeanScore):
 
 
 class LogLossCut(LogLoss):
-    """Log loss of scores that are cut to [1e-4, 1 - 1e-4].
+    """Log loss of scores that are cut to [1e-4, 1 - 1e-4]."""
 
-    It stands for the log loss where its tails were not counted, or noise hides them.
-    """
-
-    name = "log_loss_cut"
+    name, cut = "log_loss_cut", ""
     heading = "log loss, scores cut at 1e-4"
-    tails = False
     bounds = (0.0, -math.log(LEAST))
     least = LEAST
 

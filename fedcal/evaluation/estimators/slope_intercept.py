@@ -1,8 +1,8 @@
 """Calibration slope and intercept: the logistic regression of the outcome on the score's logit.
 
 1 and 0 are perfect; a slope below 1 means that scores are too extreme (Cox 1958; Steyerberg 2009).
-Log odds are cut at those of 1e-12. Scores are read at the middles of buckets; those of the tails,
-by their two nodes, of which the mean log odds are known.
+Log odds are cut at those of 1e-12, where tails of the score were counted in two nodes, of which the
+mean is known; else scores are cut at 1e-4. Others are read at the middles of buckets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy.special import expit
 from fedcal.core.numerics import FLOOR
 from fedcal.core.types import Floats
 from fedcal.evaluation.estimators.base import Asked
-from fedcal.evaluation.estimators.metrics import SmoothMetric
+from fedcal.evaluation.estimators.metrics import LEAST, SmoothMetric
 from fedcal.evaluation.estimators.monotone import monotone_counts
 from fedcal.evaluation.estimators.ranking import few_misplaced
 from fedcal.evaluation.histogram import Histogram
@@ -32,25 +32,26 @@ class Recalibration(SmoothMetric):
     """One coefficient of the regression, of `intercept + slope * logit(score)`."""
 
     bounds = (-math.inf, math.inf)
-    in_groups = tails = True
+    in_groups = True
+    least: ClassVar[float] = FLOOR
     which: ClassVar[int]
     """0: the intercept, 1: the slope"""
 
     def value(self, h: Histogram) -> float:
         """Return the coefficient; NaN without a finite maximum of the likelihood."""
-        fit = regression(h)
+        fit = regression(h, self.least)
         return math.nan if fit is None else float(fit[self.which])
 
     def gradient(self, h: Histogram) -> Floats:
         """Return the implicit derivative by the score equations, sum of (y - p) (1, x) = 0."""
-        if (fit := regression(h)) is None:
+        if (fit := regression(h, self.least)) is None:
             return np.full(h.counts.shape, math.nan)
         p, _, lever = self._at(h, fit)
         return np.stack([-p * lever, (1 - p) * lever])
 
     def _at(self, h: Histogram, fit: Floats) -> tuple[Floats, Floats, Floats]:
         """Return fitted probabilities, own row of the inverse information, residual weights."""
-        x = logit(h.middles)
+        x = logit(h.middles, self.least)
         p = expit(fit[0] + fit[1] * x)
         row = np.linalg.inv(_information(h.counts.sum(axis=0), x, p))[self.which]
         return p, row, row[0] + row[1] * x
@@ -61,15 +62,16 @@ class Recalibration(SmoothMetric):
         Of a tail in nodes the mean logit of either outcome is known: rows may lie at its ends, as
         is counted, or all at the mean. (What is convex there has its sum between these two.)
         """
-        if (fit := regression(h)) is None:
+        if (fit := regression(h, self.least)) is None:
             return math.nan
-        (p, row, lever), x = self._at(h, fit), logit(h.middles)
+        x, low, high = (logit(s, self.least) for s in (h.middles, h.edges[:-1], h.edges[1:]))
+        p, row, lever = self._at(h, fit)
         slack = np.stack([-p, 1 - p]) * row[1] - (p * (1 - p) * fit[1]) * lever
-        reach = np.maximum(logit(h.edges[1:]) - x, x - logit(h.edges[:-1]))
+        reach = np.maximum(high - x, x - low)
         reach[h.nodes], moved = 0.0, 0.0
         inner = float(max((np.abs(slack) * reach * h.counts).sum(), 0.0))
         for side in (h.nodes[:2], h.nodes[2:], h.nodes) if h.nodes else ():
-            end = regression(h, side)
+            end = regression(h, self.least, side)
             moved = max(moved, math.inf if end is None else abs(end - fit)[self.which])
         return inner + moved
 
@@ -86,22 +88,38 @@ class Recalibration(SmoothMetric):
 class CalibrationSlope(Recalibration):
     """Slope of the outcome on the logit of the score; below 1 = scores are too extreme."""
 
-    name = "calibration_slope"
+    name, cut = "calibration_slope", "calibration_slope_cut"
     scale = 2.0
     which = 1
+
+
+class CalibrationSlopeCut(CalibrationSlope):
+    """Slope on the logit of scores that are cut to [1e-4, 1 - 1e-4]."""
+
+    name, cut = "calibration_slope_cut", ""
+    heading = "calibration slope, scores cut at 1e-4"
+    least = LEAST
 
 
 class CalibrationIntercept(Recalibration):
     """Intercept beside the slope; 0 if calibrated."""
 
-    name = "calibration_intercept"
+    name, cut = "calibration_intercept", "calibration_intercept_cut"
     scale = 4.0
     which = 0
 
 
-def logit(scores: Floats) -> Floats:
-    """Return log odds of scores; both probabilities are 1e-12 at least."""
-    return np.asarray(np.log(np.maximum(scores, FLOOR)) - np.log(np.maximum(1 - scores, FLOOR)))
+class CalibrationInterceptCut(CalibrationIntercept):
+    """Intercept beside the slope of scores that are cut to [1e-4, 1 - 1e-4]."""
+
+    name, cut = "calibration_intercept_cut", ""
+    heading = "calibration intercept, scores cut at 1e-4"
+    least = LEAST
+
+
+def logit(scores: Floats, least: float = FLOOR) -> Floats:
+    """Return log odds of scores; both probabilities are `least` at least."""
+    return np.asarray(np.log(np.maximum(scores, least)) - np.log(np.maximum(1 - scores, least)))
 
 
 def _information(rows: Floats, x: Floats, p: Floats) -> Floats:
@@ -110,13 +128,13 @@ def _information(rows: Floats, x: Floats, p: Floats) -> Floats:
     return np.array([[weight.sum(), cross], [cross, weight @ x**2]])
 
 
-def regression(h: Histogram, together: Sequence[int] = ()) -> Floats | None:
+def regression(h: Histogram, least: float, together: Sequence[int] = ()) -> Floats | None:
     """Return intercept and slope by Newton's method on the raw counts, (2,); None = no maximum.
 
     Noisy counts may make the likelihood lose its maximum. Rows of the buckets `together`, two at
     either end, are read at the mean logit of their outcome there.
     """
-    x = np.tile(logit(h.middles), (2, 1))
+    x = np.tile(logit(h.middles, least), (2, 1))
     for pair in (together[k : k + 2] for k in range(0, len(together), 2)):
         rows = np.maximum(h.counts[:, pair], 1e-9)
         x[:, pair] = np.average(x[:, pair], axis=1, weights=rows)[:, None]
@@ -166,10 +184,10 @@ def score_test_span(metric: Recalibration, h: Histogram, asked: Asked) -> Span:
     from scipy.optimize import brentq
 
     value = metric.value(h)
-    z, x, counts = asked.z, logit(h.middles), monotone_counts(h)
+    z, x, counts = asked.z, logit(h.middles, metric.least), monotone_counts(h)
     total, one = counts.sum(axis=0), np.ones(h.buckets)
     own, rest = (x, one) if metric.which else (one, x)
-    fit = regression(h)
+    fit = regression(h, metric.least)
     # from 0 and 1 Newton's steps do not end where scores are far too extreme
     start = 0.0 if fit is None else float(fit[1 - metric.which])
 

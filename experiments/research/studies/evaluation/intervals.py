@@ -438,7 +438,8 @@ def _releases(cell: HardCell, seeds: range) -> Iterator[Told]:
             yield drawn, None, {found.name: found.estimate}
         else:
             own = found.findings().metrics["model"]
-            yield drawn, histogram_of(found), {name: own[name] for name in cell.metrics}
+            told = {name: own[name] for name in cell.metrics if name in own}
+            yield drawn, histogram_of(found), told
 
 
 def _new_clients(
