@@ -41,8 +41,9 @@ from fedcal.core.checks import one_of
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers, Words
+from fedcal.evaluation.counting import cells_of
 from fedcal.mechanisms import Noise, Source, samplers
-from fedcal.queries import QUERIES, Query, ScoreSpread
+from fedcal.queries import QUERIES, Query, ScoreCounts, ScoreSpread
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.units.bounding import Bound, Per, encode_bounded
@@ -135,6 +136,8 @@ def answer(shards: Shards, request: Request, sites: Integers | None = None) -> W
     statistic: Callable[..., Floats] = STATISTICS[one_of("query", query.kind, STATISTICS)]
     if query.by_site:
         statistic = partial(statistic, sites=sites)
+    if isinstance(query, ScoreCounts):  # a draw knows how many of a client's rows are equal
+        cells_of(shards, query, sites)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         exact = query.fine and not bound.finite  # no float in between, so that all orders agree
         if (bound.per == "row" or exact) and query.kind in QUICK:

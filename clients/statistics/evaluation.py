@@ -56,7 +56,7 @@ def row_words(shards: Shards, query: ScoreCounts, bound: Bound, ring: Ring) -> W
     Words or None
         (clients, length) uint64, saturated as `ClientSums` is
     """
-    if query.pad or query.subject_rows:
+    if query.pad or query.subject_rows or (query.tail_nodes and not query.seed):
         return None
     inside = query.row_norm(bound.order) * query.gain <= min(bound.norms) * (1.0 - SLACK)
     most = int(shards.rows.max(initial=0))

@@ -19,7 +19,6 @@ from fedcal.experiments.planner.candidates import Candidate, Estimate
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.metrics.buckets import bucket_of
 from fedcal.personal.prior import common_spread, identity_prior, predictive
-from fedcal.queries.encodings import decoder_of
 from fedcal.strategies import FedPrior
 
 METHOD = FedPrior.name
@@ -121,7 +120,7 @@ def _learnt(
     at = bucket_of(p, edges)
     rows = np.stack([np.bincount(at, w, asked.buckets) for w in (1 - p, p)]) * (m / _QUANTILES)
     common, scale = common_spread(c)
-    root = decoder_of(asked.encoding, asked.buckets, asked.height) * std
+    root = asked.decoder * std
     others = facts.federation.clients - 1  # a site's prior leaves its own rows out
     shape = (max(_DRAWS // others, 20), others)
     alike = np.broadcast_to(np.asarray(rows, np.float64), (*shape, *rows.shape))

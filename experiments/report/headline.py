@@ -31,7 +31,8 @@ MOST_NAMED = 3
 
 HIGHER_IS_BETTER = ("accuracy",)
 
-_NAMES = {"log_loss": "log loss", "nll": "log loss", "ece": "ECE"}
+_LOSSES = {"log_loss": "log loss", "log_loss_cut": "log loss of scores cut at 1e-4"}
+_NAMES = {**_LOSSES, "nll": "log loss", "ece": "ECE"}
 
 
 def headline(result: Result) -> str:
@@ -141,9 +142,9 @@ def against_each_other(result: Result) -> str:
     if not change:
         return ""
     if calibrated := "metrics_after" in result:
-        names, views = ("ece", "log_loss"), ("metrics", "metrics_after")
+        names, views = ("ece", *_LOSSES), ("metrics", "metrics_after")
     else:
-        names, views = ("accuracy", "log_loss"), ("metrics", "metrics_other")
+        names, views = ("accuracy", *_LOSSES), ("metrics", "metrics_other")
     ends = {m: (change[m]["low"], change[m]["high"]) for m in names if m in change}
     values = {m: tuple(result[view][m]["value"] for view in views) for m in ends}
     return _compared(_CALIBRATION if calibrated else _SECOND_MODEL, values, ends, _ece(result))

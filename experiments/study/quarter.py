@@ -119,7 +119,7 @@ def told_of(
         then = verdicts_of(before, {}, level=level)["sites"]
         since[name]["faults"] = [site for site, one in then.items() if one["named"]]
     histograms = {site or "all sites": h for (_, site, _), h in here.histograms.items()}
-    each, (counts, root), edges = histograms.items(), here.by_site, here.question.bucket_edges
+    each, (counts, root), edges = histograms.items(), here.by_site, here.question.edges_read
     content: dict[str, Any] = {
         "schema": 1,
         "study": study.study,

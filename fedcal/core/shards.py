@@ -19,6 +19,7 @@ from fedcal.core.streams import in_unit_interval, mixed, row_hashes
 from fedcal.core.types import Floats, Integers, Words
 
 _WEIGHT_GRID = 2.0**-30
+"""Grid of weights of rows: sums are exact, whatever their order."""
 _PER_ROW = ("logits", "labels", "subjects", "groups", "other", "inputs")
 
 NO_SUBJECTS = "unit 'subject' needs a column subject, which names the subject of each row"
@@ -384,9 +385,7 @@ class Shards:
         named, about = np.unique(self.subjects, return_inverse=True)
         key = self.owner * len(named) + about.reshape(-1)  # pairs would be sorted ten times as long
         _, place, rows = np.unique(key, return_inverse=True, return_counts=True)
-        # on a grid, rounded down: sums are exact, whatever their order, and never above the bound
-        each = np.floor(np.minimum(1.0, subject_rows / rows) / _WEIGHT_GRID) * _WEIGHT_GRID
-        return np.asarray(each[place])
+        return on_grid(np.minimum(1.0, subject_rows / rows))[place]
 
     def take(self, ids: Integers) -> Shards:
         """Return the clients `ids`, in that order (a copy)."""
@@ -442,6 +441,11 @@ class Shards:
         place = self.owner if cells is None else self.owner * many + cells
         sums = np.bincount(place, np.rint(values / grid) * grid, self.clients * many)
         return np.asarray(sums if cells is None else sums.reshape(-1, many), np.float64)
+
+
+def on_grid(weights: Floats) -> Floats:
+    """Return weights of rows on their grid, rounded down, so never above a bound."""
+    return np.asarray(np.floor(weights / _WEIGHT_GRID) * _WEIGHT_GRID)
 
 
 def numbered(clients: int) -> tuple[str, ...]:

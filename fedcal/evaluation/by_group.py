@@ -64,7 +64,7 @@ def _calibration_table(findings: Findings, made: Mapping[str, Any]) -> Table:
             rows.append(
                 (
                     group if len(names) == 1 else f"{group}, {names[view]}",
-                    *(_measured(m, metrics[m]) for m in _SHAPE),
+                    *(_measured(m, _either(metrics, m)) for m in _SHAPE),
                     p_shown(p, FAR_TAIL),
                     "not calibrated" if bad else "",
                 )
@@ -76,11 +76,16 @@ def _calibration_table(findings: Findings, made: Mapping[str, Any]) -> Table:
         "A slope below 1 says that scores are too extreme, above 1 that they are too moderate; 1 "
         "and an intercept of 0 are perfect. The p-value is that of Cox's joint test, which detects "
         'a wrong slope even if the mean gap is 0; "not calibrated" are groups that it rejects, '
-        f"with a probability of {100 * ERROR:g} % that any group is named by chance (Holm).",
+        f"with a probability of {100 * ERROR:g} % that any group is named by chance (Holm). Where "
+        "noise hides what lies beyond, slope and intercept are of scores cut at 1e-4.",
     )
 
 
 _SHAPE = ("calibration_slope", "calibration_intercept", "ece")
+
+
+def _either(metrics: Mapping[str, Any], name: str) -> Any:
+    return metrics[name] if name in metrics else metrics[f"{name}_cut"]
 
 
 def _measured(metric: str, e: Estimate) -> str:
@@ -178,7 +183,7 @@ def _not_calibrated(calibration: Mapping[str, Any], result: Mapping[str, Any], k
 def _reason(metrics: Mapping[str, Any], score: str) -> str:
     """Return what the intervals of gap and slope show, in brackets; "" if they show nothing."""
     why = []
-    gap, slope = metrics["gap"], metrics["calibration_slope"]
+    gap, slope = metrics["gap"], _either(metrics, "calibration_slope")
     if not gap["low"] <= 0 <= gap["high"]:
         sizes = sorted(abs(100 * gap[end]) for end in ("low", "high"))
         value = gap["value"]

@@ -28,7 +28,7 @@ import numpy as np
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers
+from fedcal.core.types import Floats
 from fedcal.evaluation.estimators.goodness import FAR_TAIL
 from fedcal.evaluation.findings import FEWEST
 from fedcal.evaluation.histogram import Histogram
@@ -106,16 +106,6 @@ def drift_between(
     }
 
 
-def merged(h: Histogram, starts: Integers) -> Histogram:
-    """Join neighbouring buckets; `starts` are the first bucket of each group, from 0 on."""
-    return Histogram(
-        np.append(h.edges[:-1][starts], h.edges[-1]),
-        np.add.reduceat(h.counts, starts, axis=1),
-        np.add.reduceat(h.root, starts, axis=0),
-        h.law,
-    )
-
-
 def drift_by_site(
     earlier: Mapping[str, Histogram], later: Mapping[str, Histogram], *, seed: int = 0
 ) -> dict[str, dict[str, Change]]:
@@ -179,7 +169,7 @@ def grouped(a: Histogram, b: Histogram) -> tuple[Histogram, Histogram]:
             starts.append(i)
     if len(starts) > 1 and not enough(starts[-1], a.buckets):
         starts.pop()
-    return merged(a, np.array(starts)), merged(b, np.array(starts))
+    return a.merged(np.array(starts)), b.merged(np.array(starts))
 
 
 def _score_change(a: Floats, b: Floats) -> Floats:

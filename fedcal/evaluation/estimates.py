@@ -86,9 +86,15 @@ def metrics_of(score: str, threshold: float, only: Collection[str] = ()) -> dict
 def estimates_of(
     metrics: Mapping[str, Metric], spans: Mapping[str, Span], h: Histogram, level: float
 ) -> dict[str, Estimate]:
-    """Return spans with binning and warnings, with metrics that constrain each other agreeing."""
+    """Return spans with binning and warnings, with metrics that constrain each other agreeing.
+
+    Of a metric and that of cut scores the latter is left out, unless noise hides the former.
+    """
     each = {
         name: replace(metric.estimate(spans[name], level, h), warning=metric.warning(h))
         for name, metric in metrics.items()
     }
+    for metric in metrics.values():
+        if metric.cut in each:
+            del each[metric.name if each[metric.name].drowned else metric.cut]
     return agreed(each, {name for name, span in spans.items() if span.hidden})

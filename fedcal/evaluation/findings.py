@@ -232,8 +232,8 @@ def findings(
             parts[0], score, threshold=threshold, only=only, rows=rows, spread=spread, effect=effect
         )
 
-    def of_all(view: str) -> Metrics:
-        metrics = read(view, "")
+    def of_all(view: str, only: Collection[str]) -> Metrics:
+        metrics = read(view, "", only)
         if not confusion or view not in confusion:
             return metrics
         cells = confusion[view].T
@@ -246,7 +246,9 @@ def findings(
             some = counted(histograms, views[0], group)
             shown = some[0] >= max(FEWEST, FIRM * some[1])
             groups[group] = {view: read(view, group, IN_GROUPS) for view in views if shown}
-    metrics = {view: of_all(view) for view in views}
+    metrics = dict[str, Metrics]()
+    for view in views:  # the second has the metrics of the first, of cut scores or not
+        metrics[view] = of_all(view, metrics[views[0]] if metrics else ())
     difference: Metrics = {}
     tests, single, cox_of = {}, dict[str, dict[str, float]](), {}
     if score != "classes":
@@ -277,6 +279,7 @@ def findings(
                 agreement_noise=cell_std,
                 threshold=threshold,
                 rows=rows,
+                only=metrics[views[0]],
             )
     measured = MEASURED[score] if estimand == "clients" else None
     return Findings(

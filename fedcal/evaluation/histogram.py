@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
 
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, Integers
+from fedcal.metrics.buckets import has_nodes
 
 NoiseLaw = Literal["normal", "double-exponential"]
 """Distribution of the independent variates in the noise of counts."""
@@ -34,6 +35,11 @@ class Histogram:
         independent z of mean 0 and variance 1, other ones for each row; no columns = exact counts
     law
         distribution of z
+    parted
+        the same counts with each tail of the score in two nodes (see `has_nodes`), for metrics of
+        its logarithm; None = not counted so
+    drawn
+        each row of a tail is in one of its nodes, drawn; else in both, by its share
 
     Raises
     ------
@@ -45,6 +51,8 @@ class Histogram:
     counts: Floats
     root: Floats
     law: NoiseLaw = "normal"
+    parted: Histogram | None = None
+    drawn: bool = False
 
     def __post_init__(self) -> None:
         one_of("law", self.law, get_args(NoiseLaw))
@@ -72,6 +80,35 @@ class Histogram:
         """Return a histogram of counts without noise."""
         return cls(edges, counts, np.zeros((len(edges) - 1, 0)))
 
+    def merged(self, starts: Integers) -> Histogram:
+        """Join neighbouring buckets; `starts` are the first bucket of each group, from 0 on."""
+        return Histogram(
+            np.append(self.edges[:-1][starts], self.edges[-1]),
+            np.add.reduceat(self.counts, starts, axis=1),
+            np.add.reduceat(self.root, starts, axis=0),
+            self.law,
+        )
+
+    def joined(self) -> Histogram:
+        """Return the histogram with both nodes of each tail joined, and as it is as `parted`."""
+        if not self.nodes:
+            return self
+        whole = self.merged(np.array([0, *range(2, self.buckets - 1)]))
+        return replace(whole, parted=self)
+
+    @property
+    def nodes(self) -> list[int]:
+        """Places of the nodes of both tails: outer, inner, inner, outer; [] = there are none."""
+        return [0, 1, -2, -1] if has_nodes(self.edges) else []
+
+    def drawn_variance(self, weights: Floats) -> float:
+        """Return the variance of `sum(weights * counts)` by the draw of rows' nodes."""
+        if not (self.nodes and self.drawn):
+            return 0.0
+        outer, inner = (np.maximum(self.counts[:, k], 0.0) for k in ([0, -1], [1, -2]))
+        change = weights[:, [0, -1]] - weights[:, [1, -2]]
+        return float((change**2 * outer * inner / np.maximum(outer + inner, 1e-9)).sum())
+
     @property
     def buckets(self) -> int:
         """Number of buckets, one fewer than edges."""
@@ -79,8 +116,11 @@ class Histogram:
 
     @property
     def middles(self) -> Floats:
-        """Middle of each bucket, (buckets,)."""
-        return np.asarray((self.edges[1:] + self.edges[:-1]) / 2)
+        """Middle of each bucket, or its node, (buckets,)."""
+        middles = np.asarray((self.edges[1:] + self.edges[:-1]) / 2)
+        if self.nodes:
+            middles[self.nodes] = self.edges[[1, 2, -3, -2]]
+        return middles
 
     @property
     def rows(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -35,6 +36,7 @@ def compare(
     level: float = 0.95,
     rows: str = "new",
     seed: int = 0,
+    only: Collection[str] = (),
 ) -> dict[str, Estimate]:
     """Return every metric of b less that of a, on the same rows.
 
@@ -49,7 +51,7 @@ def compare(
     ----------
     a, b
         rows by score and outcome; noise of the two independent
-    score, threshold, level, rows, seed
+    score, threshold, level, rows, seed, only
         as in `evaluate`
     agreement
         (2, 2) rows by whether a is correct (0 = no) and whether b is
@@ -61,7 +63,7 @@ def compare(
     dict[str, Estimate]
         metric -> difference
     """
-    asked, metrics = Asked(level, rows, seed=seed), metrics_of(score, threshold)
+    asked, metrics = Asked(level, rows, seed=seed), metrics_of(score, threshold, only)
     first, second = ({n: m.span(h, asked) for n, m in metrics.items()} for h in (a, b))
     one, two = (estimates_of(metrics, s, h, level) for s, h in ((first, a), (second, b)))
     if agreement is not None:
@@ -69,7 +71,8 @@ def compare(
             agreement, agreement_noise, level=level, rows=rows
         )
     differences = {}
-    for name, metric in metrics.items():
+    for name in [name for name in one if name in two]:
+        metric = metrics[name]
         before, after = first[name], second[name]
         value = after.value - before.value
         span = mover(before, after, value, (-1.0, 1.0))

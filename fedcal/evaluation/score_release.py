@@ -31,8 +31,8 @@ from fedcal.evaluation.weighting import Counted, Weighting
 from fedcal.metrics.buckets import scored
 from fedcal.metrics.clients import by_client
 from fedcal.queries import ScoreCounts
-from fedcal.queries.encodings import decoder_of
 from fedcal.storage.artifact import Artifact, Holdout
+from fedcal.units import Example
 
 _ALL = ""
 
@@ -236,7 +236,7 @@ class ScoreRelease(Artifact):
         if len(counts) < 3:
             return {}
         every = np.array([*counts.values()])
-        return next_site.next_site(every, asked.bucket_edges, root, [*counts])
+        return next_site.next_site(every, asked.edges_read, root, [*counts])
 
     def judge(self, test: Holdout) -> dict[str, Any]:
         """Return metrics of each client's rows, `clients`, where the plan made the release exact.
@@ -280,32 +280,38 @@ class ScoreRelease(Artifact):
                 part = str(k) if counts.shape[2] > 1 else ""
                 each = counts[v, :, k]
                 if groups != (_ALL,):
-                    law: NoiseLaw = "normal"  # of a sum of several
-                    widened = root * math.sqrt(len(each))
-                    whole = Histogram(asked.bucket_edges, each.sum(axis=0), widened, law)
+                    widened = root * math.sqrt(len(each))  # a sum of several is normal
+                    whole = self._histogram(each.sum(axis=0), widened, "normal")
                     histograms[view, _ALL, part] = whole
                 for g, group in enumerate(groups):
-                    histograms[view, group, part] = Histogram(
-                        asked.bucket_edges, each[g], root, self.law
-                    )
+                    histograms[view, group, part] = self._histogram(each[g], root, self.law)
         return histograms
+
+    def _histogram(self, counts: Floats, root: Floats, law: NoiseLaw) -> Histogram:
+        edges, drawn = self.question.bucket_edges, self.unit == Example.name
+        return Histogram(edges, counts, root, law, drawn=drawn).joined()
 
     @property
     def by_site(self) -> tuple[Floats, Floats]:
-        """Rows by site, outcome and bucket, (S, 2, buckets), and the root of each row's noise."""
-        cells = self._cells
-        return cells[0, :, :, 0].sum(axis=1), np.tile(self._root, cells.shape[2])
+        """Rows by site, outcome and bucket, (S, 2, buckets), and the root of each row's noise.
+
+        Buckets are between the question's `edges_read`.
+        """
+        asked, cells = self.question, self._cells
+        starts = np.searchsorted(asked.bucket_edges, asked.edges_read[:-1])
+        counts, root = cells[0, :, :, 0].sum(axis=1), np.tile(self._root, cells.shape[2])
+        return np.add.reduceat(counts, starts, axis=-1), np.add.reduceat(root, starts, axis=0)
 
     @property
     def within(self) -> dict[tuple[str, str], Histogram]:
         """(Site, group) -> rows of a group within a site; site "" = of all. {} if not asked."""
         asked, cells = self.question, self._cells[0, :, :, 0]
-        histograms, edges = dict[tuple[str, str], Histogram](), asked.bucket_edges
+        histograms, of = dict[tuple[str, str], Histogram](), self._histogram
         for k, group in enumerate(asked.within_names):
             root = self._root * math.sqrt(len(cells))
-            histograms["", group] = Histogram(edges, cells[:, k].sum(axis=0), root, "normal")
+            histograms["", group] = of(cells[:, k].sum(axis=0), root, "normal")
             for site, own in zip(asked.group_names, cells, strict=True):
-                histograms[site, group] = Histogram(edges, own[k], self._root, self.law)
+                histograms[site, group] = of(own[k], self._root, self.law)
         return histograms
 
     @property
@@ -339,13 +345,12 @@ class ScoreRelease(Artifact):
     @property
     def _root(self) -> Floats:
         asked = self.question
-        decoder = decoder_of(asked.encoding, asked.buckets, asked.height)
-        return decoder * self.std if self.std else np.zeros((asked.buckets, 0))
+        return asked.decoder * self.std if self.std else np.zeros((asked.buckets, 0))
 
 
 def _texts(listed: NDArray[Any]) -> tuple[str, ...]:
     return tuple(map(str, json.loads(str(listed))))
 
 
-_NOT_KEPT = ("edges", "reference", "gain", "pad")
+_NOT_KEPT = ("edges", "reference", "gain", "pad", "seed")
 """Parameters of a question that are stored apart, or not needed to read its counts."""

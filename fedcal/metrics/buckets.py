@@ -18,6 +18,7 @@ import numpy as np
 
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
+from fedcal.core.numerics import FLOOR
 from fedcal.core.types import Floats, Integers
 
 Score = Literal["positive", "confidence", "classes"]
@@ -81,6 +82,43 @@ def score_and_outcome(probs: Floats, labels: Integers) -> tuple[Floats, Floats]:
     return score[:, 0], outcome[:, 0].astype(np.float64)
 
 
+def has_nodes(edges: Floats) -> bool:
+    """Return whether the two outermost buckets of each end are nodes: its end lies at 1e-12.
+
+    Scores of a tail, below the second edge or above the last but one, do not lie where their bucket
+    says: each row is in the two nodes by its logarithm, see `far_share`.
+    """
+    return len(edges) > 5 and bool(edges[1] == FLOOR)
+
+
+def far_share(probs: Floats, score: Score, edges: Floats) -> Floats:
+    """Return how far on the way from the inner to the outer node a score's logarithm is.
+
+    So the mean of the logarithm, up to the floor of 1e-12, follows from the counts of both nodes.
+
+    Parameters
+    ----------
+    probs
+        (n, c)
+    score
+        "positive" or "confidence"
+    edges
+        of buckets with nodes
+
+    Returns
+    -------
+    Floats
+        (n,) in [-1, 1]: below 0 at the lower end, above 0 at the upper one, 0 between tails; in
+        steps of 2**-20, which are exact in sums
+    """
+    probs = probs if score == "positive" else np.sort(probs, axis=1)
+    value, rest = probs[:, -1], probs[:, :-1].sum(axis=1)  # 1 - value would have few digits
+    low = value < rest
+    near = np.log(np.where(low, edges[2], 1 - edges[-3]))
+    share = (near - np.log(np.maximum(np.minimum(value, rest), FLOOR))) / (near - np.log(FLOOR))
+    return np.rint(np.clip(share, 0.0, 1.0) * 2**20) / 2**20 * np.where(low, -1.0, 1.0)
+
+
 def bucket_of(scores: Floats, edges: Floats) -> Integers:
     """Return each score's bucket; a score on an edge is in the bucket above, 1 in the last.
 
@@ -113,14 +151,17 @@ def arcsine_edges(buckets: int) -> Floats:
     return np.asarray(edges)
 
 
-def fine_tails(buckets: int) -> Floats:
+def fine_tails(buckets: int, *, nodes: bool) -> Floats:
     """Return edges of equal width, with the first and last bucket halved repeatedly to its end.
 
     Scores of good models crowd there: the ranking, and what is read from log-odds, would be lost.
+    With `nodes` the two outermost buckets of each end are nodes; see `has_nodes`.
 
     Returns (buckets + 2 * HALVINGS + 1,).
     """
     tail = 0.5 ** np.arange(HALVINGS, 0, -1) / buckets
+    if nodes:
+        tail[0] = FLOOR
     return np.concatenate([[0.0], tail, equal_width(buckets)[1:-1], 1.0 - tail[::-1], [1.0]])
 
 

@@ -102,7 +102,7 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
     (spread, _), none = common_spread(classes), identity_prior(classes)
 
     def effects_of(some: Floats) -> Effects:
-        return effects(some, asked.bucket_edges, root, classes, spread)
+        return effects(some, asked.edges_read, root, classes, spread)
 
     def prior(some: Floats) -> SitePrior:
         law = predictive(effects_of(some), classes) if len(some) else (none.mean, none.cov)

@@ -136,20 +136,28 @@ def check_encoding(name: str, buckets: int, height: int) -> None:
 
 
 @cache
-def matrix_of(name: str, buckets: int, height: int = 1) -> Floats:
-    """Return M, (answers, buckets), read-only."""
-    matrix = ENCODINGS[name].matrix(buckets, height)
+def matrix_of(name: str, buckets: int, height: int = 1, nodes: bool = False) -> Floats:
+    """Return M, (answers, buckets), read-only.
+
+    With `nodes` the first and last bucket stand beside a tree, as large as its L1 norm: counts that
+    are read alone have less noise so. (Beside a prefix matrix all others would lose more.)
+    """
+    apart = nodes and name == Tree.name
+    matrix = ENCODINGS[name].matrix(buckets - 2 * apart, height)
+    if apart:
+        matrix = np.pad(matrix, 1)
+        matrix[[0, -1], [0, -1]] = matrix.sum(axis=0).max()
     matrix.setflags(write=False)
     return matrix
 
 
 @cache
-def decoder_of(name: str, buckets: int, height: int = 1) -> Floats:
+def decoder_of(name: str, buckets: int, height: int = 1, nodes: bool = False) -> Floats:
     """Return the matrix that decodes noisy answers, (buckets, answers), with least variance.
 
     It is the pseudo-inverse of M: least squares where all answers have the same noise.
     """
-    m = matrix_of(name, buckets, height)
+    m = matrix_of(name, buckets, height, nodes)
     decoder = np.linalg.inv(m) if len(m) == buckets else np.linalg.solve(m.T @ m, m.T)
     decoder.setflags(write=False)
     return np.asarray(decoder)

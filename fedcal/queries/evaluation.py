@@ -15,7 +15,7 @@ from fedcal.core.checks import listed, whole
 from fedcal.core.errors import InputError
 from fedcal.core.printable import plain_names
 from fedcal.core.types import Floats
-from fedcal.metrics.buckets import Score, check_score, equal_width, parts_of
+from fedcal.metrics.buckets import Score, check_score, equal_width, fine_tails, has_nodes, parts_of
 from fedcal.queries.base import (
     Cell,
     Classes,
@@ -124,9 +124,13 @@ class ScoreCounts(Summed):
     subject_rows
         maximum weight, in rows, of one subject's rows at a client; see `Shards.weights`. A subject
         adds at most this many times what a row adds. 0 = each row counts once
+    seed
+        of the draw of the node of a row in a tail of the score (see `has_nodes`), so that each row
+        is a whole 1; 0 = it counts in both nodes, by its share
     """
 
     kind = "score_counts"
+    version = 2
     optional = None
     facts = ("classes",)
     cuts = ("edges",)
@@ -136,6 +140,8 @@ class ScoreCounts(Summed):
         {"classes": 3, "edges": np.array([6.0]), "encoding": "tree", "height": 2, "gain": 0.5},
         {"classes": 3, "edges": np.array([3.0]), "score": "classes", "confusion": True},
         {"classes": 3, "edges": np.array([2.0]), "reference": np.array([0.25, 0.25, 0.25, 0.25])},
+        {"classes": 3, "edges": fine_tails(2, nodes=True), "seed": 7},
+        {"classes": 3, "edges": fine_tails(2, nodes=True)},
     )
 
     classes: Classes
@@ -153,6 +159,7 @@ class ScoreCounts(Summed):
     gain: Positive = 1.0
     pad: Numbers = 0
     subject_rows: SubjectRows = 0
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -165,6 +172,8 @@ class ScoreCounts(Summed):
             raise InputError("edges of buckets must increase from 0 to 1")
         self._set(score=check_score(self.score, self.classes))
         check_encoding(self.encoding, self.buckets, self.height)
+        if self.score == "classes" and self.tail_nodes:
+            raise InputError("edges with nodes are for the score of a row, not of each class")
         if bool(self.calibrator) != (self.views == "model,calibrated"):
             raise InputError("a calibrator and the view 'calibrated' need each other")
         if self.group_names == ("",) and self.by != "group":
@@ -193,6 +202,16 @@ class ScoreCounts(Summed):
         """Edges of the buckets, (buckets + 1,), from 0 to 1."""
         return equal_width(self.buckets) if len(self.edges) == 1 else np.asarray(self.edges)
 
+    @property
+    def tail_nodes(self) -> bool:
+        """Whether each tail of the score is two nodes."""
+        return has_nodes(self.bucket_edges)
+
+    @property
+    def edges_read(self) -> Floats:
+        """Edges of the buckets between which scores surely lie: of both nodes together."""
+        return np.delete(self.bucket_edges, [1, -2]) if self.tail_nodes else self.bucket_edges
+
     @cached_property
     def group_names(self) -> tuple[str, ...]:
         """Groups that are counted separately; ("",) = all rows together."""
@@ -214,7 +233,7 @@ class ScoreCounts(Summed):
     def counted(self) -> tuple[Any, ...]:
         """Values that identify its counts among those of other questions."""
         what = (self.score, self.views, self.groups, self.by, self.within, self.confusion)
-        return (self.edges.tobytes(), *what, self.calibrator)
+        return (self.edges.tobytes(), *what, self.calibrator, self.seed)
 
     @property
     def shape(self) -> tuple[int, int, int, int, int]:
@@ -252,7 +271,12 @@ class ScoreCounts(Summed):
     @property
     def matrix(self) -> Floats:
         """Matrix that encodes half a histogram, (answers, buckets)."""
-        return matrix_of(self.encoding, self.buckets, self.height)
+        return matrix_of(self.encoding, self.buckets, self.height, self.tail_nodes)
+
+    @property
+    def decoder(self) -> Floats:
+        """Matrix that decodes half a histogram, (buckets, answers)."""
+        return decoder_of(self.encoding, self.buckets, self.height, self.tail_nodes)
 
     @property
     def weight(self) -> float:
@@ -272,9 +296,8 @@ class ScoreCounts(Summed):
         """Return counts by least squares, (numbers,) -> (counts,), from a sum without gain."""
         size = math.prod(self.shape[:-1]) * len(self.matrix)
         halves = answers[:size].reshape(-1, len(self.matrix))
-        decoder = decoder_of(self.encoding, self.buckets, self.height)
         cells = answers[size : size + self.cells] / self.weight
-        return np.concatenate([(halves @ decoder.T).ravel(), cells])
+        return np.concatenate([(halves @ self.decoder.T).ravel(), cells])
 
     def lengths(self) -> tuple[int, ...]:
         """Return one block with all numbers."""
@@ -282,7 +305,7 @@ class ScoreCounts(Summed):
 
     def row_norm(self, order: Literal[1, 2]) -> float:
         """Return the largest norm of what one row adds, without a reference and before any gain."""
-        norm = column_norm(self.encoding, self.buckets, self.height, order)
+        norm = float(np.linalg.norm(self.matrix, order, axis=0).max())
         cells = self.ones - self.shape[0] * self.shape[2]
         if order == 1:
             return norm * (self.ones - cells) + cells * self.weight

@@ -20,7 +20,7 @@ from fedcal.evaluation.weighting import counted_of
 from fedcal.privacy.curator import Release
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation, make_plan
-from fedcal.queries import Query
+from fedcal.queries import Query, ScoreCounts
 from fedcal.queries.declared import Question
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import check_rounds
@@ -140,7 +140,11 @@ class FedEvaluate(FederatedStrategy):
 
         All rounds are needed, so a missing one ends the run.
         """
-        return None if self._over else self._ways.query(round_number)
+        query = None if self._over else self._ways.query(round_number)
+        bound = self.plan.bound
+        if isinstance(query, ScoreCounts) and query.tail_nodes and bound and bound.per == "row":
+            return replace(query, seed=self.plan.client_seed)  # each row is a whole 1
+        return query
 
     @override
     def questions(self) -> tuple[Question, ...]:

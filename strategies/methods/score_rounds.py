@@ -64,7 +64,7 @@ class AtOnce(ScoreRounds):
 
     @override
     def questions(self) -> tuple[Question, ...]:
-        return (Question.like(self.question, (1, 1)),)
+        return (Question.like(self.question, (1, 1), seed=SEED),)
 
     @override
     def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
@@ -99,12 +99,13 @@ class Twice(ScoreRounds):
 
     def questions(self) -> tuple[Question, ...]:
         """Return the first question, and the last one with all edges that it may have."""
-        asked, moving = self.last, dict[str, Range]()
+        asked, moving = self.last, {"seed": SEED}
         if self.equi_depth:
             moving["edges"] = Range(0.0, 1.0, asked.buckets + 1, asked.buckets + 1)
         if self.nominal is not None:
             moving["reference"] = Range(0.0, 1.0, asked.counts, asked.counts)
-        return Question.like(self.first, (1, 1)), Question.like(asked, (2, 2), **moving)
+        first = Question.like(self.first, (1, 1), seed=SEED)
+        return first, Question.like(asked, (2, 2), **moving)
 
     def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
         """Return the counts; a residual is added to the reference that it was computed from."""

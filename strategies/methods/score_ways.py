@@ -114,7 +114,7 @@ class Counting:
             classes=f.classes,
             edges=own_edges(self.cuts)
             if len(self.cuts)
-            else fine_tails(self.bins)
+            else fine_tails(self.bins, nodes=self.score != "classes" and not encodes(f))
             if fine
             else np.array([float(self.bins)]),
             score=self.score,
@@ -177,8 +177,8 @@ class Counting:
         elif not self.equi_depth:
             if threshold == 0.5 and 0.5 not in question.bucket_edges:
                 raise InputError("bins must be even, so that the threshold 0.5 is an edge of two")
-            nothing = np.zeros((2, question.buckets))
-            edge_index(Histogram.exact(question.bucket_edges, nothing), threshold)
+            edges = question.edges_read
+            edge_index(Histogram.exact(edges, np.zeros((2, len(edges) - 1))), threshold)
         elif threshold != 0.5:
             raise InputError(
                 "of equi-depth edges only 0.5 is known beforehand: threshold must be 0.5"
@@ -424,4 +424,6 @@ def _least_noise(
 
     heights = (height,) if height else HEIGHTS
     law, name, levels = quietest(federation, question.buckets, rounds, names, heights, weight)
+    if law.order != Laplace.order and name == Tree.name:  # nodes beside a tree are large in L2
+        question = replace(question, edges=question.edges_read)
     return law, replace(question, encoding=name, height=levels)

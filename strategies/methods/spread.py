@@ -81,12 +81,12 @@ class ThenSpread(ScoreRounds):
     def questions(self) -> tuple[Question, ...]:
         """Return the questions for counts, then one with any weights of the last buckets."""
         counted = self.ways.questions()
-        score, buckets = self.question.score, self.question.buckets
+        score, buckets = self.question.score, len(self.question.edges_read) - 1
         weights = np.zeros(len(MEASURED[score]) * 2 * buckets)
         moving = {"weights": Range()}
         if "edges" in counted[-1].moving:
             moving["edges"] = counted[-1].moving["edges"]
-        spread, last = self._spread(self.question.edges, weights), (self.rounds, self.rounds)
+        spread, last = self._spread(self.question.edges_read, weights), (self.rounds, self.rounds)
         return *counted, Question.like(spread, last, **moving)
 
     def _spread(self, edges: Floats, weights: Floats) -> ScoreSpread:
@@ -142,7 +142,7 @@ class ThenSpread(ScoreRounds):
                 several = len(psi) if self.order == 1 else math.sqrt(len(psi))
                 factor = 1.0 / math.sqrt(max(LEAST_CLIP * several, widest))
         self._scales = unit / factor
-        self._asked = self._spread(asked.edges, (weights * factor).ravel())
+        self._asked = self._spread(asked.edges_read, (weights * factor).ravel())
 
 
 def with_room(question: ScoreCounts) -> ScoreCounts:

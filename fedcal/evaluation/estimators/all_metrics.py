@@ -15,7 +15,9 @@ METRICS: dict[str, type[Metric]] = registry(
     *(metrics.NetBenefit, metrics.Confidence),
     *(ranking.RocAuc, ranking.ConfidenceAuc, ranking.AveragePrecision),
     *(metrics.Gap, metrics.Brier, decomposition.BrierResolution, metrics.BrierUncertainty),
-    *(metrics.LogLoss, slope_intercept.CalibrationSlope, slope_intercept.CalibrationIntercept),
+    *(metrics.LogLoss, metrics.LogLossCut),
+    *(slope_intercept.CalibrationSlope, slope_intercept.CalibrationSlopeCut),
+    *(slope_intercept.CalibrationIntercept, slope_intercept.CalibrationInterceptCut),
     *(errors.Ece, errors.EceDebiased, errors.EceEqualMass, errors.SmoothEce),
     *(errors.Mce, errors.Ks, errors.BrierReliability),
 )

@@ -103,6 +103,9 @@ class Metric(Described):
         whether a chosen threshold comes with it
     at_threshold
         whether it depends on the threshold
+    cut
+        name of the metric of scores cut at 1e-4 that stands for this one of their logarithms where
+        tails were not counted in nodes, or noise hides them; "" = there is none
     threshold
         rows with a score from here on (at 1/2: above it) are predicted positive; for the metrics of
         predictions
@@ -112,6 +115,7 @@ class Metric(Described):
     in_groups: ClassVar[bool] = False
     of_choice: ClassVar[bool] = False
     at_threshold: ClassVar[bool] = False
+    cut: ClassVar[str] = ""
     threshold: float = 0.5
 
     @abstractmethod
@@ -142,5 +146,10 @@ class Metric(Described):
         bounds: tuple[float, float] | None = None,
     ) -> Estimate:
         """Return a span widened by its histograms' binning; bounds None = the metric's."""
-        binning = sum(map(self.binning, histograms)) if math.isfinite(span.value) else math.nan
+        known = math.isfinite(span.value)
+        binning = (
+            sum(self.binning((self.cut and h.parted) or h) for h in histograms)
+            if known
+            else math.nan
+        )
         return estimate(span, binning, bounds or self.bounds, self.scale, level)

@@ -15,6 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from fedcal.core.errors import InputError
+from fedcal.core.numerics import FLOOR
 from fedcal.core.types import Floats, override
 from fedcal.evaluation.estimators.base import Asked, Metric
 from fedcal.evaluation.estimators.monotone import monotone_counts
@@ -33,7 +34,7 @@ MISPLACED = 5.0
 """Rows of the rarer outcome, in so many of which the variance of a ranking rests on few rows."""
 
 LEAST = 1e-4
-"""Probabilities are cut to [1e-4, 1 - 1e-4] before a logarithm is taken."""
+"""Scores are cut to [1e-4, 1 - 1e-4] where their tails were not counted by logarithm."""
 
 _EDGE = 1e-9  # how far a threshold may lie from its edge
 
@@ -96,8 +97,9 @@ class SmoothMetric(Metric):
 
     def span(self, h: Histogram, asked: Asked) -> Span:
         """Return the interval from sampling and noise, without binning."""
+        h = (self.cut and h.parted) or h
         value = self.value(h)
-        if not math.isfinite(value):
+        if not math.isfinite(value) or (self.cut and not h.nodes):
             return self.no_span()
         spread = asked.spread.get(self.name)
         if spread is None and asked.effect > 1:
@@ -211,8 +213,11 @@ class RatioMetric(SmoothMetric):
             sampling[1:] = -trials / 2, -trials
         elif asked.rows == "new":
             flat = np.stack(gradients).reshape(2, -1)
-            sampling = _coefficients((flat * h.counts.ravel()) @ flat.T)
+            counts = monotone_counts(h) if h.nodes else h.counts  # of nodes noise would be all
+            sampling = _coefficients((flat * counts.ravel()) @ flat.T)
             sampling[0] += self.unseen(h)
+        else:
+            sampling[0] = h.drawn_variance(gradients[0])
         if spread is None and trials is not None:
             unit = float(gradients[0].max())
             low, high = of_share(top, bottom, noise, asked.z, asked.rows, trials, unit)
@@ -479,16 +484,16 @@ class MatthewsCorrelation(Cells):
 class MeanScore(LinearRatio):
     """A mean over rows of a function of score and outcome, read at the middles of buckets."""
 
-    @staticmethod
+    @classmethod
     @abstractmethod
-    def at(scores: Floats) -> Floats:
+    def at(cls, scores: Floats) -> Floats:
         """Return the function at scores for outcome 0 and 1, (buckets,) -> (2, buckets).
 
         It is monotone in the score.
         """
 
     def weights(self, h: Histogram) -> tuple[Floats, Floats]:
-        """Return the function at the buckets' middles, and ones."""
+        """Return the function at the buckets' middles, or nodes, and ones."""
         return self.at(h.middles), np.ones_like(h.counts)
 
     def binning(self, h: Histogram) -> float:
@@ -500,6 +505,8 @@ def mean_reach(h: Histogram, at: Callable[[Floats], Floats]) -> float:
     """Return the mean over rows of a monotone function's largest change from its middle's."""
     middle = at(h.middles)
     reach = np.maximum(np.abs(at(h.edges[:-1]) - middle), np.abs(at(h.edges[1:]) - middle))
+    if h.nodes:  # of both together the mean is right, but for what right rows of a tail lose
+        reach[:, h.nodes] = h.edges[2]
     rows = h.counts.sum()
     return float(max((reach * h.counts).sum(), 0.0) / rows) if rows > 0 else math.nan
 
@@ -513,28 +520,34 @@ class Brier(MeanScore):
     skewed = True
     scale = 0.25
 
-    @staticmethod
+    @classmethod
     @override
-    def at(scores: Floats) -> Floats:
+    def at(cls, scores: Floats) -> Floats:
         return np.stack([scores**2, (1 - scores) ** 2])
 
 
 class LogLoss(MeanScore):
-    """Mean of -ln of the outcome's probability, with scores cut to [1e-4, 1 - 1e-4].
+    """Mean of -ln of the outcome's probability, which is 1e-12 at least."""
 
-    Without the cut one row could be infinite, and its bucket could not bound it.
-    """
-
-    name = "log_loss"
+    name, cut = "log_loss", "log_loss_cut"
     skewed = True
-    bounds = (0.0, -math.log(LEAST))
+    bounds = (0.0, -math.log(FLOOR))
     scale = math.log(2)
+    least: ClassVar[float] = FLOOR
 
-    @staticmethod
+    @classmethod
     @override
-    def at(scores: Floats) -> Floats:
-        cut = np.clip(scores, LEAST, 1 - LEAST)
-        return -np.log(np.stack([1 - cut, cut]))
+    def at(cls, scores: Floats) -> Floats:
+        return -np.log(np.clip(np.stack([1 - scores, scores]), cls.least, 1 - cls.least))
+
+
+class LogLossCut(LogLoss):
+    """Log loss of scores that are cut to [1e-4, 1 - 1e-4]."""
+
+    name, cut = "log_loss_cut", ""
+    heading = "log loss, scores cut at 1e-4"
+    bounds = (0.0, -math.log(LEAST))
+    least = LEAST
 
 
 class Confidence(MeanScore):
@@ -544,8 +557,8 @@ class Confidence(MeanScore):
     heading = "mean confidence, %"
     scores = ("confidence",)
 
-    @staticmethod
-    def at(scores: Floats) -> Floats:
+    @classmethod
+    def at(cls, scores: Floats) -> Floats:
         """Return the score, whatever the outcome."""
         return np.stack([scores, scores])
 
@@ -564,8 +577,8 @@ class Gap(MeanScore):
     bounds = (-1.0, 1.0)
     scale = 0.4
 
-    @staticmethod
-    def at(scores: Floats) -> Floats:
+    @classmethod
+    def at(cls, scores: Floats) -> Floats:
         """Return score - outcome."""
         return np.stack([scores, scores - 1])
 

@@ -1,18 +1,21 @@
 """Calibration slope and intercept: the logistic regression of the outcome on the score's logit.
 
 1 and 0 are perfect; a slope below 1 means that scores are too extreme (Cox 1958; Steyerberg 2009).
-Scores are read at the middles of buckets, so a score of exactly 0 or 1 has a finite logit.
+Log odds are cut at those of 1e-12, where tails of the score were counted in two nodes, of which the
+mean is known; else scores are cut at 1e-4. Others are read at the middles of buckets.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit
 
+from fedcal.core.numerics import FLOOR
 from fedcal.core.types import Floats
 from fedcal.evaluation.estimators.base import Asked
 from fedcal.evaluation.estimators.metrics import LEAST, SmoothMetric
@@ -30,36 +33,47 @@ class Recalibration(SmoothMetric):
 
     bounds = (-math.inf, math.inf)
     in_groups = True
+    least: ClassVar[float] = FLOOR
     which: ClassVar[int]
     """0: the intercept, 1: the slope"""
 
     def value(self, h: Histogram) -> float:
         """Return the coefficient; NaN without a finite maximum of the likelihood."""
-        fit = regression(h)
+        fit = regression(h, self.least)
         return math.nan if fit is None else float(fit[self.which])
 
     def gradient(self, h: Histogram) -> Floats:
         """Return the implicit derivative by the score equations, sum of (y - p) (1, x) = 0."""
-        if (fit := regression(h)) is None:
+        if (fit := regression(h, self.least)) is None:
             return np.full(h.counts.shape, math.nan)
         p, _, lever = self._at(h, fit)
         return np.stack([-p * lever, (1 - p) * lever])
 
     def _at(self, h: Histogram, fit: Floats) -> tuple[Floats, Floats, Floats]:
         """Return fitted probabilities, own row of the inverse information, residual weights."""
-        x = logit(h.middles)
+        x = logit(h.middles, self.least)
         p = expit(fit[0] + fit[1] * x)
         row = np.linalg.inv(_information(h.counts.sum(axis=0), x, p))[self.which]
         return p, row, row[0] + row[1] * x
 
     def binning(self, h: Histogram) -> float:
-        """Return the first-order change if each row's logit moves to its bucket's worse end."""
-        if (fit := regression(h)) is None:
+        """Return the first-order change if each row's logit moves to its bucket's worse end.
+
+        Of a tail in nodes the mean logit of either outcome is known: rows may lie at its ends, as
+        is counted, or all at the mean. (What is convex there has its sum between these two.)
+        """
+        if (fit := regression(h, self.least)) is None:
             return math.nan
-        (p, row, lever), x = self._at(h, fit), logit(h.middles)
+        x, low, high = (logit(s, self.least) for s in (h.middles, h.edges[:-1], h.edges[1:]))
+        p, row, lever = self._at(h, fit)
         slack = np.stack([-p, 1 - p]) * row[1] - (p * (1 - p) * fit[1]) * lever
-        reach = np.maximum(logit(h.edges[1:]) - x, x - logit(h.edges[:-1]))
-        return float(max((np.abs(slack) * reach * h.counts).sum(), 0.0))
+        reach = np.maximum(high - x, x - low)
+        reach[h.nodes], moved = 0.0, 0.0
+        inner = float(max((np.abs(slack) * reach * h.counts).sum(), 0.0))
+        for side in (h.nodes[:2], h.nodes[2:], h.nodes) if h.nodes else ():
+            end = regression(h, self.least, side)
+            moved = max(moved, math.inf if end is None else abs(end - fit)[self.which])
+        return inner + moved
 
     def warning(self, h: Histogram) -> str:
         """Return a warning if scores nearly separate the outcomes: few rows then fix the slope."""
@@ -74,23 +88,38 @@ class Recalibration(SmoothMetric):
 class CalibrationSlope(Recalibration):
     """Slope of the outcome on the logit of the score; below 1 = scores are too extreme."""
 
-    name = "calibration_slope"
+    name, cut = "calibration_slope", "calibration_slope_cut"
     scale = 2.0
     which = 1
+
+
+class CalibrationSlopeCut(CalibrationSlope):
+    """Slope on the logit of scores that are cut to [1e-4, 1 - 1e-4]."""
+
+    name, cut = "calibration_slope_cut", ""
+    heading = "calibration slope, scores cut at 1e-4"
+    least = LEAST
 
 
 class CalibrationIntercept(Recalibration):
     """Intercept beside the slope; 0 if calibrated."""
 
-    name = "calibration_intercept"
+    name, cut = "calibration_intercept", "calibration_intercept_cut"
     scale = 4.0
     which = 0
 
 
-def logit(scores: Floats) -> Floats:
-    """Return log odds of scores, which are clipped to [LEAST, 1 - LEAST] first."""
-    cut = np.clip(scores, LEAST, 1 - LEAST)
-    return np.asarray(np.log(cut / (1 - cut)))
+class CalibrationInterceptCut(CalibrationIntercept):
+    """Intercept beside the slope of scores that are cut to [1e-4, 1 - 1e-4]."""
+
+    name, cut = "calibration_intercept_cut", ""
+    heading = "calibration intercept, scores cut at 1e-4"
+    least = LEAST
+
+
+def logit(scores: Floats, least: float = FLOOR) -> Floats:
+    """Return log odds of scores; both probabilities are `least` at least."""
+    return np.asarray(np.log(np.maximum(scores, least)) - np.log(np.maximum(1 - scores, least)))
 
 
 def _information(rows: Floats, x: Floats, p: Floats) -> Floats:
@@ -99,12 +128,18 @@ def _information(rows: Floats, x: Floats, p: Floats) -> Floats:
     return np.array([[weight.sum(), cross], [cross, weight @ x**2]])
 
 
-def regression(h: Histogram) -> Floats | None:
+def regression(h: Histogram, least: float, together: Sequence[int] = ()) -> Floats | None:
     """Return intercept and slope by Newton's method on the raw counts, (2,); None = no maximum.
 
-    Noisy counts may make the likelihood lose its maximum.
+    Noisy counts may make the likelihood lose its maximum. Rows of the buckets `together`, two at
+    either end, are read at the mean logit of their outcome there.
     """
-    return logistic(logit(h.middles), h.counts.sum(axis=0), h.counts[1])
+    x = np.tile(logit(h.middles, least), (2, 1))
+    for pair in (together[k : k + 2] for k in range(0, len(together), 2)):
+        rows = np.maximum(h.counts[:, pair], 1e-9)
+        x[:, pair] = np.average(x[:, pair], axis=1, weights=rows)[:, None]
+    positive = np.stack([0 * h.counts[1], h.counts[1]])
+    return logistic(x.ravel(), h.counts.ravel(), positive.ravel())
 
 
 def logistic(x: Floats, rows: Floats, positive: Floats) -> Floats | None:
@@ -112,7 +147,7 @@ def logistic(x: Floats, rows: Floats, positive: Floats) -> Floats | None:
     scale = float(rows.sum())
     if scale <= 0:
         return None
-    at = np.array([0.0, 1.0])
+    at = np.zeros(2)  # from a slope of 1 steps do not end where scores are far too extreme
 
     def loss(at: Floats) -> float:
         z = at[0] + at[1] * x
@@ -149,10 +184,10 @@ def score_test_span(metric: Recalibration, h: Histogram, asked: Asked) -> Span:
     from scipy.optimize import brentq
 
     value = metric.value(h)
-    z, x, counts = asked.z, logit(h.middles), monotone_counts(h)
+    z, x, counts = asked.z, logit(h.middles, metric.least), monotone_counts(h)
     total, one = counts.sum(axis=0), np.ones(h.buckets)
     own, rest = (x, one) if metric.which else (one, x)
-    fit = regression(h)
+    fit = regression(h, metric.least)
     # from 0 and 1 Newton's steps do not end where scores are far too extreme
     start = 0.0 if fit is None else float(fit[1 - metric.which])
 
@@ -168,7 +203,8 @@ def score_test_span(metric: Recalibration, h: Histogram, asked: Asked) -> Span:
                 break
         lever = own - rest * float(weight @ (own * rest)) / max(float(weight @ rest**2), 1e-12)
         weights = np.stack([-p * lever, (1 - p) * lever])
-        by_rows = float((counts * weights**2).sum()) if asked.rows == "new" else 0.0
+        new = asked.rows == "new"
+        by_rows = float((counts * weights**2).sum()) if new else h.drawn_variance(weights)
         observed = float((h.counts * weights).sum())
         return observed, by_rows, float(h.noise_std(weights)) ** 2, float(weight @ (lever * own))
 

@@ -255,7 +255,7 @@ def _sites(release: ScoreRelease, name: str) -> tuple[tuple[str, ...], Sites]:
 def _read(release: ScoreRelease, counts: Floats, root: Floats, law: NoiseLaw) -> Sites:
     asked = release.question
     least = _least(asked.score, asked.classes)
-    sites = Sites.of(counts, asked.bucket_edges, root, law, least)
+    sites = Sites.of(counts, asked.edges_read, root, law, least)
     return replace(sites, most=max(asked.subject_rows, 1))
 
 

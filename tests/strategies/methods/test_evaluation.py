@@ -100,19 +100,19 @@ def test_each_client_is_asked_about_one_level_and_counts_are_unbiased():
     fields = {"epsilon": 6.0, "trust": "local", "delta": 0.0}
     settings = {"bins": 16, "height": 2}
     sums = []
-    for seed in range(5):
+    for seed in range(15):
         method = run(data, settings, **fields, seed=seed)
         assert [r.kind for r in method.releases] == ["score_cell"] * 2
         parts = [method.plan.sample(k) for k in (1, 2)]
         assert np.intersect1d(*parts).size == 0
         assert sum(map(len, parts)) == 300
         sums.append(method.result().histograms["model", "", ""].counts)
-    mean, spread = np.mean(sums, axis=0), np.std(sums, axis=0) / np.sqrt(5)
+    mean, spread = np.mean(sums, axis=0), np.std(sums, axis=0) / np.sqrt(15)
     with_rows = (data.rows > 0).sum()
     assert mean.sum() == pytest.approx(with_rows, abs=4 * spread.sum())
     hit = data.logits.argmax(axis=1) == data.labels
     weight = 1 / data.rows[data.owner]
-    assert mean[1].sum() / mean.sum() == pytest.approx(np.average(hit, weights=weight), abs=0.03)
+    assert mean[1].sum() / mean.sum() == pytest.approx(np.average(hit, weights=weight), abs=0.04)
 
 
 @pytest.mark.parametrize(

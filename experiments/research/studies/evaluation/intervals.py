@@ -182,7 +182,7 @@ def _populations(
 
 
 def _measured(cell: Cell, federations: int) -> Iterator[Record]:
-    population, edges = world(cell.world), fine_tails(cell.bins)
+    population, edges = world(cell.world), fine_tails(cell.bins, nodes=False)
     shown = Histogram.exact(edges, bucket_counts(population.shares, edges))
     read = [
         [(e.value, e.low, e.high, e.binning, float(e.drowned)) for e in found.values()]
@@ -438,7 +438,8 @@ def _releases(cell: HardCell, seeds: range) -> Iterator[Told]:
             yield drawn, None, {found.name: found.estimate}
         else:
             own = found.findings().metrics["model"]
-            yield drawn, histogram_of(found), {name: own[name] for name in cell.metrics}
+            told = {name: own[name] for name in cell.metrics if name in own}
+            yield drawn, histogram_of(found), told
 
 
 def _new_clients(

@@ -1,0 +1,273 @@
+"""Without privacy each interval holds the exact value; with it the log loss is unbiased.
+
+Exact values are of the rows themselves: log loss with a floor of 1e-12, log odds up to that floor.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+from sklearn import metrics as sk
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import cross_val_predict
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
+
+from fedcal import datasets, evaluate, evaluation
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Integers
+from fedcal.evaluation.pages.page import heading
+from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.experiments.runs.rereading import comparable, read_release
+from fedcal.metrics import bin_index
+from fedcal.metrics.buckets import fine_tails
+from fedcal.privacy import Federation
+from fedcal.strategies import FedEvaluate
+
+FLOOR = 1e-12
+STORED = Path(__file__).parent / "stored" / "release.npz"
+Scored = tuple[Floats, Integers]
+"""Probabilities (n, c) and labels."""
+
+
+def two(p: Floats, labels: Any) -> Scored:
+    return np.stack([1 - p, p], axis=1), np.asarray(labels, np.int64)
+
+
+def sure(times: float, rows: int = 4000, mean: float = 0.0, seed: int = 3) -> Scored:
+    """Calibrated log odds of the standard deviation 1, made `times` as large."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(mean, 1, rows)
+    labels = rng.random(rows) < expit(z)
+    return np.stack([expit(-times * z), expit(times * z)], axis=1), labels.astype(np.int64)
+
+
+def classes(times: float, c: int, rows: int = 3000) -> Scored:
+    rng = np.random.default_rng(c)
+    z = rng.normal(0, 1.5, (rows, c))
+    odds = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    labels = (rng.random((rows, 1)) > np.cumsum(odds, axis=1)).sum(axis=1)
+    z = times * (z - z.max(axis=1, keepdims=True))
+    return np.exp(z) / np.exp(z).sum(axis=1, keepdims=True), labels
+
+
+def learnt(load: Any, model: Any, folds: int = 3) -> Scored:
+    x, y = load(return_X_y=True)
+    return cross_val_predict(model, x, y, cv=folds, method="predict_proba"), y
+
+
+def rounded(scored: Scored, digits: int) -> Scored:
+    p = np.round(scored[0][:, 1], digits)
+    return two(p, scored[1])
+
+
+def narrow(scored: Scored, kind: Any) -> Scored:
+    with np.errstate(over="ignore"):
+        p = scored[0][:, 1].astype(kind).astype(np.float64)
+    return two(p, scored[1])
+
+
+def rare(scale: float) -> Scored:
+    rng = np.random.default_rng(5)
+    z = rng.normal(-8, 2.5, 20_000)
+    return two(expit(z * scale), rng.random(20_000) < expit(z))
+
+
+def forest(trees: int) -> Any:
+    return RandomForestClassifier(trees, max_depth=8, random_state=0)
+
+
+def hard(scored: Scored, near: float = 0.0) -> Scored:
+    return two(np.where(scored[0][:, 1] > 0.5, 1 - near, near), scored[1])
+
+
+def shipped(name: str) -> Scored:
+    data = datasets.load(name)
+    return data.probs[:20_000], data.labels[:20_000]
+
+
+SETS: dict[str, Callable[[], Scored]] = {
+    **{f"{k:g} times too sure": lambda k=k: sure(k) for k in (0.5, 1, 2, 5, 8, 10, 20, 50)},
+    **{f"{k:g} times, shifted": lambda k=k: sure(k, 2000, 1.5, 8) for k in (1, 4, 10)},
+    **{f"{k:g} times, 4 classes": lambda k=k: classes(k, 4) for k in (1, 3, 10, 30)},
+    **{f"{k:g} times, 20 classes": lambda k=k: classes(k, 20) for k in (1, 4, 12)},
+    **{f"rare, times {k:g}": lambda k=k: rare(k) for k in (0.5, 1, 1.5, 4)},
+    "float32": lambda: narrow(sure(10), np.float32),
+    "float32, 30 times": lambda: narrow(sure(30), np.float32),
+    "float16": lambda: narrow(sure(6), np.float16),
+    "6 decimals": lambda: rounded(sure(8), 6),
+    "3 decimals": lambda: rounded(sure(4), 3),
+    "0 and 1": lambda: hard(sure(1)),
+    "1e-12": lambda: hard(sure(1), 1e-12),
+    "1e-8": lambda: hard(sure(1), 1e-8),
+    "at the node": lambda: hard(sure(1), 0.5**7 / 240),
+    "naive Bayes, cancer": lambda: learnt(load_breast_cancer, GaussianNB()),
+    "naive Bayes, digits": lambda: learnt(load_digits, GaussianNB()),
+    "naive Bayes, wine": lambda: learnt(load_wine, GaussianNB()),
+    "forest of 10, cancer": lambda: learnt(load_breast_cancer, forest(10)),
+    "forest of 50, cancer": lambda: learnt(load_breast_cancer, forest(50)),
+    "forest of 20, digits": lambda: learnt(load_digits, forest(20)),
+    "tree, cancer": lambda: learnt(load_breast_cancer, DecisionTreeClassifier(random_state=0)),
+    **{shipped_.name: lambda n=shipped_.name: shipped(n) for shipped_ in datasets.catalogue()},
+}
+
+
+@cache
+def rows_of(name: str) -> Scored:
+    return SETS[name]()
+
+
+def log_odds(scored: Scored) -> tuple[Floats, Floats]:
+    """Log odds of the score, and the outcome; each class has the floor at least."""
+    p, y = np.maximum(scored[0], FLOOR), scored[1]
+    if p.shape[1] == 2:
+        one, rest, outcome = p[:, 1], p[:, 0], y
+    else:
+        top = p.argmax(axis=1)
+        one, outcome = p.max(axis=1), top == y
+        others = p.copy()
+        others[np.arange(len(p)), top] = 0
+        rest = others.sum(axis=1)
+    x = np.log(np.clip(one, FLOOR, None)) - np.log(np.clip(rest, FLOOR, None))
+    return np.clip(x, np.log(FLOOR), -np.log(FLOOR)), outcome.astype(np.float64)
+
+
+def exact(scored: Scored, least: float = FLOOR) -> dict[str, float]:
+    x, y = log_odds(scored)
+    x = np.clip(x, np.log(least / (1 - least)), np.log(1 / least - 1))
+    s = scored[0][:, 1] if scored[0].shape[1] == 2 else scored[0].max(axis=1)
+    own = np.where(y == 1, -x, x)
+    bins = np.bincount(bin_index(s, 15), y - s, 15)
+    value = {
+        "log_loss": float(np.logaddexp(0, own).mean()),
+        "brier": float(((s - y) ** 2).mean()),
+        "gap": float((s - y).mean()),
+        "ece": float(np.abs(bins).sum() / len(y)),
+        "accuracy": float(((s >= 0.5) == y).mean()),
+    }
+    if scored[0].shape[1] == 2:
+        told = s >= 0.5
+        value |= {
+            "prevalence": float(y.mean()),
+            "roc_auc": float(sk.roc_auc_score(y, s)),
+            "average_precision": float(sk.average_precision_score(y, s)),
+            "recall": float(told[y == 1].mean()),
+            "specificity": float((~told[y == 0]).mean()),
+        }
+        value |= {"precision": float(y[told].mean())} if told.any() else {}
+    else:
+        value["accuracy"] = float(y.mean())
+        value["confidence"] = float(s.mean())
+        value["confidence_auc"] = float(sk.roc_auc_score(y, s))
+    lever = np.stack([np.ones_like(x), x / np.abs(x).max()])
+
+    def loss(at: Floats) -> tuple[float, Floats]:
+        z = at @ lever
+        return float((np.logaddexp(0, z) - y * z).mean()), lever @ (expit(z) - y) / len(y)
+
+    fit = minimize(loss, np.zeros(2), jac=True, method="BFGS", options={"gtol": 1e-9})
+    intercept, slope = float(fit.x[0]), float(fit.x[1] / np.abs(x).max())
+    if max(abs(intercept), abs(slope)) < 20:  # else the scores separate the outcomes
+        value |= {"calibration_slope": slope, "calibration_intercept": intercept}
+    return value
+
+
+def found(scored: Scored, **options: Any) -> dict[str, Any]:
+    given = {"probs": scored[0], "labels": scored[1]}
+    judged: dict[str, Any] = evaluate(given, clients=7, partition="iid", **options).judged
+    return judged["metrics"]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_without_privacy_the_exact_value_lies_in_each_interval(name):
+    """Of these rows: nothing but buckets of the score makes a value uncertain."""
+    scored, off = rows_of(name), []
+    told, want = found(scored, estimand="these"), exact(scored)
+    for metric, value in want.items():
+        e = told[metric]
+        if e["low"] is not None and not e["low"] - 1e-7 <= value <= e["high"] + 1e-7:
+            off.append((metric, value, e["low"], e["high"]))
+    assert not off
+    assert abs(told["log_loss"]["value"] - want["log_loss"]) < 0.02 + 0.01 * want["log_loss"]
+
+
+@pytest.mark.parametrize("options", [{"edges": "equal-width"}, {"cuts": [0.1, 0.5, 0.9]}])
+@pytest.mark.parametrize("name", ["1 times too sure", "10 times too sure", "0 and 1", "float32"])
+def test_where_tails_are_not_counted_the_log_loss_is_named_for_its_cut(name, options):
+    told = found(rows_of(name), estimand="these", set=options)
+    want = exact(rows_of(name), 1e-4)
+    for metric in ("log_loss", "calibration_slope", "calibration_intercept"):
+        assert metric not in told
+        assert heading(f"{metric}_cut") == f"{heading(metric)}, scores cut at 1e-4"
+        assert told[f"{metric}_cut"]["low"] - 1e-4 <= want[metric], metric
+        assert want[metric] <= told[f"{metric}_cut"]["high"] + 1e-4, metric
+
+
+def private(scored: Scored, unit: str, seed: int, epsilon: float = 1.0) -> ScoreRelease:
+    p, labels = scored
+    owner = np.random.default_rng(0).integers(0, 20, len(p))
+    rows = Shards.from_owner(
+        np.log(np.maximum(p, FLOOR)), labels, owner, 20, "probs", np.arange(len(p)) // 2
+    )
+    method = FedEvaluate(Federation(20, p.shape[1], epsilon=epsilon, unit=unit, seed=seed))
+    method.secure_aggregation = "none"
+    run_inline(method, rows)
+    return method.result()
+
+
+def log_loss(release: ScoreRelease) -> evaluation.Estimate:
+    h, score = release.histograms["model", "", ""], release.question.score
+    return evaluation.evaluate(h, score, rows="these", only=("log_loss",))["log_loss"]
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "runs"),
+    [
+        ("10 times too sure", "example", 60),
+        ("6 decimals", "example", 60),
+        ("30 times, 4 classes", "example", 60),
+        ("30 times, 4 classes", "subject", 20),
+    ],
+)
+def test_under_noise_the_log_loss_is_unbiased_and_its_interval_right(name, unit, runs):
+    """Over draws of the noise and of the nodes: both are in the interval of these rows."""
+    scored = rows_of(name)
+    without = log_loss(private(scored, unit, 0, math.inf)).value
+    found = [log_loss(private(scored, unit, seed)) for seed in range(runs)]
+    errors = np.array([e.value - without for e in found])
+    std = np.sqrt(np.mean([e.noise**2 + e.sampling**2 for e in found]))
+    assert abs(errors.mean()) < 3.5 * std / np.sqrt(runs)
+    assert np.sqrt((errors**2).mean()) == pytest.approx(std, rel=0.3)
+    held = [e.low + e.binning <= without <= e.high - e.binning for e in found]
+    assert np.mean(held) >= 0.88
+    rows = len(scored[1]) if unit == "example" else len(scored[1]) / 2
+    assert 40 < np.mean([e.noise for e in found]) * rows < 90
+
+
+def test_where_noise_hides_the_tails_the_log_loss_is_named_for_its_cut():
+    few = tuple(part[:150] for part in rows_of("10 times too sure"))
+    release = private(few, "example", 0)  # type: ignore[arg-type]
+    told = release.results()["metrics"]
+    assert "log_loss" not in told
+    assert told["log_loss_cut"]["high"] < 9.3
+
+
+def test_a_release_of_before_is_read_and_is_not_compared_with_one_of_now():
+    """It has a bucket where the nodes are now, whose scores lie in it."""
+    before = read_release(STORED)
+    assert not before.question.tail_nodes
+    assert "log_loss_cut" in before.found.metrics["model"]
+    assert "log_loss" not in before.found.metrics["model"]
+    now = replace(before, question=replace(before.question, edges=fine_tails(240, nodes=True)))
+    with pytest.raises(InputError, match=r"buckets \(256, now 256 with other edges\)"):
+        comparable(before, now)
