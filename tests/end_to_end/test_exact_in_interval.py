@@ -153,10 +153,10 @@ def exact(scored: Scored, least: float = FLOOR) -> dict[str, float]:
         "brier": float(((s - y) ** 2).mean()),
         "gap": float((s - y).mean()),
         "ece": float(np.abs(bins).sum() / len(y)),
-        "accuracy": float(((s >= 0.5) == y).mean()),
+        "accuracy": float(((s > 0.5) == y).mean()),  # a tie is class 0
     }
     if scored[0].shape[1] == 2:
-        told = s >= 0.5
+        told = s > 0.5
         value |= {
             "prevalence": float(y.mean()),
             "roc_auc": float(sk.roc_auc_score(y, s)),
