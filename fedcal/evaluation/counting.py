@@ -80,8 +80,9 @@ def _cells(shards: Shards, query: ScoreCounts) -> Integers:
     for v, probs in enumerate(rows):
         value, outcome = scored(probs, shards.labels, score)
         place = ((v * groups + group) * parts + np.arange(parts)) * 2 + outcome
-        inner = np.clip(value, edges[1], edges[-3]) if query.tail_nodes else value
-        columns.append(place * buckets + bucket_of(inner, edges))
+        if query.tail_nodes:
+            value = np.clip(value, edges[1], edges[-3])
+        columns.append(place * buckets + bucket_of(value, edges))
     start, classes = math.prod(query.shape), query.classes
     predicted = [probs.argmax(axis=1) for probs in rows]
     if query.confusion:

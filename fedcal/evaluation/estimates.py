@@ -88,7 +88,7 @@ def estimates_of(
 ) -> dict[str, Estimate]:
     """Return spans with binning and warnings, with metrics that constrain each other agreeing.
 
-    Of a metric and that of cut scores the latter is left out, unless noise hides the former.
+    Of a metric and that of cut scores the latter is left out, unless noise hides one.
     """
     each = {
         name: replace(metric.estimate(spans[name], level, h), warning=metric.warning(h))
@@ -96,5 +96,6 @@ def estimates_of(
     }
     for metric in metrics.values():
         if metric.cut in each:
-            del each[metric.name if each[metric.name].drowned else metric.cut]
+            both = (each[metric.name], each[metric.cut])
+            del each[metric.name if any(e.drowned for e in both) else metric.cut]
     return agreed(each, {name for name, span in spans.items() if span.hidden})

@@ -116,7 +116,8 @@ def far_share(probs: Floats, score: Score, edges: Floats) -> Floats:
     low = value < rest
     near = np.log(np.where(low, edges[2], 1 - edges[-3]))
     share = (near - np.log(np.maximum(np.minimum(value, rest), FLOOR))) / (near - np.log(FLOOR))
-    return np.rint(np.clip(share, 0.0, 1.0) * 2**20) / 2**20 * np.where(low, -1.0, 1.0)
+    steps = np.rint(np.clip(share, 0.0, 1.0) * 2**20)
+    return np.asarray(np.where(low, -steps, steps) / 2**20)
 
 
 def bucket_of(scores: Floats, edges: Floats) -> Integers:

@@ -538,7 +538,8 @@ class LogLoss(MeanScore):
     @classmethod
     @override
     def at(cls, scores: Floats) -> Floats:
-        return -np.log(np.clip(np.stack([1 - scores, scores]), cls.least, 1 - cls.least))
+        own = np.clip(np.stack([1 - scores, scores]), cls.least, 1 - cls.least)
+        return np.asarray(-np.log(own))
 
 
 class LogLossCut(LogLoss):
