@@ -21,6 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 from fedcal import __version__
 from fedcal.core.checks import number_in, one_of
 from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.removed import check_kept
 from fedcal.experiments.report.terminal import console
 
 COMMANDS = {
@@ -29,7 +30,6 @@ COMMANDS = {
     "compare": "compare",
     "plan": "plan",
     "train": "train",
-    "pipeline": "pipeline",
     "features": "features",
     "reproduce": "reproduce",
     "report": "files.report",
@@ -86,6 +86,7 @@ def help_of(name: str) -> str:
 
 def load_command(name: str) -> click.Command:
     """Return a command with its options; only now its module is imported."""
+    check_kept(f"fedcal {name}")
     one_of("command", name, COMMANDS, "fedcal --help")
     module = import_module(f"{PACKAGE}.{COMMANDS[name]}")
     epilog = "\n\n".join(["For example:", *(f"    {escape(line)}" for line in module.EXAMPLES)])

@@ -33,9 +33,8 @@ def write_reading_report(folder: Path) -> Path:
             "title": f"{content['release']}{content.get('title', _AGAIN)}",
             "verdict": content["verdict"] if "verdict" in content else headline(content),
             "tiles": [],
-            "stages": [],
             "sections": sections(parts, sheets=sheets.values()),
             "statement": content["statement"],
             "versions": content["versions"],
         }
-        return write_with_figures(folder, "pipeline.html.j2", context, sheets)
+        return write_with_figures(folder, "reading.html.j2", context, sheets)

@@ -80,9 +80,6 @@ TRAINING = Kind(
     ),
     (CHECKPOINT, "checkpoint.pt"),
 )
-PIPELINE = Kind(
-    "a pipeline", {"pipeline.json": "stages"}, ("pipeline.json", _REPORT, PAGE, *CURVE_NAMES)
-)
 PLAN = Kind("a plan", {"plan.json": "schema"}, ("plan.json", _CONFIG))
 READING = Kind(
     "a release that was read again",
@@ -102,7 +99,7 @@ QUARTER = Kind(
         *("release.npz", "earlier-*.npz", _REPORT, *CURVE_NAMES),
     ),
 )
-KINDS = (RUN, DEPLOYED, COMPARISON, SUITE, TRAINING, PIPELINE, PLAN, READING, AT_HOME, QUARTER)
+KINDS = (RUN, DEPLOYED, COMPARISON, SUITE, TRAINING, PLAN, READING, AT_HOME, QUARTER)
 
 
 class Replaced(UserWarning):

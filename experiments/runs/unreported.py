@@ -55,8 +55,8 @@ def finish(folder: Path) -> Path:
             simulate(config.data, config=config, out=folder, resume=True)
         except InputError as error:
             raise InputError(
-                f"{error}; a pipeline's stage is reported when the pipeline is run again, a run on "
-                f"arrays by simulate(..., out={str(folder)!r}, resume=True) in Python"
+                f"{error}; a run on arrays is reported by simulate(..., out={str(folder)!r}, "
+                "resume=True) in Python"
             ) from None
     return folder / "report.html"
 

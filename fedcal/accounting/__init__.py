@@ -18,8 +18,6 @@ from fedcal.accounting.stages import (
     Stage,
     composed_delta,
     composed_epsilon,
-    multiplier_beside,
-    parallel_epsilon,
 )
 
 __all__ = [
@@ -37,7 +35,5 @@ __all__ = [
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_multiplier",
-    "multiplier_beside",
-    "parallel_epsilon",
     "poisson_gaussian_epsilon",
 ]

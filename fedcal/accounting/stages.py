@@ -5,7 +5,7 @@ its own (epsilon, delta) is known (`Guarantee`: an exponential mechanism, Laplac
 The privacy losses of all stages add up, so their distributions are convolved (PLD) and epsilon is
 computed once, at one delta. That is valid if noise, rounds and rates of all stages were fixed
 before the first release; questions may depend on earlier answers. If budgets are chosen after
-looking at results, use `fedcal.privacy.account.by_stage`.
+looking at results, the sums of the ledger hold.
 
 Everything is rounded up, and every inversion ends on the private side, as in `gaussian`.
 """
@@ -13,7 +13,7 @@ Everything is rounded up, and every inversion ends on the private side, as in `g
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from scipy.special import gammaln
 
-from fedcal.accounting import gaussian, plan_cache
+from fedcal.accounting import gaussian
 from fedcal.accounting.gaussian import (
     check_delta,
     check_epsilon,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 _FFT_SLACK = 5e-14  # of delta, for each convolution of two stages; see `gaussian._FFT_SLACK`
 _RARE = -60.0  # log of the probability of a guarantee's loss that counts as infinite
-_LEFT = 1e-3  # fraction of epsilon that must be left for a stage
 
 
 @dataclass(frozen=True, order=True)
@@ -163,22 +162,6 @@ def composed_delta(stages: Iterable[AnyStage], epsilon: float, near: float | Non
     return min(1.0, delta + _slack(parts))
 
 
-def parallel_epsilon(parts: Iterable[Sequence[AnyStage]], delta: float) -> float:
-    """Return the epsilon of stages on disjoint parts of the rows: the largest of any part.
-
-    `parts` holds the stages that use each part. Valid where a row's part does not depend on other
-    rows (a keyed hash of its id) and neighbours differ in one row that is added or removed.
-
-    Raises InputError as `composed_epsilon`.
-
-    Source
-    ------
-    Zhang et al. (A closer look at the calibration of differentially private learners),
-    Proposition A.1.
-    """
-    return max((composed_epsilon(part, delta) for part in parts), default=0.0)
-
-
 _Parts: TypeAlias = tuple[tuple[Stage, ...], tuple[Guarantee, ...], float]
 """Sampled stages, guarantees, and the sum of mu^2 of all others: equal for equal accounts."""
 
@@ -300,89 +283,3 @@ def _composed_epsilon(parts: _Parts, delta: float) -> float:
         lambda near: _grid(near, parts),
         lambda grid: _pld_epsilon(parts, delta, grid),
     )
-
-
-# --- invert -------------------------------------------------------------------------------------
-
-
-def multiplier_beside(
-    epsilon: float, delta: float, beside: Iterable[AnyStage], rounds: int = 1, rate: float = 1.0
-) -> float:
-    """Return the smallest noise multiplier of a stage that meets a joint budget with others.
-
-    All stages together are (epsilon, delta)-DP: ``composed_epsilon((*beside, Stage(result, rounds,
-    rate)), delta)`` is at most epsilon.
-
-    Parameters
-    ----------
-    epsilon, delta
-        The budget of all stages together.
-    beside
-        The other stages, which are fixed; may be empty.
-    rounds, rate
-        Number of releases (at least 1) and Poisson sampling rate in (0, 1] of the stage.
-
-    Returns
-    -------
-    float
-        Exact where every stage is Gaussian at rate 1; else epsilon of all stages is met within
-        2e-4 of its value.
-
-    Raises
-    ------
-    InputError
-        For a value outside of these ranges, or if less than a thousandth of epsilon is left.
-
-    Notes
-    -----
-    With sampling it takes about a second and is remembered as `gaussian_multiplier` is.
-    """
-    epsilon, others = check_epsilon(epsilon), tuple(beside)
-    rounds, rate = check_rounds(rounds), check_rate(rate)
-    if not others:
-        return gaussian.gaussian_multiplier(epsilon, delta, rounds, rate)
-    spent = composed_epsilon(others, delta)
-    if spent > epsilon * (1 - _LEFT):
-        raise InputError(
-            f"epsilon = {epsilon:g} at delta = {delta:g} is spent: the fixed stages use "
-            f"{spent:.6g} of it"
-        )
-    sampled, fixed, square = parts = _merged(others)
-    if rate == 1 and not sampled and not fixed:
-        return gaussian.smallest_positive(
-            lambda m: gaussian._hockey_stick(epsilon, math.sqrt(square + rounds / m**2)) <= delta
-        )
-    _check(_merged((*others, Stage(1.0, rounds, rate))), delta)
-    return _multiplier_beside(epsilon, delta, parts, rounds, rate)
-
-
-@lru_cache(maxsize=256)
-def _multiplier_beside(
-    epsilon: float, delta: float, parts: _Parts, rounds: int, rate: float
-) -> float:
-    sampled, fixed, square = parts
-    others = (*sampled, *fixed, *((Stage(1 / math.sqrt(square)),) if square else ()))
-
-    def excess(multiplier: float) -> float:
-        """Return log(spent / target): above 0 the multiplier is too small."""
-        everything = _merged((*others, Stage(multiplier, rounds, rate)))
-        spent = _pld_epsilon(everything, delta, _grid(epsilon, everything))
-        return math.log(max(spent / epsilon, 1e-9))
-
-    def private(multiplier: float) -> bool:
-        return composed_epsilon((*others, Stage(multiplier, rounds, rate)), delta) <= epsilon
-
-    low = gaussian.gaussian_multiplier(epsilon, delta, rounds, rate)  # it needs this much alone
-    key = plan_cache.plan_key(epsilon, delta, rounds, rate) | {"beside": repr(parts)}
-    cached = plan_cache.read(key)
-    if cached is not None and low <= cached and -5 * gaussian._SLACK <= excess(cached) <= 0:
-        return cached
-    guess = high = 1.5 * low
-    while excess(high) > 0:
-        guess, high = high, 2 * high
-    result = gaussian.private_side(excess, min(1.2 * guess, high), low, high)
-    step = gaussian._SLACK / 2
-    while not private(result):  # the public function chooses its own grid and must agree
-        result, step = result * (1 + step), 2 * step
-    plan_cache.write(key, result)
-    return result

@@ -29,7 +29,6 @@ WINDOWS = {
     "site --data rows.npz --dry-run": "",
     "site key site.key": "",
     "train --data adult-features --clients 4 --rounds 1": "",
-    "pipeline pipeline.toml --out pipeline": "",
     "train --data adult-features --clients 4 --rounds 1 --out model": f"model/lock {LOCK}",
     f"site --data rows.npz --fleet 127.0.0.1:1 {LINK} --key keys/sites/a.key": f"site/lock {LOCK}",
     f"deploy run --control 127.0.0.1:1 {LINK} --clients 3 --method fedoneshot --out real": LOCK,
@@ -58,14 +57,6 @@ EXTRAS = {
     "features images.npz --model efficientnet-lite0 --out features.npz": "features",
     "features texts.csv --model wordllama --out features.npz": "features",
 }
-PIPELINE = """
-data = "adult-features"
-epsilon = 8
-delta = 1e-5
-[train]
-set = {epochs = 0.05}
-[recalibrate]
-"""
 
 
 @pytest.fixture
@@ -81,7 +72,6 @@ def folder(tmp_path):
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "state.json").write_text("{}")
     (tmp_path / "texts.csv").write_text("text,label\ngood,1\nbad,0\n" * 20)
-    (tmp_path / "pipeline.toml").write_text(PIPELINE)
     return tmp_path
 
 

@@ -29,10 +29,6 @@ def command(
         written = (report.write_reading_report if at_home else report.write_report)(folder)
     elif (folder / "training.json").is_file():
         written = report.write_training_report(folder)
-    elif (folder / "pipeline.json").is_file():
-        from fedcal.experiments.pipeline.report import write_pipeline_report
-
-        written = write_pipeline_report(folder)
     elif (folder / "study.json").is_file():
         from fedcal.experiments.study.quarter_page import write_quarter_page
 
@@ -52,6 +48,6 @@ def command(
     else:
         raise InputError(
             f"{folder} holds no result.json (of simulate), compare.json, training.json, "
-            "pipeline.json, study.json or outcome.json (of flwr run)"
+            "study.json or outcome.json (of flwr run)"
         )
     show_written(written, quiet=quiet, as_json=json)

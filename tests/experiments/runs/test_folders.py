@@ -10,7 +10,7 @@ import pytest
 from fedcal.core.errors import InputError
 from fedcal.experiments import simulate
 from fedcal.experiments.cli.main import COMMANDS, _run, load_command
-from fedcal.experiments.runs.folders import COMPARISON, KINDS, PIPELINE, RUN, claim
+from fedcal.experiments.runs.folders import COMPARISON, KINDS, RUN, claim
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -22,7 +22,7 @@ Disk = dict[str, bytes]
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The current folder, with rows of logits, features, a pipeline, a calibrator, a release."""
+    """The current folder, with rows of logits, features, a calibrator, a release."""
     monkeypatch.chdir(tmp_path)
     np.savez("rows.npz", logits=RNG.normal(size=(ROWS, 3)) + 2 * np.eye(3)[LABELS], labels=LABELS)
     two = {"logits": RNG.normal(size=(ROWS, 2)), "labels": LABELS % 2}
@@ -30,8 +30,6 @@ def folder(tmp_path, monkeypatch):
     x = (RNG.normal(size=(ROWS, 4)) / 9).astype(np.float32)
     np.savez("features.npz", features=x, labels=LABELS, class_names=np.array(list("abc")))
     np.savez("images.npz", x=np.zeros((ROWS, 8, 8), np.uint8), y=LABELS)
-    Path("p.toml").write_text('data = "rows.npz"\nclients = 3\n[sets]\n')
-    Path("q.toml").write_text('data = "rows.npz"\nclients = 3\n[recalibrate]\n')
     return tmp_path
 
 
@@ -48,7 +46,6 @@ AGAIN: dict[str, tuple[str, str, str]] = {
     "evaluate": (EVALUATE, "", "--bins 30"),
     "compare": (f"compare --data rows.npz {FEW} --method", "fedtemp", "fednewton"),
     "train": ("train --data features.npz --method fedsgd --epsilon 2 --rounds", "2", "3"),
-    "pipeline": ("pipeline", "p.toml", "q.toml"),
     "plan": (f"plan {NINE} --classes 3 --method fedoneshot --epsilon", "1", "2"),
     "release": ("evaluate --release first/release.npz", "", ""),
 }
@@ -156,7 +153,7 @@ def test_a_file_that_is_not_fedcal_s_is_never_replaced(folder):
 def test_what_another_command_left_is_never_replaced(tmp_path):
     tried = 0
     for kind in KINDS:
-        mine = RUN if kind not in (RUN, PIPELINE) else COMPARISON
+        mine = COMPARISON if kind == RUN else RUN
         for mark in list(kind.marks.keys() - mine.marks.keys())[:1]:
             (tmp_path / mark).write_text("{}")
             for how in ({}, {"overwrite": True}, {"resume": True}):

@@ -246,7 +246,7 @@ def test_every_method_trains_features(model, how):
 
 
 def test_a_module_of_ones_own_from_a_file(tmp_path, monkeypatch, capsys):
-    """Command, folder, resume, pipeline: the name is enough where the user gives it."""
+    """Command, folder, resume: the name is enough where the user gives it."""
     text = "from torch import nn\nclass Net(nn.Sequential):\n    def __init__(self):\n"
     text += "        super().__init__(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))\n"
     (tmp_path / "my_nets.py").write_text(text)
@@ -262,9 +262,6 @@ def test_a_module_of_ones_own_from_a_file(tmp_path, monkeypatch, capsys):
     assert Path("out/model.npz").read_bytes() == Path("again/model.npz").read_bytes()
     apply = ("apply", "--calibrator", "out/model.npz", "--data", "rows.npz", "--out", "logits.npz")
     assert fedcal(*apply, "--model", "my_nets:Net") == 0
-    tables = '[train]\nmodel = "my_nets:Net"\nrounds = 5\n[recalibrate]\nmethod = "dp-ts"\n'
-    Path("stages.toml").write_text(f'data = "rows.npz"\nepsilon = 30.0\n{tables}')
-    assert fedcal("pipeline", "stages.toml", "--out", "stages") == 0
     monkeypatch.delitem(OWN, "my_nets:Net")
     assert fedcal(*apply, "--overwrite") == 2
     said = capsys.readouterr().err

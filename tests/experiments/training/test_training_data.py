@@ -14,7 +14,6 @@ from refusals import each_is_refused
 
 from fedcal.core.errors import InputError
 from fedcal.experiments.deploy.feature_rows import site_rows
-from fedcal.experiments.pipeline.rows import rows_of_scores
 from fedcal.experiments.runs.load import load_any
 from fedcal.experiments.runs.load import test_part as part_for_tests
 from fedcal.experiments.training.config import TrainConfig
@@ -202,9 +201,8 @@ def test_images_in_memory_and_what_is_refused(tmp_path):
 def test_nothing_is_fitted_to_a_test_part(tmp_path, kind):
     data = _test_rows_of(kind, tmp_path)
     loaded = load_any(data).split(0)
-    part = rows_of_scores(data, 0, "example").parts["calibration"]
     at_site = site_rows(data, list("abcd"))
-    for logits in (loaded.scores, part.scores, at_site.shards.logits):
+    for logits in (loaded.scores, at_site.shards.logits):
         assert not (logits == MARK).any()
         assert len(logits) == 150
     assert (at_site.test[0] == MARK).all()

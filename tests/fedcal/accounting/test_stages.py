@@ -21,27 +21,14 @@ from fedcal.accounting import (
     Stage,
     composed_delta,
     composed_epsilon,
-    gaussian_delta,
     gaussian_epsilon,
     gaussian_multiplier,
-    multiplier_beside,
-    parallel_epsilon,
-    plan_cache,
     poisson_gaussian_epsilon,
     stages,
 )
 
 DELTA = 1e-5
 TRAINING = Stage(0.8, 400, 0.02)
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """A cache folder of the test's own, and a process that remembers nothing."""
-    monkeypatch.setenv("FEDCAL_CACHE", str(tmp_path / "cache"))
-    stages._multiplier_beside.cache_clear()
-    yield tmp_path / "cache"
-    stages._multiplier_beside.cache_clear()
 
 
 def library_epsilon(of: Sequence[Stage], delta: float) -> float:
@@ -233,64 +220,6 @@ def test_noise_has_the_delta_that_guarantees_leave(share):
     assert least < composed_epsilon([Stage(5.0, 4), twice], DELTA) < least + 4e-3
 
 
-BESIDE = [
-    ([TRAINING], 4, 1.0),
-    ([TRAINING], 50, 0.1),
-    ([TRAINING, Stage(20.0)], 1, 1.0),
-    ([Stage(10.0, 4)], 4, 1.0),
-    ([Guarantee(0.5)], 4, 1.0),
-]
-
-
-@pytest.mark.parametrize(("beside", "rounds", "rate"), BESIDE, ids=str)
-def test_the_multiplier_beside_others_is_on_the_private_side(beside, rounds, rate):
-    epsilon = 1.5 * composed_epsilon(beside, DELTA)
-
-    def together(factor: float) -> float:
-        return composed_epsilon([*beside, Stage(factor * multiplier, rounds, rate)], DELTA)
-
-    multiplier = multiplier_beside(epsilon, DELTA, beside, rounds, rate)
-    assert epsilon * (1 - 1e-3) <= together(1.0) <= epsilon
-    assert together(2 / 3) > 1.05 * epsilon
-    assert together(3 / 2) < epsilon / 1.05
-    assert multiplier > gaussian_multiplier(epsilon, DELTA, rounds, rate)
-    # basic composition would leave it less
-    left = epsilon - composed_epsilon(beside, DELTA / 2)
-    assert multiplier < gaussian_multiplier(left, DELTA / 2, rounds, rate)
-
-
-def test_gaussian_stages_are_inverted_exactly():
-    multiplier = multiplier_beside(1.0, DELTA, [Stage(10.0, 4)], 4)
-    mu = math.sqrt(4 / 100 + 4 / multiplier**2)
-    assert gaussian_delta(1.0, 1 / mu) <= DELTA
-    assert 1 / mu == pytest.approx(gaussian_multiplier(1.0, DELTA), rel=1e-12)
-    assert multiplier_beside(1.0, DELTA, [], 4) == gaussian_multiplier(1.0, DELTA, 4)
-
-
-def test_a_search_is_remembered_but_not_trusted(folder, monkeypatch):
-    asked = (8.0, DELTA, [TRAINING], 4)
-    found = multiplier_beside(*asked)
-    calls = []
-    inner = stages._pld_epsilon
-    monkeypatch.setattr(stages, "_pld_epsilon", lambda *a: calls.append(1) or inner(*a))
-    stages._multiplier_beside.cache_clear()
-    assert multiplier_beside(*asked) == found
-    assert len(calls) == 1
-    for file in folder.iterdir():
-        entry = plan_cache.json.loads(file.read_text())
-        if "beside" in entry:
-            file.write_text(plan_cache.json.dumps(entry | {"multiplier": found * 0.9}))
-    stages._multiplier_beside.cache_clear()
-    assert multiplier_beside(*asked) == found
-
-
-def test_disjoint_parts_cost_the_dearest_of_them():
-    model, head, look = TRAINING, Stage(5.0, 4), Stage(30.0)
-    each = [composed_epsilon(part, DELTA) for part in ([model, look], [head, look])]
-    assert parallel_epsilon([(model, look), (head, look)], DELTA) == max(each)
-    assert parallel_epsilon([], DELTA) == 0.0
-
-
 def test_what_has_no_account_is_refused():
     table = [
         (lambda: Stage(0.0), "multiplier"),
@@ -303,6 +232,5 @@ def test_what_has_no_account_is_refused():
         (lambda: composed_epsilon([TRAINING, Stage(1.0)], 0.03), "below the sampling rate"),
         (lambda: composed_epsilon([TRAINING, Stage(1.0)], 1e-13), "too small"),
         (lambda: composed_epsilon([Guarantee(1.0, 1e-5), TRAINING], DELTA), "too small"),
-        (lambda: multiplier_beside(1.0, DELTA, [TRAINING]), "is spent"),
     ]
     each_is_refused(table, lambda call: call())

@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 
 from fedcal.accounting import (
     Stage,
+    composed_epsilon,
     gaussian_epsilon,
-    multiplier_beside,
+    gaussian_multiplier,
     poisson_gaussian_epsilon,
 )
+from fedcal.accounting.gaussian import private_side
 from fedcal.calibrators import Calibrator, TemperatureScaling
 from fedcal.clients.answers import contribute
 from fedcal.core.shards import Shards
@@ -240,7 +242,13 @@ MU = 0.2
 @cache
 def beside(epsilon: float, rounds: int, rate: float) -> float:
     """Epsilon of training alone that leaves room for `MU` on the same rows (one PLD for both)."""
-    sigma = multiplier_beside(epsilon, DELTA, [Stage(1 / MU)], rounds, rate)
+
+    def excess(sigma: float) -> float:
+        both = composed_epsilon([Stage(1 / MU), Stage(sigma, rounds, rate)], DELTA)
+        return math.log(both / epsilon)
+
+    alone = gaussian_multiplier(epsilon, DELTA, rounds, rate)
+    sigma = private_side(excess, 1.05 * alone, alone, 4 * alone)
     return poisson_gaussian_epsilon(DELTA, sigma, rounds, rate)
 
 

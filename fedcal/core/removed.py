@@ -1,0 +1,19 @@
+"""What earlier versions had, and what to use instead: a row for each name, in its user's words."""
+
+from __future__ import annotations
+
+from fedcal.core.errors import InputError
+
+REMOVED = {
+    "fedcal pipeline": (
+        "run the commands train, simulate and evaluate with one --ledger "
+        "(examples/train_calibrate_evaluate.py)"
+    ),
+}
+"""Name -> what to use instead."""
+
+
+def check_kept(name: str) -> None:
+    """Raise InputError for a name that was removed; it says what to use instead."""
+    if name in REMOVED:
+        raise InputError(f"{name} was removed in 0.3: {REMOVED[name]}")
