@@ -18,8 +18,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
+
+from fedcal.secure_aggregation import roster
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 COLUMNS = "110"
@@ -27,17 +30,24 @@ MASKED_KEYS = {"seconds", "versions", "python", "run"}
 MASKS = (
     (r"\d{4}-\d\d-\d\d(T[\d:.+]+)?", "DATE"),
     (r"\b\d{4}(?: \d{4}){7,}\b|\b[0-9a-f]{4}(?:[ -][0-9a-f]{4}){5,}\b", "DIGEST"),
-    (r"\b[0-9a-f]{12,}\b", "HEX"),
+    (r"(?<![.\w])(?=[0-9]*[a-f])[0-9a-f]{12,}\b", "HEX"),
     (r"\b\d+(\.\d+)? (ms|s|seconds|min)\b", "TIME"),
     (r"(?m)│ *[\d.]+│$", "│TIME│"),  # the last column of a comparison
-    (r"(?m)^fedcal: .* \d+ of \d+.*\n", ""),  # progress
+    (r"(?m)^fedcal: (?!error|warning).* \d+ of \d+.*\n", ""),  # progress
     (r"fedcal \d+\.\d+\.\d+", "fedcal VERSION"),
 )
+
+
+def words_of_a_digest(found: re.Match[str]) -> str:
+    """Return a mask for 12 words of the list that digests are read from, other text as it is."""
+    known = Path(roster.__file__).with_name("words.txt").read_text("ascii").split()
+    return "12 WORDS" if set(found[0].split()) <= set(known) else found[0]
 
 
 def masked(text: str, folder: Path) -> str:
     """Return text without what two runs do not share."""
     text = text.replace(str(folder), "FOLDER")
+    text = re.sub(r"([a-z]+ ){11}[a-z]+", words_of_a_digest, text)
     for pattern, name in MASKS:
         text = re.sub(pattern, name, text)
     return "\n".join(line.rstrip() for line in text.splitlines()).strip() + "\n"
@@ -122,6 +132,7 @@ simulate --epsilon 1 --delta 0
 simulate --epsilon 1 --delta 1.5
 simulate --trust local
 simulate --clients 0
+simulate --clients 0_1
 simulate --partition dirichlet:0
 simulate --partition dirichle:1
 simulate --partition natural --data resnet110-cifar10
@@ -135,6 +146,7 @@ simulate --data bad/nan.npz
 simulate --data bad/sum.csv
 simulate --data bad/label.csv
 simulate --data bad/text.csv
+simulate --data bad/na.csv
 simulate --data bad/empty.csv
 simulate --set clip
 simulate --set clip=-1 --epsilon 1
@@ -243,10 +255,12 @@ CASES = {"statements": statements, "runs": runs, "study": study, "refusals": ref
 
 def written(case: str) -> dict[str, str]:
     """Run a case in an empty folder; return file name -> text."""
-    os.environ["COLUMNS"] = COLUMNS
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
-        write_rows()
-        return {file: masked(text, Path(name)) for file, text in CASES[case]()}
+        here = {"COLUMNS": COLUMNS, "FEDCAL_HOME": str(Path(name, "fedcal"))}
+        with mock.patch.dict(os.environ, here):
+            write_rows()
+            found = dict(CASES[case]())
+        return {file: masked(text, Path(name)) for file, text in found.items()}
 
 
 def machine() -> str:
