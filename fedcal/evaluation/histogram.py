@@ -91,10 +91,8 @@ class Histogram:
 
     def joined(self) -> Histogram:
         """Return the histogram with both nodes of each tail joined, and as it is as `parted`."""
-        if not self.nodes:
-            return self
-        whole = self.merged(np.array([0, *range(2, self.buckets - 1)]))
-        return replace(whole, parted=self)
+        starts = np.array([0, *range(2, self.buckets - 1)])
+        return replace(self.merged(starts), parted=self) if self.nodes else self
 
     @property
     def nodes(self) -> list[int]:
