@@ -277,8 +277,8 @@ _GAPS = {
     ("confidence", True): ("{} less confident", "{} more confident"),
 }
 _REVERSED = {
-    "positive": "ranks the wrong way round (AUC {:.2f}): are labels or classes swapped?",
-    "confidence": "the surer, the more often wrong (AUC {:.2f}): are labels or classes swapped?",
+    "positive": "ranks the wrong way round (AUC {:.2f}; are labels or classes swapped?)",
+    "confidence": "the surer, the more often wrong (AUC {:.2f}; are labels or classes swapped?)",
 }
 _SLOPES = {
     False: ("too extreme (slope {:.2g})", "too moderate (slope {:.2g})"),

@@ -94,7 +94,7 @@ def test_scores_that_run_against_outcomes_are_a_verdict_of_their_own(score):
     auc = swapped["auc"]
     assert auc["low"] < auc["value"] < auc["high"] < 0.5
     assert re.fullmatch(
-        rf".* \(AUC {auc['value']:.2f}\): are labels or classes swapped\?", swapped["words"]
+        rf".* \(AUC {auc['value']:.2f}; are labels or classes swapped\?\)", swapped["words"]
     )
     assert "order" not in flat["named"]
     assert found["tests"] == 4
