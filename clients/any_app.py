@@ -150,7 +150,11 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
     scored = scores(message.content.array_records[_MODEL], context)
     if not isinstance(scored, Mapping):
         scored = dict(zip(("logits", "labels"), scored, strict=True))
-    if np.asarray(scored.get("labels")).dtype.kind not in "iufb":
+    labels = np.asarray(scored.get("labels"))
+    if labels.dtype == object and labels.ndim:  # None is no label, as nan is
+        labels = np.array([math.nan if y is None else y for y in labels.ravel().tolist()])
+        scored = {**scored, "labels": labels}
+    if labels.dtype.kind not in "iufb":
         raise InputError(
             "labels must be the numbers of the columns of scores, so that all clients mean the "
             "same; AfterTraining(class_names=...) names them"

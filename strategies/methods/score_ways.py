@@ -413,17 +413,19 @@ def _least_noise(
             if value != unset:
                 raise InputError(f"{name} has no effect without privacy and noise")
         return Laplace, question
-    order = None if federation.mechanism == AUTO else MECHANISMS[federation.mechanism].order
-    if UNITS[federation.unit].whole_client and federation.delta > 0 and order != Laplace.order:
-        name = Prefix.name if encoding == AUTO and not height else names[0]
-        return Gaussian, replace(question, encoding=name, height=height or 1)
 
     def weight(name: str, levels: int, norm: Order) -> float:
         asked = replace(question, encoding=name, height=levels)
         return asked.row_norm(norm) / column_norm(name, asked.buckets, levels, norm)
 
-    heights = (height,) if height else HEIGHTS
-    law, name, levels = quietest(federation, question.buckets, rounds, names, heights, weight)
+    order = None if federation.mechanism == AUTO else MECHANISMS[federation.mechanism].order
+    law: type[Mechanism] = Gaussian
+    if UNITS[federation.unit].whole_client and federation.delta > 0 and order != Laplace.order:
+        name = Prefix.name if encoding == AUTO and not height else names[0]
+        levels = height or 1
+    else:
+        heights = (height,) if height else HEIGHTS
+        law, name, levels = quietest(federation, question.buckets, rounds, names, heights, weight)
     if law.order != Laplace.order and name == Tree.name:  # nodes beside a tree are large in L2
         question = replace(question, edges=question.edges_read)
     return law, replace(question, encoding=name, height=levels)

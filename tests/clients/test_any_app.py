@@ -157,6 +157,10 @@ def rows_without_ids(logits, labels):
     return {"logits": logits, "labels": labels, "subject": ids, "group": ids}
 
 
+def no_label(logits, labels):
+    return logits, [None, None, None, *labels[3:].tolist()]
+
+
 def no_rows(logits, labels):
     return logits[:0], labels[:0]
 
@@ -166,7 +170,8 @@ def failing(logits, labels):
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "lost"), [(a_row, 2), (rows_without_ids, 5), (no_rows, 1250), (failing, 1250)]
+    ("spoilt", "lost"),
+    [(a_row, 2), (no_label, 3), (rows_without_ids, 5), (no_rows, 1250), (failing, 1250)],
 )
 def test_no_row_decides_whether_a_client_answers(spoilt, lost):
     def one_of_four(arrays, context):
