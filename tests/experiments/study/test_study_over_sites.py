@@ -196,8 +196,9 @@ def test_the_printed_commands_run_as_they_stand(town):
 def test_two_sites_away_are_too_many_and_nothing_is_charged(town):
     town.end("dogwood", signal.SIGTERM)
     said = town.call("fedcal study run sepsis.toml 2027Q2", 1)
-    assert "3 of 5 sites were there" in said
-    assert "nothing was asked" in said
+    # the server knows that a site is away, or waits for it in vain
+    assert re.search("3 of 5 sites (were there|had connected)", said)
+    assert re.search("nothing was asked|no question was sent", said)
     assert len(town.spent("alder")) == 2
     town.start("dogwood")
 
