@@ -212,7 +212,8 @@ def join(
         if sys.stdin.readline().strip() != "yes":
             raise InputError(f"{folder} stays as it is: a person must type yes")
     try:
-        own.mkdir(0o700, parents=True, exist_ok=True)
+        for place in (*reversed(own.parents[:3]), own):
+            place.mkdir(0o700, parents=True, exist_ok=True)
         own.chmod(0o700)
         if (folder / KEYS).exists():
             site_folder.move_keys(folder, own)

@@ -44,7 +44,8 @@ def check_kit(folder: Path, known: Collection[str] | None = None) -> None:
     None = of a site that has joined: keys, and links in place of its files, are refused.
     """
     flowers = {*folder.glob(f"{STATE}/flower-*/**/*")}  # made anew at each start
-    for path in folder.glob("*") if known is None else sorted({*folder.rglob("*")} - flowers):
+    near = [*folder.glob("*"), *folder.glob("*/*")]  # of a site that may be running
+    for path in near if known is None else sorted({*folder.rglob("*")} - flowers):
         top, is_kit = path.relative_to(folder).parts[0], not path.is_symlink()
         if known is None:
             is_kit &= top != KEYS
@@ -63,10 +64,14 @@ def check_kit(folder: Path, known: Collection[str] | None = None) -> None:
 def move_keys(folder: Path, own: Path) -> None:
     """Move a site's keys out of a kit; OSError if that cannot be, InputError if it has others."""
     old, state = folder / KEYS, folder / STATE
+    names = (CONNECTION, "connection.pub", f"{SIGNING}.records", SIGNING)
+    if strange := sorted({path.name for path in old.iterdir()} - {*names}):
+        raise InputError(f"{old / strange[0]} is not a key of this site: take it out first")
     with alone(state) if state.is_dir() else nullcontext():
-        if (own / SIGNING).exists() and not filecmp.cmp(own / SIGNING, old / SIGNING, False):
+        both = (own / SIGNING).exists() and (old / SIGNING).exists()
+        if both and not filecmp.cmp(own / SIGNING, old / SIGNING, False):
             raise InputError(f"{own} holds other keys: delete those that are not this site's")
-        for name in (CONNECTION, "connection.pub", f"{SIGNING}.records", SIGNING):
+        for name in names:
             if (old / name).exists():
                 shutil.move(old / name, own / name)
         if (state / SITE).exists():  # the site's records know the file of their key by its path
