@@ -279,3 +279,33 @@ def test_a_folder_may_be_moved_and_a_copy_is_taken_over_after_a_question(there, 
     call("site", "join", copied, "rows.csv", "--made-here")
     call("site", "join", copied, "rows.csv")
     assert (there.folder / "alder.join").read_bytes() == joined
+
+
+def test_a_link_inside_a_joined_folder_is_refused_and_no_other_user_reaches_the_keys(there, call):
+    before = os.umask(0)
+    try:
+        call("site", "join", there.kit(), "rows.csv")
+    finally:
+        os.umask(before)
+    home = Path(os.environ["FEDCAL_HOME"])
+    for place in (home, home / "sites", home / "sites/sepsis", there.own()):
+        assert stat.S_IMODE(place.stat().st_mode) == 0o700, place
+    link = there.kit() / "home" / "site.log"
+    link.symlink_to(there.folder / "elsewhere" / "result.json")
+    assert f"{link.name} is not part of a kit" in call("site", "status", there.kit(), code=2)
+
+
+def test_moving_the_keys_of_an_earlier_fedcal_is_refused_before_it_begins(there, call, monkeypatch):
+    keys = there.kit() / "keys"
+    keys.mkdir()
+    make_key(keys / "signing.pem")
+    make_site_key(keys, "connection", "alder")
+    (keys / "README").touch()
+    words = ("site", "join", there.kit(), "rows.csv", "--made-here")
+    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
+    assert "README is not a key of this site" in call(*words, code=2)
+    assert (keys / "signing.pem").exists()
+    (keys / "README").unlink()
+    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
+    call(*words)
+    assert not keys.exists()
