@@ -43,9 +43,12 @@ def check_kit(folder: Path, known: Collection[str] | None = None) -> None:
 
     None = of a site that has joined: keys, and links in place of its files, are refused.
     """
-    flowers = {*folder.glob(f"{STATE}/flower-*/**/*")}  # made anew at each start
-    near = [*folder.glob("*"), *folder.glob("*/*")]  # of a site that may be running
-    for path in near if known is None else sorted({*folder.rglob("*")} - flowers):
+    if known is None:  # the site may be running: no look into what Flower makes and deletes
+        paths = [*folder.glob("*"), *folder.glob("*/*")]
+    else:
+        flowers = folder.glob(f"{STATE}/flower-*/**/*")  # made anew at each start
+        paths = sorted({*folder.rglob("*")} - {*flowers})
+    for path in paths:
         top, is_kit = path.relative_to(folder).parts[0], not path.is_symlink()
         if known is None:
             is_kit &= top != KEYS
