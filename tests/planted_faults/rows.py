@@ -118,10 +118,10 @@ def _test_now(test: str, tree: Path) -> str | None:
 def write(rows: Sequence[Fault], table: Path = TABLE) -> None:
     """Write the table anew, below the comment that it begins with."""
     head = table.read_text("utf-8").partition("[[fault]]")[0]
-    table.write_text(head + "\n".join("".join(_block(row)) for row in rows), "utf-8")
+    table.write_text(head + "\n".join("".join(block(row)) for row in rows), "utf-8")
 
 
-def _block(row: Fault) -> Iterator[str]:
+def block(row: Fault) -> Iterator[str]:
     yield "[[fault]]\n"
     for key in ("name", "file", "old", "new", "what"):
         yield f"{key} = {_string(getattr(row, key))}\n"

@@ -153,6 +153,14 @@ def test_the_figures_of_guarantees_that_came_out_too_large():
     assert composed_epsilon([Guarantee(1.0), Guarantee(2.0)], 1e-9) <= 3.0
 
 
+def test_no_delta_is_claimed_that_rounding_of_convolutions_may_hide():
+    sampled = Stage(1.0, 10, 0.1)  # its exact delta there is below 1e-200
+    assert (
+        5e-14 <= composed_delta([sampled], 60.0) < composed_delta([sampled, Guarantee(0.3)], 60.0)
+    )
+    assert composed_delta([sampled, Guarantee(0.3)], 60.0) < 1e-12
+
+
 def of_coins(epsilons: Sequence[float], delta: float) -> float:
     """The exact epsilon of coins of these epsilons: all sums of losses, one by one."""
     losses, shares = np.zeros(1), np.ones(1)

@@ -444,6 +444,11 @@ def test_a_stopped_training_goes_on_and_counts_every_round_once(number, method, 
     with Ledger(file) as ledger:
         (entry,) = ledger.entries()
     assert entry.charged == (1, 2, 3, 4)
+    plan = job.plan
+    for site in range(3):  # each has booked the whole run, at its first answer
+        (known,) = booked(tmp_path, site)
+        assert (known.about.epsilon, known.about.delta) == (plan.epsilon, plan.delta)
+        assert known.answered == (1, 2, 3, 4)
 
 
 def test_rows_of_another_kind_stop_the_run_before_anything_is_asked(tmp_path):
