@@ -266,6 +266,7 @@ def contrast(one: str, other: str) -> float:
 LOOKS = (("desk", "light"), ("telephone", "dark"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "scheme"), LOOKS)
 @pytest.mark.parametrize("page", PAGES)
 def test_everything_can_be_read(look, page, size, scheme):
@@ -285,6 +286,7 @@ def test_everything_can_be_read(look, page, size, scheme):
     assert overlapping(texts) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_it_works_offline_without_a_complaint_and_fits_on_paper(look, page):
     browser = look(page, "desk", "light")
@@ -303,6 +305,7 @@ def test_it_works_offline_without_a_complaint_and_fits_on_paper(look, page):
     assert browser.run("document.documentElement.scrollWidth") <= 680
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["ten", "comparison", "evaluation"])
 def test_axe_finds_no_violation(look, page):
     browser = look(page, "desk", "light")
@@ -311,6 +314,7 @@ def test_axe_finds_no_violation(look, page):
     assert found == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["ten", "hundred", "two"])
 def test_the_numbers_are_those_of_result_json(look, pages, page):
     browser = look(page, "desk", "light")
@@ -343,6 +347,7 @@ def test_the_numbers_are_those_of_result_json(look, pages, page):
         assert line["what"] in privacy
 
 
+@pytest.mark.slow
 def test_a_comparison_s_table_scrolls_by_itself_and_cards_of_a_notebook_fit(look):
     browser = look("comparison", "telephone", "light")
     box = "document.querySelector('.wide')"

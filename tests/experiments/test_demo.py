@@ -22,6 +22,7 @@ def table_of(out: Path) -> list[dict[str, str]]:
     return [dict(zip(header, cells, strict=True)) for cells in body]
 
 
+@pytest.mark.slow
 def test_the_demo_of_two_seeds_and_three_methods(tmp_path, monkeypatch):
     asked = demo.options
     methods = ("fednewton", "fedoneshot", "fedbbq[weighting=all]")

@@ -110,8 +110,17 @@ def files(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_earlier_results_stay_until_new_ones_are_whole(name, run, tmp_path):
+def test_earlier_results_stay_until_new_ones_are_whole(run, tmp_path):
+    earlier_results_stay("AfterTraining", run, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "AfterTraining"])
+def test_earlier_results_of_commands_stay_until_new_ones_are_whole(name, run, tmp_path):
+    earlier_results_stay(name, run, tmp_path)
+
+
+def earlier_results_stay(name, run, tmp_path):
     text, out = COMMANDS[name], tmp_path / "out"
     code, said = run(text, out, overwrite=False, seed=0)
     assert code == 0, said
@@ -128,6 +137,7 @@ def test_earlier_results_stay_until_new_ones_are_whole(name, run, tmp_path):
     assert {n for n in first if second[n] == first[n]} < set(first)
 
 
+@pytest.mark.slow
 def test_a_killed_run_after_a_training_does_not_lock_its_folder(run, tmp_path):
     out = tmp_path / "out"
     code, said = run(APP, out, overwrite=False, seed=0, dies=3)

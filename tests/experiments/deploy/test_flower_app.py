@@ -67,7 +67,10 @@ def test_every_key_has_the_default_of_simulate_here_and_in_the_project_s_own_fil
     assert rows.clients == 1  # the sites understand it too
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param(f, marks=[] if f == "evaluate" else pytest.mark.slow) for f in FAMILIES],
+)
 def test_each_family_has_an_app_that_runs_as_it_is(family, tmp_path):
     fields = flower(write_app(tmp_path, family).read_text("utf-8"))["config"]
     assert STRATEGIES[fields["method"]].family == family

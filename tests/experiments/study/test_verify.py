@@ -158,6 +158,7 @@ def test_an_earlier_quarter_beside_it_must_be_signed_as_it_is(folder):
     refused("2026Q4/report.html is not the file that was signed", verify, folder)
 
 
+@pytest.mark.slow
 def test_whoever_has_a_sealed_study_sees_that_a_stranger_has_sealed_it_again(folder, tmp_path):
     mine, stranger = tmp_path / "mine.sealed", SigningKey.generate()
     shutil.copy(folder / "study.sealed", mine)
@@ -211,6 +212,7 @@ def command(capsys, *arguments):
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_only_the_coordinator_signs_and_only_what_holds(tmp_path, capsys):
     folder, path = tmp_path / "q", tmp_path / "key.pem"
     key = make_key(path)
