@@ -22,6 +22,7 @@ from unittest import mock
 
 import numpy as np
 
+from fedcal.experiments.report.figures import drawing
 from fedcal.secure_aggregation import roster
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -83,6 +84,36 @@ def shown(path: str) -> str:
 
     words = (" ".join(piece.split()) for piece in page_of(Path(path)).words)
     return f"{path}:\n" + "".join(f"{piece}\n" for piece in words if piece)
+
+
+def axes_in_words(figure: Any) -> Iterator[str]:
+    """Return a line for each text of a figure, and for the labels, limits and marks of its axes."""
+    yield from (f"text {text.get_text()!r}" for text in figure.texts)
+    for ax in figure.axes:
+        limits = " ".join(f"{x:.6g}" for x in (*ax.get_xlim(), *ax.get_ylim()))
+        yield f"axes {ax.get_xlabel()!r} by {ax.get_ylabel()!r} {ax.get_xscale()} {limits}"
+        yield from (f"  text {text.get_text()!r}" for text in ax.texts)
+        for mark in (*ax.lines, *ax.patches, *ax.collections):
+            paths = mark.get_paths() if hasattr(mark, "get_paths") else [mark.get_path()]
+            at = np.concatenate([np.asarray(path.vertices, float) for path in paths])
+            at = at[np.isfinite(at).all(axis=1)]
+            sums = " ".join(f"{x:.6g}" for x in (*at.sum(axis=0), *np.square(at).sum(axis=0)))
+            yield f"  {type(mark).__name__} of {len(at)} at {sums}"
+
+
+@contextlib.contextmanager
+def figures_of(lines: list[str]) -> Iterator[None]:
+    """Describe each figure that is drawn meanwhile."""
+
+    def described(sheet: drawing.Sheet, *arguments: Any) -> Any:
+        figure = drawing_of(sheet, *arguments)
+        lines.extend([f"figure {sheet.title!r}", *axes_in_words(figure)])
+        lines.extend(f"said {panel.said}" for panel in sheet.panels)
+        return figure
+
+    drawing_of = drawing.draw
+    with mock.patch.object(drawing, "draw", described):
+        yield
 
 
 def write_rows() -> None:
@@ -259,7 +290,11 @@ def written(case: str) -> dict[str, str]:
         here = {"COLUMNS": COLUMNS, "FEDCAL_HOME": str(Path(name, "fedcal"))}
         with mock.patch.dict(os.environ, here):
             write_rows()
-            found = dict(CASES[case]())
+            figures: list[str] = []
+            with figures_of(figures):
+                found = dict(CASES[case]())
+            if figures:
+                found[f"figures-{case}.txt"] = "\n".join(figures)
         return {file: masked(text, Path(name)) for file, text in found.items()}
 
 
