@@ -254,6 +254,41 @@ def runs() -> Iterator[tuple[str, str]]:
     yield "train.txt", trained + read_json("t/training.json")
 
 
+OTHERS_THAN_CALIBRATE = """compare --method conformal --set alpha=.2 --epsilon 2,8 --unit example
+compare --method evaluate --epsilon 2,8 --seeds 2
+evaluate --by group --unit example --epsilon 2 --score classes
+evaluate --calibrator run/calibrator.npz --by group --unit example --epsilon 4
+simulate --method conformal --set by=class --epsilon 8 --unit example
+simulate --method pooled-bbq"""
+
+
+def others() -> Iterator[tuple[str, str]]:
+    """Runs of other families, and what is made of files: applied, exported, read again."""
+    rows = "--data rows.npz --partition natural"
+    hospitals = "--data all.csv --class-names survived,sepsis --partition natural --epsilon 4"
+    said = [fedcal(f"simulate {rows} --method fedopvector --clients 40 --out run")]
+    for number, line in enumerate(OTHERS_THAN_CALIBRATE.splitlines()):
+        command, _, options = line.partition(" ")
+        said.append(fedcal(f"{command} {rows} {options} --out {number}"))
+        if command == "compare":
+            said.append(read_json(f"{number}/compare.json"))
+        else:
+            said.append(shown(f"{number}/report.html"))
+    said += [
+        fedcal("evaluate --release 3/release.npz --threshold .3 --out again"),
+        fedcal("apply --calibrator run/calibrator.npz --data rows.npz --out probs.csv"),
+        *Path("probs.csv").read_text().splitlines(keepends=True)[:5],
+        fedcal("apply --calibrator 4/sets.npz --data rows.npz --out sets.csv"),
+        *Path("sets.csv").read_text().splitlines(keepends=True)[:5],
+        fedcal(f"evaluate {hospitals} --by site --out sites"),
+        fedcal("site recalibrate --release sites/release.npz --site alder alder.csv --out home"),
+        shown("home/report.html"),
+        fedcal("flower-app app --family evaluate"),
+        Path("app/pyproject.toml").read_text(),
+    ]
+    yield "others.txt", "".join(said)
+
+
 def study() -> Iterator[tuple[str, str]]:
     """A study: what coordinator and hospitals see before it runs, and a rehearsed quarter."""
     sites = "alder=300,birch=600,cedar=1000"
@@ -281,7 +316,13 @@ def refusals() -> Iterator[tuple[str, str]]:
     yield "refusals.txt", "".join(fedcal(line, code=2) for line in REFUSALS.splitlines())
 
 
-CASES = {"statements": statements, "runs": runs, "study": study, "refusals": refusals}
+CASES = {
+    "statements": statements,
+    "runs": runs,
+    "others": others,
+    "study": study,
+    "refusals": refusals,
+}
 
 
 def written(case: str) -> dict[str, str]:
