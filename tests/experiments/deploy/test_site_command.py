@@ -7,7 +7,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from refusals import each_is_refused
-from strategy_checks import BUDGETED
 
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import FedcalError, InputError
@@ -106,22 +105,6 @@ def test_wrong_options_are_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv(HTTP_FLEET, raising=False)
     assert _run([*given, *options.split()]) == 2
     assert "pip install 'fedcal[sites]' (flwr==1.39.0)" in capsys.readouterr().err
-
-
-def test_a_dry_run_shows_what_each_method_would_send(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    np.savez("rows.npz", logits=LOGITS, labels=LABELS)
-    assert _run(["site", "--data", "rows.npz", "--dry-run", "--class-names", "well,sick"]) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith("rows.npz: 6 rows, 2 classes (well, sick), logits\n")
-    assert "cannot be run" not in shown
-    for name in STRATEGIES:
-        assert shown.count(f" {name} ") == 1 + (name in BUDGETED)
-    assert "exact sums over this site's rows would be sent" in shown
-    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines()]
-    row = ["fedoneshot", "temperature_scores", "257", "2056", "20 (L2 norm of a user)", "server"]
-    assert row in cells
-    assert [path.name for path in tmp_path.iterdir()] == ["rows.npz"]
 
 
 def test_a_dry_run_warns_of_inverted_scores_and_of_one_class(tmp_path, capsys, monkeypatch):

@@ -1,6 +1,5 @@
 """Running an experiment: settings, networks of the user's, files, interruptions."""
 
-import json
 from typing import Any
 
 import pytest
@@ -48,27 +47,6 @@ def test_networks_with_clients_of_their_own_keep_them(small, network, data_file)
     }
     assert parts == {"net.npz": ("dirichlet:0.1", 100), "own.npz": ("natural", 7)}
     assert [row[0] for row in found.blocks[0].rows] == ["net.npz", "own.npz"]
-
-
-def test_all_files_are_written_and_say_the_same(ran):
-    found, out = ran
-    suffixes = ("json", "md", "csv", "html", "pdf")
-    assert {p.name for p in out.iterdir()} == {"runs", *(f"small.{s}" for s in suffixes)}
-    read = json.loads((out / "small.json").read_text())
-    assert (read["schema"], read["kind"], read["name"]) == (1, "reproduction", "small")
-    assert [c["title"] for c in read["cells"]] == [row["title"] for row in found.rows]
-    assert read == found.to_json()
-    assert [v["key"] for v in read["claims"]] == list(found.experiment.expected)
-    markdown = (out / "small.md").read_text()
-    assert all(v.text in markdown and v.said in markdown for v in found.verdicts)
-    page = (out / "small.html").read_text()
-    for words in ("FedBBQ all weight", "A note.", "not told here", "<svg", "fedcal reproduce"):
-        assert words in page
-    assert "<script" not in page
-    runs = out / "runs" / "small"
-    assert {p.name for p in runs.iterdir()} == {"paper", "ours"}
-    lines = (runs / "paper" / "rows.jsonl").read_text().splitlines()
-    assert len(lines) == 1 + 2 * 2  # Base once, the rest with two seeds
 
 
 def test_an_interrupted_run_goes_on_where_it_was(ran, small, network, tmp_path):
