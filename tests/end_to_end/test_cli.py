@@ -76,21 +76,6 @@ def test_options_reach_the_run(fedcal_says, folder):
     }
 
 
-def test_names_that_look_like_markup_are_printed_as_they_are(fedcal_says, folder):
-    for name in ("[/b].npz", "[bold]x.npz", ":warning:.npz"):
-        Path(name).parent.mkdir(exist_ok=True)
-        np.savez(name, **rows())
-        code, out, err = fedcal_says("simulate", "--data", name, "--out", f"{name}-out")
-        assert (code, err) == (0, "")
-        assert f"written to {name}-out" in out
-        saved, new = str(Path(f"{name}-out", "calibrator.npz")), name.replace(".npz", "2.npz")
-        code, out, _ = fedcal_says("apply", "--calibrator", saved, "--data", name, "--out", new)
-        assert (code, f"written to {new}\n" in out) == (0, True)
-        code, _, err = fedcal_says("apply", "--calibrator", saved, "--data", name, "--out", name)
-        assert (code, "the data file itself" in err) == (2, True)
-        assert f"missing/{name}" in fedcal_says("simulate", "--data", f"missing/{name}")[2]
-
-
 @pytest.fixture
 def fitted(folder, fedcal_says):
     fedcal_says("simulate", "--data", "data.npz", "--method", "fedbbq", "--out", "run", "--quiet")

@@ -1,31 +1,12 @@
 """What the commands show: percentages for people, progress on a terminal, files of rows."""
 
-import io
 import json
-import sys
 
 import pytest
 
 from fedcal.experiments.cli.main import _run
-from fedcal.experiments.report.terminal import progress
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_progress_is_a_bar_on_a_terminal(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    for stderr, quiet in ((Terminal(), False), (Terminal(), True), (io.StringIO(), False)):
-        monkeypatch.setattr(sys, "stderr", stderr)
-        with progress("calibrating", quiet=quiet) as steps:
-            steps(4, 4)
-        shows = isinstance(stderr, Terminal) and not quiet
-        assert ("calibrating" in stderr.getvalue()) is shows
-        assert ("4/4" in stderr.getvalue()) is shows
 
 
 BASELINE = "--method pooled-temperature"
