@@ -5,7 +5,6 @@ import math
 import re
 import shutil
 import stat
-from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 
@@ -22,7 +21,6 @@ FACTS = JobFacts(
     *("fedtemp", "user", "distributed", "zero-out", "gaussian", 1.0, 1e-6, 9, OWN_NOISE),
     *("hub.example:9092", math.inf),
 )
-Says = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

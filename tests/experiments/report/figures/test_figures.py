@@ -139,23 +139,6 @@ CELLS = [
 ]
 
 
-def test_quality_against_epsilon():
-    groups = curves.facets(CELLS)  # one for each partition, with the baselines in all
-    assert [(g.title, len(g.cells)) for g in groups] == [("iid", 5), ("natural", 1)]
-    assert [[c["label"] for c in g.baselines] for g in groups] == [["none"], ["none"]]
-    sheet = curves.epsilon_sheet(CELLS, ("ece", "accuracy"), "t")
-    assert (len(sheet.panels), sheet.columns) == (4, 2)
-    assert [p.note for p in sheet.panels] == ["iid", "iid", "natural", "natural"]
-    looks, panel = curves.series_of(CELLS), sheet.panels[0]
-    assert plotted(panel).get_yscale() == "log"  # from 0.5 to 20 %
-    x, y = line(panel, looks["a"])
-    assert list(y) == pytest.approx([3.0, 1.0, 0.5])  # in the order of budgets
-    assert list(x) == sorted(x)
-    assert list(line(panel, looks["none"])[1]) == pytest.approx([5.0, 5.0])
-    assert dict(sheet.legend)[looks["none"]] == "none (baseline)"
-    assert "a: 3, 1, 0.5" in panel.said
-
-
 def panel_svg(panel: Panel, name: str = "n", *palette: Any) -> str:
     (svg,) = panel_svgs(Sheet("title", 1, (panel,)), name, *palette)
     return svg
