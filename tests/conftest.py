@@ -81,3 +81,9 @@ def quick_figures():
             lambda sheet, *_: [f"<svg>{html.escape(panel.said)}</svg>" for panel in sheet.panels],
         )
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_lines_of_progress(monkeypatch):
+    """Lines come after three seconds: how fast a busy machine is decides no test."""
+    monkeypatch.setattr("fedcal.experiments.report.terminal._QUIET_SECONDS", 3600.0)
