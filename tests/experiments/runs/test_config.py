@@ -137,3 +137,18 @@ def test_the_number_of_rows_is_told_only_where_it_is_needed():
         config = merge({"method": method, "epsilon": 1.0, **more, "set": given})
         settings = dict(job_of(config, shards).settings)
         assert settings == ({**given, "rows_per_client": 3.0} if needed else given)
+
+
+def test_what_was_given_stays_but_for_what_belongs_to_the_overridden(tmp_path):
+    file = tmp_path / "given.toml"
+    given = Config(epsilon=1.0, rounds=3, trust="distributed", quorum=0.5)
+    file.write_text(given.to_toml())
+    other = load_config(file, {"trust": "central"})
+    assert (other.rounds, other.trust, other.quorum) == (3, "central", 0.9)
+    exact = load_config(file, {"epsilon": math.inf})
+    assert (exact.rounds, exact.trust, exact.quorum) == (3, None, 0.9)
+    fact = {"rows_per_client": 9.0}
+    file.write_text(Config(method="acct", epsilon=1.0, set={**fact, "low": 0.4}).to_toml())
+    assert load_config(file, {"clients": 7, "data": "imdb-binary"}).set == {**fact, "low": 0.4}
+    assert load_config(file, {"method": "fednewton"}).set == fact
+    assert load_config(file, {"method": "fedbin"}).set == {}
