@@ -1,7 +1,6 @@
 """The command `fedcal`: what it prints, what it returns."""
 
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 from published import strict
 
-import fedcal
 from fedcal import calibrators, datasets
 from fedcal.experiments.cli.main import COMMANDS, _run, load_command
 from fedcal.metrics import summary
@@ -57,28 +55,6 @@ def fedcal_says(capsys):
 TOO_LITTLE = "fedcal: warning: unlikely to help: "
 
 
-def test_simulate_prints_json_a_table_of_percentages_or_nothing(fedcal_says, folder):
-    arguments = ("simulate", "--data", "data.npz", "--method", "fednewton", "--epsilon", "2")
-    code, out, err = fedcal_says(*arguments, "--out", "o")
-    assert (code, err) == (0, "")
-    numbers = strict(fedcal_says(*arguments, "--json", "--out", "p")[1])
-    assert numbers == strict(Path("p", "result.json").read_text("utf-8"))
-    for heading in ("accuracy %", "ECE %", "cwECE %", "NLL", "Brier", "MCE %"):
-        assert heading in out
-    for part in ("before", "after"):
-        (line,) = (text for text in out.splitlines() if part in text.split()[1:2])
-        assert f"{100 * numbers[part]['accuracy']:.3f}" in line
-        assert f"{100 * numbers[part]['classwise_ece']:.3f}" in line
-        assert f"{numbers[part]['nll']:.4f}" in line
-    for said in ("(2, 1e-05)-DP for each user", "privacy.statement", "bytes up", "written to o"):
-        assert said in out
-    assert any("Seeded noise gives no protection" in s for s in numbers["privacy"]["statement"])
-    assert "No differential privacy" in fedcal_says("simulate", "--data", "data.npz")[1]
-    assert sorted(os.listdir(folder)) == ["data.npz", "o", "p"]
-    assert fedcal_says("simulate", "--data", "data.npz", "--out", "q", "--quiet") == (0, "", "")
-    assert (folder / "q" / "result.json").is_file()
-
-
 GIVEN: dict[str, Any] = {
     **{"method": "fedtemp", "clients": 11, "partition": "dirichlet:0.5", "rounds": 3},
     **{"sampling-rate": 0.9, "epsilon": 4.0, "delta": 1e-3, "trust": "distributed"},
@@ -98,21 +74,6 @@ def test_options_reach_the_run(fedcal_says, folder):
         **{"data": str(folder / "data.npz"), "ledger": str(folder / "l.db")},
         "set": {"clip": 0.25, "average": "temperature"},
     }
-
-
-def test_names_that_look_like_markup_are_printed_as_they_are(fedcal_says, folder):
-    for name in ("[/b].npz", "[bold]x.npz", ":warning:.npz"):
-        Path(name).parent.mkdir(exist_ok=True)
-        np.savez(name, **rows())
-        code, out, err = fedcal_says("simulate", "--data", name, "--out", f"{name}-out")
-        assert (code, err) == (0, "")
-        assert f"written to {name}-out" in out
-        saved, new = str(Path(f"{name}-out", "calibrator.npz")), name.replace(".npz", "2.npz")
-        code, out, _ = fedcal_says("apply", "--calibrator", saved, "--data", name, "--out", new)
-        assert (code, f"written to {new}\n" in out) == (0, True)
-        code, _, err = fedcal_says("apply", "--calibrator", saved, "--data", name, "--out", name)
-        assert (code, "the data file itself" in err) == (2, True)
-        assert f"missing/{name}" in fedcal_says("simulate", "--data", f"missing/{name}")[2]
 
 
 @pytest.fixture
@@ -153,35 +114,6 @@ def test_apply(fedcal_says, fitted, folder, labelled):
     assert fedcal_says(*arguments, "--quiet", "--overwrite")[:2] == (0, "")
 
 
-def test_datasets(fedcal_says):
-    code, out, err = fedcal_says("datasets")
-    assert (code, err) == (0, "")
-    for entry in datasets.catalogue():
-        assert f"\n{entry.name}: " in out
-        assert entry.licence in out
-        assert entry.author in out
-    assert "29 natural clients" in out
-    assert fedcal_says("datasets", "--quiet") == (0, "", "")
-    entries = strict(fedcal_says("datasets", "--json")[1])
-    every = [*datasets.catalogue(), *datasets.feature_sets()]
-    assert [entry["name"] for entry in entries] == [e.name for e in every]
-    assert {"rows", "classes", "clients", "licence", "source", "input"} <= set(entries[0])
-
-
-def test_version(fedcal_says):
-    said = (0, f"fedcal {fedcal.__version__}\n", "")
-    asked = (("--version",), ("-V",), ("simulate", "-V"), ("site", "key", "--version"))
-    assert [fedcal_says(*words) for words in asked] == [said] * 4
-
-
-def test_help_names_every_command_that_is_built(fedcal_says):
-    code, out, err = fedcal_says("--help")
-    assert (code, err) == (0, "")
-    listed = set(re.findall(r"^\u2502 ([a-z][a-z-]+(?: [a-z]+)?) +[A-Z]", out, re.MULTILINE))
-    assert listed == {*COMMANDS}  # what is not built is not offered
-    assert listed >= {"simulate", "compare", "plan", "flower-app", "datasets"}
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_examples_of_the_help_are_taken(fedcal_says, monkeypatch, name):
     monkeypatch.setenv("COLUMNS", "160")
@@ -191,13 +123,6 @@ def test_the_examples_of_the_help_are_taken(fedcal_says, monkeypatch, name):
     assert examples
     for example in examples:
         load_command(name).make_context(name, shlex.split(example)[1 + len(words) :])
-
-
-def test_a_single_run_is_run_again_not_resumed(fedcal_says, folder):
-    code, out, err = fedcal_says("simulate", "--resume", "--out", "o")
-    assert (code, out) == (2, "")
-    assert "--config DIR/config.toml gives the same bits" in err
-    assert os.listdir(folder) == ["data.npz"]
 
 
 def command(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

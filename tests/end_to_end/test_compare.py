@@ -60,27 +60,6 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if k != "seconds"} for row in found]
 
 
-def test_the_table_is_printed_and_written(says, folder):
-    code, out, err = says(*QUICK, "--epsilon", "inf,2", "--out", "o")
-    assert (code, err) == (0, "")
-    for said in (
-        "data.npz, 5 clients, dirichlet:0.1, mean ± std over 2 seeds",
-        *("is itself a release", "spend up to epsilon = 4", "written to o"),
-    ):
-        assert said in out
-    assert len([line for line in out.splitlines() if "│FedNewton" in line]) == 2
-    assert out.startswith("Smallest mean classwise ECE on the test rows: at epsilon = 2 Fed")
-    assert "…" not in out  # no cell is cut, however narrow the terminal
-    assert {p.name for p in (folder / "o").iterdir()} >= FILES
-    written = json.loads((folder / "o" / "compare.json").read_text())
-    assert [c["label"] for c in written["cells"]] == ["uncalibrated", *["FedNewton", "FedBin"] * 2]
-    assert "FedNewton" in (folder / "o" / "report.html").read_text("utf-8")
-    code, out, err = says("--resume", "--out", "o", "--json")
-    assert (code, err, json.loads(out)) == (0, "", written)
-    assert says(*QUICK, "--quiet") == (0, "", "")
-    assert sorted(os.listdir(folder)) == ["data.npz", "o"]
-
-
 LISTS: dict[str, list[Any]] = {
     **{"method": ["fedtemp[average=temperature]"], "clients": [11, 12], "rounds": [3]},
     **{"partition": ["dirichlet:0.5", "iid"], "sampling-rate": [0.9], "epsilon": [4.0]},
@@ -126,18 +105,6 @@ def test_one_clear_line_before_anything_runs(says, folder):
         assert err == f"fedcal: error: cannot write results to o: {name} in it is a folder\n"
         assert os.listdir("o") == [name]
         Path("o", name).rmdir()
-
-
-def test_a_run_that_fails_is_in_the_table_and_the_exit_code(says):
-    code, out, err = says(
-        *("--method", "none,fedbin", "--clients", "3", "--dropout", "1", "--seeds", "2"),
-        *("--jobs", "1", "--out", "o"),
-    )
-    assert code == 1
-    assert "FedBin [2 of 2 failed]" in out
-    assert "uncalibrated" in out
-    assert err.startswith("fedcal: error: 4 of 5 runs failed, the first with: round 1: ")
-    assert len(rows(Path("o"))) == 5
 
 
 FIGURES = {f"{name}.{suffix}" for name in ("epsilon", "bytes") for suffix in ("png", "svg")}

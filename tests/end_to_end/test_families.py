@@ -102,14 +102,6 @@ def test_a_comparison_of_another_family(data, tmp_path, methods, metrics, said):
         compare(data, method=["none", *methods])
 
 
-def test_a_comparison_of_evaluations_that_noise_hides(data, tmp_path):
-    asked = {"epsilon": 0.001, "clients": 8, "seeds": 2, "jobs": 1, "out": tmp_path}
-    found = compare(data, method="evaluate-auc", unit="example", **asked)
-    assert [line["after"] for line in found.cells] == [{}]
-    assert "Released metrics" in found.headline
-    assert found.cells[0]["label"] in (tmp_path / "report.html").read_text("utf-8")
-
-
 def test_comparisons_plans_and_estimators_are_of_methods_that_calibrate(data):
     for grid in (read_grid(), read_grid({"method": "all"})):
         assert not {v.method for v in grid.method} & {*OTHERS}

@@ -1,63 +1,14 @@
 """SECURITY.md and the guide of secure aggregation: their tables say what the code says."""
 
-from itertools import product
 from pathlib import Path
-
-import pytest
 
 from fedcal.mechanisms import DiscreteGaussian
 from fedcal.privacy.noise_plan import Federation, make_plan
-from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.secure_aggregation.committee import Committee, read_committee
-from fedcal.trust import NOISY, TRUSTS, Facts
 from fedcal.units.bounding import Bound
 
 ROOT = Path(__file__).parents[2]
 PAGE, GUIDE = ROOT / "SECURITY.md", ROOT / "docs" / "guide" / "secure-aggregation.md"
-HEADER = "| trust | secure aggregation | (epsilon, delta) against |"
-COLLUDING = 2
-
-
-def rows() -> dict[tuple[str, str], list[str]]:
-    """(trust, secure aggregation) -> the other cells of its row."""
-    lines = PAGE.read_text("utf-8").splitlines()
-    start = next(n for n, line in enumerate(lines) if line.startswith(HEADER))
-    found: dict[tuple[str, str], list[str]] = {}
-    for line in lines[start + 2 :]:
-        if not line.startswith("|"):
-            break
-        trust, how, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-        assert (trust, how) not in found
-        assert len(cells) == 4
-        found[trust, how] = cells
-    return found
-
-
-def test_every_pair_has_its_row():
-    assert list(rows()) == list(product(TRUSTS, SECURE_AGGREGATION))
-
-
-@pytest.mark.parametrize(("trust", "how"), list(product(TRUSTS, SECURE_AGGREGATION)))
-def test_a_row_says_what_the_trust_model_says(trust, how):
-    against, alone, some, more = rows()[trust, how]
-    holds = TRUSTS[trust].holds(how, 0.9, COLLUDING)
-    assert (against == "nobody") is ("against nobody" in holds)
-    assert (against == "readers") is ("everyone but the server" in holds)
-    assert ("server" in against or against == "everybody") is ("the server too" in holds)
-    assert ("up to c sites" in against) is ("sites that work with it" in holds)
-    assert (against == "everybody") is ("whatever other clients do" in holds)
-    sees = TRUSTS[trust].server_sees(Facts(20, 18, "each client's contribution", how)).lower()
-    exact = "exact" in alone
-    assert exact is ("exact sum" in sees)
-    assert ("nois" in alone) is (TRUSTS[trust].noise_by == "client")
-    assert ("each contribution" in alone.partition(";")[0]) is (how == "none")
-    assert ("at least m" in alone) is (how == "protocol")
-    assert ("knows the seed" in alone) is (how == "masks" and trust != "local")
-    assert ("single contributions" in more) is (how == "protocol")
-    if how == "none":
-        assert (some, more) == ("the same", "the same")
-    if how == "protocol" and trust in NOISY:
-        assert "with all of the noise" in some or "m - c" in some
 
 
 def table(header: str) -> list[list[str]]:

@@ -28,7 +28,7 @@ class Fault:
     what
         the fault, in a sentence
     tests
-        that catch it, `tests/path.py::test_name`
+        that catch it, `tests/path.py::test_name` or `tests/path.py::test_name[case]`
     """
 
     name: str
@@ -67,7 +67,7 @@ def missing_tests(fault: Fault, tree: Path) -> list[str]:
 
     def there(test: str) -> bool:
         path, _, function = test.partition("::")
-        return function in functions(tree).get(path, ())
+        return function.partition("[")[0] in functions(tree).get(path, ())
 
     return [test for test in fault.tests if not there(test)]
 

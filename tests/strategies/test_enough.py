@@ -1,6 +1,5 @@
 """A run that has unlikely to help says so in a line, and healthy ones say nothing."""
 
-import json
 import re
 import warnings
 from dataclasses import replace
@@ -13,8 +12,6 @@ from strategy_checks import BUDGETED, nobody
 from fedcal import datasets, simulate
 from fedcal.core.errors import TooLittle
 from fedcal.core.shards import Shards
-from fedcal.experiments import compare
-from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.config import merge
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.partition import deal
@@ -62,21 +59,6 @@ def test_it_says_so_once_and_in_the_statement(data, options, said):
     assert "\n" not in line
     assert "need" in line
     assert [s for s in result.privacy["statement"] if said in s] == [f"U{line[1:]}."]
-
-
-@pytest.mark.filterwarnings("ignore::fedcal.core.errors.TooLittle")
-def test_on_the_terminal(tmp_path, capsys):
-    np.savez(tmp_path / "d.npz", **rows(1000))
-    options = ["simulate", "--data", str(tmp_path / "d.npz"), "--clients", "5", "--epsilon", "1"]
-    for more in (["--quiet"], ["--json"]):
-        assert _run([*options, *more]) == 0
-        out, err = capsys.readouterr()
-        (line,) = err.splitlines()
-        assert line.startswith("fedcal: warning: unlikely to help: ")
-        if more == ["--json"]:
-            assert "Unlikely to help" in " ".join(json.loads(out)["privacy"]["statement"])
-        else:
-            assert not out
 
 
 @pytest.mark.filterwarnings("ignore:rows_per_client")
@@ -186,16 +168,6 @@ def test_with_privacy_no_row_is_looked_at(unit):
         assert said == too_little(method, none, job), method
         if "rows_per_client" not in job.settings:  # nor is their number, unless it is declared
             assert too_little(method, fewer, job_of(given, fewer)) == said, method
-
-
-def test_a_comparison_says_it_once_and_names_each_line():
-    with pytest.warns(TooLittle, match="2 lines are unlikely to help, the first") as caught:
-        comparison = compare(
-            rows(1000), method="fednewton,fedtemp", clients=5, epsilon="inf,1", seeds=1, jobs=1
-        )
-    assert len(caught) == 1
-    said = [line for line in comparison.statement if "unlikely to help" in line]
-    assert [line.partition(":")[0] for line in said] == ["FedNewton", "FedTemp"]
 
 
 def _shards(clients: int, each: int, classes: int = 3) -> Shards:

@@ -34,8 +34,9 @@ MASKS = (
     (r"(?<![.\w])(?=[0-9]*[a-f])[0-9a-f]{12,}\b", "HEX"),
     (r"\b\d+(\.\d+)? (ms|s|seconds|min)\b", "TIME"),
     (r"(?m)│ *[\d.]+│$", "│TIME│"),  # the last column of a comparison
-    (r"(?m)^fedcal: (?!error|warning).* \d+ of \d+.*\n", ""),  # progress
+    (r"(?m)^fedcal: (?!error|warning).*\n", ""),  # progress
     (r"fedcal \d+\.\d+\.\d+", "fedcal VERSION"),
+    (r"Versions: .*", "Versions: MASKED"),
 )
 
 
@@ -144,6 +145,7 @@ def write_rows() -> None:
 SITES = ("alder", "birch", "cedar")
 TRUSTS = {"secagg": "inf", "central": "1", "distributed": "1", "local": "8"}
 UNITS = ("user", "subject", "example")
+OTHERS = ("--secure-aggregation protocol", "--secure-aggregation none", "--sampling-rate .5")
 RUNS = {
     "fedtemp": "--method fedtemp --rounds 3 --epsilon 2",
     "fedopvector": "--method fedopvector --rounds 3 --epsilon 8",
@@ -222,12 +224,17 @@ def bad_files() -> None:
 
 def statements() -> Iterator[tuple[str, str]]:
     """The privacy record of each trust model and unit."""
-    for trust, epsilon in TRUSTS.items():
+
+    def record(trust: str, unit: str, more: str = "") -> Any:
+        options = f"--trust {trust} --unit {unit} --epsilon {TRUSTS[trust]} --method fednewton"
+        printed = fedcal(f"simulate --data rows.npz --partition natural {options} --json {more}")
+        return plain(json.loads(printed[printed.index("{") :])["privacy"])
+
+    for trust in TRUSTS:
         for unit in UNITS:
-            options = f"--trust {trust} --unit {unit} --epsilon {epsilon} --method fednewton"
-            printed = fedcal(f"simulate --data rows.npz --partition natural {options} --json")
-            record = json.loads(printed[printed.index("{") :])["privacy"]
-            yield f"statement-{trust}-{unit}.json", json.dumps(plain(record), indent=1) + "\n"
+            yield f"statement-{trust}-{unit}.json", json.dumps(record(trust, unit), indent=1) + "\n"
+        others = {more: record(trust, "example", more) for more in OTHERS}
+        yield f"statement-{trust}-others.json", json.dumps(others, indent=1) + "\n"
 
 
 def runs() -> Iterator[tuple[str, str]]:
@@ -235,19 +242,20 @@ def runs() -> Iterator[tuple[str, str]]:
     for name, options in RUNS.items():
         said = fedcal(f"simulate --data rows.npz --partition natural {options} --out {name}")
         yield f"{name}.txt", said + read_json(f"{name}/result.json")
+        if name in ("fedtemp", "conformal"):
+            yield f"{name}-page.txt", shown(f"{name}/report.html")
     hospitals = (
         "evaluate --data all.csv --class-names survived,sepsis --partition natural --unit subject"
     )
     overall = fedcal(f"{hospitals} --epsilon 4 --out overall")
     yield "evaluate.txt", overall + read_json("overall/result.json")
     by_site = fedcal(f"{hospitals} --epsilon 4 --by site --threshold .2 --out by")
-    yield "evaluate-by-site.txt", by_site + read_json("by/result.json")
-    options = "--method fednewton,acct,none --epsilon 1,8 --seeds 2 --out compared"
-    yield (
-        "compare.txt",
-        fedcal(f"compare --data rows.npz --partition natural {options}")
-        + read_json("compared/compare.json"),
-    )
+    yield "evaluate-by-site.txt", by_site + read_json("by/result.json") + shown("by/report.html")
+    options = "--method fednewton,acct,none --epsilon 1,8 --unit user,example --seeds 2"
+    said = fedcal(f"compare --data rows.npz --partition natural {options} --out compared")
+    table = re.sub(r"(?m)(,[^,\n]*){2}$", "", Path("compared/table.csv").read_text())  # seconds
+    page = re.sub(r"(?m)^0\.\d{3}$", "TIME", shown("compared/report.html"))
+    yield "compare.txt", said + read_json("compared/compare.json") + table + page
     trained = fedcal(
         "train --data mnist-features --model linear --epsilon 4 --rounds 5 --clients 5 --out t"
     )

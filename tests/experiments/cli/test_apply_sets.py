@@ -13,7 +13,6 @@ from refusals import refused
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.files.apply import command as apply_command
-from fedcal.experiments.cli.files.export import command as export_command
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(60, 3)) * 2
@@ -61,12 +60,6 @@ def test_coverage_where_there_are_labels(tmp_path, capsys):
     assert told["after"]["coverage"] == pytest.approx(own[np.arange(20), LABELS[40:]].mean())
     assert told["after"]["set_size"] == pytest.approx(own.sum() / 20)
     assert told["before"]["coverage"] == (LOGITS[40:].argmax(axis=1) == LABELS[40:]).mean()
-    applied(tmp_path, SETS, "s.npy", data, quiet=False)
-    out = capsys.readouterr().out
-    assert "60 rows (metrics: the 20 of its test part) given sets for 90 % coverage" in out
-    assert "the most probable label alone covers" in out
-    assert "Class by class" in out
-    assert out.count("Warning") == len(told["coverage_warnings"]) == 2  # labels are guesses here
     assert told["coverage_by"]["class"]["0"]["rows"] == (LABELS[40:] == 0).sum()
 
 
@@ -82,11 +75,3 @@ def test_groups_are_read_from_the_file_and_what_does_not_fit_is_refused(tmp_path
     (tmp_path / "sets.npz").write_bytes(b"x")
     sets, data = tmp_path / "sets.npz", str(tmp_path / "d.npz")
     refused("calibrator", apply_command, sets, data, tmp_path / "new.npy", quiet=True)
-
-
-def test_export(tmp_path, capsys):
-    pytest.importorskip("onnx")
-    SETS.write(tmp_path, "sets")
-    export_command(tmp_path / "sets.npz", tmp_path / "sets.onnx", quiet=False, json=False)
-    assert (tmp_path / "sets.onnx").stat().st_size > 0
-    assert "those that lose digits in float32 may get other sets" in capsys.readouterr().out

@@ -1,7 +1,6 @@
 """`fedcal doctor`: what is lacking, by the metadata, for which command."""
 
 import json
-import socket
 from importlib import metadata
 
 import pytest
@@ -49,16 +48,3 @@ def test_what_is_lacking_is_said_of_the_commands_that_need_it(report, monkeypatc
     assert lines[: 1 + len(found["lacking"])] == [found["summary"], *found["lacking"]]
     runs = found["summary"].partition(" run here")[0].removeprefix("fedcal ").split(", ")
     assert {"simulate", "train"} <= {*runs} <= COMMANDS.keys() - {"export", "site"}
-
-
-def test_the_machine_is_told_and_a_port_that_is_taken(report):
-    try:
-        server = socket.create_server(("127.0.0.1", 9092))
-    except OSError:  # by somebody else
-        server = socket.socket()
-    with server:
-        said, found = report(quiet=True)
-    assert said == ""
-    assert found["machine"]["port 9092 (SuperLink)"] == "taken"
-    assert found["machine"]["ports on 127.0.0.1"] == "free"
-    assert found["machine"]["cores"] >= 1

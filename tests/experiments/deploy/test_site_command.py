@@ -7,18 +7,14 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from refusals import each_is_refused
-from strategy_checks import BUDGETED
 
 from fedcal.clients.site.prepared import prepare, prepared
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.errors import InputError
 from fedcal.core.flower_internals import HTTP_FLEET
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import supernode
 from fedcal.experiments.deploy.feature_rows import site_rows
-from fedcal.experiments.deploy.fleet import Address
 from fedcal.experiments.deploy.rows import of_scores, read_rows, shards_of
-from fedcal.experiments.deploy.site import LEASE_S, _may_come_back
-from fedcal.experiments.deploy.supernode import Ended
 from fedcal.strategies import STRATEGIES
 
 LOGITS = np.arange(12.0).reshape(6, 2)
@@ -108,22 +104,6 @@ def test_wrong_options_are_one_line(tmp_path, capsys, monkeypatch):
     assert "pip install 'fedcal[sites]' (flwr==1.39.0)" in capsys.readouterr().err
 
 
-def test_a_dry_run_shows_what_each_method_would_send(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    np.savez("rows.npz", logits=LOGITS, labels=LABELS)
-    assert _run(["site", "--data", "rows.npz", "--dry-run", "--class-names", "well,sick"]) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith("rows.npz: 6 rows, 2 classes (well, sick), logits\n")
-    assert "cannot be run" not in shown
-    for name in STRATEGIES:
-        assert shown.count(f" {name} ") == 1 + (name in BUDGETED)
-    assert "exact sums over this site's rows would be sent" in shown
-    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines()]
-    row = ["fedoneshot", "temperature_scores", "257", "2056", "20 (L2 norm of a user)", "server"]
-    assert row in cells
-    assert [path.name for path in tmp_path.iterdir()] == ["rows.npz"]
-
-
 def test_a_dry_run_warns_of_inverted_scores_and_of_one_class(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     labels = np.arange(60) % 2
@@ -136,34 +116,6 @@ def test_a_dry_run_warns_of_inverted_scores_and_of_one_class(tmp_path, capsys, m
     assert told.startswith("rows.npz: 60 rows")
     assert first.startswith("warning: the scores rank rows the wrong way round: rows of sick have")
     assert second.startswith("warning: test rows: all 60 rows have the same label, well")
-
-
-def test_what_is_said_of_a_supernode_that_has_ended(tmp_path, monkeypatch):
-    lease = tmp_path / "lease"
-
-    def what_now(ended: Ended, quick: int = 0, *, waits: bool = False) -> str:
-        hub, state = Address("hub", 1), Path("state")
-        return _may_come_back(ended, lease, hub, "ecdsa-key", state, quick, waits)
-
-    refused = Ended(305, "Failed to activate SuperNode.")
-    with pytest.raises(FedcalError, match="this public key to register: ecdsa-key") as error:
-        what_now(refused)
-    assert error.value.exit_code == 1
-    lease.touch()  # after a crash the lease is waited for
-    assert "counts this site as connected still" in what_now(refused)
-    later = lease.stat().st_mtime + LEASE_S + 1
-    monkeypatch.setattr("time.time", lambda: later)
-    with pytest.raises(FedcalError, match="does not know this site's key"):
-        what_now(refused)
-    with pytest.raises(FedcalError, match="the clocks of the two machines differ"):
-        what_now(Ended(None, "Finished server process", denied=True))
-    # of a study, whose server and coordinator are others' and may come later
-    assert "yet, or no longer: ask the coordinator. Trying again" in what_now(refused, waits=True)
-    assert what_now(Ended(None, "", denied=True), waits=True).endswith("Trying again")
-    gone = Ended(None, "StatusCode.UNAVAILABLE")
-    assert what_now(gone) == "the connection to hub:1 has ended: connecting again"
-    with pytest.raises(FedcalError, match=r"ends again and again: .*UNAVAILABLE; its log is"):
-        what_now(gone, 3)
 
 
 def test_flowers_log_is_put_aside_and_what_was_seen_stays_known(tmp_path, monkeypatch):

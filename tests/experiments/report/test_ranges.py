@@ -1,20 +1,15 @@
 """What ended at an end of its range, a search or a parameter: whatever tells a result says so."""
 
-import json
-
 import numpy as np
 import pytest
-from html_page import page_of
 
 from fedcal import simulate
-from fedcal.experiments.cli.main import _run
 
 RNG = np.random.default_rng(0)
 SURE, CHANCE = RNG.integers(0, 3, (2, 1500))
 LOGITS = 2 * np.eye(3)[SURE] + 0.1 * RNG.normal(size=(1500, 3))
 BEST = "resnet110-cifar10"  # its temperature is 2.1
 PRIVATE = {"epsilon": 20.0, "unit": "example"}
-LOCAL = PRIVATE | {"trust": "local"}
 SEARCHES = ("golden", "bisection", "exponential")
 CASES = [
     # without an error the best temperature is 0, by chance alone it is infinite
@@ -65,15 +60,3 @@ def test_nothing_is_said_within_a_range(method, more):
     result = simulate(BEST, method=method, clients=5, **more)
     assert "at_limits" not in result.to_json()
     assert "beyond" not in " ".join(result.privacy["statement"])
-
-
-def test_terminal_statement_and_page_say_the_same(tmp_path, capsys, quick_figures):
-    out = tmp_path / "out"
-    given = ["--method", "acct", "--set", "search=golden", "--set", "high=1.5", "--out", str(out)]
-    assert _run(["simulate", "--data", BEST, "--clients", "5", *given]) == 0
-    result = json.loads((out / "result.json").read_text("utf-8"))
-    (said,) = result["at_limits"]
-    assert "0.5 to 1.5" in said
-    assert said in " ".join(capsys.readouterr().out.split())
-    assert said in result["privacy"]["statement"]
-    assert page_of(out / "report.html").text.count(said) == 2  # above all, and in the statement

@@ -1,6 +1,5 @@
 """What all results give a notebook: a data frame, figures on axes, a short repr."""
 
-import sys
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -12,8 +11,6 @@ from matplotlib import pyplot
 
 import fedcal
 from fedcal.core.errors import InputError
-
-pandas = pytest.importorskip("pandas")
 
 HEART: Any = {"partition": "natural", "unit": "example", "epsilon": 8.0}
 ASKED: Any = {
@@ -69,12 +66,6 @@ def test_frames_hold_the_numbers():
     assert made["plan sets"]["expected.coverage"].between(0.9, 1).all()
 
 
-def test_without_pandas_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(InputError, match=r"to_frame needs the package pandas.*fedcal\[frames\]"):
-        result("sets").to_frame()
-
-
 @pytest.mark.parametrize(
     ("name", "panels", "x"),
     [
@@ -97,13 +88,6 @@ def test_figures_are_axes_that_keep_their_colours(name, panels, x, tmp_path):
     with mpl.rc_context({"axes.prop_cycle": "cycler(color=['k'])"}):
         first.figure.savefig(tmp_path / "b.png")
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
-
-
-def test_a_long_title_takes_several_lines():
-    figure = result("evaluate").plot("Calibration in the large by group").figure
-    box, (width, height) = figure.texts[0].get_window_extent(), figure.canvas.get_width_height()
-    assert 0 <= box.x0 < box.x1 <= width
-    assert figure.axes[0].bbox.y1 < box.y0 < box.y1 <= height
 
 
 def test_a_person_s_own_axes_keep_what_is_on_them():

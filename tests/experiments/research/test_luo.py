@@ -1,12 +1,11 @@
 """Trials of Luo et al.: tables, searches, noise, and the same rows however they are computed."""
 
-import dataclasses
 from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused, refused
+from refusals import refused
 from scipy import stats
 
 from fedcal import datasets
@@ -21,7 +20,6 @@ from fedcal.experiments.research.studies.luo.settings import SUITES, SweepPoint,
 from fedcal.experiments.research.studies.luo.suite import (
     DONE,
     Suite,
-    check_cell,
     run_point,
     run_suite,
 )
@@ -181,31 +179,3 @@ def test_rows_do_not_depend_on_processes_or_an_interruption(files, tmp_path):
     assert told == list(range(3, len(alone) + 1))
     assert (out / DONE).exists()
     assert len((out / "rows.jsonl").read_text().splitlines()) == len(alone)
-
-
-def test_what_was_begun_otherwise_is_not_gone_on_with(files, tmp_path):
-    suite = Suite(files[:1], KEYS, trials=5, every=10)
-    run_suite(suite, jobs=1, out=tmp_path / "out")
-    more = dataclasses.replace(suite, trials=6)
-    refused("trials was 5 and is 6", run_suite, more, jobs=1, out=tmp_path / "out", resume=True)
-    grown = dataclasses.replace(suite, data=files)
-    assert len(run_suite(grown, jobs=1, out=tmp_path / "out", resume=True)) == 6
-    data = made(3000, seed=9)
-    np.savez(files[0], logits=data.logits, labels=data.labels)
-    refused("changed since", run_suite, grown, jobs=1, out=tmp_path / "out", resume=True)
-
-
-def test_damaged_rows_and_bad_suites_are_refused():
-    row: dict[str, Any] = {"run": {"columns": ["none"]}, "versions": {}, "seconds": 1.0}
-    row["ece"] = {"none": [0.1, 0.0]}
-    assert check_cell(row) == row
-    runs, eces = ({}, {"columns": [["none"]]}), ({}, {"none": [0.1]}, {"none": [0.1, "0.1"]})
-    for change in (*({"run": r} for r in runs), *({"ece": e} for e in eces), {"more": 1}):
-        with pytest.raises(ValueError):
-            check_cell({**row, **change})
-    suites: list[tuple[dict[str, Any], str]] = [
-        ({"data": ("a", "a")}, "'a' is there twice"),
-        ({"columns": ("acc-t",)}, "unknown column 'acc-t'"),
-        ({"trials": 0}, "trials must be"),
-    ]
-    each_is_refused(suites, lambda options: Suite(**{"data": ("a",), **options}))

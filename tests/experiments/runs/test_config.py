@@ -1,7 +1,6 @@
 """The resolved configuration: one set of names for command line, TOML and Python."""
 
 import math
-import tomllib
 from typing import Any
 
 import numpy as np
@@ -62,17 +61,6 @@ def test_a_setting_is_toml_or_text():
     each_is_refused(((text, "") for text in none), parse_setting)
 
 
-def test_later_layers_win_and_set_tables_are_joined():
-    config = merge(
-        {"method": "fedtemp", "clients": 5, "set": {"clip": 0.1, "server_lr": 2.0}},
-        {"clients": 7, "epsilon": None, "sampling-rate": 0.5, "set": {"clip": 0.2}},
-    )
-    assert (config.clients, config.epsilon, config.sampling_rate) == (7, math.inf, 0.5)
-    assert config.set == {"clip": 0.2, "server_lr": 2.0}
-    whole = merge({"epsilon": 1, "sampling_rate": 1})
-    assert (type(whole.epsilon), type(whole.sampling_rate)) == (float, float)
-
-
 def test_layers_that_are_refused():
     many = r"clients must be a whole number in \[1, 10000000\]"
     rounds = r"rounds must be a whole number in \[1, 100000\]"
@@ -103,22 +91,6 @@ def test_layers_that_are_refused():
     assert Config(epsilon=1.0, trust="distributed", quorum=0.5)
 
 
-def test_toml_and_back(tmp_path):
-    path = tmp_path / "c.toml"
-    for config in (
-        Config(),
-        Config(method="fedtemp", epsilon=2.5, clients=7, rounds=3, trust="central", seed=2**62),
-        Config(method="fedbbq", set={"weighting": "none", "bins_exponent": 5}),
-        Config(epsilon=1.0, trust="distributed", quorum=0.5, secure_aggregation="masks"),
-        Config(epsilon=1.0, trust="local", mechanism="laplace", noise_source="system"),
-        Config(data='a "strange"\\name.npz', ledger="l.db", cap=3.0, epsilon=1.0),
-    ):
-        path.write_text(config.to_toml(), "utf-8")
-        assert load_config(path, {}) == config
-        assert tomllib.loads(config.to_toml()) == config.to_dict()
-        assert None not in config.to_dict().values()
-
-
 def test_what_follows_from_an_overridden_value_is_resolved_anew(tmp_path):
     file = tmp_path / "c.toml"
     file.write_text(
@@ -140,21 +112,6 @@ def test_what_follows_from_an_overridden_value_is_resolved_anew(tmp_path):
     assert (mine.rounds, mine.set) == (5, {"clip": 0.3})
     file.write_text('epsilon = "much"\n')
     refused("'epsilon' must be a number", load_config, file, {"epsilon": 1.0})
-
-
-def test_what_was_given_stays_but_for_what_belongs_to_the_overridden(tmp_path):
-    file = tmp_path / "given.toml"
-    given = Config(epsilon=1.0, rounds=3, trust="distributed", quorum=0.5)
-    file.write_text(given.to_toml())
-    other = load_config(file, {"trust": "central"})
-    assert (other.rounds, other.trust, other.quorum) == (3, "central", 0.9)
-    exact = load_config(file, {"epsilon": math.inf})
-    assert (exact.rounds, exact.trust, exact.quorum) == (3, None, 0.9)
-    fact = {"rows_per_client": 9.0}
-    file.write_text(Config(method="acct", epsilon=1.0, set={**fact, "low": 0.4}).to_toml())
-    assert load_config(file, {"clients": 7, "data": "imdb-binary"}).set == {**fact, "low": 0.4}
-    assert load_config(file, {"method": "fednewton"}).set == fact
-    assert load_config(file, {"method": "fedbin"}).set == {}
 
 
 def test_the_number_of_rows_is_told_only_where_it_is_needed():
@@ -180,3 +137,18 @@ def test_the_number_of_rows_is_told_only_where_it_is_needed():
         config = merge({"method": method, "epsilon": 1.0, **more, "set": given})
         settings = dict(job_of(config, shards).settings)
         assert settings == ({**given, "rows_per_client": 3.0} if needed else given)
+
+
+def test_what_was_given_stays_but_for_what_belongs_to_the_overridden(tmp_path):
+    file = tmp_path / "given.toml"
+    given = Config(epsilon=1.0, rounds=3, trust="distributed", quorum=0.5)
+    file.write_text(given.to_toml())
+    other = load_config(file, {"trust": "central"})
+    assert (other.rounds, other.trust, other.quorum) == (3, "central", 0.9)
+    exact = load_config(file, {"epsilon": math.inf})
+    assert (exact.rounds, exact.trust, exact.quorum) == (3, None, 0.9)
+    fact = {"rows_per_client": 9.0}
+    file.write_text(Config(method="acct", epsilon=1.0, set={**fact, "low": 0.4}).to_toml())
+    assert load_config(file, {"clients": 7, "data": "imdb-binary"}).set == {**fact, "low": 0.4}
+    assert load_config(file, {"method": "fednewton"}).set == fact
+    assert load_config(file, {"method": "fedbin"}).set == {}

@@ -3,20 +3,12 @@
 import inspect
 from collections.abc import Sequence
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 import fedcal
-from fedcal.experiments.planner.plan import plan
 from fedcal.experiments.runs.comparison.grid import AXES, Grid
 from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.signatures import CompareOptions, SimulateOptions
-from fedcal.strategies import FederatedStrategy
-
-
-def test_the_types_are_those_of_the_fields():
-    hints = get_type_hints(Config) | {"method": str | type[FederatedStrategy], "partition": Any}
-    del hints["data"]
-    assert get_type_hints(SimulateOptions) == hints
+from fedcal.experiments.runs.signatures import CompareOptions
 
 
 def test_a_comparison_s_axes_take_several():
@@ -38,8 +30,3 @@ def test_a_notebook_sees_every_option():
         assert not any(p.kind is p.VAR_KEYWORD for p in seen.values()), function
         assert {"epsilon", "unit", "trust", "seed", "clients"} <= {*seen}, function
     assert all(seen[k].default == v for k, v in vars(Config()).items() if k != "data")
-
-
-def test_a_plan_takes_what_a_run_takes():
-    of_run, found = get_type_hints(Config), get_type_hints(plan)
-    assert all(found[name] == of_run[name] for name in {*found} & {*of_run} - {"data", "seed"})

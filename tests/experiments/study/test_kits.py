@@ -18,7 +18,7 @@ from studies import TODAY, study
 import fedcal
 from fedcal.experiments.cli import main as cli
 from fedcal.experiments.study.joining import join
-from fedcal.experiments.study.kits import ONE_MACHINE, is_here, seal
+from fedcal.experiments.study.kits import ONE_MACHINE, seal
 from fedcal.experiments.study.study_file import Study
 from fedcal.secure_aggregation.roster import in_words
 
@@ -83,13 +83,6 @@ def test_keys_and_certificates_stay_until_the_server_moves(there):
         assert ("true" if text == "kit.json" else ONE_MACHINE[:30]) in (
             (there.kit() / text).read_text("utf-8")
         )
-
-
-def test_an_address_of_this_machine_is_known():
-    assert is_here("127.0.0.1")
-    assert is_here("localhost")
-    assert not is_here("192.0.2.1")  # of documentation alone
-    assert not is_here("no.such.host.invalid")
 
 
 def test_the_services_are_what_they_say(there):

@@ -172,15 +172,6 @@ def test_the_words_tell_whatever_a_coordinator_may_exchange(there, call):
     assert len({*said.values()}) == len(said)
 
 
-def test_people_are_told_with_whom_to_compare(there, call):
-    call("site", "accept", there.kit(), there.sealed, "--yes")
-    forged(there, SigningKey.generate(), revision=2)
-    out = call("site", "accept", there.kit(), there.sealed, "--yes")
-    assert "who has sealed it: another coordinator's key" in out
-    assert "another site" in seal(there, call)
-    assert "with another site" in (there.kit() / "read-me.html").read_text("utf-8")
-
-
 def test_seals_are_ordered_by_their_revision_and_not_by_a_date(there, call):
     """Of what a site has accepted no earlier one takes the place, whatever date it says."""
     accept = ["site", "accept", there.kit(), there.sealed, "--yes"]

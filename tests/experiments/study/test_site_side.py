@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from dataclasses import replace
 
 import pytest
@@ -14,7 +13,7 @@ from fedcal.clients.site.prepared import alone, prepared
 from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
 from fedcal.clients.site.records.site_records import records_in
 from fedcal.clients.site.results import keep_result
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.errors import FedcalError
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import site
 from fedcal.experiments.study.joining import Kit, join
@@ -172,46 +171,3 @@ def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
         records.answer("2" * 64, FACTS, 1, "question", lambda: b"answer")
     (kit / "state" / "records.sqlite").write_bytes(copy)
     assert status(kit)["next"].startswith("fedcal site restored --state")
-
-
-def test_a_changed_file_is_read_once_it_is_steady_and_nobody_asks(tmp_path, monkeypatch):
-    file, log = tmp_path / "rows.csv", tmp_path / "site.log"
-    monkeypatch.setattr(site, "_STEADY_S", 0.2)
-    file.write_text("1")
-    log.touch()
-    reads = []
-
-    def read():
-        reads.append(file.read_text())
-        if reads[-1] == "bad":
-            raise InputError("line 7: score 45")
-        return reads[-1]
-
-    watched = site._Rows(tmp_path, read, file, {})
-    past = time.time() - 60
-
-    def looks(text=None, *, quiet=past):
-        if text is not None:
-            file.write_text(text)
-        os.utime(log, (quiet, quiet))
-        first = watched.renewed()
-        time.sleep(0.25)
-        return first, watched.renewed()
-
-    assert looks() == (None, None)
-    assert looks("22") == (None, "22")  # not before it is steady
-    assert looks() == (None, None)
-    assert looks("333", quiet=time.time() + 60) == (None, None)  # the log tells of messages
-    with records_in(tmp_path) as records:
-        records.enrol("a" * 64, FACTS, lambda: (b"secret", b"signed"))
-    assert looks() == (None, None)
-    assert looks(quiet=past - 3600) == ("333", None)  # of that run nothing comes any more
-    with records_in(tmp_path) as records:
-        records.finish("a" * 64)
-    warned = []
-    monkeypatch.setattr(site.log, "warning", lambda *words: warned.append(words))
-    assert looks("bad") == (None, None)
-    assert (reads, len(warned)) == (["22", "333", "bad"], 1)
-    assert "45" not in str(warned)
-    file.unlink()
-    assert looks() == (None, None)

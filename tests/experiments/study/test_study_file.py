@@ -1,7 +1,6 @@
 """The file of a study: read as written, refused in one line, and what follows from it."""
 
 import datetime
-import tomllib
 from dataclasses import replace
 
 import numpy as np
@@ -110,12 +109,6 @@ def test_sites_are_named_once():
     assert sites_of("a=3, b") == {"a": 3, "b": 0}
     refused("twice", sites_of, "a,a")
     refused("neither NAME nor NAME=NUMBER", sites_of, "a=x")
-
-
-def test_the_text_is_toml_with_a_comment_that_says_the_price():
-    text = study().to_toml()
-    assert tomllib.loads(text)["epsilon"] == 4.0
-    assert "each release costs 1." in text
 
 
 def test_the_forecast_says_what_each_number_of_patients_shows():

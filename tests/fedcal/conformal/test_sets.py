@@ -13,10 +13,7 @@ from scipy.stats import binom
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.conformal.basis import Basis, fewer_than_chance
 from fedcal.conformal.judged import Judged, binomial_interval, judged
-from fedcal.conformal.pages.page import class_table
 from fedcal.conformal.pages.shortfalls import shortfalls
-from fedcal.core import pages
-from fedcal.core.pages import Intervals
 from fedcal.storage.artifact import Holdout
 
 PROBS = np.array([[0.1, 0.5, 0.15, 0.25], [0.7, 0.1, 0.1, 0.1], [0.2, 0.3, 0.4, 0.1]])
@@ -112,48 +109,12 @@ def test_intervals_are_those_of_the_binomial_law():
     np.testing.assert_allclose(binom.cdf(hits[inner], rows[inner], high[inner]), 0.025, rtol=1e-9)
 
 
-def test_the_page():
-    sets = replace(lac(0.75), guarantee=("At least 90 % of new rows.",))
-    promise, *rest = shown = [*sets.page(), *sets.judged_page(holdout(300))]
-    assert pages.from_json(json.loads(json.dumps(pages.to_json(shown)))) == shown
-    assert "90 % coverage" in promise.title
-    assert promise.note == "At least 90 % of new rows."
-    by = [f"Coverage by {part}" for part in ("class", "site", "group", "set size")]
-    titles = ["Coverage", "Class by class", *by, "Set sizes", "Examples of sets"]
-    assert [part.title for part in rest] == titles
-    assert rest[-1].rows[0][1:] == ("0", "yes", "0")
-    assert rest[-1].rows[-1][2:] in {("yes", "1, 3"), ("no", "2, 1")}
-    for threshold, said in ((1.0, "all labels"), (0.0, "none")):
-        assert lac(threshold).judged_page(holdout(known=False))[-1].rows[0][3] == said
-    for made, promised in (
-        (lac(0.75), set()),
-        (lac(0.5, 0.5, 0.5, 0.5, by="class"), {"Coverage by class"}),
-        (lac(0.5, 0.6, 1.0, by="group", names=("x", "y")), {"Coverage by site"}),
-    ):
-        forests = [p for p in made.judged_page(holdout(30)) if isinstance(p, Intervals)]
-        assert {part.title for part in forests if "not guaranteed" not in part.note} == promised
-
-
 def judged_classes(covered: list[int], rows: int) -> Judged:
     """Rows of two classes, of which so many of each are covered, by sets of one label."""
     labels = np.repeat([0, 1], rows)
     hit = np.concatenate([np.arange(rows) < k for k in covered])
     chosen = np.where(hit, labels, 1 - labels)
     return judged(np.eye(2, dtype=bool)[chosen], labels, labels)
-
-
-def test_a_line_for_each_class():
-    found = judged_classes([9, 4], 10)
-    table = class_table(found, ("well", "ill"))
-    assert [(line[0], line[1], line[2], line[4]) for line in table.rows] == [
-        ("well", 10, "90 %", "75 %"),
-        ("ill", 10, "40 %", "25 %"),
-    ]
-    # "well" alone: 9 of the well and 6 of the ill; "ill" alone: 4 of the ill and 1 of the well
-    assert [str(line[5]).split(" (")[0] for line in table.rows] == ["60 %", "80 %"]
-    assert found.by["alone"]["1"].rows == 5
-    nobody = class_table(judged_classes([10, 0], 10))
-    assert nobody.rows[1][4:] == ("0 %", "")
 
 
 def test_a_class_that_falls_short_is_named_with_what_helps():
@@ -199,19 +160,3 @@ def test_rows_of_alike_clients_count_as_fewer():
     assert found.alike == pytest.approx(50 * 40 / 39)
     assert shortfalls(found, 0.05, {}, None) == []  # 90 % of 39 rows' worth
     assert shortfalls(replace(found, alike=1.0), 0.05, {}, None)
-
-
-def test_why_a_label_is_in_every_set():
-    told = "its rows, 12, are too few for a threshold, which needs 19"
-    assert Basis((12,), exact=True, fewest=19).why_all(0) == told
-    assert "too many of its 50 rows" in Basis((50,), exact=True, fewest=19).why_all(0)
-    noisy = Basis((14, 3), std=10.0, fewest=40)
-    assert "0 to 34 by a noisy count, are too few for a threshold" in noisy.why_all(0)
-    sets = replace(lac(0.3, 1.0, 0.5, 0.5, by="class"), basis=Basis((30, 12, 30, 30), 0, True, 19))
-    sets.of_classes(("a", "b", "c", "d"))
-    table = sets.page()[0]
-    assert table.rows[1][2] == f"b is in every set: {told}"
-    assert sets.results()["sets"]["all_labels_why"] == {"b": told}
-    kept = PredictionSets.from_arrays(sets.arrays())
-    assert kept.basis == sets.basis
-    assert sets.under(["private"]).class_names == ("a", "b", "c", "d")

@@ -9,25 +9,15 @@ from packaging.requirements import Requirement
 
 import fedcal
 from fedcal.core.errors import InputError
-from fedcal.core.optional import EXTRAS, packages
-from fedcal.experiments.cli.main import COMMANDS
+from fedcal.core.optional import packages
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-DEVELOPERS = {"all", "bench", "dev", "docs"}
 SOURCES = "\n".join(
     path.read_text("utf-8")
     for room in ("fedcal", "clients", "strategies", "experiments")
     for path in (ROOT / room).rglob("*.py")
 )
-
-
-def test_every_extra_stands_in_the_table_and_in_the_guide():
-    assert EXTRAS.keys() == PROJECT["optional-dependencies"].keys() - DEVELOPERS
-    guide = (ROOT / "docs/guide/install.md").read_text("utf-8").replace("`", "")
-    for name, (commands, what, _) in EXTRAS.items():
-        assert set(commands) <= COMMANDS.keys()
-        assert f"| {name} | {what} | {', '.join(commands) or 'Python alone'} |" in guide, name
 
 
 def test_the_extra_that_a_refusal_names_installs_the_package():

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.core.pages import Curve, Intervals, from_json, to_json
+from fedcal.core.pages import from_json, to_json
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.findings import Key, findings
 from fedcal.evaluation.pages.page import parts, whole
@@ -60,22 +60,6 @@ def test_a_small_group_is_named_and_has_no_numbers():
     assert from_json(json.loads(json.dumps(to_json(shown)))) == shown
 
 
-def test_drowned_is_said_in_words():
-    histograms = {("model", "", ""): histogram(100, std=30.0)}
-    found = findings(histograms, "positive")
-    told = found.to_json()["metrics"]["roc_auc"]
-    assert told["value"] is None
-    assert told["drowned"]
-    table = named(parts(found, histograms), "Metrics: each row counts once")
-    assert "ROC AUC" not in [row[0] for row in table.rows]  # from 0 to 1: no row of a table
-    assert "ROC AUC" in table.note.partition(".")[0]
-    assert "anything" not in str(table)
-    assert "noise hides it" in [row[1] for row in table.rows]
-    for std in (0.0, 8.0):  # a noise of std 88: 200 rows do not stand out
-        group = {("model", "", ""): histogram(5000), ("model", "g", ""): histogram(200, std)}
-        assert bool(findings(group, "positive").groups["g"]) == (std == 0)
-
-
 @pytest.mark.parametrize("std", [2.0, 40.0])
 def test_two_accuracies_and_their_difference_are_of_the_same_counts(std):
     rng = np.random.default_rng(3)
@@ -106,43 +90,3 @@ def test_noise_hides_an_error_that_may_be_0_and_a_p_value_has_a_floor():
     wrong = {("model", "", ""): histogram(4000, power=3.0)}
     table = named(parts(findings(wrong, "positive"), wrong), "Tests of calibration")
     assert {row[2] for row in table.rows} == {"< 0.001"}
-
-
-def test_two_views_stand_side_by_side():
-    histograms = {
-        ("model", "", ""): histogram(4000, 2.0, power=2.0),
-        ("calibrated", "", ""): histogram(4000, 2.0, power=1.0),
-    }
-    # rows that both, only the first, only the second, and none predicts right
-    agreement = np.array([2700.0, 100.0, 300.0, 900.0])
-    found = findings(histograms, "positive", agreement=agreement, cell_std=2.0)
-    told = found.to_json()
-    assert {"metrics", "metrics_after", "metrics_difference"} <= set(told)
-    assert told["metrics_difference"]["accuracy"]["value"] == pytest.approx(200 / 4000)
-    assert told["metrics_difference"]["accuracy"]["low"] > 0
-    shown = parts(found, histograms)
-    both = named(shown, "Before and after")
-    assert both.columns[:4] == ("metric", "before", "after", "difference")
-    for title in ("ROC", "Precision and recall", "Reliability", "Decision curve"):
-        curve = named(shown, title)
-        assert list(curve.series) == ["before", "after"] == list(curve.bands)
-    assert list(named(shown, "Decision curve").references) == ["treat all", "treat none"]
-
-
-@pytest.mark.parametrize(
-    ("score", "titles"),
-    [("confidence", {"Reliability"}), ("classes", {"ROC", "Precision and recall", "Reliability"})],
-)
-def test_what_other_scores_show(score, titles):
-    keys = [("model", "", "")] if score == "confidence" else [("model", "", c) for c in "012"]
-    histograms: dict[Key, Histogram] = {
-        (view, group, part): histogram(3000, 2.0, seed=k)
-        for k, (view, group, part) in enumerate(keys)
-    }
-    confusion = {"model": np.diag([900.0, 800.0, 700.0]) + 100}
-    found = findings(histograms, score, confusion=confusion)
-    shown = parts(found, histograms, confusion)
-    assert {part.title for part in shown if isinstance(part, Curve)} == titles
-    assert not any(isinstance(part, Intervals) for part in shown)
-    assert named(shown, "Confusion matrix").rows[0] == ("0", 1000.0, 100.0, 100.0)
-    assert found.to_json()["metrics"]["macro_f1"]["value"] > 0.7

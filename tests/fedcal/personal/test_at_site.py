@@ -11,7 +11,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import bucket_log_odds, edges_of
-from fedcal.evaluation.sites.next_site import next_site, predicted, site_metrics
+from fedcal.evaluation.sites.next_site import predicted, site_metrics
 from fedcal.personal import at_site
 from fedcal.personal.at_site import (
     HARM,
@@ -331,28 +331,6 @@ def test_a_new_site_is_inside_the_prediction_interval(std: float) -> None:
             law = predicted(*found[name])
             inside[name] += bool(law.low < at < law.high)
     assert all(0.90 <= n / 300 <= 0.995 for n in inside.values()), inside
-
-
-def test_what_is_told_of_the_next_site() -> None:
-    """Values on their own scales, sites that the others do not predict, and whether to believe."""
-    rng = np.random.default_rng(11)
-    shards, _ = drawn(rng, 8, 400, 0.2 * TAU, 0 * COMMON)
-    counts = counted(shards)
-    counts[5, 1] += counts[5, 0]
-    names = [f"site {k}" for k in range(8)]
-    told = next_site(counts, edges_of("positive"), np.zeros((10, 0)), names)
-    large = told["metrics"]["calibration_in_the_large"]
-    assert large["outside"] == ["site 5"]
-    assert large["i_squared"] > 0.5
-    for name, value in (("calibration_slope", 1.0), ("observed_expected", 1.0), ("roc_auc", 0.84)):
-        one = told["metrics"][name]
-        assert one["low"] < value < one["high"]
-        assert one["low"] > 0
-    assert told["verified"]
-    assert told["sites"] == 8
-    assert not next_site(counts[:5], edges_of("positive"), np.zeros((10, 0)), names[:5])["verified"]
-    counts[7] = np.eye(10)[[3, 5]] * [[0], [1]]  # one row tells no slope
-    assert site_metrics(counts, edges_of("positive"), np.zeros((10, 0)))["log_slope"][1][7] > 1e3
 
 
 @pytest.mark.parametrize("std", [0.0, LAPLACE])

@@ -11,14 +11,14 @@ import pytest
 from compared import cell
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.collections import LineCollection
 from matplotlib.image import imread
 from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
 from matplotlib.text import Text
 from scipy import stats
 
-from fedcal.core.pages import Curve, Intervals
+from fedcal.core.pages import Intervals
 from fedcal.experiments.report.figures import (
     curves,
     diagrams,
@@ -27,9 +27,9 @@ from fedcal.experiments.report.figures import (
     save_figure,
     save_sheets,
 )
-from fedcal.experiments.report.figures.drawing import Panel, Sheet, bars, curve
+from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve
 from fedcal.experiments.report.figures.inline_svg import fixed, key_svg, panel_svgs
-from fedcal.experiments.report.figures.part_panels import FEW, LONGEST, part_sheet
+from fedcal.experiments.report.figures.part_panels import LONGEST, part_sheet
 from fedcal.experiments.report.figures.style import BOXES, HUES, LINES
 from fedcal.metrics import Reliability
 
@@ -104,19 +104,6 @@ def test_whiskers_are_wilson_s_intervals():
     assert np.all((low <= share) & (share <= high))
 
 
-def test_all_classes_up_to_twenty_and_then_the_worst():
-    few = overconfident(classes=20), overconfident(classes=20, seed=1)
-    assert diagrams.worst_classes(*few).tolist() == list(range(20))
-    assert diagrams.class_gaps(few[0]).mean() == pytest.approx(few[0].classwise_ece, rel=1e-12)
-    many = overconfident(classes=40), overconfident(classes=40, seed=1)
-    shown, gaps = diagrams.worst_classes(*many), np.maximum(*map(diagrams.class_gaps, many))
-    assert len(shown) == 20
-    assert gaps[shown].min() >= np.delete(gaps, shown).max()
-    assert np.all(np.diff(gaps[shown]) <= 0)  # the worst first
-    sheet = diagrams.classes_sheet(*many, "t")
-    assert [p.title.partition(":")[0] for p in sheet.panels] == [f"class {j}" for j in shown]
-
-
 def test_a_class_panel_is_the_class_against_the_rest():
     before, after = overconfident(), overconfident(seed=1)
     panel = diagrams.classes_sheet(before, after, "t").panels[1]
@@ -144,88 +131,12 @@ def test_bins_of_few_rows_are_pooled(rows):
         assert (len(count) == 15) is bool((record.class_count[j] >= diagrams.FEWEST).all())
 
 
-def test_rounds_begin_with_before():
-    before = {"ece": 0.1, "classwise_ece": 0.02, "nll": 0.5, "accuracy": 0.9}
-    after = {k: v / 2 for k, v in before.items()}
-    records = [
-        {"round": 1, "test": after, "temperature": 2.0},
-        {"round": 2, "temperature": 3.0},  # not judged
-        {"round": 3, "test": before, "temperature": 2.5},
-    ]
-    sheet = curves.rounds_sheet(before, records, "t")
-    assert [p.title for p in sheet.panels] == [
-        *("ECE", "classwise ECE", "NLL", "accuracy", "temperature")
-    ]
-    x, y = line(sheet.panels[0], "after")
-    assert (list(x), list(y)) == ([0, 1, 3], [10.0, 5.0, 10.0])
-    assert list(line(sheet.panels[4], "after")[1]) == [1.0, 2.0, 2.5]
-    assert set(line(sheet.panels[2], "reference")[1]) == {0.5}
-    assert curves.rounds_sheet(before, [{"round": 1}], "t") is None
-
-
 CELLS = [
     cell("none", None, 0.05, baseline=True, partition=None, clients=None, bytes_up=0),
     *(cell("a", e, v) for e, v in ((8.0, 0.01), (0.5, 0.03), (None, 0.005))),
     *(cell("b", e, v, bytes_up=9000) for e, v in ((0.5, 0.2), (8.0, 0.1))),
     cell("a", 0.5, 0.04, partition="natural"),
 ]
-
-
-def test_quality_against_epsilon():
-    groups = curves.facets(CELLS)  # one for each partition, with the baselines in all
-    assert [(g.title, len(g.cells)) for g in groups] == [("iid", 5), ("natural", 1)]
-    assert [[c["label"] for c in g.baselines] for g in groups] == [["none"], ["none"]]
-    sheet = curves.epsilon_sheet(CELLS, ("ece", "accuracy"), "t")
-    assert (len(sheet.panels), sheet.columns) == (4, 2)
-    assert [p.note for p in sheet.panels] == ["iid", "iid", "natural", "natural"]
-    looks, panel = curves.series_of(CELLS), sheet.panels[0]
-    assert plotted(panel).get_yscale() == "log"  # from 0.5 to 20 %
-    x, y = line(panel, looks["a"])
-    assert list(y) == pytest.approx([3.0, 1.0, 0.5])  # in the order of budgets
-    assert list(x) == sorted(x)
-    assert list(line(panel, looks["none"])[1]) == pytest.approx([5.0, 5.0])
-    assert dict(sheet.legend)[looks["none"]] == "none (baseline)"
-    assert "a: 3, 1, 0.5" in panel.said
-
-
-def test_quality_against_bytes():
-    sheet = curves.bytes_sheet(CELLS, ("ece",), "t")
-    assert [p.note for p in sheet.panels] == ["ε = 0.5", "ε = 8", "no privacy"]
-    assert all(plotted(p).get_xscale() == "log" for p in sheet.panels)
-    look = curves.series_of(CELLS)["a"]
-    lines = [m for m in plotted(sheet.panels[0]).lines if m.get_label() == look]
-    named = {LINES[series]["marker"]: text for series, text in sheet.legend if series != look}
-    points = [(*m.get_xydata()[0], named[m.get_marker()]) for m in lines]
-    assert points == [(64, pytest.approx(3.0), "iid"), (64, pytest.approx(4.0), "natural")]
-    assert "none (baseline)" not in dict(sheet.legend).values()
-
-
-def test_quality_by_trust_model():
-    trusts = {"central": 0.01, "local": 0.04}
-    cells = [
-        CELLS[0],
-        *(cell(m, e, v, trust=t) for m in "ab" for e in (1.0, 8.0) for t, v in trusts.items()),
-    ]
-    sheet = curves.trust_sheet(cells, ("ece",), "t")
-    _, local = line(sheet.panels[1], sheet.legend[2][0])
-    assert list(local) == pytest.approx([4.0, 4.0])
-    assert [p.note for p in sheet.panels] == ["a, iid", "b, iid"]
-    assert [text for _, text in sheet.legend] == ["none (baseline)", "trust central", "trust local"]
-
-
-def test_ticks_are_few_distinct_and_inside():
-    pairs = ((0.2, 0.36), (93.56, 93.56), (0.0, 0.0), (1e-5, 2e-5), (40.0, 94.0), (0.5, 20.0))
-    for metric, means in itertools.product(("ece", "accuracy"), pairs):
-        axis = curves.quality_axis(metric, means, (0.0, 0.0))
-        ax = plotted(Panel("", lambda ax, axis=axis: ax.set(**axis) and None, "", aspect=0.8))
-        low, high = ax.get_ylim()
-        assert low < min(means) <= max(means) < high
-        ax.figure.draw_without_rendering()
-        shown = [t for t in ax.get_yticklabels() if low <= t.get_position()[1] <= high]
-        assert 2 <= len(shown) <= 9
-        assert len({t.get_text() for t in shown}) == len(shown)
-        said = [float(t.get_text().replace("−", "-")) for t in shown]
-        assert said == pytest.approx([t.get_position()[1] for t in shown], rel=1e-5, abs=1e-9)
 
 
 def panel_svg(panel: Panel, name: str = "n", *palette: Any) -> str:
@@ -235,26 +146,6 @@ def panel_svg(panel: Panel, name: str = "n", *palette: Any) -> str:
 
 def corners(path: ET.Element) -> np.ndarray:
     return np.array(re.findall(r"[ML] (\S+) (\S+)", str(path.get("d"))), float)
-
-
-def test_inline_svg_shows_the_marks_where_they_belong():
-    def plot(ax: Axes) -> None:
-        ax.set(xlim=(0, 1), xticks=(0, 1), xlabel="a", ylim=(0, 1), yticks=(0, 1), ylabel="b")
-        bars(ax, "correct", *np.array([[0.5], [1.0], [0.0], [0.5]]))
-        curve(ax, "after", [0.0, 1.0], [1.0, 0.0])
-
-    root = ET.fromstring(panel_svg(Panel("t", plot, "said")))
-    assert root.get("role") == "img"
-    assert root.get("aria-label") == "said"
-    x0, y0, width, height = map(float, str(root.get("viewBox")).split())
-    (box,) = (p for p in root.iter("path") if "fill: var(--blue)" in str(p.get("style")))
-    (left, top), (right, bottom) = corners(box).min(axis=0), corners(box).max(axis=0)
-    assert x0 < left < right < x0 + width
-    assert y0 < top < bottom < y0 + height
-    assert right - left == pytest.approx(bottom - top, abs=0.2)  # half of each side of a square
-    words = list(root.iter("text"))
-    assert [t.text for t in words] == ["0", "1", "a", "0", "1", "b"]
-    assert "font" not in "".join(str(t.attrib) for t in words)  # they are the page's
 
 
 def test_what_is_named_is_there_once_and_every_colour_is_the_pages():
@@ -410,20 +301,3 @@ def test_a_forest_plot_has_a_line_for_each_label():
         ends = np.array(marks(panel, LineCollection, style).get_segments())[:, :, 0]
         assert ends.tolist() == [[low, high] for *_, low, high in lines]
     assert line(panel, "b0")[0].tolist() == [0.4, 0.4]
-
-
-@pytest.mark.parametrize("points", [FEW, FEW + 1])
-def test_a_curve_has_whiskers_of_few_points_and_an_area_of_many(points):
-    x = np.linspace(0, 1, points)
-    series = {"model": tuple(zip(x, x**2, strict=True))}
-    bands = {"model": tuple(zip(x**2 / 2, x, strict=True))}
-    part = Curve("t", "x", "y", series, bands, {"diagonal": ((0.0, 0.0), (1.0, 1.0))})
-    sheet = part_sheet(part, "t")
-    assert sheet.legend == (("m0", "model"), ("b0", "diagonal"))
-    (panel,) = sheet.panels
-    assert line(panel, "m0")[0].tolist() == x.tolist()
-    if points == FEW:
-        assert whiskers(panel, "m0").T.tolist() == [list(ends) for ends in bands["model"]]
-    else:
-        (area,) = (c for c in plotted(panel).collections if isinstance(c, PolyCollection))
-        assert {*area.get_paths()[0].vertices[:, 1]} == {n for ends in bands["model"] for n in ends}

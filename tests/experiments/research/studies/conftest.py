@@ -55,15 +55,13 @@ def data_file(tmp_path_factory):
     """Writes a data file of three classes with a test part; gives its path."""
     folder = tmp_path_factory.mktemp("data")
 
-    def write(name: str, own_clients: bool = False, n: int = 400) -> str:
+    def write(name: str, n: int = 400) -> str:
         rng = np.random.default_rng(5)
         labels = rng.integers(0, 3, n)
         logits = 3 * rng.normal(size=(n, 3)) + 3 * np.eye(3)[labels]
         fit, test = slice(n // 2), slice(n // 2, None)
         arrays = {"logits": logits[fit], "labels": labels[fit]}
         arrays |= {"test_logits": logits[test], "test_labels": labels[test]}
-        if own_clients:
-            arrays["client"] = np.arange(n // 2) % 7
         np.savez(folder / name, **arrays)
         return str(folder / name)
 

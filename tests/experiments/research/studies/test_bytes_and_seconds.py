@@ -1,20 +1,9 @@
 """What is counted is what is sent, to the byte; what is timed computes the same."""
 
-import json
-from typing import Any
-
-import numpy as np
-import pytest
-
-from fedcal.clients.answers import answer
-from fedcal.core.errors import FedcalError
-from fedcal.core.shards import Shards
 from fedcal.experiments import simulate
 from fedcal.experiments.research.studies.expected import shipped
 from fedcal.experiments.research.studies.maddock import bytes_sent, client_seconds
-from fedcal.experiments.research.studies.maddock.bytes_sent import METHODS, job_for
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.settings import exact_only
 
 
 def test_a_method_registered_later_changes_no_table(monkeypatch):
@@ -48,32 +37,3 @@ def test_sizes_are_the_same_each_time_and_are_what_a_result_reports():
     for plain, masked in zip(*(bytes_sent.sizes_of(job, shards) for job in jobs), strict=True):
         for key in ("record_up", "objects_up"):
             assert plain[key] == masked[key]
-
-
-def test_every_method_with_a_private_form_is_timed():
-    private = [name for name in METHODS if name not in exact_only()]
-    table = client_seconds.rows(quick=True)
-    assert [r["method"] for r in table] == private
-    assert len({frozenset(r) for r in table}) == 1
-    json.dumps(table, allow_nan=False)
-    for r in table:
-        assert r["loop_min"] <= r["loop"] <= r["loop_max"]
-        assert r["ratio"] == r["loop"] / r["vectorised"]
-        assert r["ratio_cold"] == r["loop_cold"] / r["vectorised_cold"]
-        assert (r["scipy"] is None) == (r["method"] != "fedtemp") == (r["ratio_scipy"] is None)
-
-
-def test_what_is_timed_is_the_same_statistic(monkeypatch):
-    shards = client_seconds.population(30, 5)
-    query = job_for("fednewton", {}, shards, epsilon=1.0).strategy().open_round(1)
-    parts = list(client_seconds._blocks(shards, 7))
-    assert [p.clients for p in parts] == [7, 7, 7, 7, 2]
-    whole = np.concatenate([answer(p, query.request) for p in parts])
-    np.testing.assert_array_equal(whole, answer(shards, query.request))
-
-    def leaky(part: Shards, query: Any) -> Any:
-        return answer(part, query) + np.uint64(part.clients)
-
-    monkeypatch.setattr(client_seconds, "answer", leaky)
-    with pytest.raises(FedcalError, match="other bits"):
-        client_seconds.row("fednewton", shards, 1)

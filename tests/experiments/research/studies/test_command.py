@@ -5,9 +5,8 @@ import json
 import pytest
 
 from fedcal.experiments.cli import main as cli
-from fedcal.experiments.research.studies import expected, registry
+from fedcal.experiments.research.studies import expected
 from fedcal.experiments.research.studies.expected import content, read, write
-from fedcal.experiments.research.studies.registry import EXPERIMENTS
 from fedcal.experiments.research.studies.run import reproduce
 
 
@@ -15,16 +14,6 @@ def fedcal(*words: str) -> int:
     with pytest.raises(SystemExit) as left:
         cli.main(["reproduce", *words])
     return int(left.value.code or 0)
-
-
-def test_the_list_has_a_line_for_each(capsys):
-    for words in ((), ("--list",)):
-        assert fedcal(*words) == 0
-        lines = capsys.readouterr().out.splitlines()
-        assert [line.split()[0] for line in lines] == list(EXPERIMENTS)
-        assert all(len(line.split()) > 5 for line in lines)
-    assert fedcal("--list", "--json") == 0
-    assert [e["name"] for e in json.loads(capsys.readouterr().out)] == list(EXPERIMENTS)
 
 
 def test_what_is_not_allowed_is_one_line(tmp_path, capsys):
@@ -69,33 +58,3 @@ def test_check_says_what_deviates(small, tmp_path, monkeypatch, capsys):
     assert out == ""
     assert first.startswith("fedcal: deviation: imdb-binary, paper, FedBBQ")
     assert last == "fedcal: error: small: 1 deviations from what is expected"
-
-
-def test_check_says_which_verdicts_differ(small, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(expected, "FOLDER", tmp_path)
-    write(small, content(reproduce(small, jobs=1)), "abc1234")
-    study = registry.FOLDER / "small.toml"
-    before, _, rest = study.read_text().partition("[small.claims]")
-    parts = rest[rest.index("[[") :]
-
-    def check(words: dict[str, str], *options: str) -> list[str]:
-        claims = "".join(f"{key} = {word}\n" for key, word in words.items())
-        study.write_text(f"{before}[small.claims]\n{claims}{parts}")
-        code = fedcal(small, "--jobs", "1", "--check", *options)
-        out, err = capsys.readouterr()
-        lines = err.splitlines()
-        assert code == bool(lines)
-        assert ("all results are as expected" in out) == (not lines)
-        return [line.removeprefix("fedcal: deviation: ") for line in lines[:-1]]
-
-    holds = {"newton-reaches-pooled": '"holds"', "newton-ratio": '"holds"', "fedcal-worst": '""'}
-    right = {"weighted-keeps": '{imdb-binary = "holds"}', **holds}
-    assert check(right) == []
-    (line,) = check(right | {"weighted-keeps": '"does not hold"'})
-    assert line.startswith("imdb-binary: holds, expected: does not hold. FedBBQ with weights")
-    assert check(right | {"weighted-keeps": '"depends on seeds"'}) == []
-    (line,) = check(right | {"fedcal-worst": '{imdb-binary = "holds"}'})
-    assert line.startswith("imdb-binary: not told here, expected: holds. FedCal")
-    (line,) = check(right | {"weighted-keeps": '""'})
-    assert line == "weighted-keeps: no verdict is expected; its study file should say one"
-    assert check(dict.fromkeys(right, '""'), "--seeds", "1") == []  # of fewer seeds nothing is

@@ -11,11 +11,8 @@ from fedcal.experiments.research.studies.check import deviations, tolerance, wro
 from fedcal.experiments.research.studies.comparisons import COMPARISONS
 from fedcal.experiments.research.studies.expected import (
     content,
-    packed,
     read,
     shipped,
-    unpacked,
-    write,
 )
 from fedcal.experiments.research.studies.registry import EXPERIMENTS
 from fedcal.experiments.research.studies.result import Reproduction
@@ -65,30 +62,6 @@ def test_a_number_outside_its_tolerance_and_a_cell_too_few_or_many_are_lines(res
     (line,) = deviations(result, fewer)
     assert line.endswith("not among the expected results")
     refused("nobody", content, with_first(result, failures=["nobody answered"]))
-
-
-def test_what_ships_is_read_as_it_was(small, result, tmp_path, monkeypatch):
-    monkeypatch.setattr(expected, "FOLDER", tmp_path)
-    refused("no expected results of small", shipped, "small")
-    write("small", content(result), "abc1234")
-    again = shipped("small")
-    assert again.rows == result.rows
-    assert (again.blocks, again.verdicts) == (result.blocks, result.verdicts)
-    assert read("small")["commit"] == "abc1234"
-
-
-def test_rows_are_packed_and_unpacked():
-    """Keys of all, values of all, nothing of either; mappings; 1 is not 1.0."""
-    rows = [
-        {"a": 1, "b": None, "after": {"ece": {"mean": 0.5}}, "settings": {}},
-        {"a": 1.0, "b": None, "after": {"ece": {"mean": 0.25}}, "settings": {"k": [1]}},
-        {"a": 2, "after": {"ece": {"mean": 0.5}}, "settings": {}},
-    ]
-    first, second = packed(rows)
-    assert first["columns"] == ("a", "b", "after.ece.mean", "settings")
-    assert first["same"] == {"b": None}
-    assert second["rows"] == [[]]
-    assert [repr(row) for row in unpacked([first, second])] == [repr(row) for row in rows]
 
 
 FILES = sorted({path.stem for path in expected.FOLDER.glob("*.json")} - {*COMPARISONS})

@@ -2,9 +2,7 @@
 
 import pytest
 
-from fedcal.core.errors import InputError
 from fedcal.datasets import catalogue
-from fedcal.experiments.research.studies import registry
 from fedcal.experiments.research.studies.cells import BASE
 from fedcal.experiments.research.studies.expected import ROOT
 from fedcal.experiments.research.studies.maddock.claims import CLAIMS
@@ -38,17 +36,3 @@ def test_a_grid_names_only_what_there_is(name):
     titles = {title for part in found.parts for title in part.methods}
     assert not found.reference or found.reference in titles
     assert BASE in titles  # its accuracy is the one to keep
-
-
-def test_a_setting_that_compare_lacks_and_a_verdict_of_a_fourth_kind_are_refused(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(registry, "FOLDER", tmp_path)
-    for name, text, said in (
-        ("x", '[[x.parts]]\nname="p"\nround=3\nmethods=[]\n', "'round'"),
-        ("y", 'parts=[]\n[y.claims]\nnewton-ratio="perhaps"\n', "depends on seeds"),
-    ):
-        (tmp_path / f"{name}.toml").write_text(f'[{name}]\ntitle="t"\nabout="a"\nseeds=1\n{text}')
-        monkeypatch.setattr(registry, "EXPERIMENTS", {name: name})
-        with pytest.raises(InputError, match=said):
-            experiment(name)

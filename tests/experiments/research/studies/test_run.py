@@ -1,6 +1,5 @@
 """Running an experiment: settings, networks of the user's, files, interruptions."""
 
-import json
 from typing import Any
 
 import pytest
@@ -38,39 +37,6 @@ def test_cells_are_what_compare_gives_and_claims_are_judged(ran, network):
     assert words["FedCal"] == "not told here"
 
 
-def test_networks_with_clients_of_their_own_keep_them(small, network, data_file):
-    own = data_file("own.npz", own_clients=True)
-    found = reproduce(small, networks=[network], data=[own], seeds=1, jobs=1)
-    parts = {
-        row["network"]: (row["partition"], row["clients"])
-        for row in found.rows
-        if not row["baseline"]
-    }
-    assert parts == {"net.npz": ("dirichlet:0.1", 100), "own.npz": ("natural", 7)}
-    assert [row[0] for row in found.blocks[0].rows] == ["net.npz", "own.npz"]
-
-
-def test_all_files_are_written_and_say_the_same(ran):
-    found, out = ran
-    suffixes = ("json", "md", "csv", "html", "pdf")
-    assert {p.name for p in out.iterdir()} == {"runs", *(f"small.{s}" for s in suffixes)}
-    read = json.loads((out / "small.json").read_text())
-    assert (read["schema"], read["kind"], read["name"]) == (1, "reproduction", "small")
-    assert [c["title"] for c in read["cells"]] == [row["title"] for row in found.rows]
-    assert read == found.to_json()
-    assert [v["key"] for v in read["claims"]] == list(found.experiment.expected)
-    markdown = (out / "small.md").read_text()
-    assert all(v.text in markdown and v.said in markdown for v in found.verdicts)
-    page = (out / "small.html").read_text()
-    for words in ("FedBBQ all weight", "A note.", "not told here", "<svg", "fedcal reproduce"):
-        assert words in page
-    assert "<script" not in page
-    runs = out / "runs" / "small"
-    assert {p.name for p in runs.iterdir()} == {"paper", "ours"}
-    lines = (runs / "paper" / "rows.jsonl").read_text().splitlines()
-    assert len(lines) == 1 + 2 * 2  # Base once, the rest with two seeds
-
-
 def test_an_interrupted_run_goes_on_where_it_was(ran, small, network, tmp_path):
     given: dict[str, Any] = {"networks": [network], "jobs": 1, "out": tmp_path}
 
@@ -88,19 +54,6 @@ def test_an_interrupted_run_goes_on_where_it_was(ran, small, network, tmp_path):
     assert seen[0] == 5  # the first part was whole
     assert values(again) == values(ran[0])
     assert (tmp_path / "small.json").exists()
-
-
-def test_a_finished_run_is_replaced_if_asked_for_and_grows_by_a_seed(ran, small, network, tmp_path):
-    given: dict[str, Any] = {"networks": [network], "jobs": 1, "out": tmp_path}
-    first = reproduce(small, seeds=1, **given)
-    (tmp_path / "other.json").write_text("of another experiment")
-    refused(f"holds {small}: --overwrite replaces it", reproduce, small, seeds=1, **given)
-    with pytest.warns(UserWarning, match=f"holds {small}, which is replaced") as told:
-        again = reproduce(small, seeds=1, overwrite=True, **given)
-    assert len([1 for one in told if "replaced" in str(one.message)]) == 1
-    assert values(again) == values(first)
-    assert values(reproduce(small, resume=True, **given)) == values(ran[0])
-    assert (tmp_path / "other.json").read_text() == "of another experiment"
 
 
 def test_nothing_runs_before_all_parts_are_checked(small, network, tmp_path, monkeypatch):

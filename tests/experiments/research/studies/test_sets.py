@@ -6,14 +6,14 @@ from refusals import refused
 
 from fedcal import datasets
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.experiments.research.studies.angelopoulos import fedcp_qq, figures, pcoqs, peers
+from fedcal.experiments.research.studies.angelopoulos import fedcp_qq, figures, pcoqs
 from fedcal.experiments.research.studies.angelopoulos.splits import (
     MEDICAL,
     exact_thresholds,
     scored,
     split,
 )
-from fedcal.experiments.research.studies.prediction_sets import coverage, laws, users
+from fedcal.experiments.research.studies.prediction_sets import laws
 from fedcal.experiments.research.studies.rows import rng_of
 
 FIGURES = (figures.figure3, figures.figure4, figures.figure5, figures.figure6)
@@ -79,21 +79,6 @@ def test_levels_and_what_is_lost_at_one():
     assert verdicts == [True, True, False, False]
 
 
-def test_peers_on_few_splits(monkeypatch):
-    # what the best ranks are is tested above, and takes its time with many rows
-    monkeypatch.setattr(fedcp_qq, "best_ranks", lambda m, n, alpha: (n - n // 10, m, 1 - alpha))
-    rows = peers.rows(splits=2, made=20)
-    assert {r["rule"] for r in rows} == {
-        *("non-private", "non-private, our grid", "FedCP-QQ", "Angelopoulos et al."),
-        *("Angelopoulos et al., m = 10,000", "ours, a draw", "ours, a release"),
-        *("P-COQS", "P-COQS, not rounded"),
-    }
-    assert len(list(peers.claims(rows))) == 10
-    assert peers.sheet(rows) is not None
-    sized = [r for r in rows if r["data"] in peers.DATA]
-    assert all(r["set_size"] > 0 for r in sized)
-
-
 def test_engine_and_laws_find_the_same_thresholds():
     setup = laws.Setup("prefix", bins=16, epsilon=8.0, clients=20, mechanism="laplace")
     both = [
@@ -107,20 +92,3 @@ def test_engine_and_laws_find_the_same_thresholds():
 def law_grid(setup: laws.Setup) -> list[float]:
     query = setup.strategy().query(1)
     return [float(t) for t in query.thresholds]
-
-
-def test_small_runs_give_rows_and_claims():
-    cells = coverage.CELLS_RUN[::25]
-    found = coverage.promises.rows(runs=3, engine_runs=2, cells=cells)
-    assert len(found) == len(cells)
-    assert list(coverage.promises.claims(found))
-    few = [c for c in coverage.PROTECTED if c.n == 1000][:2]
-    found = coverage.excess.rows(runs=3, cells=few)
-    assert [r["n"] for r in found] == [1000, 1000]
-    assert len(list(coverage.excess.claims(found))) == 2
-    of = [c for c in users.CELLS_RUN if c.network == "resnet110-cifar10"]
-    found = users.rows(runs=2, cells=[of[0], of[-1]])
-    (mine,) = (r for r in found if r["rule"] == users.CROSSING)
-    assert 0 <= mine["cut"] < 0.01
-    assert mine["ratio"] < 1.2
-    assert list(users.claims(found))

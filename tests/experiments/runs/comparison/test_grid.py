@@ -77,24 +77,6 @@ def test_options_that_are_refused():
     each_is_refused(((o, re.escape(said)) for o, said in table), lambda o: cells(**o))
 
 
-def test_a_variant_and_back():
-    for text, settings, label in (
-        ("fedbbq", {}, "FedBBQ"),
-        (
-            "fedbbq[weighting=none;bins_exponent=5]",
-            {"weighting": "none", "bins_exponent": 5},
-            "FedBBQ (weighting=none, bins_exponent=5)",
-        ),
-        ("none", {}, "uncalibrated"),
-    ):
-        variant = Variant.parse(text)
-        assert (variant.settings, variant.label) == (settings, label)
-        assert Variant.parse(variant.text) == variant
-        assert variant.text == text.replace(";", ",")
-    none = ("", "[a=1]", "fedbbq[]", "fedbbq[a]", "fedbbq[a=1", "fedbbq[a=1,a=2]", "f[a=1]x")
-    each_is_refused(((text, "") for text in none), Variant.parse)
-
-
 def test_shared_settings_go_to_methods_that_have_them_and_a_variant_s_own_win():
     found = cells(
         method="fedtemp,fedbin,fedbbq[weighting=none]",
@@ -106,24 +88,6 @@ def test_shared_settings_go_to_methods_that_have_them_and_a_variant_s_own_win():
         {"bins_exponent": 4, "weighting": "all"},
         {"bins_exponent": 4, "weighting": "none"},
     ]
-
-
-def test_the_defaults_and_the_order_of_the_table():
-    grid = read_grid()
-    assert [v.text for v in grid.method] == ALL
-    assert (grid.data, grid.epsilon, grid.seeds) == (("resnet110-cifar10",), (math.inf, 1.0), 5)
-    assert grid.partition == ("dirichlet:0.1",)
-    found = cells(method="fedbin,none,fedtemp", epsilon="2,inf", partition="iid,dirichlet:1")
-    assert [(c.variant.text, c.config.partition, c.config.epsilon) for c in found] == [
-        ("none", "dirichlet:0.1", math.inf),  # a baseline is not dealt: it has the defaults
-        *(
-            (method, partition, epsilon)
-            for partition in ("iid", "dirichlet:1")
-            for epsilon in (2.0, math.inf)
-            for method in ("fedbin", "fedtemp")
-        ),
-    ]
-    assert {c.seeds for c in found[1:]} == {(0, 1, 2, 3, 4)}
 
 
 def test_every_axis_multiplies():

@@ -1,8 +1,6 @@
 """scikit-learn estimators: their own rules, scikit-learn's checks, and a whole pipeline."""
 
-import subprocess
 import sys
-from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -41,7 +39,6 @@ from fedcal.partition import deal
 from fedcal.personal.at_site import applied, recalibrated
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import FedNewton
-from fedcal.units import UNITS
 
 
 def overconfident(n: int = 600, classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -94,27 +91,6 @@ def test_all_rows_are_fitted_on():
     pooled = TemperatureScaling().fit(logits, labels)
     assert fitted.calibrator_.temperature == pytest.approx(pooled.temperature, rel=1e-6)
     assert 2 < pooled.temperature < 4
-
-
-def test_what_a_fit_leaves_behind():
-    logits, labels = overconfident()
-    fitted = FederatedCalibrator(epsilon=2.0, clients=50).fit(logits, labels)
-    assert fitted.privacy_["epsilon"] == 2.0
-    assert fitted.privacy_["releases"] == len(fitted.result_.records) == 4
-    exact = FederatedCalibrator(clients=50).fit(logits, labels)
-    for told in (str(fitted.privacy_), str(exact.privacy_)):
-        for absent in ("test rows", "est metrics", "rounds.jsonl"):
-            assert absent not in told
-    assert "report" not in str(fitted.privacy_)
-    assert fitted.result_.bytes_up > 0
-    assert fitted.classes_.tolist() == [0, 1, 2]
-    assert fitted.n_features_in_ == 3
-    probs = fitted.predict_proba(logits)
-    np.testing.assert_array_equal(probs, fitted.calibrator_.predict_proba(logits))
-    np.testing.assert_array_equal(fitted.predict(logits), logits.argmax(axis=1))
-    assert nll(probs, labels) < nll(softmax(logits), labels) - 0.1
-    again = clone(fitted).fit(logits, labels)
-    np.testing.assert_array_equal(again.predict_proba(logits), probs)
 
 
 def test_a_client_column_is_the_natural_partition():
@@ -203,36 +179,6 @@ def test_columns_are_the_sorted_labels_or_those_that_are_named():
             FederatedCalibrator(classes=classes).fit(logits[:9], y * 3)
 
 
-def test_bad_parameters_are_refused_by_fit():
-    for parameters, words in (
-        ({"method": "pooled-bbq"}, "is not federated"),
-        ({"epsilon": -1.0}, "epsilon"),
-        ({"set": {"bins": 3}}, "unknown --set key 'bins'"),
-        ({"partition": "natural"}, "names no clients"),
-        ({"cap": 1.0}, "cap needs a ledger"),
-        ({"input": "odds"}, "unknown input 'odds'"),
-        ({"epsilon": 2.0, "trust": "distributed", "mechanism": "laplace"}, "drawn in shares"),
-    ):
-        estimator = FederatedCalibrator(**parameters)  # as scikit-learn wants it: not yet
-        with pytest.raises(InputError, match=words):
-            estimator.fit(*overconfident())
-    with pytest.raises(TypeError, match="unexpected keyword argument 'epsilno'"):
-        FederatedCalibrator(epsilno=1.0)
-    assert set(FederatedCalibrator().get_params()) >= {"method", "epsilon", "set", "classes"}
-
-
-def test_tensors_and_frames_are_taken_and_methods_as_tables_print_them():
-    torch, pandas = pytest.importorskip("torch"), pytest.importorskip("pandas")
-    logits, labels = overconfident()
-    plain = FederatedCalibrator("fedbbq", clients=10).fit(logits, labels).predict_proba(logits)
-    z = torch.tensor(logits, requires_grad=True)
-    frame = pandas.DataFrame(logits, columns=["a", "b", "c"])
-    for x, y in ((z, torch.tensor(labels)), (frame, pandas.Series(labels))):
-        fitted = FederatedCalibrator("FedBBQ", clients=10).fit(x, y)
-        np.testing.assert_array_equal(fitted.predict_proba(x), plain)
-    assert np.isfinite(fitted.calibrator_.predict_proba(z.bfloat16())).all()
-
-
 def test_a_ledger_is_charged_and_a_large_delta_told(tmp_path):
     ledger = str(tmp_path / "budget.db")
     estimator = FederatedCalibrator(epsilon=1.0, ledger=ledger, cap=1.5, clients=50)
@@ -241,12 +187,6 @@ def test_a_ledger_is_charged_and_a_large_delta_told(tmp_path):
         clone(estimator).fit(*overconfident())
     with pytest.warns(UserWarning, match="is not below 1/clients"):
         FederatedCalibrator(epsilon=1.0, delta=0.1, clients=50).fit(*overconfident())
-
-
-def test_the_module_is_imported_only_when_used():
-    code = "import fedcal.experiments.cli.main, sys; print('sklearn' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False"]
 
 
 def test_without_scikit_learn_there_is_one_line(monkeypatch):
@@ -380,35 +320,6 @@ def test_a_grid_search_over_both_parts():
     assert search.best_params_["estimator__C"] == search.best_estimator_.estimator_.C
 
 
-def test_changed_parameters_need_a_new_fit():
-    x, y = features()
-    base = LogisticRegression(C=1e-4).fit(x, y)
-    fitted = FederatedCalibrator(clients=5, classes=base.classes_).fit(scores_of(base, x), y)
-    model = CalibratedModel(base, fitted)
-    assert model.fit(x, y).predict_proba(x).shape == (400, 3)  # a pair that is fitted already
-    model.set_params(estimator__C=1.0)
-    with pytest.raises(NotFittedError):
-        model.predict_proba(x)
-    assert model.fit(x, y).estimator_.C == 1.0
-    assert (base.C, hasattr(fitted, "calibrator_")) == (1e-4, True)  # they were not ours to change
-    kept = CalibratedModel(LogisticRegression(C=1.0), TemperatureScaling()).fit(x, y)
-    kept.set_params(estimator=base, calibrator=fitted).fit(x, y)  # another pair, fitted already
-    np.testing.assert_array_equal(
-        kept.predict_proba(x), CalibratedModel(base, fitted).predict_proba(x)
-    )
-
-
-def test_clients_and_a_budget_go_through():
-    (x, y), (x2, y2) = features(), features(seed=1)
-    base = LogisticRegression().fit(x, y)
-    model = CalibratedModel(base, FederatedCalibrator(epsilon=8.0))
-    model.fit(x2, y2, client=np.arange(400) % 8)
-    assert model.calibrator_.privacy_["epsilon"] == 8.0
-    for column in ("client", "subject"):
-        with pytest.raises(InputError, match=f"{column} is for a FederatedCalibrator"):
-            CalibratedModel(base, BBQ()).fit(x2, y2, **{column: y2})
-
-
 def test_what_does_not_fit_is_refused():
     x, y = features()
     base, fresh = LogisticRegression().fit(x, y), LogisticRegression()
@@ -428,22 +339,6 @@ def test_what_does_not_fit_is_refused():
     ):
         with pytest.raises(InputError, match=words):
             CalibratedModel(estimator, calibrator).fit(x, labels)
-
-
-@pytest.mark.parametrize(
-    ("trust", "unit"), [*zip(cycle(("central", "distributed", "local")), UNITS, strict=False)]
-)
-def test_trust_models_units_and_mechanisms(trust, unit):
-    logits, labels = overconfident()
-    shares = trust == "distributed"
-    noise = "discrete-laplace" if shares else "laplace"
-    options: dict[str, Any] = {"trust": trust, "unit": unit, "mechanism": noise}
-    options |= {"quorum": 0.5} if shares else {}
-    calibrator = FederatedCalibrator(epsilon=2.0, clients=20, **options)
-    privacy = calibrator.fit(logits, labels, subject=np.arange(len(labels)) // 2).privacy_
-    assert [privacy[k] for k in ("trust", "unit", "mechanism")] == [trust, unit, noise]
-    assert privacy["quorum"] == (10 if shares else None)
-    assert privacy["secure_aggregation"] == ("masks" if shares else "none")
 
 
 def test_subjects_are_those_that_fit_is_told():

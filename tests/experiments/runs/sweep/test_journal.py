@@ -22,7 +22,6 @@ from fedcal.experiments.runs.sweep.journal import (
     CONFIG,
     INPUTS,
     ROWS,
-    UNFINISHED,
     Journal,
     ask_about_unfinished,
 )
@@ -105,17 +104,6 @@ def test_a_row_is_in_the_file_when_append_returns_and_stays(tmp_path):
     assert lines(folder) == [row(0), row(1), row(2)]
 
 
-def test_a_torn_last_line_is_cut_off(tmp_path):
-    for k, torn in enumerate((b"{", b'{"run": {"seed"', b"\x00\x00", b'{"run": {}}')):
-        fill(folder := tmp_path / str(k), [row(0)])
-        with (folder / ROWS).open("ab") as f:
-            f.write(torn)
-        with journal(folder, resume=True) as kept:
-            assert list(kept.rows.values()) == [row(0)], torn
-            kept.append("1", row(1))
-        assert lines(folder) == [row(0), row(1)], torn
-
-
 DAMAGED = [
     "{",
     "[]",
@@ -168,58 +156,6 @@ def test_what_a_folder_holds_is_not_lost(tmp_path):
     refused(r"line 3: this run occurs twice", journal(tmp_path / "twice", resume=True).__enter__)
     (tmp_path / "file").touch()
     refused("cannot write", fill, tmp_path / "file" / "below", [], error=FedcalError)
-
-
-def test_a_finished_folder_is_replaced(tmp_path):
-    fill(tmp_path, [row(0)])
-    for name in (DONE, *FINAL):
-        (tmp_path / name).write_text("old")
-    (tmp_path / "mine.txt").write_text("kept")
-    other = read_grid({"data": "d", "method": "fedtemp"})
-    fill(tmp_path, [row(5)], other, inputs={"d": "45"})
-    assert lines(tmp_path) == [row(0)]
-    assert grid_in(tmp_path) == other  # it is what --resume goes on with
-    assert lines(tmp_path / UNFINISHED) == [row(5)]
-    refused(r"runs kept: 1\): continue with --resume", fill, tmp_path, [], other)
-    assert not any((tmp_path / name).read_text() != "old" for name in (DONE, *FINAL))
-    with journal(tmp_path, other, resume=True, inputs={"d": "45"}) as kept:
-        assert list(kept.rows.values()) == [row(5)]
-        kept.finish(lambda folder: (folder / ROWS).write_text("new"))
-    assert {p.name for p in tmp_path.iterdir()} == {CONFIG, ROWS, INPUTS, DONE, *FINAL, "mine.txt"}
-    assert json.loads((tmp_path / INPUTS).read_text()) == {"data": {"d": "45"}}
-    assert (tmp_path / INPUTS).stat().st_mode & 0o777 == 0o600
-
-
-def test_rows_of_other_or_unknown_data_are_refused(tmp_path):
-    def resumed(content: str | None) -> None:
-        (tmp_path / INPUTS).unlink(missing_ok=True)
-        if content is not None:
-            (tmp_path / INPUTS).write_text(content)
-        journal(tmp_path, resume=True).__enter__()
-
-    fill(tmp_path, [row(0)])
-    damaged = r"\.inputs\.json is damaged.*start anew"
-    table = [
-        (None, r"\.inputs\.json is missing.*start anew"),
-        *((content, damaged) for content in ("{", '{"data": 3}', '{"data": {}}')),
-        ('{"data": {"d": "9"}}', r"^d changed since this comparison was begun; start anew"),
-    ]
-    each_is_refused(table, resumed)
-    assert lines(tmp_path) == [row(0)]
-
-
-def test_a_folder_where_a_file_is_to_be_and_nothing_to_resume(tmp_path):
-    for k, name in enumerate((ROWS, "report.html", "epsilon-2.png", CONFIG)):
-        (folder := tmp_path / name).mkdir()
-        (folder / name).mkdir()
-        if k % 2:
-            (folder / DONE).touch()
-        refused(f"{name} in it is a folder", fill, folder, [])
-    for name in ("", CONFIG, ROWS, DONE):
-        (folder := tmp_path / f"of {name}").mkdir()
-        if name:
-            (folder / name).write_text("")
-        refused("nothing to resume", grid_in, folder)
 
 
 def test_one_folder_has_one_writer(tmp_path):

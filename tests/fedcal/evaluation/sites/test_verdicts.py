@@ -51,29 +51,6 @@ SITES = {
 }
 
 
-def test_words_of_each_fault():
-    found = verdicts_of(release(SITES), {}, level=0.0125)
-    sites = found["sites"]
-    said = {name: one["words"] for name, one in sites.items()}
-    low, high = (round(100 * abs(sites[n]["gap"]["value"])) for n in ("low", "high"))
-    steep, flat = (sites[n]["slope"] for n in ("steep", "flat"))
-    assert said == {
-        "low": f"predicts {low} points too low",
-        "high": f"predicts {high} points too high",
-        "steep": f"too extreme (slope {steep['value']:.2g})",
-        "flat": f"too moderate (slope {flat['value']:.2g})",
-        "fine": "no fault above 4 points found",
-        "small": said["small"],
-    }
-    assert said["small"].startswith("cannot tell: noise hides any fault below 3")
-    assert 22 < low < 30
-    assert steep["low"] < 0.35 < steep["high"]
-    assert sites["low"]["named"] == ["gap"]
-    assert found["tests"] == 12
-    right = verdicts_of(release({"a": (5000, -1.2, 0.8)}, "confidence"), {}, level=0.01)
-    assert right["sites"]["a"]["words"].startswith("overconfident by 2")
-
-
 def test_both_parts_are_named_and_a_joint_fault_has_a_name():
     found = verdicts_of(release({"a": (3000, 1.2, 0.35)}), {}, level=0.01)["sites"]["a"]
     assert found["named"] == ["gap", "slope"]
