@@ -1,10 +1,14 @@
 """What was removed is refused in one line that says what to use instead, and that is there."""
 
 import re
+import sys
 
 import pytest
 from extending import ROOT
+from refusals import each_is_refused
 
+import fedcal
+from fedcal.core.errors import InputError
 from fedcal.core.removed import REMOVED
 from fedcal.experiments.cli.main import COMMANDS, _run
 
@@ -20,3 +24,23 @@ def test_a_command_that_was_removed_says_what_to_use(name, more, capsys):
     assert " ".join(words) not in COMMANDS
     for file in re.findall(r"examples/\S+\.py", line):
         assert (ROOT / file).is_file()
+
+
+@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("fedcal.")])
+def test_a_python_name_that_was_removed_says_what_to_use(name):
+    module, _, attribute = name.rpartition(".")
+    with pytest.raises(InputError, match="was removed in"):
+        getattr(sys.modules[module], attribute)
+
+
+def test_data_that_are_no_longer_read_say_what_to_use(tmp_path):
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "state.json").write_text("{}")
+    (tmp_path / "rows.arrow").touch()
+    table = [
+        (tmp_path / "rows.arrow", r"reading \.arrow was removed in 0\.3: write .*\.parquet"),
+        (f"blocks:{tmp_path}/*.arrow", r"reading \.arrow was removed in 0\.3"),
+        (tmp_path / "rows.feather", r"reading \.feather was removed in 0\.3"),
+        (tmp_path / "saved", r"reading a folder .* removed in 0\.3: write it with .*to_parquet"),
+    ]
+    each_is_refused(table, lambda data: fedcal.simulate(data, partition="natural"))
