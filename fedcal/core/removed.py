@@ -12,6 +12,7 @@ REMOVED = {
     "reading a folder of datasets.save_to_disk": "write it with Dataset.to_parquet",
     "reading a datasets.Dataset": "give its to_pandas(); a column split tells the test part",
     "fedcal.datasets.from_huggingface": "give Dataset.to_pandas() to from_frame",
+    "FEDCAL_HTTP_FLEET": "sites talk gRPC to a fleet port: pip install 'fedcal[sites]'",
     "fedcal pipeline": (
         "run the commands train, simulate and evaluate with one --ledger "
         "(examples/train_calibrate_evaluate.py)"
