@@ -1,12 +1,12 @@
 """The resolved configuration: one set of names for command line, TOML and Python."""
 
 import math
-import tomllib
 from typing import Any
 
 import numpy as np
 from refusals import each_is_refused, refused
 
+from fedcal import __version__
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.config import (
     METHODS,
@@ -18,6 +18,7 @@ from fedcal.experiments.runs.config import (
     parse_setting,
 )
 from fedcal.experiments.runs.jobs import job_of
+from fedcal.experiments.runs.options import read_options
 from fedcal.privacy.federation import MOST_ROUNDS, QUORUM
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.methods.steps.averaging import CLIP
@@ -33,6 +34,14 @@ def test_the_defaults_are_the_contract_s():
     defaults = {m: {k: p.default for k, p in settings_of(m).items()} for m in STRATEGIES}
     assert (CLIP, defaults["fedtemp"]["clip"]) == (0.5, None)  # with privacy, and none without
     assert (defaults["fedbin"]["weighting"], defaults["fedbbq"]["weighting"]) == ("none", "all")
+
+
+def test_a_config_is_of_one_version(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(Config(method="acct").to_toml().replace(__version__, "0.1.0"))
+    refused(r"written by fedcal '0\.1\.0', .* delete its line 'version'$", load_config, path, {})
+    path.write_text("method = 'acct'\n")  # a person's own
+    assert load_config(path, {}).method == "acct"
 
 
 def test_every_method_takes_its_own_parameters_and_no_other():
@@ -115,7 +124,7 @@ def test_toml_and_back(tmp_path):
     ):
         path.write_text(config.to_toml(), "utf-8")
         assert load_config(path, {}) == config
-        assert tomllib.loads(config.to_toml()) == config.to_dict()
+        assert read_options(path) == config.to_dict()
         assert None not in config.to_dict().values()
 
 
