@@ -13,6 +13,8 @@ REMOVED = {
     "reading a datasets.Dataset": "give its to_pandas(); a column split tells the test part",
     "fedcal.datasets.from_huggingface": "give Dataset.to_pandas() to from_frame",
     "FEDCAL_HTTP_FLEET": "sites talk gRPC to a fleet port: pip install 'fedcal[sites]'",
+    "fedcal.corruptions": "import fedcal.experiments.research.corruptions, in a clone",
+    "fedcal.privacy.audit": "import fedcal.experiments.research.audit, in a clone",
     "fedcal pipeline": (
         "run the commands train, simulate and evaluate with one --ledger "
         "(examples/train_calibrate_evaluate.py)"

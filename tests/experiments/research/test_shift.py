@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 from refusals import each_is_refused, refused
 
-from fedcal.corruptions import CORRUPTIONS, corrupt
 from fedcal.datasets import load, shifted
 from fedcal.datasets._shifted import key_of, unpacked
+from fedcal.experiments.research.corruptions import CORRUPTIONS, corrupt
 from fedcal.experiments.research.shift import images, logits, mnist, picture
 from fedcal.experiments.research.shift.images import read_shifted
 
