@@ -1,12 +1,11 @@
-"""Studies of prediction sets: splits, laws of scores, and the rules that others have."""
+"""Studies of prediction sets: splits, and laws of scores."""
 
 import numpy as np
 import pytest
-from refusals import refused
 
 from fedcal import datasets
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.experiments.research.studies.angelopoulos import fedcp_qq, figures, pcoqs, peers
+from fedcal.experiments.research.studies.angelopoulos import figures
 from fedcal.experiments.research.studies.angelopoulos.splits import (
     MEDICAL,
     exact_thresholds,
@@ -37,30 +36,6 @@ def test_judged_as_the_sets_themselves():
     assert exact_thresholds(scores[:, :8], 0.1) == [1.0]
 
 
-def test_a_quantile_of_quantiles_covers_as_computed(monkeypatch):
-    monkeypatch.setattr(fedcp_qq, "_NODES", 64)  # exact for so few rows
-    found = fedcp_qq.mean_coverage(3, 5)
-    scores = np.random.default_rng(0).random((40_000, 3, 5))
-    scores.sort(axis=2)
-    drawn = np.sort(scores, axis=1).mean(axis=0).T  # of uniform scores
-    assert found == pytest.approx(drawn, abs=0.006)
-    rank, of_clients, mean = fedcp_qq.best_ranks(3, 5, 0.2)
-    assert mean == pytest.approx(found[found >= 0.8].min())
-    assert mean == found[rank - 1, of_clients - 1]
-    refused("too few", fedcp_qq.best_ranks, 2, 3, 0.1)
-    refused("evenly", fedcp_qq.thresholds, scores[:, 0], 4, 0.1)
-
-
-def test_pcoqs_ends_at_the_rank_without_noise_and_covers_too_little_of_few_rows():
-    rng = np.random.default_rng(0)
-    scores = rng.random((50, 99))
-    found = pcoqs.thresholds(scores, 0.1, 1e12, rng, digits=12)
-    low, high = np.sort(scores)[:, [89, 90]].T  # noise just below 0, rounded down, is a row less
-    assert ((low - 1e-9 <= found) & (found <= high + 1e-9)).all()
-    found = pcoqs.thresholds(rng.random((2000, 50)), 0.1, 1 / 8, rng)
-    assert found.mean() == pytest.approx(0.83, abs=0.015)
-
-
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_figure_from_few_splits(figure, monkeypatch):
     monkeypatch.setattr(figures, "tasks", lambda data: [])  # heads: test_zhang.py
@@ -77,21 +52,6 @@ def test_levels_and_what_is_lost_at_one():
     assert figures.figure2.sheet(rows) is not None
     verdicts = [holds for _, holds, *_ in figures.figure2.claims(rows)]
     assert verdicts == [True, True, False, False]
-
-
-def test_peers_on_few_splits(monkeypatch):
-    # what the best ranks are is tested above, and takes its time with many rows
-    monkeypatch.setattr(fedcp_qq, "best_ranks", lambda m, n, alpha: (n - n // 10, m, 1 - alpha))
-    rows = peers.rows(splits=2, made=20)
-    assert {r["rule"] for r in rows} == {
-        *("non-private", "non-private, our grid", "FedCP-QQ", "Angelopoulos et al."),
-        *("Angelopoulos et al., m = 10,000", "ours, a draw", "ours, a release"),
-        *("P-COQS", "P-COQS, not rounded"),
-    }
-    assert len(list(peers.claims(rows))) == 10
-    assert peers.sheet(rows) is not None
-    sized = [r for r in rows if r["data"] in peers.DATA]
-    assert all(r["set_size"] > 0 for r in sized)
 
 
 def test_engine_and_laws_find_the_same_thresholds():
