@@ -15,6 +15,11 @@ REMOVED = {
     "FEDCAL_HTTP_FLEET": "sites talk gRPC to a fleet port: pip install 'fedcal[sites]'",
     "fedcal.corruptions": "import fedcal.experiments.research.corruptions, in a clone",
     "fedcal.privacy.audit": "import fedcal.experiments.research.audit, in a clone",
+    "fedcal reproduce liars": "its figures are in docs/guide/secure-aggregation.md",
+    "fedcal reproduce binning-pays": "its figures are in docs/results/choosing.md",
+    "fedcal reproduce training-audit": "its figures are in docs/results/audit.md",
+    "fedcal reproduce prediction-sets-peers": "its figures are in docs/results/angelopoulos.md",
+    "fedcal reproduce fedtemp-bound": "its figures are in docs/results/maddock.md",
     "fedcal pipeline": (
         "run the commands train, simulate and evaluate with one --ledger "
         "(examples/train_calibrate_evaluate.py)"

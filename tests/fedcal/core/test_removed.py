@@ -2,6 +2,7 @@
 
 import re
 import sys
+from itertools import product
 
 import pytest
 from extending import ROOT
@@ -13,8 +14,12 @@ from fedcal.core.removed import REMOVED
 from fedcal.experiments.cli.main import COMMANDS, _run
 
 
-@pytest.mark.parametrize("more", ["", "--help", "stages.toml --out stages"])
-@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("fedcal ")])
+STUDIES = [name for name in REMOVED if name.startswith("fedcal reproduce ")]
+ALONE = [name for name in REMOVED if name.startswith("fedcal ") and name not in STUDIES]
+TYPED = [*product(ALONE, ("", "--help", "stages.toml --out stages")), *product(STUDIES, [""])]
+
+
+@pytest.mark.parametrize(("name", "more"), TYPED)
 def test_a_command_that_was_removed_says_what_to_use(name, more, capsys):
     words = name.split()[1:]
     assert _run([*words, *more.split()]) == 2
@@ -22,7 +27,7 @@ def test_a_command_that_was_removed_says_what_to_use(name, more, capsys):
     line = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
     assert (said.out, said.err) == ("", line)
     assert " ".join(words) not in COMMANDS
-    for file in re.findall(r"examples/\S+\.py", line):
+    for file in re.findall(r"(?:docs|examples)/\S+\.(?:md|py)", line):
         assert (ROOT / file).is_file()
 
 
