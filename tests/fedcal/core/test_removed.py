@@ -13,7 +13,6 @@ from fedcal.core.errors import InputError
 from fedcal.core.removed import REMOVED
 from fedcal.experiments.cli.main import COMMANDS, _run
 
-
 STUDIES = [name for name in REMOVED if name.startswith("fedcal reproduce ")]
 ALONE = [name for name in REMOVED if name.startswith("fedcal ") and name not in STUDIES]
 TYPED = [*product(ALONE, ("", "--help", "stages.toml --out stages")), *product(STUDIES, [""])]
