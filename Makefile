@@ -66,7 +66,7 @@ flower: $(BIN)/python
 	$(VENV)/flower-$(VERSION)/bin/python tests/support/flower_versions.py
 
 # Of docker-compose.yml; NAMES='superlink calibration.example.org' for what sites call the server.
-NAMES ?= superlink fleet-proxy localhost 127.0.0.1
+NAMES ?= superlink localhost 127.0.0.1
 SITES ?= a b c
 certificates: $(VENV)/.run
 	$(BIN)/python -m fedcal.experiments.deploy.certificates --out certificates \

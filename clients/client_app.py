@@ -16,7 +16,7 @@ from fedcal.core.errors import ContributionRefused
 from fedcal.core.shards import Shards
 from fedcal.core.types import Words
 from fedcal.queries.request import Request
-from fedcal.secure_aggregation import mask, reveal
+from fedcal.secure_aggregation import mask
 
 log = logging.getLogger("fedcal")
 
@@ -38,9 +38,8 @@ def client_app(
     a query names, which whoever sent it could subtract. `dealt_to` says to how many clients the
     data of the run config are dealt, where `shard_of` takes its rows from there.
 
-    It answers three messages: `query.who` (its site), `query.answer` (its contribution, masked
-    if the server names a cohort) and `query.reveal` (the seeds of this round that it shares with
-    clients that dropped out). Of an error the server learns the class; a text that may tell of
+    It answers two messages: `query.who` (its site) and `query.answer` (its contribution, masked if
+    the server names a cohort). Of an error the server learns the class; a text that may tell of
     rows stays in the site's log.
     """
     app = ClientApp()
@@ -64,10 +63,6 @@ def client_app(
             log.exception("site %d cannot answer %r", site_of(context), request.query.kind)
             raise RuntimeError(f"{type(e).__name__}; see the site's own log") from None
         return answer_with(words, message, request, site_of(context))
-
-    @app.query("reveal")
-    def tell_seeds(message: Message, context: Context) -> Message:
-        return seeds_for(message, site_of(context))
 
     return app
 
@@ -117,26 +112,12 @@ def answer_with(words: Words, message: Message, request: Request, site: int) -> 
         number of the client in the cohort; of no use without one
     """
     if asks_for_masks(message):
-        seed, cohort = _masking(message.content.config_records["masking"])
+        masking = message.content.config_records["masking"]
+        cohort: list[int] = masking["cohort"]  # type: ignore[assignment]
+        seed = int(masking["seed"])  # type: ignore[arg-type]
         words = words + mask(site, cohort, seed, request.round, len(words))
     record = ArrayRecord({"words": Array(words)})
     return Message(RecordDict({"answer": record}), reply_to=message)
-
-
-def seeds_for(message: Message, site: int) -> Message:
-    """Return the reply to a `query.reveal`: the seeds shared with clients that dropped out."""
-    asked = message.content.config_records["masking"]
-    seed, cohort = _masking(asked)
-    dropped: list[int] = asked["dropped"]  # type: ignore[assignment]
-    round_number = int(asked["round"])  # type: ignore[arg-type]
-    seeds = reveal(site, dropped, cohort, seed, round_number)
-    record = ConfigRecord({str(client): value for client, value in seeds.items()})
-    return Message(RecordDict({"seeds": record}), reply_to=message)
-
-
-def _masking(record: ConfigRecord) -> tuple[int, list[int]]:
-    cohort: list[int] = record["cohort"]  # type: ignore[assignment]
-    return int(record["seed"]), cohort  # type: ignore[arg-type]
 
 
 def _rows(context: Context) -> Shards:

@@ -93,11 +93,10 @@ def _refused() -> Iterator[Use]:
         scripts("Flower's engine", "superlink", "supernode", "superexec", "flwr")
     except InputError as e:
         yield Use(_FLOWER, str(e), all=True)
-    for command in _FLOWER:
-        try:
-            check_flower(loopback=command != "site")
-        except (InputError, ImportError) as e:
-            yield Use((command,), str(e), all=True)
+    try:
+        check_flower()
+    except (InputError, ImportError) as e:
+        yield Use(_FLOWER, str(e), all=True)
 
 
 def _machine() -> dict[str, Any]:

@@ -10,9 +10,9 @@ import typer
 
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
-from fedcal.corruptions import CORRUPTIONS
 from fedcal.experiments.cli.parameters import FILES, Json, Overwrite, Quiet, other
 from fedcal.experiments.report import terminal
+from fedcal.experiments.research.corruptions import CORRUPTIONS
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.folders import claim_file
 from fedcal.experiments.runs.options import DATA

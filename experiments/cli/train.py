@@ -23,10 +23,9 @@ from fedcal.experiments.cli.parameters import (
 from fedcal.experiments.report import terminal
 from fedcal.experiments.runs.config import parse_setting
 from fedcal.experiments.runs.files import to_json
-from fedcal.experiments.runs.options import RUNNING
+from fedcal.experiments.runs.options import RUNNING, read_options
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.run import train
-from fedcal.storage.toml_files import read_toml
 
 
 def run_train(
@@ -40,7 +39,7 @@ def run_train(
     as_json: bool,
 ) -> None:
     """`fedcal train`."""
-    given = {} if config_file is None else read_toml(config_file)
+    given = {} if config_file is None else read_options(config_file)
     settings = {**given.get("set", {}), **options.get("set", {})}  # --set adds to the file's
     given |= {k: v for k, v in options.items() if v is not None}
     if settings:

@@ -21,7 +21,6 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.flower_internals import fleet_is_http
 
 _CONNECT_S, _PAUSE_S = 5.0, 1.0
 _OTHER_NAME = (62, 64)  # OpenSSL's codes: host name mismatch, IP address mismatch
@@ -121,7 +120,7 @@ def check_fleet(fleet: Address, context: ssl.SSLContext, wait: float) -> None:
     FedcalError
         If nobody listens there in time, or not the SuperLink that the certificates are for.
     """
-    if _protocol(fleet, context, wait) != "h2" and not fleet_is_http():
+    if _protocol(fleet, context, wait) != "h2":
         raise FedcalError(
             f"what listens at {fleet} is not a Fleet API, which speaks HTTP/2 (is this the "
             "port of the control API, or a proxy that ends TLS?)"

@@ -23,7 +23,7 @@ from fedcal.clients.site.process import handover
 from fedcal.clients.site.process.flower_guard import self_test
 from fedcal.clients.site.process.runtime import SITE
 from fedcal.clients.site.site_log import MOST_BYTES
-from fedcal.core.flower_internals import HTTP_FLEET, TASK_TYPE_TO_COMMAND, check_flower
+from fedcal.core.flower_internals import TASK_TYPE_TO_COMMAND, check_flower
 from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.experiments.runs.engines.superlink import free_port, quiet_environment, scripts
 
@@ -123,7 +123,7 @@ class SuperNode:
 
 @contextlib.contextmanager
 def supernode(
-    folder: Path, *, fleet: str, root_certificates: Path, key: Path, loopback: bool = False
+    folder: Path, *, fleet: str, root_certificates: Path, key: Path
 ) -> Iterator[SuperNode]:
     """Start a SuperNode for a site that `fedcal.clients.site.prepared.prepare` wrote.
 
@@ -139,8 +139,6 @@ def supernode(
         PEM file that the SuperLink's certificate is verified by
     key
         this node's private key (OpenSSH, ECDSA)
-    loopback
-        the SuperLink is one of this process's own
 
     Raises
     ------
@@ -149,13 +147,13 @@ def supernode(
     FedcalError
         If Flower would run a server's code here.
     """
-    check_flower(loopback=loopback)
+    check_flower()
     self_test()
     folder = folder.resolve()
     with alone(folder), _fresh_home(folder) as home:
         programs = scripts("a site", "superexec")
         commands = _write_commands(home / "bin", programs)
-        env = _environment(home, folder, commands) | ({HTTP_FLEET: "1"} if loopback else {})
+        env = _environment(home, folder, commands)
         log = folder / FLOWER_LOG
         log.touch()
         start = log.stat().st_size

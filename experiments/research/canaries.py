@@ -98,13 +98,6 @@ class CanaryFinding:
             0.0 if times == math.inf else composed_epsilon([_with(self.stage, times)], self.delta)
         )
 
-    @property
-    def lower_bound_any(self) -> float:
-        """Epsilon is at least this, whatever the mechanism is."""
-        if self.right <= self.delta:
-            return 0.0
-        return max(0.0, math.log((self.right - self.delta) / (1 - self.right)))
-
 
 def canary_runs(
     stage: Stage, canaries: int, *, seed: int = 0, noise: float = 1.0, rate: float | None = None

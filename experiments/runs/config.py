@@ -25,6 +25,7 @@ from fedcal.experiments.runs.options import (
     layered,
     option,
     options_of,
+    read_options,
 )
 from fedcal.mechanisms import PRIVATE
 from fedcal.privacy.federation import QUORUM, check_quorum, check_size
@@ -32,7 +33,7 @@ from fedcal.privacy.ledger import CAP_DELTA
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.secure_aggregation.committee import read_committee
 from fedcal.storage.atomic import path_of
-from fedcal.storage.toml_files import read_toml, toml_value
+from fedcal.storage.toml_files import toml_value
 from fedcal.strategies import STRATEGIES, enlist
 from fedcal.strategies.settings import Setting, check_settings, settings_of
 from fedcal.trust import TRUSTS
@@ -368,7 +369,7 @@ def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     `rows_per_client`, which is about the clients), a trust model's quorum, and, where privacy is
     switched on or off, the trust model.
     """
-    base, overriding = _read(read_toml(path_of(path))), _read(overrides)
+    base, overriding = _read(read_options(path_of(path))), _read(overrides)
     changed = {key for key in base.keys() & overriding if base[key] != overriding[key]}
     stale = {"rounds"} if "method" in changed else set[str]()
     if "trust" in changed:

@@ -11,6 +11,7 @@ from typing import Any
 from fedcal import datasets
 from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
+from fedcal.core.removed import check_kept
 from fedcal.core.shards import Population, Shards
 from fedcal.datasets import BlockRows, Dataset
 from fedcal.datasets.plausible_rows import doubts_of
@@ -55,8 +56,8 @@ def load_any(
         return data.in_order(names, positive)
     if isinstance(data, (str, Path)):
         return datasets.load(data, **named, csv=csv)
-    if type(data).__module__.partition(".")[0] == "datasets":  # Hugging Face's, not imported here
-        return datasets.from_huggingface(data, **named)
+    if type(data).__module__.partition(".")[0] == "datasets":  # Hugging Face's
+        check_kept("reading a datasets.Dataset")
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
         return datasets.from_frame(data, **named)
     if isinstance(data, tuple) and len(data) == 2:

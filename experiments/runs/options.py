@@ -15,13 +15,17 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 import tomli_w
 
+from fedcal import __version__
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
+from fedcal.storage.toml_files import read_toml
 
 DATA, PRIVACY, RUNNING = "Method, data and clients", "Privacy", "Running"
 SITES = "Real sites (--engine grpc)"
 """Groups of options in `--help`."""
 
+
+_VERSION = "version"
 
 REQUIRED = "required"
 """What `unset` says of an option that must be given."""
@@ -105,8 +109,21 @@ class Options:
         return {k: v for k, v in asdict(self).items() if v is not None}
 
     def to_toml(self) -> str:
-        """Return the text of the file that `--config` reads."""
-        return tomli_w.dumps(self.to_dict())
+        """Return the text of the file that `--config` reads, in this version of fedcal."""
+        return tomli_w.dumps({_VERSION: __version__, **self.to_dict()})
+
+
+def read_options(path: Path) -> dict[str, Any]:
+    """Return the options in a TOML file; InputError if another version of fedcal wrote it."""
+    table = read_toml(path)
+    version = table.pop(_VERSION, __version__)
+    if version != __version__:
+        raise InputError(
+            f"{path} was written by fedcal {str(version)[:20]!r}, and this is fedcal "
+            f"{__version__}: a config repeats a run in its own version; to run these options with "
+            f"this one, delete its line {_VERSION!r}"
+        )
+    return table
 
 
 def options_of(table: type[Options]) -> dict[str, Option]:

@@ -9,7 +9,7 @@ from fedcal.core.errors import InputError
 from fedcal.datasets import BlockRows, Dataset
 from fedcal.experiments.runs.config import Config, load_config, merge
 from fedcal.experiments.runs.load import load_any, rows_of
-from fedcal.experiments.runs.options import options_of
+from fedcal.experiments.runs.options import options_of, read_options
 from fedcal.experiments.runs.paid import CONFIG
 from fedcal.experiments.runs.record import recorded, result_of
 from fedcal.experiments.runs.result import SimulationResult
@@ -18,7 +18,6 @@ from fedcal.experiments.runs.statement import about_subjects
 from fedcal.experiments.runs.statement.sentences import held_out as held_out_of
 from fedcal.partition import DEALT
 from fedcal.storage.artifact import Holdout
-from fedcal.storage.toml_files import read_toml
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome
 from fedcal.strategies.server.run_folder import forget
@@ -45,7 +44,7 @@ def finish(folder: Path) -> Path:
     elif not (folder / CONFIG).is_file():
         _of_flower(folder).save(folder)
         forget(folder, checkpoint=True)  # what it holds is in the result
-    elif "model" in read_toml(folder / CONFIG):
+    elif "model" in read_options(folder / CONFIG):
         from fedcal.experiments.training.run import train
 
         train(out=folder, resume=True)

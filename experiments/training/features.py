@@ -18,7 +18,7 @@ from fedcal.core.checks import positive
 from fedcal.core.classes import class_names, places_of
 from fedcal.core.errors import InputError
 from fedcal.core.types import Integers
-from fedcal.corruptions import CORRUPTIONS, SEVERITIES
+from fedcal.experiments.research.corruptions import CORRUPTIONS, SEVERITIES
 from fedcal.experiments.training.rows import MOST_CLASSES, LabelledRows, check_ids
 
 Arrays = Mapping[str, NDArray[Any]]

@@ -20,6 +20,7 @@ from fedcal.experiments.runs import engines
 from fedcal.experiments.runs.folders import TRAINING as KIND
 from fedcal.experiments.runs.folders import claim
 from fedcal.experiments.runs.jobs import job_of
+from fedcal.experiments.runs.options import read_options
 from fedcal.experiments.runs.paid import CONFIG, Paid
 from fedcal.experiments.runs.record import recorded
 from fedcal.experiments.training.config import TrainConfig, merged
@@ -31,7 +32,6 @@ from fedcal.experiments.training.splits import PARTS, ClientData, load, run_conf
 from fedcal.privacy.noise_plan import Plan
 from fedcal.storage.atomic import path_of
 from fedcal.storage.locks import locked
-from fedcal.storage.toml_files import read_toml
 from fedcal.strategies import FedSGD
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job
@@ -114,7 +114,7 @@ def train(
     """
     folder = None if out is None else path_of(out)
     if config is not None and not isinstance(config, TrainConfig):
-        config = merged(read_toml(path_of(config)))
+        config = merged(read_options(path_of(config)))
     options_given = {} if config is None else config.to_dict()
     options_given |= {k: v for k, v in options.items() if v is not None}
     rows = None
@@ -275,7 +275,7 @@ def _resumed(folder: Path, options: dict[str, Any]) -> tuple[TrainConfig, Checkp
     """
     if not (folder / CHECKPOINT).is_file():
         if (folder / OUTCOME).is_file():
-            return merged(read_toml(folder / CONFIG), options), None
+            return merged(read_options(folder / CONFIG), options), None
         if (folder / "checkpoint.pt").is_file():
             raise InputError(
                 f"{folder / 'checkpoint.pt'} was written by an earlier version of fedcal, which "

@@ -16,17 +16,11 @@ from importlib import import_module
 from typing import Any
 
 from fedcal.core.errors import InputError
+from fedcal.core.removed import check_kept
 
-KNOWN = ("1.39.0",)
-"""Versions of Flower that a site was tried with, by gRPC: those of the extra `sites`."""
-
-KNOWN_BY_HTTP = ("1.41.0", "1.42.0")
-"""Versions that a site was tried with by HTTP. The server's fleet, control and runtime APIs share
-one port there, and the last two have no login."""
-
-HTTP_FLEET = "FEDCAL_HTTP_FLEET"
-"""Environment variable: "1" lets a site run with `KNOWN_BY_HTTP`. Whoever sets it says that the
-server's port is behind a proxy that lets the fleet's paths through alone."""
+KNOWN = "1.39.0"
+"""The version of Flower that a site was tried with: that of the extra `sites`. From 1.40 on a
+server's sites and its control API, which has no login, share one port."""
 
 _NAMES = {
     # an error reply has a number; what the numbers mean is told nowhere else
@@ -68,33 +62,22 @@ def __getattr__(name: str) -> Any:
     return getattr(source, attribute) if attribute else source
 
 
-def check_flower(*, loopback: bool = False) -> None:
+def check_flower() -> None:
     """Refuse a Flower whose client runtime is unknown here.
-
-    Parameters
-    ----------
-    loopback
-        the SuperLink is this process's own, on this machine: HTTP needs no proxy
 
     Raises
     ------
     InputError
-        If it is a version that was not tried, one that speaks HTTP and nobody asked for that, a
-        name that must be replaced is not there (the server's bundle would be run), or what is
-        called takes other parameters.
+        If it is a version that was not tried, a name that must be replaced is not there (the
+        server's bundle would be run), or what is called takes other parameters.
     """
     import flwr
 
+    if os.environ.get("FEDCAL_HTTP_FLEET", "0") != "0":
+        check_kept("FEDCAL_HTTP_FLEET")
     flower, version = import_module(_NAMES["run_clientapp"]), flwr.__version__
-    install = f"pip install 'fedcal[sites]' (flwr=={KNOWN[-1]})"
-    if fleet_is_http() and not loopback and os.environ.get(HTTP_FLEET) != "1":
-        raise InputError(
-            f"flwr {version} serves sites on the port of the server's control API, which has no "
-            f"login: {install}, or set {HTTP_FLEET}=1 if a proxy lets through the fleet's paths "
-            "alone (docs/guide/deploy.md)"
-        )
     wrong = ""
-    if version not in (*KNOWN, *KNOWN_BY_HTTP):
+    if version != KNOWN:
         wrong = "was not tested: fedcal site cannot know whether it would run the server's code"
     for name in (*REPLACED, "run_clientapp"):
         if not wrong and not callable(getattr(flower, name, None)):
@@ -102,14 +85,7 @@ def check_flower(*, loopback: bool = False) -> None:
     if not wrong and (lacks := _GIVEN - inspect.signature(flower.run_clientapp).parameters.keys()):
         wrong = f"has a run_clientapp without {min(lacks)}: it is not the tested version"
     if wrong:
-        raise InputError(f"flwr {version} {wrong}; {install}")
-
-
-def fleet_is_http() -> bool:
-    """Return whether this Flower's sites talk HTTP, to the port of the server's control API."""
-    import flwr
-
-    return flwr.__version__ in KNOWN_BY_HTTP
+        raise InputError(f"flwr {version} {wrong}; pip install 'fedcal[sites]' (flwr=={KNOWN})")
 
 
 @contextlib.contextmanager
@@ -192,10 +168,7 @@ def run_supernode(clock: Any, pull: Callable[..., Any], most_bytes: int) -> None
     flower: Any = import_module(_NAMES["start_client_internal"])
     flower.time = clock
     flower._pull_and_store_message = pull(flower._pull_and_store_message)
-    if fleet_is_http():
-        _bound_http(most_bytes)
-    else:
-        flower.GRPC_MAX_MESSAGE_LENGTH = most_bytes
+    flower.GRPC_MAX_MESSAGE_LENGTH = most_bytes
     cli.flower_supernode()
 
 
@@ -208,44 +181,4 @@ def limit_pulls(seconds: float) -> None:
 def is_too_large(error: Exception) -> bool:
     """Return whether a reply of the SuperLink is larger than `run_supernode` lets through."""
     code = getattr(error, "code", None)  # a method, of an error of gRPC
-    status = code() if callable(code) else None
-    return isinstance(error, _TooLarge) or getattr(status, "name", "") == "RESOURCE_EXHAUSTED"
-
-
-class _TooLarge(Exception):
-    """A reply by HTTP is too large, or packed."""
-
-
-def _bound_http(most_bytes: int) -> None:
-    """Read no more of a reply, unpack none and go nowhere else, whatever the SuperLink says."""
-    import httpx
-
-    flower: Any = import_module("flwr.supernode.fleet_http_connection")
-
-    class Bounded(httpx.SyncByteStream):
-        def __init__(self, stream: Any) -> None:
-            self._stream = stream
-
-        def __iter__(self) -> Iterator[bytes]:
-            left = most_bytes
-            for part in self._stream:
-                if (left := left - len(part)) < 0:
-                    raise _TooLarge
-                yield part
-
-        def close(self) -> None:
-            self._stream.close()
-
-    def bound(response: httpx.Response) -> None:
-        if response.headers.get("content-encoding", "identity") != "identity":
-            raise _TooLarge
-        response.stream = Bounded(response.stream)
-
-    class BoundedClient(flower.FleetHttpClient):  # type: ignore[misc]
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            self._client.follow_redirects = False
-            self._client.headers["accept-encoding"] = "identity"
-            self._client.event_hooks = {"response": [bound]}
-
-    flower.FleetHttpClient = BoundedClient
+    return getattr(code() if callable(code) else None, "name", "") == "RESOURCE_EXHAUSTED"

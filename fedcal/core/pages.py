@@ -46,11 +46,11 @@ class Table:
             )
         _finite(self.title, [n for row in self.rows for n in row if not isinstance(n, str)])
 
-    def head(self, rows: int, columns: int = 3) -> list[str]:
-        """Return the first rows and columns as plain lines, "name: heading entry, ..."."""
+    def head(self, rows: int) -> list[str]:
+        """Return the first rows and three columns as plain lines, "name: heading entry, ..."."""
         lines = []
         for name, *entries in self.rows[:rows]:
-            pairs = zip(self.columns[1:columns], entries, strict=False)
+            pairs = zip(self.columns[1:3], entries, strict=False)
             cells = (f"{heading} {number(entry)}" for heading, entry in pairs if entry != "")
             lines.append(f"{number(name)}: {', '.join(cells)}")
         left = len(self.rows) - rows

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from fedcal.core.errors import InputError
 
 REMOVED = {
+    "reading .arrow": "write the table as .parquet",
+    "reading .feather": "write the table as .parquet",
+    "reading a folder of datasets.save_to_disk": "write it with Dataset.to_parquet",
+    "reading a datasets.Dataset": "give its to_pandas(); a column split tells the test part",
+    "fedcal.datasets.from_huggingface": "give Dataset.to_pandas() to from_frame",
+    "FEDCAL_HTTP_FLEET": "sites talk gRPC to a fleet port: pip install 'fedcal[sites]'",
+    "fedcal.corruptions": "import fedcal.experiments.research.corruptions, in a clone",
+    "fedcal.privacy.audit": "import fedcal.experiments.research.audit, in a clone",
+    "fedcal reproduce liars": "its figures are in docs/guide/secure-aggregation.md",
+    "fedcal reproduce binning-pays": "its figures are in docs/results/choosing.md",
+    "fedcal reproduce training-audit": "its figures are in docs/results/audit.md",
+    "fedcal reproduce prediction-sets-peers": "its figures are in docs/results/angelopoulos.md",
+    "fedcal reproduce fedtemp-bound": "its figures are in docs/results/maddock.md",
+    "fedcal.privacy.account": "fedcal.accounting.composed_epsilon, of stages fixed beforehand",
     "fedcal pipeline": (
         "run the commands train, simulate and evaluate with one --ledger "
         "(examples/train_calibrate_evaluate.py)"
@@ -17,3 +33,9 @@ def check_kept(name: str) -> None:
     """Raise InputError for a name that was removed; it says what to use instead."""
     if name in REMOVED:
         raise InputError(f"{name} was removed in 0.3: {REMOVED[name]}")
+
+
+def refuse(module: str, name: str) -> NoReturn:
+    """Raise for a name that a module lacks: InputError if it was removed, else AttributeError."""
+    check_kept(f"{module}.{name}")
+    raise AttributeError(f"module {module!r} has no attribute {name!r}")

@@ -1,20 +1,23 @@
 """Data sets of scores and labels: shipped ones, files, and arrays in memory.
 
 `load("resnet110-cifar10")` reads a shipped set, `load("mnist-shift:fog:5")` a variant of one and
-`load("scores.npz")` a file; `from_arrays` takes arrays, `from_frame` a data frame,
-`from_huggingface` a `datasets.Dataset` and `from_model` a fitted model and rows; `in_blocks` leaves
-the rows of large files where they are. All of them run the same checks.
+`load("scores.npz")` a file; `from_arrays` takes arrays, `from_frame` a data frame, `from_model` a
+fitted model and rows; `in_blocks` leaves the rows of large files where they are. All of them run
+the same checks.
 Whether scores are logits or probabilities is declared by the caller, never guessed from the values.
 `feature_sets` lists shipped sets for training, which hold features, not scores.
 """
 
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fedcal.core.removed import refuse
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._blocks import BLOCKS, BlockRows, are_blocks, in_blocks
 from fedcal.datasets._csv import CSV_FORMS
 from fedcal.datasets._dataset import IDS, KEYS, Dataset
 from fedcal.datasets._features import FeatureSet, feature_sets, read_feature_set
 from fedcal.datasets._frame import from_frame
-from fedcal.datasets._huggingface import from_huggingface
 from fedcal.datasets._load import load
 from fedcal.datasets._shipped import catalogue, is_shipped, shifted
 from fedcal.datasets.model_scores import from_model
@@ -32,7 +35,6 @@ __all__ = [
     "feature_sets",
     "from_arrays",
     "from_frame",
-    "from_huggingface",
     "from_model",
     "in_blocks",
     "is_shipped",
@@ -40,3 +42,6 @@ __all__ = [
     "read_feature_set",
     "shifted",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = partial(refuse, __name__)

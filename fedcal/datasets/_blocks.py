@@ -21,14 +21,14 @@ from fedcal.core.errors import InputError
 from fedcal.core.optional import need
 from fedcal.core.parallel import in_threads, usable_cores
 from fedcal.core.printable import plain_names
+from fedcal.core.removed import check_kept
 from fedcal.core.scores import Kind
 from fedcal.core.shards import Shards, Task
 from fedcal.core.types import Integers
 from fedcal.datasets._arrays import from_arrays
-from fedcal.datasets._arrow import Reader, damage, read_batches
 from fedcal.datasets._columns import Columns, find_columns
 from fedcal.datasets._dataset import IDS, KEYS, Dataset
-from fedcal.datasets._huggingface import is_saved
+from fedcal.datasets._parquet import Reader, damage, read_batches
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import Mapped, intact, mapped_npz, room
 
@@ -41,8 +41,7 @@ PIECE_NUMBERS = 1 << 21
 _LEAST_PIECES = 16  # for many workers to share
 _IDS = 1 << 22  # rows whose clients are looked at together
 _TEST = "test_"
-_ARROW = {".parquet": "parquet", ".arrow": "ipc", ".feather": "ipc"}
-_SUFFIXES = (".npz", *_ARROW)
+_SUFFIXES = (".npz", ".parquet")
 
 
 class Unit(Protocol):
@@ -208,9 +207,9 @@ def in_blocks(
     ----------
     source
         the path of a file, a pattern with `*` or `?`, or a folder: `.npz` files that are not
-        compressed, or what `pyarrow.dataset` reads as `.parquet`, `.arrow` or `.feather`, with
-        columns as `load` describes them, `client` among them. Files are one after the other, in the
-        order of their names; rows are sorted by client. `blocks:` before it is ignored
+        compressed, or `.parquet` files, with columns as `load` describes them, `client` among
+        them. Files are one after the other, in the order of their names; rows are sorted by client.
+        `blocks:` before it is ignored
     classes, positive
         as `from_arrays` has them
     tested
@@ -229,6 +228,8 @@ def in_blocks(
     if not files:
         raise InputError(f"{text!r}: no file here ends in {', '.join(_SUFFIXES)}")
     kinds = {path.suffix.lower() for path in files}
+    for kind in kinds:
+        check_kept(f"reading {kind}")
     if len(kinds) > 1 or not kinds <= set(_SUFFIXES):
         raise InputError(
             f"{text!r}: rows in blocks are of one kind of file, {', '.join(_SUFFIXES)}; got "
@@ -239,7 +240,7 @@ def in_blocks(
     if kinds == {".npz"}:
         units, test = _npz_units(files, tested, order)
     else:
-        units = _arrow_units(files, _ARROW[kinds.pop()])
+        units = _parquet_units(files)
     starts = np.concatenate([[0], np.cumsum([unit.rows for unit in units])]).astype(np.int64)
     firsts, ids = _clients(units, starts)
     offsets = np.append(firsts, starts[-1])
@@ -272,7 +273,7 @@ def are_blocks(source: object) -> bool:
     path = path_of(text)
     if any(c in text for c in "*?[") and not path.exists():
         return bool(data_files(text))
-    return path.is_dir() and not is_saved(path) and bool(data_files(text))
+    return path.is_dir() and bool(data_files(text))
 
 
 def _with_facts(rows: BlockRows, progress: Callable[[int, int], None] | None) -> BlockRows:
@@ -412,12 +413,12 @@ def _npz_units(
     return units, test_part
 
 
-# -- what pyarrow.dataset reads ---------------------------------------------------------------
+# -- files of Parquet -------------------------------------------------------------------------
 
 
 @dataclass
-class _ArrowUnit:
-    """A row group of a Parquet file, or an Arrow file; the last one read stays decoded."""
+class _ParquetUnit:
+    """A row group of a file; the last one read stays decoded."""
 
     fragment: Any
     columns: Columns
@@ -438,7 +439,7 @@ class _ArrowUnit:
         return np.concatenate(reader.parts["client"])
 
     def _batches(self, columns: list[str], first: int, stop: int) -> tuple[Any, Any]:
-        pa = need("pyarrow", "parquet", "reading Arrow data sets")
+        pa = need("pyarrow", "parquet", "reading .parquet files")
         with _DECODED_LOCK:
             if _DECODED.get("unit") is not self or _DECODED["columns"] != columns:
                 _DECODED.clear()
@@ -453,24 +454,20 @@ _DECODED: dict[str, Any] = {}
 _DECODED_LOCK = Lock()
 
 
-def _arrow_units(files: Sequence[Path], form: str) -> list[Unit]:
-    pa = need("pyarrow", "parquet", "reading Arrow data sets")
-    arrow = need("pyarrow.dataset", "parquet", "reading Arrow data sets")
-    system = need("pyarrow.fs", "parquet", "reading Arrow data sets")
+def _parquet_units(files: Sequence[Path]) -> list[Unit]:
+    pa = need("pyarrow", "parquet", "reading .parquet files")
+    arrow = need("pyarrow.dataset", "parquet", "reading .parquet files")
     units: list[Unit] = []
     with intact(damage(pa, "an intact data set")):
-        # mapped: a file of Arrow's needs no memory but for the rows that are looked at
-        local = system.LocalFileSystem(use_mmap=form == "ipc")
-        data = arrow.dataset([str(path) for path in files], format=form, filesystem=local)
+        data = arrow.dataset([str(path) for path in files], format="parquet")
         columns = find_columns(data.schema.names, True, lists=True)
         if "split" in columns.single:
             raise InputError("column split: rows in blocks are all of one part; leave it out")
         for file in data.get_fragments():
-            for part in file.split_by_row_group() if form == "parquet" else [file]:
-                grouped = form == "parquet"  # of which `count_rows` tells those of the file
-                rows = sum(g.num_rows for g in part.row_groups) if grouped else part.count_rows()
+            for part in file.split_by_row_group():
+                rows = sum(group.num_rows for group in part.row_groups)
                 if rows * len(columns.used) * 8 > room(Path(file.path)):
                     raise InputError(f"{file.path[-200:]!r} declares too many numbers for its size")
                 if rows:
-                    units.append(_ArrowUnit(part, columns, rows))
+                    units.append(_ParquetUnit(part, columns, rows))
     return units

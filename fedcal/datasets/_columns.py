@@ -1,4 +1,4 @@
-"""Columns of scores, labels, ids and parts by name, for text, Arrow and frames."""
+"""Columns of scores, labels, ids and parts by name, for text, Parquet and frames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedcal.core.scores import MOST_CLASSES, RANGE_TOLERANCE, percent_hint
 from fedcal.datasets._dataset import IDS, Given
 
 FIT = ("train", "fit", "calibration", "validation")
-"""Names of the fit part in a column `split`, or as a split of a Hugging Face dataset."""
+"""Names of the fit part in a column `split`."""
 
 TEST = "test"
 PARTS = (TEST, *FIT)
@@ -80,9 +80,7 @@ class Columns:
         return [*scores, *self.single]
 
 
-def find_columns(
-    names: Sequence[str], labels_required: bool, *, lists: bool = False, others: bool = False
-) -> Columns:
+def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = False) -> Columns:
     """Find the columns among `names`, in any order.
 
     Parameters
@@ -93,8 +91,6 @@ def find_columns(
         whether `label` must exist
     lists
         whether `logits` and `probs` may hold lists
-    others
-        whether unknown columns are ignored; otherwise they are refused
 
     Raises
     ------
@@ -105,7 +101,7 @@ def find_columns(
         raise InputError(f"has {len(names):,} columns; at most {MOST_CLASSES:,} are read")
     allowed = _ALLOWED_LISTS if lists else _ALLOWED
     whole = ("score", "logits", "probs") if lists else ("score",)  # a column with all scores
-    numbers = {} if others else _numbers_of_classes(names)
+    numbers = _numbers_of_classes(names)
     classes = [name.partition("_")[2] for name in numbers]
     for kind in ("logit", "prob"):  # the second model may have another kind of scores
         numbers |= {f"{_OTHER}{kind}_{k}": f"{_OTHER}{kind}_{j}" for j, k in enumerate(classes)}
@@ -121,8 +117,6 @@ def find_columns(
         plain = numbers.get(name, name).removeprefix(model)
         match = _SCORE.fullmatch(plain)
         if match is None and plain not in whole:
-            if others:
-                continue
             hint = " (pandas: index=False)" if name in _INDEX else ""
             raise InputError(f"unknown column {name[:80]!r}; allowed: {allowed}{hint}")
         kind, number = (plain, 0) if match is None else (match[1], int(match[2]))

@@ -9,13 +9,13 @@ from typing import Any
 from fedcal.core.checks import near, one_of
 from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError
+from fedcal.core.removed import check_kept
 from fedcal.datasets._arrays import from_columns
-from fedcal.datasets._arrow import read_parquet
 from fedcal.datasets._blocks import BLOCKS
 from fedcal.datasets._csv import CSV_FORMS, read_csv
 from fedcal.datasets._dataset import IDS, KEYS, Dataset, Given
 from fedcal.datasets._features import feature_sets
-from fedcal.datasets._huggingface import is_saved, read_saved
+from fedcal.datasets._parquet import read_parquet
 from fedcal.datasets._shipped import entry_of, load_shipped, shipped_names
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import read_npz
@@ -30,7 +30,7 @@ def load(
     others: bool = False,
     csv: str | None = None,
 ) -> Dataset:
-    """Read a shipped data set by name, a file, or a folder.
+    """Read a shipped data set by name, or a file.
 
     Parameters
     ----------
@@ -46,13 +46,11 @@ def load(
           `logit_0..`, `prob_0..` or, for two classes, `score`: the probability of class 1; of a
           second model `other_logit_0..`, `other_prob_0..` or `other_score`;
         * `.parquet` (needs pyarrow) with the same columns, or a list of c numbers in each row
-          of `logits` or `probs`, `other_logits` or `other_probs`;
-        * a folder that Hugging Face's `Dataset.save_to_disk` or `DatasetDict.save_to_disk`
-          wrote (needs pyarrow), with columns as in `.parquet`; others are ignored there.
+          of `logits` or `probs`, `other_logits` or `other_probs`.
 
-        A column `split` in all but `.npz`, or the splits of a `DatasetDict`, may separate the test
-        part (`test`) from the fit part (one of `train`, `fit`, `calibration`, `validation`). Test
-        rows keep their clients if all of these own rows of the fit part.
+        A column `split` in all but `.npz` may separate the test part (`test`) from the fit part
+        (one of `train`, `fit`, `calibration`, `validation`). Test rows keep their clients if all
+        of these own rows of the fit part.
     labels_required
         False lets the labels be missing (`Dataset.labelled` is then False).
     classes, positive
@@ -86,23 +84,28 @@ def load(
     shown = repr(text if len(text) <= 200 else "..." + text[-200:])
     suffix = next((end for end in _READERS if path.name.lower().endswith(end)), None)
     try:
-        is_file, is_there, saved = path.is_file(), path.exists(), is_saved(path)
+        is_file, is_there = path.is_file(), path.exists()
+        check_kept(f"reading {path.suffix.lower()}")
+        if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
+            check_kept("reading a folder of datasets.save_to_disk")
+    except InputError as error:
+        raise InputError(f"{shown}: {error}") from None
     except OSError as error:  # a name that is too long, a folder that may not be entered
         raise InputError(f"{shown}: {error.strerror}") from None
     if not is_there and suffix is None:
         meant = near(text.partition(":")[0], shipped_names(), "fedcal datasets")
         raise InputError(
-            f"unknown data set {shown}; {meant}; or the path of a {_FILES} file, "
-            "or of a folder of datasets.save_to_disk; rows in memory can be given only in Python"
+            f"unknown data set {shown}; {meant}; or the path of a {_FILES} file; "
+            "rows in memory can be given only in Python"
         )
-    if not is_file and not saved:
-        folder = "is not a file, nor a folder of datasets.save_to_disk"
+    if not is_file:
+        folder = "is not a file"
         if is_there and (inside := _readable(path)):
             folder = f"is a folder; give the path of a file in it, such as {inside}"
         raise InputError(f"{shown}: {folder if is_there else 'no such file'}")
-    if suffix is None and not saved:
+    if suffix is None:
         raise InputError(f"{shown}: unknown kind of file; allowed: {_FILES}")
-    read = read_saved if saved or suffix is None else _READERS[suffix]
+    read = _READERS[suffix]
     try:
         more: Any = {"others": others, "form": form} if read is read_csv else {}
         columns = read(path, labels_required, **more)

@@ -18,8 +18,8 @@ sampled may be secret.
 
 Honest clients are never refused (but for the tail). Liars are stopped only beyond the range: up to
 it they may move a sum as far as all K clients together, and nobody can tell which of them did. With
-exact sums and no bound a signed number may be anything. `fedcal reproduce liars` measures what that
-does; `docs/results/liars.md` has the figures.
+exact sums and no bound a signed number may be anything: `docs/guide/secure-aggregation.md` has
+figures.
 """
 
 from __future__ import annotations

@@ -12,11 +12,8 @@ from fedcal.secure_aggregation.masking import (
     SEED_BYTES,
     SPARSE_DEGREE,
     mask,
-    masks,
     neighbours,
-    owed,
     pair_seed,
-    reveal,
     stream,
     unmask,
 )
@@ -29,11 +26,8 @@ __all__ = [
     "ClientSums",
     "Ring",
     "mask",
-    "masks",
     "neighbours",
-    "owed",
     "pair_seed",
-    "reveal",
     "stream",
     "unmask",
 ]

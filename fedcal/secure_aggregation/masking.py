@@ -7,32 +7,18 @@ that seed to its ring vector, j subtracts it. Over the whole cohort the masks ca
 run repeats bit for bit; whoever has that seed can remove every mask. Real key agreement
 (HKDF over an X25519 shared secret) takes the place of `pair_seed`; nothing else changes.
 
-What the server sees in a round, if it could not compute the seeds itself:
-
-* the cohort and its graph, one masked vector from each survivor, and who dropped out;
-* a survivor's vector is uniform modulo 2**64 as long as one of its neighbours is alive, does not
-  collude with the server and keeps their seed;
-* for each dropped client, the seeds of *this* round that its surviving neighbours shared with it;
-* so, the exact sum of the survivors' vectors and nothing more about any one of them. Should the
-  graph of the survivors fall apart, it learns the sum of each component. A sum over one client
-  (a cohort of one, or all but one dropped out) is that client's vector: secure aggregation of one
-  hides nothing. The exact sum is not private by itself; noise is the business of the trust model.
-
-What revealing a dropped client's seeds means: all masks on its vector of this round that it shares
-with survivors are gone. If its late message then arrives it could be unmasked, so it **must be
-discarded unread**, and a client once counted as dropped stays out of the round, also if only its
-answer was slow. Other rounds are untouched: each round has seeds of its own, and from one nobody
-can compute another. The clients must believe the server about who dropped. One that lies (it asks
-for the seeds of a client whose message it has) reads that client; the self masks and consistency
-check of Bonawitz et al. prevent that and are not part of this simulation. A survivor that goes
-silent before it revealed what it owes leaves its masks in the sum: the round must fail.
+A server that could not compute the seeds would see uniform vectors, as long as one neighbour of
+each client that answered answers, too. Here it has the seed: it takes the masks that dropouts leave
+in the sum off by itself (`unmask`), with no further message. `committee` and `messages` have the
+protocol in which nobody could. A sum over one client hides nothing; the exact sum is not private by
+itself, and noise is the business of the trust model.
 """
 
 from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -40,7 +26,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.typing import NDArray
 
-from fedcal.core.errors import InputError, RoundFailed
+from fedcal.core.errors import InputError
 
 COMPLETE_UP_TO = 128
 """Cohorts of at most this many clients use the complete graph."""
@@ -177,180 +163,42 @@ def mask(
     InputError
         If the client is not in the cohort, or an argument is out of range.
     """
-    return np.asarray(masks([client], cohort, run_seed, round, length)[0])
-
-
-def masks(
-    clients: Sequence[int], cohort: Collection[int], run_seed: int, round: int, length: int
-) -> NDArray[np.uint64]:
-    """Masks of a block of clients, one row each in the given order; row k is `mask(clients[k])`.
-
-    The stream of a pair inside the block is generated once. Memory is that of the result and of
-    the graph: (clients, length) and (cohort, degree).
-
-    Parameters
-    ----------
-    clients
-        Different members of the cohort.
-    cohort, run_seed, round, length
-        As in `mask`.
-
-    Returns
-    -------
-    NDArray[np.uint64]
-        Shape (len(clients), length).
-
-    Raises
-    ------
-    InputError
-        If a client is not in the cohort or occurs twice, or an argument is out of range.
-    """
-    ids, place = _places(cohort)
-    row = {_member(client, place): k for k, client in enumerate(clients)}
-    if len(row) != len(clients):
-        raise InputError("masks: a client occurs twice in the block")
     if length < 0:
-        raise InputError(f"masks: length is {length}, allowed are integers >= 0")
-    graph = _graph(ids, run_seed, round)
-    block = np.zeros((len(row), length), np.uint64)
-    for client, k in row.items():
-        for position in graph[place[client]].tolist():
-            neighbour = ids[position]
-            partner = row.get(neighbour)
-            if partner is not None and neighbour < client:
-                continue  # done when the loop was, or will be, at the smaller id
-            words = stream(pair_seed(run_seed, client, neighbour, round), length)
-            _apply(block[k], words, add=client < neighbour)
-            if partner is not None:
-                _apply(block[partner], words, add=neighbour < client)
-    return block
-
-
-def owed(
-    dropped: Iterable[int], cohort: Collection[int], run_seed: int, round: int
-) -> dict[int, tuple[int, ...]]:
-    """Return the survivors to ask for seeds: survivor -> its dropped neighbours, ascending.
-
-    Survivors without a dropped neighbour are absent. Empty if nobody dropped.
-
-    Parameters
-    ----------
-    dropped
-        Members of the cohort whose vectors are not in the sum.
-    cohort, run_seed, round
-        As in `neighbours`.
-
-    Raises
-    ------
-    InputError
-        If a dropped client is not in the cohort.
-    """
-    ids, place = _places(cohort)
-    gone = {_member(client, place) for client in dropped}
-    graph = _graph(ids, run_seed, round)
-    debts: dict[int, list[int]] = {}
-    for lost in sorted(gone):
-        for position in graph[place[lost]].tolist():
-            if ids[position] not in gone:
-                debts.setdefault(ids[position], []).append(lost)
-    return {survivor: tuple(debts[survivor]) for survivor in sorted(debts)}
-
-
-def reveal(
-    survivor: int, dropped: Iterable[int], cohort: Collection[int], run_seed: int, round: int
-) -> dict[int, bytes]:
-    """Return the seeds that one survivor shares with dropped neighbours in this round.
-
-    Dropped clients that are no neighbours of the survivor are left out.
-
-    Parameters
-    ----------
-    survivor
-        Member of the cohort whose vector is in the sum.
-    dropped
-        Members of the cohort whose vectors are not, and now never will be, in the sum.
-    cohort, run_seed, round
-        As in `neighbours`.
-
-    Returns
-    -------
-    dict[int, bytes]
-        Dropped client -> 32 bytes.
-
-    Raises
-    ------
-    InputError
-        If an id is not in the cohort, or the survivor is asked about itself: a client that would
-        answer that with its seeds would unmask the vector it has sent.
-    """
-    ids, place = _places(cohort)
-    me = _member(survivor, place)
-    gone = sorted({_member(client, place) for client in dropped})
-    if me in gone:
-        raise InputError(f"reveal: client {me} is both survivor and dropped")
-    near = set(_graph(ids, run_seed, round)[place[me]].tolist())
-    return {lost: pair_seed(run_seed, me, lost, round) for lost in gone if place[lost] in near}
+        raise InputError(f"mask: length is {length}, allowed are integers >= 0")
+    ids = _sorted_ids(cohort)
+    own = _id(client)
+    if own not in ids:
+        raise InputError(f"masking: client {own} is not in the cohort of {len(ids)}")
+    total = np.zeros(length, np.uint64)
+    for position in _graph(ids, run_seed, round)[ids.index(own)].tolist():
+        words = stream(pair_seed(run_seed, own, ids[position], round), length)
+        total = total + words if own < ids[position] else total - words  # they wrap
+    return total
 
 
 def unmask(
     total: NDArray[np.uint64],
-    revealed: Mapping[int, Mapping[int, bytes]],
-    length: int,
-    expected: Mapping[int, Collection[int]] | None = None,
+    answered: Collection[int],
+    cohort: Collection[int],
+    run_seed: int,
+    round: int,
 ) -> NDArray[np.uint64]:
-    """Remove from the survivors' sum the masks that their dropped neighbours would have cancelled.
+    """Return the sum of the vectors of those who answered, without masks.
+
+    Masks of the whole cohort cancel, so the masks of the others are what is left of them.
 
     Parameters
     ----------
     total
-        Shape (length,): sum modulo 2**64 of the survivors' masked vectors.
-    revealed
-        survivor -> {dropped client: seed}, the answers of `reveal`.
-    length
-        Length of a contribution.
-    expected
-        What `owed` says. Give it whenever clients can go silent: a total with a missing seed is
-        uniform garbage that nothing later would notice.
-
-    Returns
-    -------
-    NDArray[np.uint64]
-        New array (length,): the exact sum of the survivors' vectors.
-
-    Raises
-    ------
-    InputError
-        If `total` has another dtype or shape, a seed is malformed, or a client appears both as
-        survivor and as dropped.
-    RoundFailed
-        If the revealed pairs are not exactly the expected ones.
+        Sum modulo 2**64 of the masked vectors of those who answered.
+    answered, cohort
+        Client ids; the first are some of the second.
+    run_seed, round
+        As in `pair_seed`.
     """
-    words = np.asarray(total)
-    if words.dtype != np.uint64 or words.shape != (length,):
-        raise InputError(
-            f"unmask: total is {words.dtype} of shape {words.shape}, expected uint64 ({length},)"
-        )
-    pairs = {(survivor, lost) for survivor, seeds in revealed.items() for lost in seeds}
-    both = {lost for _, lost in pairs} & {survivor for survivor, _ in pairs}
-    if both:
-        raise InputError(f"unmask: client {min(both)} is both survivor and dropped")
-    if expected is not None:
-        wanted = {(survivor, lost) for survivor, gone in expected.items() for lost in gone}
-        if pairs != wanted:
-            raise RoundFailed(
-                f"unmask: {len(wanted - pairs)} of {len(wanted)} pair seeds of dropped clients "
-                f"are missing and {len(pairs - wanted)} were not requested; the sum stays masked"
-            )
-    plain = words.copy()
-    for survivor, seeds in revealed.items():
-        for lost, seed in seeds.items():
-            _apply(plain, stream(seed, length), add=lost < survivor)
-    return plain
-
-
-def _apply(target: NDArray[np.uint64], words: NDArray[np.uint64], add: bool) -> None:
-    """Add or subtract in place; numpy's unsigned arrays wrap modulo 2**64 without a warning."""
-    (np.add if add else np.subtract)(target, words, out=target)
+    for lost in sorted(set(cohort) - set(answered)):
+        total = total + mask(lost, cohort, run_seed, round, len(total))
+    return total
 
 
 def _graph(ids: Sequence[int], run_seed: int, round: int) -> NDArray[np.int64]:
@@ -399,22 +247,9 @@ def _sorted_ids(cohort: Collection[int]) -> list[int]:
     return ids
 
 
-def _places(cohort: Collection[int]) -> tuple[list[int], dict[int, int]]:
-    """Return the ids in ascending order, and the place of each."""
-    ids = _sorted_ids(cohort)
-    return ids, {client: k for k, client in enumerate(ids)}
-
-
 def _id(client: Any) -> int:
     # numpy's integers become Python's: they compare exactly, whatever their types.
     try:
         return operator.index(client)
     except TypeError:
         raise InputError(f"masking: client id {client!r} is not an integer") from None
-
-
-def _member(client: int, place: Mapping[int, int]) -> int:
-    number = _id(client)
-    if number not in place:
-        raise InputError(f"masking: client {number} is not in the cohort of {len(place)}")
-    return number

@@ -72,7 +72,6 @@ class FedTemp(_Temperature, Averaging):
     limit
         the largest 1/T and T of a client and of the server, in (1, 1e6]; ours, the paper names
         none. It decides what a shard without errors answers, and where there are many, the result
-        (`fedcal reproduce fedtemp-bound`)
     steps
         most steps of a client's own optimisation, >= 1; the paper stops at 50 (A.6) of a
         solver that it does not name, here Newton's; None = to the optimum, or to `limit`

@@ -18,7 +18,7 @@ from fedcal.core.printable import listed
 from fedcal.core.types import Words
 from fedcal.privacy.curator import Asked
 from fedcal.privacy.noise_plan import Plan
-from fedcal.secure_aggregation import owed, unmask
+from fedcal.secure_aggregation import unmask
 from fedcal.secure_aggregation.messages import SAID
 from fedcal.strategies.method import Method
 from fedcal.strategies.server.exchange import message
@@ -28,9 +28,8 @@ from fedcal.strategies.server.secure_rounds import Content, SecureRounds
 from fedcal.strategies.server.who import ABSENT, UNREADABLE, Who, ask_who, reason
 from fedcal.training.network import text_of
 
-ANSWER, REVEAL, RESULT = "query.answer", "query.reveal", "query.result"
-"""Flower message types: a contribution; seeds shared with dropouts; what the run has learned, for a
-site to keep."""
+ANSWER, RESULT = "query.answer", "query.result"
+"""Flower message types: a contribution; what the run has learned, for a site to keep."""
 
 WHOLE_S, SLOWEST = 30.0, 12_500
 """Seconds in which the rest of a reply comes once it has begun, and those for each so many bytes.
@@ -208,8 +207,8 @@ class FlowerTransport(Strategy):
         for words in sent.values():
             total += words
         if self.method.secure_aggregation == "masks" and sent:
-            with self._discreet(asked.round):
-                total = self._unmasked(asked, total, set(sent))
+            cohort, seed = asked.clients.tolist(), self.method.plan.mask_seed
+            total = unmask(total, sent, cohort, seed, asked.round)
         return total
 
     def _secure_total(
@@ -450,36 +449,10 @@ class FlowerTransport(Strategy):
                     self._error = why
                     log.warning("fedcal: %s", why)
 
-    def _unmasked(self, asked: Asked, total: Words, alive: set[int]) -> Words:
-        """Ask survivors for the round seeds that they share with dropouts, and take them off."""
-        cohort = asked.clients.tolist()
-        debts = owed(set(cohort) - alive, cohort, self.method.plan.mask_seed, asked.round)
-        if not debts:
-            return total
-        if self._grid is None:
-            raise RoundFailed("dropouts cannot be unmasked without the grid")
-        masking = {"seed": self.method.plan.mask_seed, "cohort": cohort, "round": asked.round}
-        asking, about = list[Message](), (REVEAL, asked.round, self._timeout)
-        for site, gone in debts.items():
-            record = ConfigRecord({**masking, "dropped": list(gone)})
-            asking.append(message({"masking": record}, self._sites[site], *about))
-        answers = self._grid.send_and_receive(asking, timeout=self._timeout)
-        revealed = {site: _seeds(reply, site) for site, reply in self._answers(answers)}
-        return unmask(total, revealed, len(total), debts)
-
 
 def _records(content: Content) -> dict[str, ConfigRecord]:
     """Plain values as Flower carries them."""
     return {name: ConfigRecord({**values}) for name, values in content.items()}
-
-
-def _seeds(reply: Message, site: int) -> dict[int, bytes]:
-    """Return a survivor's seeds; `unmask` checks that they are the requested ones."""
-    try:
-        record = reply.content.config_records["seeds"]
-        return {int(k): v for k, v in record.items() if isinstance(v, bytes)}
-    except UNREADABLE:
-        raise RoundFailed(f"site {site} sent seeds that cannot be read") from None
 
 
 def _contribution(reply: Message, site: int, length: int) -> Words:

@@ -1,4 +1,4 @@
-"""The Flower client on its own: three messages, and what it must not answer."""
+"""The Flower client on its own: two messages, and what it must not answer."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ from fedcal.privacy import Federation, make_plan
 from fedcal.privacy.curator import Curator
 from fedcal.queries import ClassCounts, TemperatureScores
 from fedcal.queries.request import Request
-from fedcal.secure_aggregation import Ring, mask, reveal
+from fedcal.secure_aggregation import Ring, mask
 from fedcal.units.bounding import Bound
 
 CLIENTS = 4
@@ -73,20 +73,10 @@ def test_with_a_cohort_the_answer_is_masked(grid, shards):
     assert words_of(reply) == want.tolist()
 
 
-def test_reveal_tells_the_seeds_of_this_round_and_pair_only(grid):
-    asked = ConfigRecord({**MASKING, "dropped": [3], "round": 5})
-    record = ask(grid, 70, "query.reveal", masking=asked).content.config_records["seeds"]
-    assert dict(record) == {"3": reveal(0, [3], [0, 2, 3], 9, 5)[3]}
-    other = ConfigRecord({**MASKING, "dropped": [3], "round": 6})
-    assert record != ask(grid, 70, "query.reveal", masking=other).content.config_records["seeds"]
-
-
 def test_what_is_not_allowed_is_an_error_reply(grid):
     query = FIELDS["query"]
     short = {k: v for k, v in query.items() if k != "norms"}
     for kind, records in (
-        # its own seeds would unmask what it has sent
-        ("query.reveal", {"masking": {**MASKING, "cohort": [0, 2], "dropped": [0], "round": 5}}),
         # not a member of the cohort
         ("query.answer", {**FIELDS, "masking": {**MASKING, "cohort": [1, 2]}}),
         ("query.answer", {**FIELDS, "query": {**query, "kind": "rows"}}),

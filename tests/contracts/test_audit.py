@@ -19,14 +19,14 @@ from fedcal.clients.answers import contribute
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
+from fedcal.experiments.research import audit as attacks
+from fedcal.experiments.research.audit import Finding, audit, epsilon_lower_bound
 from fedcal.experiments.research.benchmarks import audit as benchmark
 from fedcal.experiments.research.benchmarks.__main__ import main
 from fedcal.experiments.research.benchmarks.audit import CANDIDATES, Attacked, attacked
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import PRIVATE, Laplace, exponential, unary
 from fedcal.privacy import Federation, make_plan
-from fedcal.privacy import audit as attacks
-from fedcal.privacy.audit import Finding, audit, epsilon_lower_bound
 from fedcal.strategies.methods.confidence import DPHistogram
 from fedcal.trust import NOISY
 from fedcal.units import UNITS

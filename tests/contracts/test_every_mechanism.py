@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from fedcal.core.streams import Purpose, stream
+from fedcal.experiments.research.audit import audit
 from fedcal.mechanisms import PRIVATE, Mechanism, Target
 from fedcal.privacy import Federation, Plan, make_plan
-from fedcal.privacy.audit import audit
 from fedcal.trust import NOISY, Trust
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound

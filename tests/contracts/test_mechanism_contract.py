@@ -121,13 +121,12 @@ def test_dropouts_never_leave_less_noise_than_promised(mechanism, trust, gone):
 @pytest.mark.parametrize("mechanism", ["discrete-laplace", "discrete-gaussian"])
 @pytest.mark.parametrize("engine", [run_inline, run_in_process])
 def test_an_undersized_round_stops_before_its_sum_is_unmasked(mechanism, engine, monkeypatch):
-    """15 of 20 must answer. With 14 nobody is asked for seeds, and nothing is charged."""
+    """15 of 20 must answer. With 14 no mask is taken off, and nothing is charged."""
     told: list[Any] = []
     monkeypatch.setattr("fedcal.strategies.server.transport.unmask", lambda *a: told.append(a))
     monkeypatch.setattr(
         "fedcal.experiments.runs.engines.inline.contribute", lambda *a: told.append(a)
     )
-    monkeypatch.setattr("fedcal.clients.client_app.reveal", lambda *a: told.append(a))
     with Ledger(None, 1.0) as ledger:
         strategy = sums_of(mechanism, "distributed", ledger=ledger, **MASKED)
         with pytest.raises(RoundFailed, match=r"14 of 20 clients answered.*at least 15") as error:

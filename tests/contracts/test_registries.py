@@ -30,7 +30,7 @@ COLUMN = (
     "experiments/training/rows.py",
     *("experiments/training/features.py", "experiments/research/shipped/hospitals.py"),
     *("experiments/research/shipped/mmlu.py", "fedcal/datasets/_arrays.py"),
-    *("fedcal/datasets/_dataset.py", "fedcal/datasets/_huggingface.py"),
+    "fedcal/datasets/_dataset.py",
 )
 OTHERS = {
     ("strategies/methods/search.py", "exponential"): "a search of that name",

@@ -44,7 +44,6 @@ PACKAGES = (
 EXTRAS = {
     f"simulate {DATA} {BARE} run": "",
     "simulate --data rows.parquet": "parquet",
-    "evaluate --data saved": "parquet",
     f"apply --data rows.npz {CALIBRATOR} --out new.parquet": "parquet",
     "simulate --engine ray": "simulation",
     "simulate --engine flower": "simulation",
@@ -69,8 +68,6 @@ def folder(tmp_path):
     np.savez(tmp_path / "rows.npz", logits=rng.normal(size=(60, 3)), labels=labels)
     np.savez(tmp_path / "images.npz", x=rng.integers(0, 255, (60, 12, 12), np.uint8), y=labels)
     (tmp_path / "rows.parquet").touch()
-    (tmp_path / "saved").mkdir()
-    (tmp_path / "saved" / "state.json").write_text("{}")
     (tmp_path / "texts.csv").write_text("text,label\ngood,1\nbad,0\n" * 20)
     return tmp_path
 

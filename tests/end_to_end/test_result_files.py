@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.config import POOLED, load_config
 from fedcal.experiments.runs.evaluated import evaluates
 from fedcal.experiments.runs.jobs import job_of
+from fedcal.experiments.runs.options import read_options
 from fedcal.metrics import Reliability, classwise_ece, ece, nll
 from fedcal.partition import deal
 from fedcal.privacy.curator import Asked
@@ -146,7 +146,7 @@ def test_the_privacy_record(run, data, method, epsilon):
     judged = method in STRATEGIES and STRATEGIES[method].family in ("train", "personal")
     assert test_rows is (judged or method in (*calibrating(), *POOLED))  # others see no test rows
     # config.toml is what was given of the config of result.json; the rest was resolved
-    config = tomllib.loads((folder / "config.toml").read_text("utf-8"))
+    config = read_options(folder / "config.toml")
     if config["epsilon"] == math.inf:
         config["epsilon"] = "inf"
     assert config.pop("set").items() <= resolved.pop("set").items()

@@ -2,27 +2,22 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-import compose
 import numpy as np
-import pytest
 from machine import Machine
 from numpy.typing import NDArray
 
-from fedcal.core.flower_internals import HTTP_FLEET, fleet_is_http
 from fedcal.experiments.deploy.certificates import make_certificates
 from fedcal.privacy.ledger import Ledger
 from fedcal.strategies.server.run_folder import read_progress
 
 SITES = ("a", "b", "c")
 BIN = Path(sys.executable).parent
-NGINX = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
 
 
 class Deployment:
@@ -37,7 +32,6 @@ class Deployment:
             "PATH": os.pathsep.join((str(BIN), os.environ["PATH"])),
             "FLWR_HOME": str(self.folder / "home"),
             "FLWR_TELEMETRY_ENABLED": "0",
-            HTTP_FLEET: "1",  # there is a proxy
         }
         names = ["127.0.0.1", "localhost", "superlink"]
         make_certificates(self.folder / "certificates", names=names, sites=self.sites)
@@ -62,31 +56,7 @@ class Deployment:
             "--disable-runtime-dependency-installation",
         ]
         self.machine.start("superlink", words, self.env)
-        if fleet_is_http() and "fleet-proxy" not in self.machine.trees:
-            self.proxy()
         self.machine.until(self.machine.listens)
-
-    def proxy(self) -> None:
-        """The compose file's proxy, at the fleet port, with this machine's paths and ports."""
-        if shutil.which("nginx", path=NGINX) is None:
-            pytest.skip("sites over HTTP need nginx, which is not installed")
-        text, place = (compose.ROOT / "docker" / "fleet-proxy.conf").read_text(), self.machine.place
-        for said, meant in (
-            ("/tmp/", f"{self.folder}/nginx-"),
-            ("listen 9443", f"listen 127.0.0.1:{place.fleet}"),
-            ("//superlink:8000", f"//127.0.0.1:{place.control}"),
-            ("/run/secrets/server.key", f"{self.folder}/certificates/server.key"),
-            *(
-                (f" /{name}.crt", f" {self.folder}/certificates/{name}.crt")
-                for name in ("ca", "server")
-            ),
-        ):
-            assert said in text
-            text = text.replace(said, meant)
-        (self.folder / "fleet-proxy.conf").write_text(text)
-        own = ["-g", "user root;"] if os.geteuid() == 0 else []  # else its processes are nobody's
-        words = ["nginx", "-e", "stderr", "-c", str(self.folder / "fleet-proxy.conf"), *own]
-        self.machine.start("fleet-proxy", words, {**self.env, "PATH": NGINX})
 
     def executor(self) -> None:
         words = [

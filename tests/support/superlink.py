@@ -14,7 +14,6 @@ from typing import Any
 
 import tomli_w
 
-from fedcal.core.flower_internals import fleet_is_http
 from fedcal.experiments.deploy.certificates import make_certificates
 from fedcal.experiments.runs.engines import superlink
 from fedcal.experiments.runs.engines.flower_simulation import ray_environment
@@ -34,7 +33,7 @@ class SuperLink:
         self.certificates = folder / "certificates"
         make_certificates(self.certificates, names=["127.0.0.1", "localhost"], sites=sites)
         self.control = free_port()
-        self.fleet = f"127.0.0.1:{self.control if fleet_is_http() else free_port()}"
+        self.fleet = f"127.0.0.1:{free_port()}"
         self.log = folder / "superlink.log"
         self.root = self.certificates / "ca.crt"
         self.env = {

@@ -17,9 +17,7 @@ has about as many numbers as its answer, and those of `guard.MOST_NUMBERS` take 
 SHORT_BYTES = 1 << 16
 """Limit of any other message: it asks who a site is, or for an enrolment in a run."""
 
-_LONG = tuple(
-    f"query.{kind}" for kind in ("answer", "confirm", "open", "ready", "result", "reveal")
-)
+_LONG = tuple(f"query.{kind}" for kind in ("answer", "confirm", "open", "ready", "result"))
 _PART_BYTES = 1 << 10  # that each part of a message counts for at least
 
 GRACE_S = 30

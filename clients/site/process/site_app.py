@@ -14,7 +14,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedcal import __version__
-from fedcal.clients.client_app import answer_with, asks_for_masks, drawn, request_in, seeds_for
+from fedcal.clients.client_app import answer_with, asks_for_masks, drawn, request_in
 from fedcal.clients.site.guard import check
 from fedcal.clients.site.own_terms import own_terms
 from fedcal.clients.site.prepared import Prepared, prepared
@@ -48,10 +48,10 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
     It answers `query.who` (what the classes are, as a digest), `query.ready` (whether it can take
     part in a job, before anything of it is booked), `query.answer` (its contribution, if the
     request follows from the job's public facts), under the protocol of secure aggregation
-    `query.enrol`, `query.confirm` and `query.open`, `query.reveal` (in a simulation alone) and
-    `query.result` (keeps the result of a job that the site has answered in, and judges it; nothing
-    of that is sent). Of whatever goes wrong the server learns the class of the error; the site's
-    log says why. The one text that it learns is that of `query.ready`, see `_unfit`.
+    `query.enrol`, `query.confirm` and `query.open`, and `query.result` (keeps the result of a job
+    that the site has answered in, and judges it; nothing of that is sent). Of whatever goes wrong
+    the server learns the class of the error; the site's log says why. The one text that it learns
+    is that of `query.ready`, see `_unfit`.
     """
     app = ClientApp()
 
@@ -128,13 +128,6 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
         note = ", again, with the same numbers" if again else ""
         log.info("answered: run %s, round %d, job %s%s", asked.run, asked.round, job[:12], note)
         return reply
-
-    @app.query("reveal")
-    def reveal(message: Message, context: Context) -> Message:
-        with _told("reveal a mask"):
-            site = prepared(folder)
-            _must_be_numbered(site)
-            return seeds_for(message, site.number or 0)
 
     @app.query("result")
     def result(message: Message, context: Context) -> Message:

@@ -1,8 +1,8 @@
 """Attacks on every mechanism, to refute a claimed epsilon.
 
 One row for each mechanism, trust model and unit that go together, at epsilon = 1: a lower bound on
-the epsilon that it really spends, found by `fedcal.privacy.audit`. All bounds hold together but for
-a probability of `error`. A row above its claim is a bug.
+the epsilon that it really spends, found by `fedcal.experiments.research.audit`. All bounds hold
+together but for a probability of `error`. A row above its claim is a bug.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from fedcal.experiments.research.audit import Finding, audit
 from fedcal.experiments.research.benchmarks.harness import Benchmark
 from fedcal.experiments.runs.sweep import Row
 from fedcal.mechanisms import (
@@ -24,7 +25,6 @@ from fedcal.mechanisms import (
     Mechanism,
     Unary,
 )
-from fedcal.privacy.audit import Finding, audit
 from fedcal.privacy.noise_plan import Federation, Plan, make_plan
 from fedcal.trust import NOISY, Central, Distributed, Local
 from fedcal.units import UNITS, Example, User

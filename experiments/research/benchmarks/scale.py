@@ -35,7 +35,6 @@ ROWS, CLASSES = 50, 10
 _FILE_CLIENTS = 20_000
 _METHODS = ("fednewton", "fedoneshot", "fedbbq", "evaluate", "conformal")
 _SIZES = (10_000, 100_000, 1_000_000)
-_FORMS = {".parquet": "parquet", ".arrow": "feather"}
 
 
 def write_rows(folder: Path, clients: int, *, form: str = ".npz", seed: int = 0) -> None:
@@ -58,14 +57,11 @@ def write_rows(folder: Path, clients: int, *, form: str = ".npz", seed: int = 0)
             np.savez(path, logits=logits, labels=labels, client=client)
             continue
         import pyarrow as pa
-        from pyarrow import feather, parquet
+        from pyarrow import parquet
 
         lists = pa.FixedSizeListArray.from_arrays(pa.array(logits.ravel()), CLASSES)
         table = pa.table({"logits": lists, "label": labels, "client": client})
-        if form == ".parquet":
-            parquet.write_table(table, path)
-        else:
-            feather.write_feather(table, str(path), compression="uncompressed")
+        parquet.write_table(table, path)
 
 
 def job(method: str, clients: int, masks: str = "none") -> Job:
@@ -104,11 +100,10 @@ def rows(quick: bool = False) -> Iterator[Row]:
         for method in _METHODS:
             for clients in sizes:
                 yield _alone(Path(root, str(clients)), method)
-        for form in _FORMS:
-            folder = Path(root, form)
-            write_rows(folder, sizes[1], form=form)
-            row = _alone(folder, "fednewton")
-            yield row | {"work": f"{row['work']}, {form}"}
+        folder = Path(root, "parquet")
+        write_rows(folder, sizes[1], form=".parquet")
+        row = _alone(folder, "fednewton")
+        yield row | {"work": f"{row['work']}, .parquet"}
         yield from _masks(*((50, 10) if quick else (10_000, 5)))
         yield from _engines(quick, [Path(root, str(clients)) for clients in sizes])
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Integers
-from fedcal.corruptions import SEVERITIES, corrupt
+from fedcal.experiments.research.corruptions import SEVERITIES, corrupt
 from fedcal.experiments.training.images import (
     class_folders,
     image_files,
@@ -65,7 +65,7 @@ def read_shifted(
     path
         a folder of CIFAR-10-C's layout (see `read_cifar_c`) or ImageNet-C's (`read_imagenet_c`),
         or clean images in a `.npz` with `x` and `y`, which are corrupted here by
-        `fedcal.corruptions`
+        `fedcal.experiments.research.corruptions`
     corruption, severity
         of the benchmark; for clean images also "none" and 0
     classes

@@ -19,10 +19,10 @@ from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.optional import need
 from fedcal.core.streams import Purpose, check_seed, stream
-from fedcal.corruptions import corrupt
 from fedcal.datasets import shifted
 from fedcal.datasets._shifted import Variant, key_of, packed, unpacked
 from fedcal.experiments.research.command import run_module
+from fedcal.experiments.research.corruptions import corrupt
 from fedcal.experiments.training.images import read_bytes
 from fedcal.experiments.training.rows import LabelledRows
 from fedcal.metrics import summary

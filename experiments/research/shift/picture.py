@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.optional import need
-from fedcal.corruptions import CORRUPTIONS, TABLES, corrupt
 from fedcal.experiments.research.command import run_module
+from fedcal.experiments.research.corruptions import CORRUPTIONS, TABLES, corrupt
 from fedcal.experiments.training.images import read_bytes
 from fedcal.storage.atomic import refuse_out, whole_file
 
@@ -29,7 +29,7 @@ def grid(images: NDArray[Any], table: str | None, seed: int) -> list[tuple[str, 
     images
         (n, h, w[, channels]) uint8
     table, seed
-        see `fedcal.corruptions.corrupt`
+        see `fedcal.experiments.research.corruptions.corrupt`
     """
     panels = [("none", np.concatenate(list(images), axis=1))]
     for name in CORRUPTIONS:

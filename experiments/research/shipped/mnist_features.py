@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.corruptions import CORRUPTIONS, corrupt
+from fedcal.experiments.research.corruptions import CORRUPTIONS, corrupt
 from fedcal.experiments.research.shift.mnist import TABLE
 from fedcal.experiments.research.shipped.making import Arrays, make, with_probe
 from fedcal.experiments.training.extraction.extract import BATCH, steps, unit

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core.checks import one_of
+from fedcal.core.removed import check_kept
 from fedcal.experiments.research.studies.spec import (
     EVERYWHERE,
     NO_DIFFERENCE,
@@ -61,6 +62,7 @@ def experiment(name: str) -> Experiment:
     KeyError, TypeError
         The file does not say what an experiment needs; tests read all of them.
     """
+    check_kept(f"fedcal reproduce {name}")
     file = study(EXPERIMENTS[one_of("experiment", name, EXPERIMENTS, "fedcal reproduce --list")])
     shared, section = file.get("shared", {}), file[name]
     texts = shared.get("texts", {})

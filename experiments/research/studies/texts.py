@@ -26,7 +26,6 @@ from fedcal.experiments.research.studies.expected import FOLDER, read, shipped
 from fedcal.experiments.research.studies.luo import results as luo
 from fedcal.experiments.research.studies.luo.methods import COLUMNS, NOISES
 from fedcal.experiments.research.studies.maddock.claims import mean_ratio
-from fedcal.experiments.research.studies.own.binning_pays import crossover
 from fedcal.experiments.research.studies.registry import EXPERIMENTS, experiment
 from fedcal.experiments.research.studies.result import Reproduction
 from fedcal.experiments.research.studies.spec import Record, Rows
@@ -160,7 +159,7 @@ _ASKED: dict[str, Any] = {
     function.__name__: function
     for function in (
         *(where, one, mean, percent, ratio, papers_claims, searches, first, command),
-        *(better_everywhere, noise_of_means, shifts, luo_methods, crossover),
+        *(better_everywhere, noise_of_means, shifts, luo_methods),
     )
 } | {"paper_orders": zhang.orders}
 _KNOWN: dict[str, Any] = {
@@ -256,22 +255,18 @@ _NAMES = tuple(
     for path in sorted(FOLDER.glob(f"{name}.json")) + sorted(FOLDER.glob(f"{name}@*.json"))
 )
 _PAGES = {
-    "maddock": (*TABLES, "private-temperature", "fedtemp-bound"),
+    "maddock": (*TABLES, "private-temperature"),
     "demo": ("demo",),
     "trust-models": ("trust-models",),
-    "audit": ("audit", "training-audit"),
-    "liars": ("liars",),
+    "audit": ("audit",),
     "no-site-harmed": ("no-site-harmed",),
     "five-hospitals": ("five-hospitals",),
     "class-effects": ("class-effects",),
     "luo": ("luo-table1", "luo-table7", "luo-figures"),
-    "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
+    "choosing": ("choosing-clients", "choosing-searches", "choosing-trust"),
     "amplification": ("amplification", "maddock-table6", "maddock-table7"),
     "evaluation": ("evaluation-errors", "evaluation-intervals", "evaluation-coverage"),
-    "angelopoulos": (
-        *(name for name in _NAMES if name.startswith("angelopoulos-")),
-        "prediction-sets-peers",
-    ),
+    "angelopoulos": tuple(name for name in _NAMES if name.startswith("angelopoulos-")),
     "zhang": tuple(name for name in _NAMES if name.startswith("zhang-")),
     "prediction-sets": (
         "prediction-sets-coverage",

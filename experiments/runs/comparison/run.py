@@ -28,13 +28,13 @@ from fedcal.experiments.runs.comparison.table import as_csv, as_markdown, as_row
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import COMPARISON, claim
 from fedcal.experiments.runs.load import load_any, test_part, warn_of_rows
+from fedcal.experiments.runs.options import read_options
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.signatures import CompareOptions, spelt_out
 from fedcal.experiments.runs.sweep import Folder, Row, begun_config, pool_of, run_all
 from fedcal.experiments.runs.sweep.journal import CONFIG, ROWS, kept_runs
 from fedcal.partition import deal
 from fedcal.storage.atomic import path_of
-from fedcal.storage.toml_files import read_toml
 from fedcal.strategies.server.outcome import Progress
 
 DONE = "compare.json"
@@ -266,7 +266,7 @@ def compare(
         unfinished = not overwrite and kept_runs(out, DONE) > 0  # which the journal refuses
         claim(out, COMPARISON, overwrite=overwrite, resume=resume or unfinished, report=report)
     named, arrays = _named(data, model)
-    read = {} if config is None else read_toml(path_of(config))
+    read = {} if config is None else read_options(path_of(config))
     grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
     of = partial(load_any, class_names=grid.class_names, positive=grid.positive, csv=grid.csv)
     sources = {name: of(arrays.get(name, name)) for name in grid.data}

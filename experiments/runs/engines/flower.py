@@ -115,7 +115,6 @@ def run_in_process(
     strategy: FederatedStrategy,
     shards: Shards,
     *,
-    node_ids: Sequence[int] | None = None,
     unavailable: Unavailable | None = None,
 ) -> Artifact:
     """Drive a strategy by Flower's `Strategy.start` over an in-process grid.
@@ -126,8 +125,6 @@ def run_in_process(
         fresh
     shards
         one shard for each of the plan's clients
-    node_ids
-        Flower node of each site; None = random ones
     unavailable
         dropouts, by round
 
@@ -136,7 +133,7 @@ def run_in_process(
     Artifact
         `strategy.result()` after the last round; same bits as `run_inline`.
     """
-    ids = node_ids or [uuid.uuid4().int >> 66 for _ in range(shards.clients)]
+    ids = [uuid.uuid4().int >> 66 for _ in range(shards.clients)]  # as Flower's nodes have
 
     def gone(site: int, message: Message) -> bool:
         return (

@@ -15,7 +15,6 @@ from typing import Any
 
 from fedcal.clients.site.prepared import FEDERATION, prepare
 from fedcal.core.errors import InputError
-from fedcal.core.flower_internals import fleet_is_http
 from fedcal.core.shards import Shards
 from fedcal.experiments.deploy.certificates import make_certificates
 from fedcal.experiments.deploy.supernode import SuperNode, supernode
@@ -102,7 +101,7 @@ def run_grpc(
             fleet = f"127.0.0.1:{free_port()}"
             return [*secured(keys), "--fleet-api-address", fleet]
 
-        control = running.enter_context(run.superlink(options, keys / "ca.crt"))
+        running.enter_context(run.superlink(options, keys / "ca.crt"))
         public = [str(keys / "sites" / f"{name}.pub") for name in names]
         run.flwr_many([["supernode", "register", key, CONNECTION] for key in public])
         for k, name in enumerate(names):
@@ -111,10 +110,9 @@ def run_grpc(
             prepare(site, own, number=k, simulated=True, **_place(folder, signing, k))
             node = supernode(
                 site,
-                fleet=control if fleet_is_http() else fleet,
+                fleet=fleet,
                 root_certificates=keys / "ca.crt",
                 key=keys / "sites" / f"{name}.key",
-                loopback=True,
             )
             started = running.enter_context(node)
             if nodes is not None:

@@ -23,10 +23,10 @@ from typing import Any, NoReturn
 
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.report.terminal import console
+from fedcal.experiments.runs.options import read_options
 from fedcal.experiments.runs.sweep.pools import Row, key_of
 from fedcal.storage.atomic import path_of, whole_file
 from fedcal.storage.locks import locked
-from fedcal.storage.toml_files import read_toml
 
 CONFIG, ROWS = "config.toml", "rows.jsonl"
 """What is run; a line for each finished run."""
@@ -75,7 +75,7 @@ def begun_config(path: Path) -> dict[str, Any]:
     place = _begun(path)
     if not (place / CONFIG).is_file() or not (place / ROWS).is_file():
         raise InputError(f"nothing to resume in {path}; start without --resume")
-    return read_toml(place / CONFIG)
+    return read_options(place / CONFIG)
 
 
 def kept_runs(path: Path, done: str) -> int:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
-from fedcal.corruptions import CORRUPTIONS, corrupt
+from fedcal.experiments.research.corruptions import CORRUPTIONS, corrupt
 from fedcal.experiments.training.extraction.extractors import Extractor, Features
 
 BATCH = 16
@@ -60,7 +60,7 @@ def extract(
     size
         of the projection; None = all features of the extractor, as float16
     corruptions
-        of images: the test rows are also kept after each of these (`fedcal.corruptions`)
+        of images: the test rows are also kept after each of these
     severity
         of the corruptions, 1 to 5
     progress

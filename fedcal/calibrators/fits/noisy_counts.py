@@ -9,8 +9,7 @@ Noise makes counts of few rows negative. Three ways, all post-processing of a re
   that of the noisy counts (Wang et al. 2020, "Locally Differentially Private Frequency
   Estimation with Consistency").
 
-Measured: `fedcal reproduce binning-pays`, its column "negative counts"; the figures are in the
-docstring of `fedcal.strategies.FedBBQ`.
+Figures are in the docstring of `fedcal.strategies.FedBBQ`.
 """
 
 from __future__ import annotations

@@ -48,17 +48,10 @@ def to_parquet(path: Path) -> Path:
     return path
 
 
-def to_folder(path: Path) -> Path:
-    hf = pytest.importorskip("datasets")
-    hf.Dataset.from_dict({name: c.tolist() for name, c in COLUMNS.items()}).save_to_disk(path)
-    return path
-
-
 FORMS: dict[str, Callable[[Path], Path]] = {
     "rows.csv": to_csv,
     "rows.csv.gz": to_csv,
     "rows.parquet": to_parquet,
-    "folder": to_folder,
 }
 
 

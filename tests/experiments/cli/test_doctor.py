@@ -11,7 +11,7 @@ from fedcal.experiments.cli.main import COMMANDS, _run
 GUARD = "fedcal.experiments.cli.doctor.check_flower"
 
 
-def refuse(loopback):
+def refuse():
     raise InputError("flwr was not tried")
 
 

@@ -15,7 +15,6 @@ FILE = compose.read()
 MORE = compose.read(file=compose.ROOT / "docker-compose.protocol.yml")
 SERVICES: dict[str, dict[str, Any]] = FILE["services"]
 SITES = ("site-a", "site-b", "site-c")
-PROXY = "fleet-proxy"
 
 
 def wrong_of(file: dict[str, Any]) -> list[str]:
@@ -27,7 +26,7 @@ def wrong_of(file: dict[str, Any]) -> list[str]:
 def test_the_files_are_compose_files():
     assert wrong_of(FILE) == wrong_of(MORE) == []
     assert wrong_of({**FILE, "services": {"a": {"image": "x", "read-only": True}}})
-    assert SERVICES.keys() == {"superlink", "executor", PROXY, *SITES, "tools"}
+    assert SERVICES.keys() == {"superlink", "executor", *SITES, "tools"}
 
 
 def test_a_service_can_do_no_more_than_it_must():
@@ -37,7 +36,7 @@ def test_a_service_can_do_no_more_than_it_must():
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert service["restart"] == ("no" if name == "tools" else "unless-stopped")
         assert service["deploy"]["resources"]["limits"].keys() == {"cpus", "memory", "pids"}
-        assert (service["image"] == "fedcal") == (name != PROXY)
+        assert service["image"] == "fedcal"
         assert service["logging"]["options"].keys() == {"max-size", "max-file"}
         open_ = {"privileged", "cap_add", "network_mode", "pid", "ipc", "env_file"}
         assert set(service) & open_ == set()
@@ -57,14 +56,12 @@ def test_only_the_fleet_port_is_open_and_where_the_operator_says():
     for address in ("0.0.0.0:9092", "10.0.0.5:443"):
         open_ = compose.read({"FEDCAL_FLEET_PUBLISH": address})["services"]["superlink"]
         assert open_["ports"] == [control, f"{address}:9092"]
-    assert {n for n, service in SERVICES.items() if "ports" in service} == {"superlink", PROXY}
-    assert SERVICES[PROXY]["ports"] == ["127.0.0.1:9443:9443"]
+    assert {n for n, service in SERVICES.items() if "ports" in service} == {"superlink"}
     # the control port has no login: it listens where no site is
     host = superlink["networks"]["control"]["ipv4_address"]
     asked = {f"--host={host}", "--enable-supernode-auth", "--isolation=process"}
     assert asked <= set(superlink["command"])
-    assert SERVICES[PROXY]["networks"] == ["control", "fleet"]  # no site is on both
-    for name in SERVICES.keys() - {"superlink", PROXY}:
+    for name in SERVICES.keys() - {"superlink"}:  # no site is on both
         assert SERVICES[name]["networks"] == (["fleet"] if name in SITES else ["control"])
     assert FILE["networks"]["fleet"] == {"internal": True}
     # a site on a machine of its own
@@ -86,7 +83,6 @@ def test_a_site_has_its_own_key_data_and_state_and_no_other():
         assert "--key-records=/books/key.records" in SERVICES[name]["command"]
         assert (data["source"], data["read_only"]) == (f"./data/{site}.npz", True)
         assert data["bind"] == {"create_host_path": False}  # else a missing file is a new folder
-    assert SERVICES[PROXY]["profiles"] == ["http-fleet"]
     others = {s for n in SERVICES if n not in SITES for s in SERVICES[n].get("secrets", ())}
     assert others == {"server.key", "executor.key"}
 

@@ -20,7 +20,6 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from refusals import each_is_refused
 
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.flower_internals import fleet_is_http
 from fedcal.experiments.deploy.certificates import CA_LIVES, main, make_certificates
 from fedcal.experiments.deploy.fleet import (
     Address,
@@ -65,7 +64,7 @@ def listening(folder: Path | None, protocols: Sequence[str] = ("h2",)) -> Iterat
         thread.join()
 
 
-def test_the_right_one_passes_and_each_of_the_others_is_one_line(made, monkeypatch):
+def test_the_right_one_passes_and_each_of_the_others_is_one_line(made):
     ours, named = made / "ours", made / "named"
 
     def refusal(address: Address, root: Path = ours) -> str:
@@ -75,16 +74,13 @@ def test_the_right_one_passes_and_each_of_the_others_is_one_line(made, monkeypat
         assert "\n" not in str(error.value)
         return str(error.value).replace(str(address), "FLEET")
 
-    for http, protocols in ((False, ["h2"]), (True, ["http/1.1"])):
-        monkeypatch.setattr("fedcal.experiments.deploy.fleet.fleet_is_http", lambda http=http: http)
-        with listening(ours, protocols) as address:
-            check_fleet(address, trusted(ours / "ca.crt"), 0)
+    with listening(ours) as address:
+        check_fleet(address, trusted(ours / "ca.crt"), 0)
     with listening(named) as address:
         assert "was not signed by --root-certificates" in refusal(address)
     with listening(named) as address:
         said = refusal(address, named)
         assert said.startswith("the certificate of FLEET does not name 127.0.0.1: use a name")
-    monkeypatch.setattr("fedcal.experiments.deploy.fleet.fleet_is_http", lambda: False)
     with listening(ours, ["http/1.1"]) as address:
         assert "is not a Fleet API, which speaks HTTP/2" in refusal(address)
     with listening(None) as address:
@@ -104,7 +100,7 @@ def test_a_superlink_that_is_not_up_yet_is_waited_for(made, monkeypatch):
 
     monkeypatch.setattr(socket, "create_connection", late)
     monkeypatch.setattr("fedcal.experiments.deploy.fleet._PAUSE_S", 0.01)
-    with listening(made / "ours", ["http/1.1"] if fleet_is_http() else ["h2"]) as address:
+    with listening(made / "ours") as address:
         check_fleet(address, trusted(made / "ours/ca.crt"), 60)
     assert len(tries) == 3
 

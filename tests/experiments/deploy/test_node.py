@@ -7,7 +7,6 @@ import re
 import sys
 import zipfile
 from collections.abc import Mapping
-from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +21,6 @@ from flwr.supernode import start_client_internal as flower
 from flwr.supernode.nodestate import NodeStateFactory
 
 from fedcal.clients.site.process import flower_guard, limits
-from fedcal.core.flower_internals import fleet_is_http
 from fedcal.experiments.deploy import node
 
 
@@ -143,24 +141,20 @@ def test_a_bundle_is_not_unpacked_into_memory(caplog):
 
 
 def test_what_flower_calls_is_what_is_replaced(monkeypatch, tmp_path):
-    seen, http = [], fleet_is_http()
-    name = "FleetHttpClient" if http else "GRPC_MAX_MESSAGE_LENGTH"
-    limited = import_module("flwr.supernode.fleet_http_connection") if http else flower
+    seen = []
     monkeypatch.setattr(
         "flwr.supernode.cli.flower_supernode",
-        lambda: seen.append((getattr(limited, name), flower._pull_and_store_message)),
+        lambda: seen.append((flower.GRPC_MAX_MESSAGE_LENGTH, flower._pull_and_store_message)),
     )
-    monkeypatch.setattr(limited, name, getattr(limited, name))
-    for replaced in ("time", "_pull_and_store_message"):
+    for replaced in ("GRPC_MAX_MESSAGE_LENGTH", "time", "_pull_and_store_message"):
         monkeypatch.setattr(flower, replaced, getattr(flower, replaced))
     monkeypatch.setattr(sys, "argv", ["node", "flower-supernode"])
     monkeypatch.setenv(node.SITE, str(tmp_path))
     monkeypatch.setattr(node, "log_to", lambda path: None)
     node.main()
     ((most, pull),) = seen
-    assert http or limits.MESSAGE_BYTES < most < 2 * limits.MESSAGE_BYTES
+    assert limits.MESSAGE_BYTES < most < 2 * limits.MESSAGE_BYTES
     assert pull.__qualname__.startswith("limited.")
     source = inspect.getsource(flower.start_client_internal)
     assert "run_id = _pull_and_store_message(" in source
-    assert http or "GRPC_MAX_MESSAGE_LENGTH," in inspect.getsource(flower._init_connection)
-    assert not http or "with FleetHttpClient." in inspect.getsource(limited)
+    assert "GRPC_MAX_MESSAGE_LENGTH," in inspect.getsource(flower._init_connection)

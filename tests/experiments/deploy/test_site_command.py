@@ -10,7 +10,6 @@ from refusals import each_is_refused
 
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import InputError
-from fedcal.core.flower_internals import HTTP_FLEET
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import supernode
 from fedcal.experiments.deploy.feature_rows import site_rows
@@ -99,7 +98,6 @@ def test_wrong_options_are_one_line(tmp_path, capsys, monkeypatch):
         assert said in line
         assert not state.exists()
     monkeypatch.setattr("flwr.__version__", "1.42.0")
-    monkeypatch.delenv(HTTP_FLEET, raising=False)
     assert _run([*given, *options.split()]) == 2
     assert "pip install 'fedcal[sites]' (flwr==1.39.0)" in capsys.readouterr().err
 

@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 from refusals import refused
 
-from fedcal.corruptions import corrupt
 from fedcal.datasets import load, shifted
 from fedcal.datasets._shifted import key_of, unpacked
+from fedcal.experiments.research.corruptions import corrupt
 from fedcal.experiments.research.shift import images, logits, mnist
 from fedcal.experiments.research.shift.images import read_shifted
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from refusals import each_is_refused, refused
 
+from fedcal import __version__
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.config import (
     METHODS,
@@ -32,6 +33,14 @@ def test_the_defaults_are_the_contract_s():
     defaults = {m: {k: p.default for k, p in settings_of(m).items()} for m in STRATEGIES}
     assert (CLIP, defaults["fedtemp"]["clip"]) == (0.5, None)  # with privacy, and none without
     assert (defaults["fedbin"]["weighting"], defaults["fedbbq"]["weighting"]) == ("none", "all")
+
+
+def test_a_config_is_of_one_version(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(Config(method="acct").to_toml().replace(__version__, "0.1.0"))
+    refused(r"written by fedcal '0\.1\.0', .* delete its line 'version'$", load_config, path, {})
+    path.write_text("method = 'acct'\n")  # a person's own
+    assert load_config(path, {}).method == "acct"
 
 
 def test_every_method_takes_its_own_parameters_and_no_other():

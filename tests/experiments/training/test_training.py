@@ -2,7 +2,6 @@
 
 import json
 import math
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.datasets import load
 from fedcal.experiments import simulate
 from fedcal.experiments.cli import main as cli
+from fedcal.experiments.runs.options import read_options
 from fedcal.experiments.training.config import TrainConfig, merged
 from fedcal.experiments.training.result import Training
 from fedcal.experiments.training.run import train
@@ -94,7 +94,7 @@ def test_the_files_give_the_same_model_and_hold_weights_only(images, tmp_path):
     from fedcal.training.torch_models import as_input, build
 
     training = train(small(images), out=tmp_path / "out")
-    written = merged(tomllib.loads((tmp_path / "out" / "config.toml").read_text()))
+    written = merged(read_options(tmp_path / "out" / "config.toml"))
     assert same(training, train(written))
     model = build("cnn", (8, 8), 3, seed=99)
     model.load_state_dict(torch.load(tmp_path / "out" / "model.pt", weights_only=True))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from refusals import each_is_refused, refused
 
-from fedcal.corruptions import CORRUPTIONS
 from fedcal.datasets import feature_sets
+from fedcal.experiments.research.corruptions import CORRUPTIONS
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.images import read_pool
 from fedcal.experiments.training.splits import PARTS, split

@@ -15,13 +15,12 @@ INSTALL = r"; pip install 'fedcal\[sites\]' \(flwr==1\.39\.0\)$"
 
 
 def test_the_extra_the_constraints_and_the_pages_name_what_was_tried():
-    internals.check_flower(loopback=True)
+    internals.check_flower()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    (version,) = internals.KNOWN
+    version = internals.KNOWN
     assert project["optional-dependencies"]["sites"] == [f"flwr=={version}"]
     assert f"flwr=={version}" in (ROOT / "constraints.txt").read_text("utf-8").splitlines()
-    tried = f"({version}; by HTTP {', '.join(internals.KNOWN_BY_HTTP)})"
-    assert tried in (ROOT / "docs/guide/deploy.md").read_text("utf-8")
+    assert f"({version})" in (ROOT / "docs/guide/deploy.md").read_text("utf-8")
 
 
 @pytest.mark.filterwarnings("ignore:.*is_flag:DeprecationWarning")  # Flower's own command line
@@ -52,25 +51,14 @@ def test_a_reply_that_stays_in_pieces_is_given_up(monkeypatch):
         flower_parts.pull_objects(["a part"], nothing)
 
 
-@pytest.mark.parametrize("version", ["1.38.0", "1.39.1", "1.40.0", "1.43.0", ""])
-def test_a_flower_that_was_not_tried_is_refused_whoever_asks(monkeypatch, version):
+@pytest.mark.parametrize("version", ["1.38.0", "1.39.1", "1.42.0", ""])
+def test_a_flower_that_was_not_tried_is_refused(monkeypatch, version):
     monkeypatch.setattr(flwr, "__version__", version)
-    monkeypatch.setenv(internals.HTTP_FLEET, "1")
-    for loopback in (False, True):
-        with pytest.raises(InputError, match=rf"^flwr {version} was not tested: .*{INSTALL}"):
-            internals.check_flower(loopback=loopback)
-
-
-def test_http_is_for_who_asks_for_it(monkeypatch):
-    monkeypatch.delenv(internals.HTTP_FLEET, raising=False)
-    monkeypatch.setattr(flwr, "__version__", internals.KNOWN_BY_HTTP[-1])
-    internals.check_flower(loopback=True)
-    for value in ("", "0", "yes"):
-        monkeypatch.setenv(internals.HTTP_FLEET, value)
-        with pytest.raises(InputError, match=r"no login: pip install 'fedcal\[sites\]'.* proxy "):
-            internals.check_flower()
-    monkeypatch.setenv(internals.HTTP_FLEET, "1")
-    internals.check_flower()
+    with pytest.raises(InputError, match=rf"^flwr {version} was not tested: .*{INSTALL}"):
+        internals.check_flower()
+    monkeypatch.setenv("FEDCAL_HTTP_FLEET", "1")
+    with pytest.raises(InputError, match="FEDCAL_HTTP_FLEET was removed in"):
+        internals.check_flower()
 
 
 def test_a_flower_of_another_runtime_is_refused(monkeypatch):
@@ -78,40 +66,7 @@ def test_a_flower_of_another_runtime_is_refused(monkeypatch):
         with monkeypatch.context() as patch:
             patch.delattr(flower, name)
             with pytest.raises(InputError, match=f"has no {name} in flwr.supernode.*{INSTALL}"):
-                internals.check_flower(loopback=True)
+                internals.check_flower()
     monkeypatch.setattr(flower, "run_clientapp", lambda runtime_api_address, token: None)
     with pytest.raises(InputError, match=f"run_clientapp without insecure.*{INSTALL}"):
-        internals.check_flower(loopback=True)
-
-
-def test_of_a_reply_by_http_no_more_is_read_than_was_said(monkeypatch):
-    """A large one, one that would unpack to much, and one that leads elsewhere."""
-    connection = pytest.importorskip("flwr.supernode.fleet_http_connection")
-    import httpx
-    from flwr.proto.fab_pb2 import Fab, GetFabRequest, GetFabResponse
-
-    monkeypatch.setattr(connection, "FleetHttpClient", connection.FleetHttpClient)
-    internals._bound_http(1000)
-    asked, reply = [], httpx.Response(200)
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(request)
-        return reply
-
-    client = connection.FleetHttpClient.from_server_address("site", True, None, ())
-    client._client._transport = httpx.MockTransport(answer)
-    fits = GetFabResponse(fab=Fab(content=bytes(900))).SerializeToString()
-    reply = httpx.Response(200, content=iter([fits]))
-    assert client.GetFab(GetFabRequest()).fab.content == bytes(900)
-    reply = httpx.Response(200, content=iter([fits, bytes(100)]))
-    with pytest.raises(internals._TooLarge) as error:
-        client.GetFab(GetFabRequest())
-    assert internals.is_too_large(error.value)
-    reply = httpx.Response(200, headers={"content-encoding": "gzip"}, content=b"")
-    with pytest.raises(internals._TooLarge):
-        client.GetFab(GetFabRequest())
-    reply = httpx.Response(307, headers={"location": "http://elsewhere/"})
-    with pytest.raises(httpx.HTTPStatusError):
-        client.GetFab(GetFabRequest())
-    assert {request.url.host for request in asked} == {"site"}
-    assert {request.headers["accept-encoding"] for request in asked} == {"identity"}
+        internals.check_flower()

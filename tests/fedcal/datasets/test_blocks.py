@@ -48,14 +48,11 @@ def write(folder: Path, form: str, given: dict[str, Any], files: int = 3) -> Pat
             np.savez(path, **part)
             continue
         pa = pytest.importorskip("pyarrow")
-        from pyarrow import feather, parquet
+        from pyarrow import parquet
 
         part["label"] = part.pop("labels")
         lists = {n: list(x) if x.ndim > 1 else x for n, x in part.items()}
-        if form == "parquet":
-            parquet.write_table(pa.table(lists), path, row_group_size=77)
-        else:
-            feather.write_feather(pa.table(lists), str(path), compression="uncompressed")
+        parquet.write_table(pa.table(lists), path, row_group_size=77)
     return folder
 
 
@@ -76,7 +73,7 @@ ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("form", ["npz", "parquet", "arrow"])
+@pytest.mark.parametrize("form", ["npz", "parquet"])
 def test_the_bits_are_those_of_rows_in_memory(form, tmp_path, monkeypatch):
     monkeypatch.setattr(inline, "MANY", 1)  # and those of several threads
     given = rows()

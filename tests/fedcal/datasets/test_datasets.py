@@ -615,7 +615,7 @@ def test_paths_and_names_that_are_no_data_get_one_line(tmp_path):
     table = [
         (tmp_path / "scores.txt", r"allowed: \.npz, \.csv, \.csv\.gz, \.parquet"),
         (tmp_path / "folder.npz", "is not a file"),
-        (tmp_path / "empty", r"nor a folder of datasets\.save_to_disk"),
+        (tmp_path / "empty", "is not a file"),
         (tmp_path / "some", r"is a folder; give .* such as 'scores\.csv'"),
     ]
     each_is_refused(table, load)

@@ -8,7 +8,7 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal.core.scores import logits_of
-from fedcal.datasets import Dataset, from_arrays, from_frame, from_huggingface, load
+from fedcal.datasets import Dataset, from_arrays, from_frame, load
 from fedcal.partition import deal
 
 Z = np.array([[3.0, 0, 1], [0, 2.0, -1], [1, 0, 4.0], [-1, 0, 2.0]])
@@ -74,21 +74,6 @@ def test_frames():
     check(from_frame(pandas.DataFrame(table())))
     lists = {"logits": Z.tolist(), "other_probs": P.tolist(), "label": Y, "group": GROUP}
     check(from_frame(pandas.DataFrame(lists)))
-
-
-def test_hugging_face(tmp_path):
-    hf = pytest.importorskip("datasets")
-    columns = {"logits": Z.tolist(), "other_probs": P.tolist(), "label": Y, "group": GROUP}
-    data = hf.Dataset.from_dict(columns)
-    check(from_huggingface(data))
-    data.save_to_disk(tmp_path / "x")
-    check(load(tmp_path / "x"))
-    own = {"z": Z.tolist(), "q": P.tolist(), "label": Y, "ward": GROUP, "group": [[1]] * 4}
-    check(from_huggingface(hf.Dataset.from_dict(own), logits="z", other_probs="q", group="ward"))
-    both = hf.DatasetDict({"train": data, "test": data.select([3, 0])})
-    assert from_huggingface(both).test_group.tolist() == [2, 1]
-    parts = from_huggingface(both, client="group", group=None)
-    assert parts.test_client.tolist() == [2, 1]
 
 
 def test_test_rows_have_groups_of_their_own():

@@ -1,4 +1,4 @@
-"""Parquet: columns as in text, lists of scores, Arrow's types, and files that are damaged."""
+"""Parquet: columns as in text, lists of scores, types, and files that are damaged."""
 
 import decimal
 from pathlib import Path
@@ -11,7 +11,7 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal.core.errors import InputError
-from fedcal.datasets import _arrow, load
+from fedcal.datasets import _parquet, load
 
 Z = np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0], [6.0, 7.0, 8.0], [1.0, 0.0, 1.0]])
 Y = np.array([0, 2, 1, 2])
@@ -52,7 +52,7 @@ SCORES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("scores", SCORES.values(), ids=SCORES.keys())
 @pytest.mark.parametrize("batch", [1, 3, 2**14])
 def test_scores_of_any_shape(scores, batch, tmp_path, monkeypatch):
-    monkeypatch.setattr(_arrow, "BATCH", batch)
+    monkeypatch.setattr(_parquet, "BATCH", batch)
     data = load(write(tmp_path, {"label": Y} | scores))
     assert (data.name, data.input) == ("x.parquet", "logits")
     np.testing.assert_array_equal(data.scores, Z)
@@ -90,7 +90,7 @@ CLIENTS: list[Any] = [
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_clients_of_any_type(batch, tmp_path, monkeypatch):
-    monkeypatch.setattr(_arrow, "BATCH", batch)
+    monkeypatch.setattr(_parquet, "BATCH", batch)
     for client, names in CLIENTS:
         data = load(write(tmp_path, SCORES["list"] | {"label": Y, "client": client}))
         assert data.client_names == names
@@ -175,7 +175,7 @@ BAD: list[Any] = [
 
 @pytest.mark.parametrize("batch", [1, 2**14])
 def test_bad_columns_are_refused_in_one_line(batch, tmp_path, monkeypatch):
-    monkeypatch.setattr(_arrow, "BATCH", batch)
+    monkeypatch.setattr(_parquet, "BATCH", batch)
     start = repr(str(tmp_path / "x.parquet"))
     each_is_refused(BAD, lambda columns: load(write(tmp_path, columns)), start=start)
 
@@ -189,9 +189,9 @@ def test_a_column_that_is_there_twice(tmp_path):
 
 def test_files_that_hold_too_much(tmp_path, monkeypatch):
     path = write(tmp_path, {"label": Y} | SCORES["columns"])
-    monkeypatch.setattr(_arrow, "room", lambda _: 4 * 3 * 8 + 4 * 8)
+    monkeypatch.setattr(_parquet, "room", lambda _: 4 * 3 * 8 + 4 * 8)
     load(path)
-    monkeypatch.setattr(_arrow, "room", lambda _: 4 * 3 * 8 - 1)
+    monkeypatch.setattr(_parquet, "room", lambda _: 4 * 3 * 8 - 1)
     with pytest.raises(InputError, match="more than 0 MiB of numbers"):
         load(path)
 

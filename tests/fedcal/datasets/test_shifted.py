@@ -6,9 +6,9 @@ import numpy as np
 from refusals import each_is_refused, refused
 
 import fedcal.datasets as datasets
-from fedcal.corruptions import CORRUPTIONS
 from fedcal.datasets import catalogue, is_shipped, load, shifted
 from fedcal.datasets._shifted import STEPS, key_of, packed, unpacked
+from fedcal.experiments.research.corruptions import CORRUPTIONS
 
 FILE = Path(datasets.__file__).parent / "mnist-shift.npz"
 

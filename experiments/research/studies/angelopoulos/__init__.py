@@ -1,5 +1,4 @@
-"""Figures of Angelopoulos et al., "Differentially private prediction sets", and peers.
+"""Figures of Angelopoulos et al., "Differentially private prediction sets".
 
-`splits` divides scored rows and judges thresholds on them, `figures` runs what the paper draws,
-`peers` sets rules of others (`pcoqs`, `fedcp_qq`) beside it and beside ours.
+`splits` divides scored rows and judges thresholds on them, `figures` runs what the paper draws.
 """

@@ -89,12 +89,6 @@ def ratio_at_most(title: str, factor: float) -> Callable[[Rows], Found]:
     return holds
 
 
-def _bound_decides(rows: Rows) -> Found:
-    """Test that some columns of one line, but not all, are below the uncalibrated model."""
-    base = [r[MEAN] for r in rows if r["title"] == BASE]
-    return len({r[MEAN] < base[0] for r in rows if r["title"] != BASE}) == 2 if base else None
-
-
 # -- of figures: a curve for each title ----------------------------------------------------------
 
 
@@ -173,7 +167,6 @@ HOLDS: Mapping[str, Callable[[Rows], Found]] = {
     "newton-beats-temp": below("FedNewton", TEMPERATURES),
     "oneshot-beats-paper": below("FedOneShot", (*PAPER, BASE)),
     "oneshot-beats-temp": below("FedOneShot", TEMPERATURES),
-    "bound-decides": _bound_decides,
     "newton-ratio": ratio_at_most("FedNewton", 1.05),
     "oneshot-ratio": ratio_at_most("FedOneShot", 1.05),
 }

@@ -1,1 +1,1 @@
-"""Our own studies: liars, audits of claimed epsilons, and from when on binning pays."""
+"""Our own studies: audits of claimed epsilons, sites and hospitals."""

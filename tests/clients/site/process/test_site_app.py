@@ -110,11 +110,7 @@ def test_noise_is_the_systems_and_the_same_question_gets_the_same_words(site):
 
 def test_masks_are_for_simulations(site, tmp_path):
     masking = ConfigRecord({"seed": 9, "cohort": [0, 1, 2]})
-    for reply in (
-        site.answer(site.request(), masking=masking),
-        site.ask("reveal", masking=ConfigRecord({**masking, "dropped": [1], "round": 1})),
-    ):
-        assert "InputError" in refused(reply)
+    assert "InputError" in refused(site.answer(site.request(), masking=masking))
     prepare(tmp_path / "other", rows(), number=0, simulated=True)
     other = Site(tmp_path / "other")
     request = other.request()
@@ -142,7 +138,6 @@ def test_what_is_refused_is_one_line_here_and_a_class_there(site, caplog):
         site.ask("answer"),
         site.ask("answer", query=ConfigRecord(site.request().to_fields())),
         site.ask("result"),
-        site.ask("reveal"),
         site.ask("rows"),
     ):
         assert reply.has_error()

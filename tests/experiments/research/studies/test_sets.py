@@ -1,12 +1,11 @@
-"""Studies of prediction sets: splits, laws of scores, and the rules that others have."""
+"""Studies of prediction sets: splits, and laws of scores."""
 
 import numpy as np
 import pytest
-from refusals import refused
 
 from fedcal import datasets
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.experiments.research.studies.angelopoulos import fedcp_qq, figures, pcoqs
+from fedcal.experiments.research.studies.angelopoulos import figures
 from fedcal.experiments.research.studies.angelopoulos.splits import (
     MEDICAL,
     exact_thresholds,
@@ -35,30 +34,6 @@ def test_judged_as_the_sets_themselves():
     scores = np.linspace(0.01, 0.99, 99)[None]
     assert exact_thresholds(scores, 0.1) == [scores[0, 89]]  # the 90th of 99, exactly
     assert exact_thresholds(scores[:, :8], 0.1) == [1.0]
-
-
-def test_a_quantile_of_quantiles_covers_as_computed(monkeypatch):
-    monkeypatch.setattr(fedcp_qq, "_NODES", 64)  # exact for so few rows
-    found = fedcp_qq.mean_coverage(3, 5)
-    scores = np.random.default_rng(0).random((40_000, 3, 5))
-    scores.sort(axis=2)
-    drawn = np.sort(scores, axis=1).mean(axis=0).T  # of uniform scores
-    assert found == pytest.approx(drawn, abs=0.006)
-    rank, of_clients, mean = fedcp_qq.best_ranks(3, 5, 0.2)
-    assert mean == pytest.approx(found[found >= 0.8].min())
-    assert mean == found[rank - 1, of_clients - 1]
-    refused("too few", fedcp_qq.best_ranks, 2, 3, 0.1)
-    refused("evenly", fedcp_qq.thresholds, scores[:, 0], 4, 0.1)
-
-
-def test_pcoqs_ends_at_the_rank_without_noise_and_covers_too_little_of_few_rows():
-    rng = np.random.default_rng(0)
-    scores = rng.random((50, 99))
-    found = pcoqs.thresholds(scores, 0.1, 1e12, rng, digits=12)
-    low, high = np.sort(scores)[:, [89, 90]].T  # noise just below 0, rounded down, is a row less
-    assert ((low - 1e-9 <= found) & (found <= high + 1e-9)).all()
-    found = pcoqs.thresholds(rng.random((2000, 50)), 0.1, 1 / 8, rng)
-    assert found.mean() == pytest.approx(0.83, abs=0.015)
 
 
 @pytest.mark.parametrize("figure", FIGURES)

@@ -13,7 +13,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 
 from fedcal.clients.answers import answer
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.core.errors import FedcalError, InputError, RoundFailed
+from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.shards import Shards
 from fedcal.core.types import Words
 from fedcal.experiments.runs.engines.flower import InProcessGrid
@@ -23,7 +23,7 @@ from fedcal.privacy.noise_plan import Federation
 from fedcal.queries import ClassHistograms
 from fedcal.queries.request import Request
 from fedcal.strategies import FedBin, FederatedStrategy, FedNewton
-from fedcal.strategies.server.transport import ANSWER, REVEAL
+from fedcal.strategies.server.transport import ANSWER
 from fedcal.strategies.server.who import WHO
 
 CLIENTS, CLASSES = 16, 4
@@ -160,7 +160,6 @@ def test_with_masks_the_server_sees_uniform_vectors_and_their_sum_only(shards):
     for message in wire.received:
         records = set(message.content)
         assert records == {"who" if message.metadata.message_type == WHO else "answer"}
-    assert not wire.of_kind(wire.sent, REVEAL)
 
     wire, seen, plain = answers_of(shards, "none")  # and without masks the plain contributions
     assert np.array_equal(seen, plain)
@@ -343,33 +342,13 @@ def gone_at(*absent: tuple[int, str]) -> Callable[[int, Message], bool]:
     return lambda site, message: (site, message.metadata.message_type) in absent
 
 
-def test_survivors_are_asked_for_what_they_owe_and_nothing_else(shards):
+def test_masks_of_a_dropout_are_taken_off_with_no_further_message(shards):
     wire, strategy = Wire(shards, unavailable=gone_at((3, ANSWER))), fedbin()
     strategy.start(wire)
-    asked = wire.of_kind(wire.sent, REVEAL)
-    assert sorted(asked) == [k for k in range(CLIENTS) if k != 3]
-    for message in asked.values():
-        record = message.content.config_records["masking"]
-        assert (record["dropped"], record["round"]) == ([3], 1)
-    # one of them goes silent before it revealed: the round fails
-    ledger, away = Ledger(None, 1.0), gone_at((3, ANSWER), (8, REVEAL))
-    for strategy in (newton(epsilon=math.inf), newton(ledger=ledger)):
-        with pytest.raises(RoundFailed) as caught:
-            strategy.start(Wire(shards, unavailable=away))
-        line = str(caught.value)
-        assert line == SECRETIVE if strategy.plan.private else "1 of 15 pair seeds" in line
-        assert strategy.releases == []
-    assert ledger.spent()[0] == 1.0  # the sum was added up before it could not be unmasked
-
-
-def test_a_reveal_that_cannot_be_stops_the_run(shards):
-    for seeds in ({}, {"3": b"short"}, {"4": bytes(32)}, {"3": 7}, {"x": bytes(32)}):
-        tamper = replaced(REVEAL, 8, {"seeds": ConfigRecord(seeds)})
-        strategy = newton()
-        with pytest.raises(FedcalError) as caught:
-            strategy.start(Wire(shards, tamper, gone_at((3, ANSWER))))
-        assert "\n" not in str(caught.value), seeds
-        assert strategy.releases == [], seeds
+    assert {m.metadata.message_type for m in wire.sent} == {WHO, ANSWER}
+    want = fedbin("none")
+    want.start(Wire(shards, unavailable=gone_at((3, ANSWER))))
+    assert values(strategy) == values(want)
 
 
 def test_another_number_of_rounds_is_refused_before_anything_is_asked(shards):

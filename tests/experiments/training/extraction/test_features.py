@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from fedcal.corruptions import CORRUPTIONS, corrupt
 from fedcal.experiments.cli.main import main
+from fedcal.experiments.research.corruptions import CORRUPTIONS, corrupt
 from fedcal.experiments.training.extraction import extractors
 from fedcal.experiments.training.extraction.extract import Source, extract, projection, step_of
 from fedcal.experiments.training.images import read_pool

@@ -1,4 +1,4 @@
-"""Conversion of columns of Arrow record batches to arrays, and the reader of `.parquet`."""
+"""Reader of `.parquet`: columns of record batches as arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_NAME = 256
 _NUMBERS = ("integer", "floating", "decimal")
 _TEXT = ("string", "large_string", "string_view")
 _LISTS = ("list", "large_list", "fixed_size_list", "list_view", "large_list_view")
-_HOLDS = {  # required content of a column, and allowed Arrow types
+_HOLDS = {  # required content of a column, and allowed types
     "label": ("numbers", (*_NUMBERS, "boolean", *_TEXT)),
     **dict.fromkeys(IDS, ("whole numbers or text", ("integer", "floating", *_TEXT))),
     "split": ("text", _TEXT),

@@ -8,10 +8,9 @@ import pytest
 from numpy.typing import NDArray
 from refusals import each_is_refused
 
-from fedcal.corruptions import CORRUPTIONS, TABLES, corrupt
-from fedcal.corruptions._digital import jpeg_compression
-from fedcal.corruptions._draws import Draws
-from fedcal.corruptions._resample import disk, gaussian, sampled, trailed
+from fedcal.experiments.research.corruptions import CORRUPTIONS, TABLES, corrupt
+from fedcal.experiments.research.corruptions._digital import jpeg_compression
+from fedcal.experiments.research.corruptions._images import Draws, disk, gaussian, sampled, trailed
 
 DRAWN = {
     *("gaussian_noise", "shot_noise", "impulse_noise", "glass_blur", "motion_blur"),
@@ -54,7 +53,7 @@ def test_a_part_is_corrupted_as_in_the_whole(name, table, monkeypatch):
     whole = corrupt(images, name, 4, 3, table=table)
     some = [5, 0, 6]
     assert np.array_equal(corrupt(images[some], name, 4, 3, table=table, numbers=some), whole[some])
-    monkeypatch.setattr("fedcal.corruptions._corrupt._CHUNK", 2 * images[0].size)
+    monkeypatch.setattr("fedcal.experiments.research.corruptions._CHUNK", 2 * images[0].size)
     assert np.array_equal(corrupt(images, name, 4, 3, table=table), whole)
 
 

@@ -6,8 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from fedcal.corruptions._draws import Draws, Images
-from fedcal.corruptions._resample import averaged_line, gaussian, sampled, separable
+from fedcal.experiments.research.corruptions._images import (
+    Draws,
+    Images,
+    averaged_line,
+    gaussian,
+    sampled,
+    separable,
+)
 
 # ITU-T T.81 (the JPEG standard), annex K.1: quantisation tables for quality 50.
 _LUMINANCE = """

@@ -1,11 +1,35 @@
-"""Blurs: out of focus, through glass, in motion, while zooming."""
+"""Cameras: noise of sensors; blurs out of focus, through glass, in motion, while zooming."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fedcal.corruptions._draws import Draws, Images
-from fedcal.corruptions._resample import convolved, disk, gaussian, separable, trailed, zoomed_line
+from fedcal.experiments.research.corruptions._images import (
+    Draws,
+    Images,
+    convolved,
+    disk,
+    gaussian,
+    separable,
+    trailed,
+    zoomed_line,
+)
+
+
+def gaussian_noise(x: Images, draws: Draws, scale: float, deviation: float) -> Images:
+    """Add normal noise of one standard deviation everywhere, as in low light."""
+    return x + np.float32(deviation) * draws.normal(*x.shape[1:])
+
+
+def shot_noise(x: Images, draws: Draws, scale: float, photons: float) -> Images:
+    """Draw Poisson photon counts; a white pixel has `photons` of them on average."""
+    return draws.poisson(x * np.float32(photons)) / np.float32(photons)
+
+
+def impulse_noise(x: Images, draws: Draws, scale: float, share: float) -> Images:
+    """Turn this fraction of the values black or white, with equal probability (bit errors)."""
+    chance = draws.uniform(*x.shape[1:])
+    return np.where(chance < share / 2, np.float32(0), np.where(chance >= 1 - share / 2, 1, x))
 
 
 def defocus_blur(x: Images, draws: Draws, scale: float, radius: float, softness: float) -> Images:

@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.corruptions._draws import Draws, Images
-from fedcal.corruptions._resample import separable, trailed, zoomed_line
+from fedcal.experiments.research.corruptions._images import (
+    Draws,
+    Images,
+    separable,
+    trailed,
+    zoomed_line,
+)
 
 _GREY = np.array([0.299, 0.587, 0.114], np.float32)
 

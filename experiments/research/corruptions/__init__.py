@@ -1,4 +1,11 @@
-"""`corrupt`: checks, the right constants, one chunk of images after another."""
+"""Image corruptions by weather, cameras and file formats.
+
+The fifteen of ImageNet-C (Hendrycks and Dietterich 2019), each in five severities, with numpy and
+scipy alone and rewritten: same ideas and same constants, not the same bits. The constants are
+those of ImageNet-C or, for small images, of CIFAR-10-C; lengths grow with the image. What differs
+is documented at each function; `frost` differs most, because the original lays photographs over the
+image, and here a fractal is drawn instead.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Integers
-from fedcal.corruptions import _blur, _digital, _noise, _weather
-from fedcal.corruptions._draws import Draws, Images
+from fedcal.experiments.research.corruptions import _camera, _digital, _weather
+from fedcal.experiments.research.corruptions._images import Draws, Images
 
 TABLES = {"cifar10-c": 32, "imagenet-c": 224, "digits": 28}
 """Tables of constants, and the side in pixels of the images that each is for."""
@@ -26,8 +33,8 @@ _SMALL = 96  # images with a shorter side get the constants of CIFAR-10-C
 _CHUNK = 2**21  # values that are corrupted at a time
 
 _FUNCTIONS: tuple[Callable[..., Images], ...] = (
-    *(_noise.gaussian_noise, _noise.shot_noise, _noise.impulse_noise),
-    *(_blur.defocus_blur, _blur.glass_blur, _blur.motion_blur, _blur.zoom_blur),
+    *(_camera.gaussian_noise, _camera.shot_noise, _camera.impulse_noise),
+    *(_camera.defocus_blur, _camera.glass_blur, _camera.motion_blur, _camera.zoom_blur),
     *(_weather.snow, _weather.frost, _weather.fog, _weather.brightness),
     *(_digital.contrast, _digital.elastic_transform),
     *(_digital.pixelate, _digital.jpeg_compression),
