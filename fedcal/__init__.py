@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         compare,
         evaluate,
         plan,
-        plan_sets,
         prediction_sets,
         run_inline,
         simulate,
@@ -117,7 +116,6 @@ __all__ = [
     "compare",
     "evaluate",
     "plan",
-    "plan_sets",
     "prediction_sets",
     "run_inline",
     "simulate",
@@ -130,6 +128,7 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":  # pyproject.toml is its one place
         return import_module("importlib.metadata").version("fedcal")
     if name not in __all__:
+        import_module("fedcal.core.removed").check_kept(name)
         raise AttributeError(f"module 'fedcal' has no attribute {name!r}")
     if name == "add_answers":
         return import_module("fedcal.clients.any_app").add_answers
