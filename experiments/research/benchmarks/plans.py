@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from fedcal import datasets, simulate
 from fedcal.calibrators import TemperatureScaling
 from fedcal.datasets import Dataset
@@ -45,7 +47,7 @@ def _version(data: Dataset, flat: bool) -> dict[str, Any]:
     """Return arrays for `simulate`."""
     best = TemperatureScaling().fit(data.logits, data.labels).temperature
     factor = _FLAT / best if flat else 1.0
-    test = {"test_logits": factor * data.test_logits, "test_labels": data.test_labels}
+    test = {"test_logits": factor * np.asarray(data.test_logits), "test_labels": data.test_labels}
     return {"logits": factor * data.logits, "labels": data.labels, **test}
 
 
