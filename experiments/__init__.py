@@ -10,11 +10,11 @@ if __name__ != "fedcal.experiments":  # a second copy of every class and registr
 
 if TYPE_CHECKING:
     from fedcal.experiments.deploy.after_training import AfterTraining
-    from fedcal.experiments.planner.plan import plan, plan_sets
     from fedcal.experiments.runs.comparison import Comparison, compare
     from fedcal.experiments.runs.engines import InProcessGrid, run_inline
     from fedcal.experiments.runs.estimator import CalibratedModel, FederatedCalibrator
     from fedcal.experiments.runs.evaluation import evaluate, prediction_sets
+    from fedcal.experiments.runs.plan import plan
     from fedcal.experiments.runs.result import SimulationResult
     from fedcal.experiments.runs.simulation import simulate
     from fedcal.experiments.training.run import train
@@ -29,7 +29,6 @@ __all__ = [
     "compare",
     "evaluate",
     "plan",
-    "plan_sets",
     "prediction_sets",
     "run_inline",
     "simulate",
@@ -45,8 +44,7 @@ _HOMES = {
     "SimulationResult": "fedcal.experiments.runs.result",
     "compare": "fedcal.experiments.runs.comparison",
     "evaluate": "fedcal.experiments.runs.evaluation",
-    "plan": "fedcal.experiments.planner.plan",
-    "plan_sets": "fedcal.experiments.planner.plan",
+    "plan": "fedcal.experiments.runs.plan",
     "prediction_sets": "fedcal.experiments.runs.evaluation",
     "run_inline": "fedcal.experiments.runs.engines",
     "simulate": "fedcal.experiments.runs.simulation",

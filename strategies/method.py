@@ -30,7 +30,7 @@ from fedcal.storage.artifact import Artifact
 from fedcal.units import UNITS
 
 Family = Literal["calibrate", "evaluate", "conformal", "personal", "train"]
-"""What a method is for. Comparison and planner rank methods that calibrate."""
+"""What a method is for. Comparison and plan rank methods that calibrate."""
 
 
 def nominal_clip(

@@ -28,7 +28,6 @@ from fedcal.partition import DEALT, deal
 from fedcal.privacy.agreement import job_digest
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.enough import too_little
 from fedcal.strategies.server.exchange import PromptGrid, message
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import RELEASED, Outcome
@@ -38,6 +37,7 @@ from fedcal.strategies.server.secure_rounds import SecureRounds
 from fedcal.strategies.server.transport import RESULT
 from fedcal.strategies.server.who import Who, ask_who
 from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
+from fedcal.strategies.warnings import underpowered
 from fedcal.trust import TRUSTS
 
 WITHOUT_UNREADY = "without-unready"
@@ -77,7 +77,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
         clients, met = wait_for_nodes(grid, early, int(fields["clients"]), model)
         known = [who for who in met if who.classes is not None]  # of an app's clients not all do
         job = _resolved(fields, clients, next(iter([*known, *met]), None))
-        for line in too_little(job.method, None, job):
+        for line in underpowered(job.method, None, job):
             log.warning("fedcal: %s", line)
 
         folder = out if job.tolerant else None

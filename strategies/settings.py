@@ -20,7 +20,7 @@ Setting: TypeAlias = Plain | Sequence[str] | Sequence[float]
 
 
 def calibrating() -> list[str]:
-    """Names of the methods that calibrate: what comparison and planner rank."""
+    """Names of the methods that calibrate: what comparison and plan rank."""
     return [name for name, strategy in STRATEGIES.items() if strategy.family == "calibrate"]
 
 

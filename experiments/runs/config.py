@@ -48,7 +48,7 @@ POOLED = {
 """What is fitted without a federation, on nothing, one client's rows, or all -> its label."""
 METHODS = (*STRATEGIES, *POOLED)
 AUTO = "auto"
-"""The planner's choice of a method, see `fedcal.experiments.planner.auto`."""
+"""Refused."""
 
 
 def label_of(method: str) -> str:
@@ -330,7 +330,7 @@ class Config(Options):
         if self.method in POOLED or self.method == AUTO:
             raise InputError(
                 f"method '{self.method}' reads rows, and real sites keep theirs: give a federated "
-                "method (`fedcal plan --engine grpc` recommends one)"
+                "method (`fedcal plan` compares them)"
             )
         unused(
             "at real sites the second of class_names is positive, and theirs must be the same",

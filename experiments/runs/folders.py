@@ -80,7 +80,6 @@ TRAINING = Kind(
     ),
     (CHECKPOINT, "checkpoint.pt"),
 )
-PLAN = Kind("a plan", {"plan.json": "schema"}, ("plan.json", _CONFIG))
 READING = Kind(
     "a release that was read again",
     {"reading.json": "statement"},
@@ -99,7 +98,7 @@ QUARTER = Kind(
         *("release.npz", "earlier-*.npz", _REPORT, *CURVE_NAMES),
     ),
 )
-KINDS = (RUN, DEPLOYED, COMPARISON, SUITE, TRAINING, PLAN, READING, AT_HOME, QUARTER)
+KINDS = (RUN, DEPLOYED, COMPARISON, SUITE, TRAINING, READING, AT_HOME, QUARTER)
 
 
 class Replaced(UserWarning):

@@ -25,6 +25,10 @@ REMOVED = {
         "run the commands train, simulate and evaluate with one --ledger "
         "(examples/train_calibrate_evaluate.py)"
     ),
+    "fedcal.plan_sets": "use the warning of a run of the method conformal, which says what it needs",
+    "plan --method conformal": "use fedcal simulate, which warns and says what it needs",
+    "plan --method fedprior": "use fedcal site recalibrate, which says if the release pays",
+    "plan --method auto": "use fedcal plan, whose first line is recommended",
 }
 """Name -> what to use instead."""
 

@@ -24,7 +24,7 @@ class Partition(ABC):
     """A way to assign rows to clients, the value of `--partition`: `NAME` or `NAME:VALUE`.
 
     Subclasses set `name`, and `form` where they take a value, and are registered in
-    `fedcal.partition.PARTITIONS`: options, help, files and the planner know them from there.
+    `fedcal.partition.PARTITIONS`: options, help and files know them from there.
     """
 
     name: ClassVar[str]

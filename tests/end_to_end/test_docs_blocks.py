@@ -31,7 +31,6 @@ import typer.main
 from fedcal import queries
 from fedcal.clients import answers
 from fedcal.experiments.cli import main as cli
-from fedcal.experiments.planner import estimate
 from fedcal.experiments.runs.sweep import pools
 from fedcal.queries import request
 
@@ -151,7 +150,6 @@ def run_page(
     known = dict(queries.QUERIES)
     for module in (queries, request):
         monkeypatch.setattr(module, "QUERIES", known)
-    monkeypatch.setattr(estimate, "MOST_ROWS", 1_000)  # no page tells a planner's numbers
     monkeypatch.setattr(pools, "usable_cores", lambda: 1)  # in this process
     names: dict[str, Any] = {"__name__": "__main__"}
     if page == README:

@@ -10,12 +10,9 @@ from made_up import scored
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments import compare, plan, simulate
 from fedcal.experiments.cli.main import _run
-from fedcal.experiments.planner.candidates import candidates
-from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.report import write_report
 from fedcal.experiments.runs.comparison.grid import read_grid
 from fedcal.experiments.runs.estimator import FederatedCalibrator
-from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import calibrating
 
@@ -106,14 +103,13 @@ def test_comparisons_plans_and_estimators_are_of_methods_that_calibrate(data):
     for grid in (read_grid(), read_grid({"method": "all"})):
         assert not {v.method for v in grid.method} & {*OTHERS}
         assert {v.method for v in grid.method} >= set(calibrating())
-    facts = PublicFacts(Federation(100, 2, epsilon=1.0), 50.0, "dirichlet:0.1")
-    found, refused = candidates(facts)
-    assert not ({c.method for c in found} | {name for name, _ in refused}) & {*OTHERS}
+    found = plan(clients=100, rows_per_client=50, classes=2, epsilon=1.0)
+    assert not {line["method"] for line in found.methods} & {*OTHERS}
     for method in ("dp-fedavg", "fedsgd"):
         why = f"compare takes methods that .* sets, and {method} belongs to the family 'train'"
         with pytest.raises(InputError, match=why):
             compare(data, method=f"none,{method}", clients=8, seeds=1)
-        with pytest.raises(InputError, match="the planner takes methods that calibrate"):
+        with pytest.raises(InputError, match="unknown method that calibrates"):
             plan(clients=100, rows_per_client=50, classes=10, methods=[method])
         with pytest.raises(InputError, match="FederatedCalibrator takes methods that calibrate"):
             FederatedCalibrator(method, clients=2).fit(3 * np.eye(4), [0, 1, 2, 3])

@@ -17,7 +17,7 @@ from fedcal.experiments.research.benchmarks import (
     federated,
     flower_secagg,
     luo,
-    planner,
+    plans,
     pooled,
     samplers,
     scale,
@@ -42,7 +42,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "samplers": beside("what a draw of noise costs", samplers.CASES),
     "audit": audit.BENCHMARK,
     "luo": beside("trials of Luo et al., beside a plain loop", luo.CASES),
-    "planner": planner.BENCHMARK,
+    "plans": plans.BENCHMARK,
     "scale": scale.BENCHMARK,
     "sets": sets.BENCHMARK,
     "sites": sites.BENCHMARK,
@@ -59,8 +59,7 @@ OPTIONS: Mapping[str, tuple[dict[str, Any], str]] = {
     "error": ({"type": float}, "that any row's bound is wrong"),
     "seed": ({"type": int}, "of the attacked runs"),
     "data": ({}, "shipped names, with commas"),
-    "seeds": ({"type": int}, "of each candidate"),
-    "jobs": ({"type": int}, "processes; default: the cores that may be used"),
+    "seeds": ({"type": int}, "of each run"),
 }
 """Option -> how it is read, and what it means; the defaults are those of `Benchmark.rows`."""
 

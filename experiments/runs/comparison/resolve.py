@@ -17,9 +17,9 @@ from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.load import dealt_rows
 from fedcal.experiments.runs.statement.sentences import large_delta
-from fedcal.strategies.enough import too_little
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import exact_only, settings_of
+from fedcal.strategies.warnings import underpowered
 
 _TOGETHER = ("epsilon", "unit", "trust", "mechanism")
 """Options that do not all go together; a value of one must go with some value of the others."""
@@ -94,7 +94,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
             idle = {k: v for k, v in idle.items() if k not in c.set}
             used |= {(axis, getattr(c, axis)) for axis in _TOGETHER}
             used.add(("method", cell.variant.text))
-            little = "".join(too_little(c.method, shards, job))
+            little = "".join(underpowered(c.method, shards, job))
             known = replace(  # what the job resolved, but for the method's parameters
                 c,
                 clients=plan.clients,

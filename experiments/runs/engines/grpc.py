@@ -28,11 +28,11 @@ from fedcal.experiments.runs.engines.superlink import (
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster
-from fedcal.strategies.enough import too_little
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome, Progress
 from fedcal.strategies.server.run_folder import read_notices
 from fedcal.strategies.server_app import FRESH
+from fedcal.strategies.warnings import underpowered
 
 MOST_CLIENTS = 64
 """On one machine: each is four processes."""
@@ -118,7 +118,7 @@ def run_grpc(
             if nodes is not None:
                 nodes.append(started)
         status = run.run(None, out, progress)
-        known = {f"fedcal: {line}" for line in too_little(job.method, None, job)}
+        known = {f"fedcal: {line}" for line in underpowered(job.method, None, job)}
         for line in read_notices(out):
             if line not in known:  # what the caller says by itself
                 warnings.warn(line.removeprefix("fedcal: "), stacklevel=5)

@@ -8,6 +8,7 @@ from typing import get_args, get_type_hints
 import fedcal
 from fedcal.experiments.runs.comparison.grid import AXES, Grid
 from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.plan import plan
 from fedcal.experiments.runs.signatures import CompareOptions
 
 
@@ -28,5 +29,10 @@ def test_a_notebook_sees_every_option():
     for function in (*others, fedcal.simulate):
         seen = inspect.signature(function).parameters
         assert not any(p.kind is p.VAR_KEYWORD for p in seen.values()), function
-        assert {"epsilon", "unit", "trust", "seed", "clients"} <= {*seen}, function
+        assert {"epsilon", "unit", "trust", "clients"} <= {*seen}, function
     assert all(seen[k].default == v for k, v in vars(Config()).items() if k != "data")
+
+
+def test_a_plan_takes_what_a_run_takes():
+    of_run, found = get_type_hints(Config), get_type_hints(plan)
+    assert all(found[name] == of_run[name] for name in {*found} & {*of_run} - {"data"})

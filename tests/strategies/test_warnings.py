@@ -1,4 +1,4 @@
-"""A run that has unlikely to help says so in a line, and healthy ones say nothing."""
+"""A run that is unlikely to help says so in a line, and healthy ones say nothing."""
 
 import re
 import warnings
@@ -16,10 +16,10 @@ from fedcal.experiments.runs.config import merge
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.partition import deal
 from fedcal.privacy.federation import Federation
-from fedcal.strategies.enough import LIMITS, OTHERS, Limits, limits_of, noise_ratio, too_little
 from fedcal.strategies.methods.conformal import FedConformal
 from fedcal.strategies.methods.quantiles import QUANTILES
 from fedcal.strategies.server.job import Job
+from fedcal.strategies.warnings import LIMITS, Limits, noise_ratio, underpowered
 
 pytestmark = pytest.mark.filterwarnings("error::fedcal.core.errors.TooLittle")
 
@@ -34,17 +34,21 @@ def rows(n: int, classes: int = 3, **more: Any) -> dict[str, Any]:
     )
 
 
-FEW_CLIENTS = {"clients": 5, "epsilon": 1.0}
+FEW_CLIENTS = {"clients": 5, "epsilon": 0.2}
 DROWNED = {"method": "dp-histogram", "partition": "natural", "epsilon": 0.15}
 ONE_LABEL = rows(400, labels=np.ones(400, np.int64))
 LITTLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    (rows(1000), FEW_CLIENTS, "at least about 13 clients"),
+    (rows(1000), FEW_CLIENTS, "at least about 22 clients"),
     (rows(1000), {**FEW_CLIENTS, "trust": "distributed"}, "trust distributed"),
     (rows(400, client=np.arange(400)), DROWNED, "with 400 clients at epsilon 0.15"),
     (rows(2), {"clients": 2}, "2 rows in all; it needs at least about 30"),
     (rows(2), {"method": "pooled-temperature"}, "2 rows in all"),
-    (ONE_LABEL, {"clients": 10}, "all 400 rows to fit on have the label"),
-    (rows(500), {"clients": 50, "method": "fedtemp"}, "fit its own rows, which misleads with 10"),
+    (ONE_LABEL, {"clients": 10}, "all 400 rows have the label"),
+    (
+        rows(500),
+        {"clients": 50, "method": "fedtemp"},
+        "fits 10 rows at each client, which misleads",
+    ),
 ]
 
 
@@ -95,44 +99,24 @@ def test_too_few_for_a_threshold_says_what_would_do(rule):
 
 def test_where_half_of_the_clients_have_no_row_the_noise_is_of_the_others():
     job = Job("fednewton", Federation(400, 3, epsilon=1.0), {"rows_per_client": 0.5})
-    ratio = noise_ratio(job.plan, 0.5)
+    ratio = noise_ratio(job, 0.5)
     assert ratio is not None
-    assert ratio == pytest.approx(2 * (noise_ratio(job.plan, 1.0) or 0.0))
-    assert noise_ratio(job.plan, 1.0) == noise_ratio(job.plan, 2.0)
+    assert ratio == pytest.approx(2 * (noise_ratio(job, 1.0) or 0.0))
+    assert noise_ratio(job, 1.0) == noise_ratio(job, 2.0)
 
 
 def test_which_methods_hear_it_by_default_at_epsilon_1():
-    """As docs/guide/planning.md says; the planner says so of two, their own figures of others."""
     data = datasets.load("resnet110-cifar10")
     shards = deal(data, "dirichlet:0.1", 100, 0)
     heard = {
         method
         for method in BUDGETED
-        if too_little(method, shards, job_of(merge({"method": method, "epsilon": 1.0}), shards))
+        if underpowered(method, shards, job_of(merge({"method": method, "epsilon": 1.0}), shards))
     }
-    assert heard == {"fedbin", "fedbbq", "fedmatrix", "fedcal"}
-    for method in heard:
-        (line,) = _lines(method, 1.0, 100, 50)
-        assert "100 clients at epsilon 1" in line
-        assert ", or the method acct" in line
-
-
-def test_a_method_that_it_names_has_half_of_the_noise_at_which_hope_ends():
-    """As what it says of more clients: with too few of them no other method is named."""
-    hints = []
-    for clients in range(2, 40, 4):
-        (line,) = _lines("fedbin", 1.0, clients, 50)
-        hints.append(line.partition(" the method ")[2].partition(",")[0])
-        wanted = ""
-        for method in OTHERS:
-            shards = _shards(clients, 50)
-            plan = job_of(merge({"method": method, "epsilon": 1.0}), shards).plan
-            ratio = noise_ratio(plan, 50.0)
-            assert ratio is not None
-            if not wanted and 2 * ratio <= limits_of(method).most_noise:
-                wanted = method
-        assert hints[-1] == wanted, clients
-    assert set(hints) >= {"", "fednewton"}
+    assert heard == {
+        *("fedbin", "fedbbq", "dp-histogram", "fedmatrix", "fedcal"),
+        *("nllt", "ecet"),
+    }
 
 
 @pytest.mark.parametrize(("trust", "power"), [("central", 1), ("local", 2)])
@@ -144,17 +128,17 @@ def test_noise_is_too_much_from_the_allowed_part_on_and_clients_make_up_for_it(
     job = Job("fednewton", federation, {"rows_per_client": 100.0})
     plan = job.plan
     ratio = plan.noise_std[0] / plan.bound.norms[0] / 50
-    assert noise_ratio(plan, 100.0) == pytest.approx(ratio)
+    assert noise_ratio(job, 100.0) == pytest.approx(ratio)
     monkeypatch.setitem(LIMITS, "fednewton", Limits(ratio))
-    assert not too_little("fednewton", None, job)
+    assert not underpowered("fednewton", None, job)
     monkeypatch.setitem(LIMITS, "fednewton", Limits(ratio / 1.5))
-    (line,) = too_little("fednewton", None, job)
+    (line,) = underpowered("fednewton", None, job)
     told = int(re.findall(r"at least about ([\d,]+) clients", line)[0].replace(",", ""))
     needed = 50 * 3.0**power  # half of what is allowed: SURE is 2
     assert needed <= told <= 1.1 * needed
-    assert f"is {100 * ratio:,.0f} % of its largest" in line
+    assert f"is {100 * ratio:,.0f} % of the largest" in line
     more = Job("fednewton", replace(federation, clients=told), job.settings)
-    assert noise_ratio(more.plan, 100.0) == pytest.approx(ratio / 3, rel=0.1)
+    assert noise_ratio(more, 100.0) == pytest.approx(ratio / 3, rel=0.1)
 
 
 @pytest.mark.parametrize("unit", ["user", "example"])
@@ -164,18 +148,13 @@ def test_with_privacy_no_row_is_looked_at(unit):
     for method in BUDGETED:
         given = merge({"method": method, "epsilon": 1.0, "unit": unit, "clients": 4})
         job = job_of(given, full)
-        said = too_little(method, full, job)
-        assert said == too_little(method, none, job), method
+        said = underpowered(method, full, job)
+        assert said == underpowered(method, none, job), method
         if "rows_per_client" not in job.settings:  # nor is their number, unless it is declared
-            assert too_little(method, fewer, job_of(given, fewer)) == said, method
+            assert underpowered(method, fewer, job_of(given, fewer)) == said, method
 
 
 def _shards(clients: int, each: int, classes: int = 3) -> Shards:
     data = rows(clients * each, classes)
     owner = np.arange(clients * each) % clients
     return Shards.from_owner(data["logits"], data["labels"], owner, clients)
-
-
-def _lines(method: str, epsilon: float, clients: int, each: int) -> list[str]:
-    shards = _shards(clients, each)
-    return too_little(method, shards, job_of(merge({"method": method, "epsilon": epsilon}), shards))

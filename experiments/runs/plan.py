@@ -1,0 +1,216 @@
+"""A plan: for each method the noise beside its signal, and what it needs to help; by formulas.
+
+No row is read and nothing is run. The functions are those of a run's own warning.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from fedcal import datasets
+from fedcal.core.checks import one_of, positive
+from fedcal.core.errors import InputError
+from fedcal.core.removed import check_kept
+from fedcal.core.types import override
+from fedcal.experiments.report.shown import Shown
+from fedcal.experiments.runs.comparison.grid import Variant
+from fedcal.privacy.federation import QUORUM, Federation
+from fedcal.strategies import warnings
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.settings import calibrating, lacks_rows
+from fedcal.units import User
+
+HOME_ROWS = 100  # from so many labelled rows on, one temperature of their own mostly pays
+
+# Budgets among which the smallest that helps is looked for.
+EPSILONS = [digit * 10.0**power for power in range(-2, 2) for digit in (1, 1.5, 2, 3, 5, 7)]
+
+ANSWERS = {True: "yes", None: "unsure", False: "no"}
+HOME = (
+    "First: a site with {:g} labelled rows can calibrate alone, and spends nothing (fedcal "
+    "simulate --data OWN --method pooled-temperature); if sites differ, that is better"
+)
+HOW_TO_READ = (
+    "Made from these public facts alone: no row of anybody was looked at",
+    "'noise' is the noise std of each released sum, in percent of the most that all clients can "
+    "add to it; above 'bearable' chance decided on shipped data, whether too sure or not sure "
+    f"enough; 'yes' is at most 1/{warnings.SURE:g} of it, and enough rows",
+    "'fewest clients' and 'smallest epsilon' lead to 'yes', all else as it is",
+)
+
+
+@dataclass(frozen=True, repr=False)
+class PlanTable(Shown):
+    """What a plan says: a line for each method, the most promising first.
+
+    Attributes
+    ----------
+    federation, rows_per_client
+        the public facts
+    methods
+        lines of `method`, `rounds`, `mechanism`, `noise_std` (of the released sum, each block),
+        `noise` and `bearable` (shares of the largest possible sum), `helps`, `why`,
+        `fewest_clients` and `smallest_epsilon` (all else as it is; None = not found)
+    refused
+        (method, why) of what does not go with the facts
+    """
+
+    federation: Federation
+    rows_per_client: float
+    methods: list[dict[str, Any]]
+    refused: list[tuple[str, str]]
+
+    @override
+    def _lines(self) -> list[dict[str, Any]]:
+        return self.methods
+
+    def __str__(self) -> str:
+        return "\n".join([self.heading, *self.words()])
+
+    @property
+    def heading(self) -> str:
+        """The facts."""
+        f = self.federation
+        rows = f"{f.clients:,} clients, {self.rows_per_client:g} rows each, {f.classes} classes"
+        budget = f"epsilon {f.epsilon:g}" if f.private else "no privacy"
+        return f"plan for {rows}, {budget}, unit {f.unit}, trust {f.trust}"
+
+    @property
+    def recommended(self) -> str | None:
+        """The method with least noise beside its signal, if it is likely to help."""
+        return self.methods[0]["method"] if self.methods[0]["helps"] == "yes" else None
+
+    def words(self) -> list[str]:
+        """Return what to do, and how to read the table."""
+        home = self.rows_per_client >= HOME_ROWS and self.federation.clients > 1
+        first = [HOME.format(self.rows_per_client)] if home else []
+        if self.recommended is not None:
+            first.append(f"Recommended: {self.recommended}, with least noise beside its signal")
+            return [*first, *HOW_TO_READ]
+        needs = [
+            form.format(min(found))
+            for key, form in (
+                ("fewest_clients", "{} clients"),
+                ("smallest_epsilon", "epsilon {:g}"),
+            )
+            if (found := [line[key] for line in self.methods if line[key] is not None])
+        ]
+        needed = f": it needs about {' or '.join(needs)}" if needs else ""
+        return [*first, f"No method is likely to help{needed}", *HOW_TO_READ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return strict JSON: no NaN and no infinity."""
+        facts = asdict(self.federation) | {"rows_per_client": self.rows_per_client}
+        return {
+            "schema": 2,
+            "facts": facts if self.federation.private else facts | {"epsilon": "inf"},
+            "methods": self.methods,
+            "refused": [{"method": name, "why": why} for name, why in self.refused],
+            "recommended": self.recommended,
+            "statement": self.words(),
+        }
+
+
+def plan(
+    *,
+    clients: int | None = None,
+    rows_per_client: float | None = None,
+    classes: int | None = None,
+    epsilon: float = math.inf,
+    delta: float = 1e-5,
+    unit: str = User.name,
+    trust: str | None = None,
+    sampling_rate: float = 1.0,
+    rounds: int | None = None,
+    quorum: float = QUORUM,
+    mechanism: str = "auto",
+    data: str | None = None,
+    methods: Sequence[str] | None = None,
+) -> PlanTable:
+    """Say by formulas what a budget, rounds and clients buy, before anything runs.
+
+    Parameters
+    ----------
+    clients, epsilon, delta, unit, trust, sampling_rate, rounds, quorum, mechanism
+        as of `simulate`; `clients` is needed
+    rows_per_client
+        a public nominal number, not a count; None = rows of `data` / clients
+    classes
+        of the model; None = those of `data`
+    data
+        a shipped data set, whose size is public
+    methods
+        only these, as METHOD or METHOD[KEY=VALUE,...]; None = all that calibrate
+
+    Raises
+    ------
+    InputError
+        A fact that is missing or not allowed, a data set that is not shipped, or no method that
+        goes with the facts.
+    """
+    if data is not None:
+        one_of("public data set", data, [e.name for e in datasets.catalogue()], "fedcal datasets")
+        public = datasets.load(data).split(0)
+        classes = classes or public.classes
+        rows_per_client = rows_per_client or (clients and len(public.labels) / clients)
+    if clients is None or rows_per_client is None or classes is None:
+        raise InputError(
+            "a plan needs clients, rows_per_client (a public nominal number, not a count) and "
+            "classes: for example --clients 100 --rows-per-client 50 --classes 10"
+        )
+    each = float(positive("rows_per_client", rows_per_client))
+    of = clients, classes, rounds, sampling_rate, epsilon, delta, unit, trust
+    federation = Federation(*of, mechanism=mechanism, quorum=quorum)
+    lines: list[dict[str, Any]] = []
+    refused: list[tuple[str, str]] = []
+    known = ["acct[search=auto]" if name == "acct" else name for name in calibrating()]
+    for text in methods or known:
+        check_kept(f"plan --method {text}")
+        variant = Variant.parse(text)
+        one_of("method that calibrates", variant.method, calibrating(), "fedcal plan --help")
+        try:
+            lines.append(_line(variant, federation, each))
+        except InputError as e:
+            refused.append((variant.text, str(e)))
+    if not lines:
+        raise InputError(f"no method goes with these facts: {refused[0][0]}: {refused[0][1]}")
+    return PlanTable(federation, each, sorted(lines, key=_rank), refused)
+
+
+def _rank(line: dict[str, Any]) -> tuple[int, float, float]:
+    """Best first: by the answer, noise beside the signal, and how much noise is bearable."""
+    noise = math.inf if line["noise"] is None else line["noise"] / line["bearable"]
+    return [*ANSWERS.values()].index(line["helps"]), noise, -line["bearable"]
+
+
+def _line(variant: Variant, federation: Federation, each: float) -> dict[str, Any]:
+    """Return a method's line; InputError if it does not go with the facts."""
+    nominal = lacks_rows(variant.method, federation, variant.settings)
+    settings = {**variant.settings, **({"rows_per_client": each} if nominal else {})}
+
+    def useful(epsilon: float) -> bool:
+        changed = Job(variant.method, replace(federation, epsilon=epsilon), settings)
+        return warnings.is_useful(changed, each) is True
+
+    job = Job(variant.method, federation, settings)
+    made = job.plan
+    few = warnings.few_rows(job.method, federation, each)
+    found = len(EPSILONS)
+    if made.private and not few:  # noise falls with epsilon
+        found = bisect_left(EPSILONS, True, key=useful)
+    return {
+        "method": variant.text,
+        "rounds": made.rounds - made.counting_rounds,
+        "mechanism": made.mechanism,
+        "noise_std": made.noise_std and list(made.noise_std),
+        "noise": warnings.noise_ratio(job, each),
+        "bearable": warnings.noise_limit(job),
+        "helps": ANSWERS[warnings.is_useful(job, each)],
+        "why": few or None,
+        "fewest_clients": warnings.fewest_clients(job, each),
+        "smallest_epsilon": EPSILONS[found] if found < len(EPSILONS) else None,
+    }
