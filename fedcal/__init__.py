@@ -18,6 +18,7 @@ from fedcal.core.errors import (
     RoundFailed,
     TooLittle,
 )
+from fedcal.core.removed import refuse
 
 if TYPE_CHECKING:
     from fedcal.clients.any_app import add_answers
@@ -57,10 +58,7 @@ if TYPE_CHECKING:
         FedKS,
         FedMatrix,
         FedNewton,
-        FedNewtonClass,
         FedNewtonEntropy,
-        FedNewtonOPVector,
-        FedNewtonTop,
         FedNewtonVector,
         FedOneShot,
         FedOPVector,
@@ -93,10 +91,7 @@ __all__ = [
     "FedKS",
     "FedMatrix",
     "FedNewton",
-    "FedNewtonClass",
     "FedNewtonEntropy",
-    "FedNewtonOPVector",
-    "FedNewtonTop",
     "FedNewtonVector",
     "FedOPVector",
     "FedOneShot",
@@ -130,7 +125,7 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":  # pyproject.toml is its one place
         return import_module("importlib.metadata").version("fedcal")
     if name not in __all__:
-        raise AttributeError(f"module 'fedcal' has no attribute {name!r}")
+        refuse("fedcal", name)
     if name == "add_answers":
         return import_module("fedcal.clients.any_app").add_answers
     running = import_module("fedcal.experiments")

@@ -49,10 +49,7 @@ TRIED = {
     "fedtemp": Tried(fits_locally=True),
     "fednewton": _FEW_ROUNDS,
     "fednewton-entropy": _FEW_ROUNDS,
-    "fednewton-class": Tried(most_classes=0),  # plausible rows have no class effects to find
     "fednewton-vector": _BY_CLASS,
-    "fednewton-opvector": _BY_CLASS,
-    "fednewton-top": Tried(most_classes=0),  # its choices were measured without it
     "acct": _SEARCH,
     "nllt": _SEARCH,
     "ecet": _SEARCH,

@@ -18,7 +18,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import Population, Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.datasets import are_blocks
-from fedcal.experiments.runs.config import APP, AUTO, POOLED, Config, load_config, merge
+from fedcal.experiments.runs.config import APP, POOLED, Config, load_config, merge
 from fedcal.experiments.runs.engines import NamedData, run
 from fedcal.experiments.runs.folders import RUN, claim, exports_in
 from fedcal.experiments.runs.jobs import federation_of, job_of
@@ -184,14 +184,14 @@ def fit(
     progress: Progress | None = None,
     paid: Paid | None = None,
 ) -> Fitted:
-    """Run a method, one that the planner chooses, or a baseline.
+    """Run a method or a baseline.
 
     Warnings are those of the caller's caller.
 
     Parameters
     ----------
     config : Config
-        "auto" and whatever is not given are resolved.
+        What is not given is resolved.
     shards : Population
         The rows as they were dealt, or in blocks.
     tested : bool
@@ -212,17 +212,12 @@ def fit(
     RoundFailed
         Nobody who was sampled answered.
     """
-    chosen: list[str] = []
-    if config.method == AUTO:
-        from fedcal.experiments.planner.auto import resolved
-
-        config, chosen = resolved(config, shards, progress)
     if config.method in POOLED:
-        return _baseline(config, cast("Shards", shards), tested, held_out, chosen)
+        return _baseline(config, cast("Shards", shards), tested, held_out)
     job = job_of(config, shards)
     if job.plan.private and job.plan.delta >= 1 / job.plan.clients:
         warnings.warn(large_delta(job.plan), stacklevel=3)
-    few = _warned(config.method, shards, job, chosen)
+    few = _warned(config.method, shards, job)
     engine, address = config.engine, config.ray_address
 
     def released() -> Outcome:
@@ -231,15 +226,14 @@ def fit(
     outcome = (paid or Paid(None, RUN, "")).outcome(job, released)
     known, privacy = recorded(config, job, outcome, tested)
     about = about_subjects(job.plan, config.partition, held_out)
-    privacy["statement"] += [*chosen, *few, *_held_out(outcome, held_out), *about]
+    privacy["statement"] += [*few, *_held_out(outcome, held_out), *about]
     return Fitted(outcome, known, privacy)
 
 
-def _warned(method: str, shards: Population, job: Job | None, chosen: list[str]) -> list[str]:
+def _warned(method: str, shards: Population, job: Job | None) -> list[str]:
     """Warn of a run that is unlikely to help, before anything is spent; return the sentences."""
     notes: dict[str, Any] = {"statement": []}
-    if not chosen:  # the planner has looked at more than this does
-        tell(too_little(method, shards, job), notes, stacklevel=4)
+    tell(too_little(method, shards, job), notes, stacklevel=4)
     return list(notes["statement"])
 
 
@@ -247,9 +241,7 @@ def _held_out(outcome: Outcome, held_out: bool) -> list[str]:
     return [held_out_of(outcome.artifact.noun)] if held_out else []
 
 
-def _baseline(
-    config: Config, shards: Shards, tested: bool, held_out: bool, chosen: list[str]
-) -> Fitted:
+def _baseline(config: Config, shards: Shards, tested: bool, held_out: bool) -> Fitted:
     federation_of(config, shards)  # nothing of it is used, but what is wrong in it is refused
     calibrator_class, trust, words = _BASELINES[config.method]
     read = shards
@@ -270,6 +262,6 @@ def _baseline(
     )
     outcome = Outcome(calibrator, [], [], 0, 0, seconds, [], at_limits=calibrator.at_limits())
     privacy = without_privacy(trust, config.unit, words, tested=tested)
-    few = _warned(config.method, read, None, chosen)
-    privacy["statement"] += [*outcome.at_limits, *chosen, *few, *_held_out(outcome, held_out)]
+    few = _warned(config.method, read, None)
+    privacy["statement"] += [*outcome.at_limits, *few, *_held_out(outcome, held_out)]
     return Fitted(outcome, known, privacy)

@@ -263,7 +263,6 @@ _PAGES = {
     "liars": ("liars",),
     "no-site-harmed": ("no-site-harmed",),
     "five-hospitals": ("five-hospitals",),
-    "class-effects": ("class-effects",),
     "luo": ("luo-table1", "luo-table7", "luo-figures"),
     "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
     "amplification": ("amplification", "maddock-table6", "maddock-table7"),

@@ -1,22 +1,14 @@
-"""`fedcal plan` as a command, and `--method auto` in its places."""
+"""`fedcal plan` as a command."""
 
 import json
-import math
-import tomllib
-from typing import Any
 
-import numpy as np
 import pytest
 from refusals import refused
 
-from fedcal import datasets
-from fedcal.core.shards import Shards
 from fedcal.experiments.cli.main import _run
-from fedcal.experiments.planner import advise_methods, auto
+from fedcal.experiments.planner import advise_methods
 from fedcal.experiments.planner.plan import plan
-from fedcal.experiments.runs.config import Config, load_config
-from fedcal.experiments.runs.simulation import simulate
-from fedcal.partition import deal
+from fedcal.experiments.runs.config import load_config
 from fedcal.strategies import STRATEGIES
 
 FACTS = ["--clients", "60", "--rows-per-client", "20", "--classes", "2", "--epsilon", "1"]
@@ -31,7 +23,6 @@ def few_methods(monkeypatch):
     monkeypatch.setattr(candidates, "STRATEGIES", few)
     monkeypatch.setattr(advise_methods, "STAGES", ((1, None), (2, 1)))
     monkeypatch.setattr(advise_methods, "_SEARCHED", (1,))
-    auto.advice_on.cache_clear()
 
 
 def test_json_is_the_result_files_hold_it_and_the_recommended_command_runs(tmp_path, capsys):
@@ -76,8 +67,6 @@ def test_bad_input_is_one_line_and_exit_code_2(capsys):
             ),
         ),
         (["plan", *FACTS, "--method", "fedtmp"], ("fedtmp",)),
-        (["compare", "--method", "auto", "--epsilon", "1"], ("auto",)),
-        (["simulate", "--method", "auto", "--set", "clip=1"], ("auto",)),
     ):
         assert _run(arguments) == 2
         told = capsys.readouterr()
@@ -87,59 +76,3 @@ def test_bad_input_is_one_line_and_exit_code_2(capsys):
         assert all(word in told.err for word in words), told.err
     refused(r"needs rows_per_client .*, and classes ", plan, clients=5, epsilon=1.0)
     refused("needs clients ", plan, rows_per_client=5, data="imdb-binary")
-
-
-def test_auto_resolves_to_a_method_and_says_so():
-    found = simulate("imdb-binary", method="auto", epsilon=1.0)
-    assert found.config.method in ("fednewton", "acct")
-    assert found.to_json()["method"] == found.config.method
-    said = " ".join(found.privacy["statement"])
-    assert "chosen by the planner from public facts only" in said
-    assert "planner's rows_per_client was rows / clients of the simulated data" in said
-    options = tomllib.loads(found.config.to_toml())
-    again = simulate("imdb-binary", **{k: v for k, v in options.items() if k != "data"})
-    assert (again.test_probs == found.test_probs).all()
-
-
-def test_auto_reads_no_row():
-    """Other rows, the same public facts: the same choice."""
-    data = datasets.load("imdb-binary").split(0)
-    shards = deal(data, "iid", 60, 0)
-    nonsense = Shards(
-        np.random.default_rng(0).standard_normal(shards.logits.shape),
-        1 - shards.labels,
-        shards.offsets,
-    )
-    config = Config(method="auto", epsilon=1.0, set={"rows_per_client": 20.0})
-    first, said = auto.resolved(config, shards)
-    auto.advice_on.cache_clear()
-    second, _ = auto.resolved(config, nonsense)
-    assert first == second
-    assert first.set["rows_per_client"] == 20.0
-    assert not any("was not given" in line for line in said)
-
-
-@pytest.mark.slow
-def test_where_nothing_helps_auto_leaves_the_model_alone(tmp_path):
-    arguments: dict[str, Any] = {"method": "auto", "epsilon": 0.02, "clients": 5}
-    arguments |= {"trust": "distributed", "quorum": 0.8}
-    arguments |= {"ledger": str(tmp_path / "l.db"), "cap": 1.0, "cap_delta": 1e-4}
-    with pytest.warns(UserWarning, match="not enough clients for this epsilon"):
-        found = simulate("imdb-binary", **arguments)
-    assert found.config.method == "none"
-    assert math.isinf(found.config.epsilon)
-    assert found.after == found.before
-    assert found.privacy["releases"] == 0
-    assert not list(tmp_path.iterdir())
-    assert any("no budget was spent" in line for line in found.privacy["statement"])
-
-
-@pytest.mark.slow
-def test_the_estimator_takes_auto_too():
-    pytest.importorskip("sklearn")
-    from fedcal.experiments.runs.estimator import FederatedCalibrator
-
-    data = datasets.load("imdb-binary").split(0)
-    fitted = FederatedCalibrator("auto", epsilon=1.0).fit(data.logits, data.labels)
-    assert fitted.calibrator_.kind == "temperature"
-    assert any("chosen by the planner" in line for line in fitted.privacy_["statement"])

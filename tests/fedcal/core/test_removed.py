@@ -1,10 +1,12 @@
 """What was removed is refused in one line that says what to use instead, and that is there."""
 
 import re
+import sys
 
 import pytest
 from extending import ROOT
 
+from fedcal.core.errors import InputError
 from fedcal.core.removed import REMOVED
 from fedcal.experiments.cli.main import COMMANDS, _run
 
@@ -20,3 +22,18 @@ def test_a_command_that_was_removed_says_what_to_use(name, more, capsys):
     assert " ".join(words) not in COMMANDS
     for file in re.findall(r"examples/\S+\.py", line):
         assert (ROOT / file).is_file()
+
+
+@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("fedcal.")])
+def test_a_python_name_that_was_removed_says_what_to_use(name):
+    module, _, attribute = name.rpartition(".")
+    with pytest.raises(InputError, match="was removed in"):
+        getattr(sys.modules[module], attribute)
+
+
+@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("method ")])
+def test_a_method_that_was_removed_says_what_to_use(name, capsys):
+    for command in ("simulate", "compare"):
+        assert _run([command, "--method", name.removeprefix("method ")]) == 2
+        line = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
+        assert capsys.readouterr() == ("", line)
