@@ -15,6 +15,8 @@ REMOVED = {
     "method fednewton-opvector": "use fednewton, or without privacy fedopvector",
     "method fednewton-top": "use fednewton",
     "method auto": "use what fedcal plan recommends",
+    "search bisection": "use posterior",
+    "search exponential": "use posterior (nllt and ecet still have it)",
     "fedcal.FedNewtonClass": "use FedNewton",
     "fedcal.FedNewtonOPVector": "use FedNewton, or without privacy FedOPVector",
     "fedcal.FedNewtonTop": "use FedNewton",
