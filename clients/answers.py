@@ -23,12 +23,10 @@ from fedcal.clients.statistics.search import accuracy_gap, calibration_gaps, cli
 from fedcal.clients.statistics.single_metrics import mean_gaps, score_gaps
 from fedcal.clients.statistics.spread import in_folds, score_spread, score_squares
 from fedcal.clients.statistics.temperature import (
-    offset_newton,
     site_effects,
     temperature_newton,
     temperature_scores,
     temperature_update,
-    top_label_newton,
 )
 from fedcal.clients.statistics.training import (
     gradient_words,
@@ -69,7 +67,6 @@ STATISTICS: dict[str, Statistic] = {
     "pooled_histograms": pooled_histograms,
     "mean_gaps": mean_gaps,
     "mlp_update": mlp_update,
-    "offset_newton": offset_newton,
     "outcome_cell": outcome_cell,
     "score_cell": score_cell,
     "score_counts": score_counts,
@@ -84,7 +81,6 @@ STATISTICS: dict[str, Statistic] = {
     "temperature_newton": temperature_newton,
     "temperature_scores": temperature_scores,
     "temperature_update": temperature_update,
-    "top_label_newton": top_label_newton,
     "weighted_update": weighted_updates,
 }
 

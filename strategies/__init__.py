@@ -15,13 +15,11 @@ from fedcal.strategies.methods.evaluation import FedEvaluate
 from fedcal.strategies.methods.federated_averaging import DPFedAvg, FedAvg
 from fedcal.strategies.methods.histograms import FedBBQ, FedBin
 from fedcal.strategies.methods.newton import (
-    FedNewtonClass,
     FedNewtonEntropy,
-    FedNewtonOPVector,
     FedNewtonVector,
 )
 from fedcal.strategies.methods.prior import FedPrior
-from fedcal.strategies.methods.recalibration import DPTS, DPPlatt, FedNewtonTop
+from fedcal.strategies.methods.recalibration import DPTS, DPPlatt
 from fedcal.strategies.methods.scaling import FedCal, FedMatrix, FedOPVector, FedVector
 from fedcal.strategies.methods.search import ECET, NLLT, AccT
 from fedcal.strategies.methods.single.single_auc import FedAUC
@@ -49,10 +47,7 @@ __all__ = [
     "FedKS",
     "FedMatrix",
     "FedNewton",
-    "FedNewtonClass",
     "FedNewtonEntropy",
-    "FedNewtonOPVector",
-    "FedNewtonTop",
     "FedNewtonVector",
     "FedOPVector",
     "FedOneShot",
@@ -68,7 +63,7 @@ __all__ = [
 STRATEGIES: dict[str, type[FederatedStrategy]] = registry(
     *(FedTemp, FedNewton, FedOneShot, FedBin, FedBBQ),
     *(FedVector, FedMatrix, FedOPVector, FedCal),
-    *(FedNewtonClass, FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector, FedNewtonTop),
+    *(FedNewtonEntropy, FedNewtonVector),
     *(AccT, NLLT, ECET, DPHistogram),
     *(DPTS, DPPlatt),
     *(FedEvaluate, FedAccuracy, FedAUC, FedKS),

@@ -44,22 +44,17 @@ def scaling_newton(shards: Shards, query: ScalingNewton) -> Floats:
     Ours: sums, not optima, so that the federation's sum is that of the pooled rows, however they
     are dealt.
 
-    Returns (clients, size + curvature) in nats: size (size + 1) / 2 numbers of curvature, size, or
-    none.
+    Returns (clients, size + size (size + 1) / 2) in nats.
     """
-    form, w, wanted, shards = _form(shards, query), query.w, query.curvature, shards.ordered
-    lengths = {"none": 0, "diagonal": len(w), "full": len(w) * (len(w) + 1) // 2}
-    out = np.zeros((shards.clients, len(w) + lengths[wanted]))
+    form, w, shards = _form(shards, query), query.w, shards.ordered
+    out = np.zeros((shards.clients, sum(query.lengths())))
     rows_of(form, shards)  # computed once, carried along by `take`
     ids = np.flatnonzero(shards.rows)
     part = shards.take(ids)
     losses = LocalLosses(form, *rows_of(form, part), part.rows, w)
     at = np.tile(w, (len(ids), 1))
     out[ids, : len(w)] = losses.value(at)[1]
-    if wanted == "diagonal":
-        out[ids, len(w) :] = losses.diagonal(at)
-    elif wanted == "full":
-        out[ids, len(w) :] = losses.triangle(at)
+    out[ids, len(w) :] = losses.triangle(at)
     return out
 
 

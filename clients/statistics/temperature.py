@@ -6,15 +6,12 @@ import math
 
 import numpy as np
 
-from fedcal.calibrators.top_label_logistic import derivatives, top_log_odds
 from fedcal.core.numerics import (
     LOG_A_LIMIT,
     by_class,
     label_entries,
     log_grid,
-    row_sum,
     shifted,
-    softmax,
     tempered_mean,
     tempered_moments,
 )
@@ -23,12 +20,10 @@ from fedcal.core.types import Floats
 from fedcal.personal.at_site import posterior
 from fedcal.personal.prior import identity_prior
 from fedcal.queries import (
-    OffsetNewton,
     SiteEffects,
     TemperatureNewton,
     TemperatureScores,
     TemperatureUpdate,
-    TopLabelNewton,
 )
 from fedcal.queries.temperature import LIMIT
 
@@ -119,50 +114,6 @@ def interpolation(nodes: Floats, at: Floats) -> Floats:
     weights = signed[:, None] / np.where(met, 1.0, apart)
     weights = np.where(met.any(axis=0), met, weights)
     return np.asarray(weights / weights.sum(axis=0))
-
-
-def top_label_newton(shards: Shards, query: TopLabelNewton) -> Floats:
-    """Return derivatives of the model's loss at T and of the loss of its predictions' accuracy.
-
-    Returns (clients, 7): as `temperature_newton`, then as `top_label_logistic.derivatives`.
-    """
-    a = math.exp(query.log_a)
-    s = top_log_odds(shifted_logits(shards), a)
-    of_rows = derivatives(query.offset, query.slope, s, correct(shards))
-    own = [shards.sum_rows(of_rows[:, j]) for j in range(5)]
-    of_temperature = temperature_newton(shards, TemperatureNewton(query.log_a, query.classes))
-    return np.column_stack([of_temperature, *own])
-
-
-def offset_newton(shards: Shards, query: OffsetNewton) -> Floats:
-    """Return derivatives of the log-likelihood of p = softmax(a z + b) in log a, or in b.
-
-    In log a: G = sum_i a (E_p[z_i] - z_i[y_i]), H = sum_i a^2 Var_p[z_i], and the sum of how much
-    less each row's loss is with b than with b = 0. In b: the mean eigenvalue of its curvature,
-    sum_i sum_k p_ik (1 - p_ik) / (c - 1), and the gradients sum_i (p_ik - [y_i = k]).
-
-    Returns (clients, 4 + c) in nats; what is not asked is 0.
-    """
-    u, b = math.exp(query.log_a) * shifted_logits(shards), query.offsets
-    out = np.zeros((shards.clients, 4 + query.classes))
-    if query.asks == "classes":
-        p = softmax(u + b)
-        out[:, 3] = shards.sum_rows(row_sum(p * (1 - p)) / (query.classes - 1))
-        p[np.arange(len(p)), shards.labels] -= 1.0
-        for k in range(query.classes):
-            out[:, 4 + k] = shards.sum_rows(p[:, k])
-        return out
-    p = softmax(u + b)
-    mean = row_sum(p * u)
-    out[:, 0] = shards.sum_rows(mean - label_entries(u, shards.labels))
-    out[:, 1] = shards.sum_rows(row_sum(p * u * u) - mean * mean)
-    if b.any():
-        with_b, without = (
-            label_entries(x, shards.labels) - x.max(axis=1) - np.log(row_sum(np.exp(shifted(x))))
-            for x in (u + b, u)
-        )
-        out[:, 2] = shards.sum_rows(with_b - without)
-    return out
 
 
 _TOLERANCE = 1e-9

@@ -23,7 +23,6 @@ from fedcal.experiments.cli.parameters import (
 from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.result import (
     before_and_after,
-    class_effects,
     protection,
     sent,
     title,
@@ -109,8 +108,6 @@ def show(result: SimulationResult, out: Path | None) -> None:
     for warning in result.judged.get("coverage_warnings", ()):
         to.print(f"Warning: {warning}")
     for sentence in result.judged.get("sets", {}).get("guarantee", ()):
-        to.print(sentence)
-    for sentence in class_effects(result):
         to.print(sentence)
     to.print(
         f"{protection(result.privacy)} Who sees what, and what is not protected: "

@@ -46,11 +46,6 @@ def sent(result: SimulationResult) -> str:
     return f"{up} bytes up and {down} down per client{took}"
 
 
-def class_effects(result: SimulationResult) -> list[str]:
-    """Return the sentence on class effects, of a method that looks for them."""
-    return [r["class_effects"] for r in result.rounds[-1:] if "class_effects" in r]
-
-
 def before_and_after(result: SimulationResult) -> list[tuple[str, ...]]:
     """Return the metrics of test rows under the headings of `SHOWN`, those of the model first."""
     both = (("before", result.before), ("after", result.after))
@@ -71,7 +66,6 @@ def in_short(result: SimulationResult) -> str:
         [
             title(result.config, result.sites),
             *lines,
-            *class_effects(result),
             *result.judged.get("at_limits", ()),
             protection(result.privacy),
             sent(result),

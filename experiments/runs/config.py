@@ -47,8 +47,6 @@ POOLED = {
 }
 """What is fitted without a federation, on nothing, one client's rows, or all -> its label."""
 METHODS = (*STRATEGIES, *POOLED)
-AUTO = "auto"
-"""Refused."""
 
 
 def label_of(method: str) -> str:
@@ -117,7 +115,7 @@ class Config(Options):
     method: str = option(
         "fednewton",
         DATA,
-        f"{' | '.join(METHODS)} | {AUTO}: the planner's choice | MODULE:CLASS: your own",
+        f"{' | '.join(METHODS)} | MODULE:CLASS: your own",
         axis=True,
         read=method_named,
     )
@@ -236,7 +234,7 @@ class Config(Options):
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        one_of("method", self.method, (*STRATEGIES, *POOLED, AUTO), "fedcal simulate --help")
+        one_of("method", self.method, (*STRATEGIES, *POOLED), "fedcal simulate --help")
         one_of("engine", self.engine, ENGINES if self.engine != APP else (APP,))
         if self.secure_aggregation is not None:
             one_of("secure aggregation", self.secure_aggregation, SECURE_AGGREGATION)
@@ -269,13 +267,7 @@ class Config(Options):
                 f"method '{self.method}' reads the rows themselves and has no private form; "
                 "leave epsilon at inf"
             )
-        if self.method != AUTO:
-            check_settings(self.method, self.set)
-        elif unknown := set(self.set) - {"rows_per_client"}:
-            raise InputError(
-                f"unknown --set key {min(unknown)!r} for auto, which chooses the settings; "
-                "allowed: rows_per_client"
-            )
+        check_settings(self.method, self.set)
 
     @property
     def protocol(self) -> bool:
@@ -327,7 +319,7 @@ class Config(Options):
             raise InputError("control needs root_certificates: the control API is reached by TLS")
         elif self.clients is None and self.federation is None:
             raise InputError("with real sites --clients or --federation must say who is enrolled")
-        if self.method in POOLED or self.method == AUTO:
+        if self.method in POOLED:
             raise InputError(
                 f"method '{self.method}' reads rows, and real sites keep theirs: give a federated "
                 "method (`fedcal plan` compares them)"

@@ -14,7 +14,7 @@ from fedcal.calibrators import load
 from fedcal.core.classes import digest_of, names_in
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Population
-from fedcal.experiments.runs.config import APP, AUTO, GRACE, TIMEOUT, Config
+from fedcal.experiments.runs.config import APP, GRACE, TIMEOUT, Config
 from fedcal.privacy.federation import Federation
 from fedcal.secure_aggregation.committee import (
     EVERYBODY_UP_TO,
@@ -83,8 +83,6 @@ def job_of(config: Config, shards: Population | None) -> Job:
     Raises InputError if the method or its privacy plan refuses a value, or real sites need one that
     a simulation takes from its rows.
     """
-    if config.method == AUTO:
-        raise InputError("method 'auto' takes another's place: only a single run can resolve it")
     if shards is None:
         config = replace(config, noise_source="system")
     federation = federation_of(config, shards)

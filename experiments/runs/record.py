@@ -86,8 +86,6 @@ def recorded(
         privacy["statement"].append(SUBJECT_ROWS.format(job.settings["rows_per_subject"]))
     if STRATEGIES[job.method].family == "personal" and tested and not real:
         privacy["statement"].append(AT_HOME)
-    if outcome.records and (effects := outcome.records[-1].get("class_effects")):
-        privacy["statement"].append(effects)
     privacy["statement"] += outcome.at_limits
     if real:
         with_real_sites(privacy, in_app=config.engine == APP)

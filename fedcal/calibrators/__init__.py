@@ -10,7 +10,6 @@ from fedcal.calibrators.order_preserving_mlp import OrderPreservingMLP
 from fedcal.calibrators.scaling import TemperatureScaling
 from fedcal.calibrators.score_map import ScoreLogistic, ScoreMap
 from fedcal.calibrators.top_label import TopLabelBinning
-from fedcal.calibrators.top_label_logistic import TopLabelLogistic
 
 __all__ = [
     "BBQ",
@@ -25,7 +24,6 @@ __all__ = [
     "ScoreMap",
     "TemperatureScaling",
     "TopLabelBinning",
-    "TopLabelLogistic",
     "VectorScaling",
     "WeightedBinning",
     "calibrator_of",

@@ -25,7 +25,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from fedcal.calibrators.fits.curvature import rank_triangle, rank_variances
+from fedcal.calibrators.fits.curvature import rank_variances
 from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.core.numerics import FLOOR, row_max, row_sum, sigmoid, softmax, softplus
@@ -187,11 +187,6 @@ class OrderPreservingVector(OrderPreserving):
     def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
         """Return S_k (1 - S_k) (df/da_k, df/db_k)^2, S_k the probability of ranks up to k."""
         return np.tile(rank_variances(probs), 2) * cls._factors(features, w) ** 2
-
-    @classmethod
-    def triangle(cls, features: Floats, w: Floats, probs: Floats, rows: int) -> Floats:
-        """Return the curvature without softplus's: positive, though the loss is not convex."""
-        return rank_triangle(probs, cls._factors(features, w), rows)
 
     def constants(self) -> dict[str, Floats]:
         """Return `a` and `b`, both (c,)."""

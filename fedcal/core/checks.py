@@ -10,6 +10,7 @@ from numbers import Integral, Real
 from typing import Any, TypeVar
 
 from fedcal.core.errors import InputError, NoEffect
+from fedcal.core.removed import check_kept
 
 Name = TypeVar("Name", bound=str)
 
@@ -93,6 +94,7 @@ def one_of(name: str, value: Any, allowed: Iterable[Name], listed: str = "") -> 
     """
     names = list(allowed)
     if value not in names:
+        check_kept(f"{name} {value}")
         raise InputError(f"unknown {name} {value!r}; {near(value, names, listed)}")
     return names[names.index(value)]
 

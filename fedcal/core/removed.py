@@ -25,10 +25,19 @@ REMOVED = {
         "run the commands train, simulate and evaluate with one --ledger "
         "(examples/train_calibrate_evaluate.py)"
     ),
-    "fedcal.plan_sets": "use the warning of a run of the method conformal, which says what it needs",
+    "fedcal.plan_sets": "a run of the method conformal warns, and says what it needs",
     "plan --method conformal": "use fedcal simulate, which warns and says what it needs",
     "plan --method fedprior": "use fedcal site recalibrate, which says if the release pays",
     "plan --method auto": "use fedcal plan, whose first line is recommended",
+    "method fednewton-class": "use fednewton",
+    "method fednewton-opvector": "use fednewton, or without privacy fedopvector",
+    "method fednewton-top": "use fednewton",
+    "method auto": "use what fedcal plan recommends",
+    "search bisection": "use posterior",
+    "search exponential": "use posterior (nllt and ecet still have it)",
+    "fedcal.FedNewtonClass": "use FedNewton",
+    "fedcal.FedNewtonOPVector": "use FedNewton, or without privacy FedOPVector",
+    "fedcal.FedNewtonTop": "use FedNewton",
 }
 """Name -> what to use instead."""
 

@@ -18,12 +18,10 @@ from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.queries.single_metrics import MeanGaps, ScoreGaps
 from fedcal.queries.spread import ScoreSpread, ScoreSquares
 from fedcal.queries.temperature import (
-    OffsetNewton,
     SiteEffects,
     TemperatureNewton,
     TemperatureScores,
     TemperatureUpdate,
-    TopLabelNewton,
 )
 from fedcal.queries.training import Gradients, LocalUpdate, WeightedUpdate
 
@@ -42,7 +40,6 @@ __all__ = [
     "LocalUpdate",
     "MLPUpdate",
     "MeanGaps",
-    "OffsetNewton",
     "OutcomeCell",
     "Param",
     "Part",
@@ -64,6 +61,5 @@ __all__ = [
     "TemperatureNewton",
     "TemperatureScores",
     "TemperatureUpdate",
-    "TopLabelNewton",
     "WeightedUpdate",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -35,39 +35,14 @@ from fedcal.queries.temperature import (
 )
 from fedcal.units.bounding import Bound
 
-Curvature = Literal["full", "diagonal", "none"]
-
 ROW_CLIP = 10.0
 """Bound of one row's gradient for descent, in nats: one row in a hundred reaches it for a model
 that was trained with small gradients (a CIFAR-10 probe by DP-SGD), and 1 would clip most errors."""
-
 
 _VECTOR = np.array([1.25, 0.75, 1.0, -0.5, 0.0, 0.25])
 _MATRIX = np.concatenate([np.eye(3).ravel() + np.linspace(-0.125, 0.125, 9), [0.25, 0.0, -0.25]])
 _MLP = np.linspace(-0.25, 0.25, 129 * 3 + 4224)
 """Parameters of three classes, for the examples."""
-
-
-class Norms(NamedTuple):
-    """Norms of the gradient and of the curvature's diagonal, each for slopes and for offsets."""
-
-    g_slopes: float
-    g_offsets: float
-    h_slopes: float
-    h_offsets: float
-
-
-CLIENT_NORMS = {
-    "vector": Norms(5.0, 1.0, 15.0, 1.0),
-    "order-preserving-vector": Norms(3.0, 1.0, 9.0, 3.0),
-}
-"""Forms with a slope and an offset for each class: a client's norms, in multiples of its clip."""
-
-ROW_NORMS = {
-    "vector": Norms(8.0, 1.5, 16.0, 0.5),
-    "order-preserving-vector": Norms(4.0, 4.0, 4.0, 2.0),
-}
-"""Norms of one row for these forms, in nats."""
 
 
 def form_of(kind: Any) -> type[ParametricScaling]:
@@ -189,7 +164,8 @@ class MLPUpdate(_OfForm, Update):
 class ScalingNewton(_OfForm):
     """Gradient and Gauss-Newton curvature of the negative log-likelihood at w, in nats.
 
-    `bound` needs the clip of a client's gradient; all numbers are clipped together.
+    The curvature is its upper triangle, row by row. `bound` needs the clip of a client's gradient;
+    all numbers are clipped together.
 
     Parameters
     ----------
@@ -197,32 +173,20 @@ class ScalingNewton(_OfForm):
         kind of calibrator
     w
         (size,) parameters
-    curvature
-        "full" (the upper triangle, row by row), "diagonal" or "none"
     classes
         of the model
     """
 
     kind = "scaling_newton"
     facts = ("classes",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = tuple(
-        {"form": form, "w": w, "curvature": curvature, "classes": 3}
-        for form, w, curvature in (
-            ("entropy-temperature", np.array([0.25, -0.5]), "full"),
-            ("entropy-temperature", np.array([2.0, -9.0]), "full"),
-            ("vector", _VECTOR, "full"),
-            ("vector", _VECTOR, "diagonal"),
-            ("matrix", _MATRIX, "diagonal"),
-            ("matrix", _MATRIX, "none"),
-            ("order-preserving-vector", _VECTOR, "full"),
-            ("order-preserving-vector", _VECTOR, "diagonal"),
-            ("order-preserving-vector", _VECTOR, "none"),
-        )
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"form": "entropy-temperature", "w": np.array([0.25, -0.5]), "classes": 3},
+        {"form": "entropy-temperature", "w": np.array([2.0, -9.0]), "classes": 3},
+        {"form": "vector", "w": _VECTOR, "classes": 3},
     )
 
     form: Form
     w: Vector
-    curvature: Curvature
     classes: Classes
 
     def __post_init__(self) -> None:
@@ -231,26 +195,15 @@ class ScalingNewton(_OfForm):
         not_too_long(self)
 
     def lengths(self) -> tuple[int, ...]:
-        """Return blocks G, H; for slopes and offsets with a diagonal, G of each and H of each."""
+        """Return blocks G, H."""
         size = len(self.w)
-        if self.curvature == "none":
-            return (size,)
-        if self.curvature == "full":
-            return (size, size * (size + 1) // 2)
-        return (self.classes,) * 4 if self.form in ROW_NORMS else (size, size)
+        return (size, size * (size + 1) // 2)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Return the bound: by `CLIENT_NORMS`, `ROW_NORMS` for a diagonal, else by two norms."""
-        client, lengths = self.takes_clips(part, clips, 1), self.lengths()
-        if len(lengths) == 4:
-            norms: tuple[float, ...] = tuple(ROW_NORMS[self.form])
-            if client:
-                norms = tuple(clips[0] * n for n in CLIENT_NORMS[self.form])
-        elif client:
-            norms = (clips[0], client_curvature(clips[0]))
-        else:
-            norms = (ROW_GRADIENT, row_curvature(self.classes))
-        return Bound(lengths, norms[: len(lengths)], order=order)
+        """Return the bounds of G and H: the clip and 3 times the clip; a row has constants."""
+        if self.takes_clips(part, clips, 1):
+            return Bound(self.lengths(), (clips[0], client_curvature(clips[0])), order=order)
+        return Bound(self.lengths(), (ROW_GRADIENT, row_curvature(self.classes)), order=order)
 
 
 @dataclass(frozen=True, eq=False)

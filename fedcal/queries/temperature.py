@@ -20,9 +20,7 @@ from fedcal.queries.base import (
     Positive,
     Query,
     Summed,
-    Vector,
     finite,
-    not_too_long,
     within,
 )
 from fedcal.units.bounding import Bound, Rule
@@ -38,12 +36,6 @@ Logarithm = Annotated[float, partial(finite, most=100.0)]
 
 ROW_GRADIENT = 4.0
 """Bound of one row's gradient of the negative log-likelihood in log(1/T), in nats."""
-
-ROW_OFFSETS = 1.2
-"""Bound of one row's gradient in the offsets of all classes, in nats; none exceeds sqrt(2)."""
-
-ROW_GAIN = 1.0
-"""Bound of the change of one row's loss by offsets, in nats."""
 
 COUNTED = 2.0
 """Bound of a count that is at most 1, and so is never clipped."""
@@ -168,76 +160,6 @@ class TemperatureNewton(Query):
         return Bound((1, 1), (ROW_GRADIENT, row_curvature(self.classes)), order=order)
 
 
-@dataclass(frozen=True, eq=False)
-class OffsetNewton(Query):
-    """Derivatives of the loss of softmax(a z + b) in log a, or in the offsets b, in nats.
-
-    An answer holds one of the two and zeros elsewhere: each has the complete bound for itself.
-    `bound` needs the clips of a client's gradient in log a, of the gain, and of its gradient in b.
-
-    Parameters
-    ----------
-    log_a
-        log(1/T)
-    offsets
-        (c,) b
-    asks
-        "temperature": gradient and curvature in log a, and the decrease of the loss by b;
-        "classes": curvature and gradients in b
-    classes
-        of the model, c
-    """
-
-    kind = "offset_newton"
-    facts = ("classes",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"log_a": 0.0, "offsets": np.zeros(3), "asks": "classes", "classes": 3},
-        {
-            "log_a": -0.875,
-            "offsets": np.array([0.5, -0.75, 0.25]),
-            "asks": "temperature",
-            "classes": 3,
-        },
-        {"log_a": 1.5, "offsets": np.array([1.5, 0.0, -1.5]), "asks": "classes", "classes": 3},
-    )
-
-    log_a: Logarithm
-    offsets: Vector
-    asks: Literal["temperature", "classes"]
-    classes: Classes
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if len(self.offsets) != self.classes:
-            raise InputError(
-                f"offsets must be {self.classes} numbers, one for each class, got "
-                f"{len(self.offsets)}"
-            )
-        not_too_long(self)
-
-    @classmethod
-    def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any]:
-        """Return offsets of about the same size."""
-        most = float(np.abs(example["offsets"]).max())
-        return {"offsets": np.linspace(-most, most, classes)}
-
-    def lengths(self) -> tuple[int, ...]:
-        """Return blocks G and H in log a, the gain, and curvature and gradients in b."""
-        return (1, 1, 1, 1, self.classes)
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Return the bound by the clips and `client_curvature`; for a row by the constants."""
-        if self.takes_clips(part, clips, 3):
-            g, gain, of_classes = clips
-            norms = (g, client_curvature(g), gain, of_classes, of_classes)
-        else:
-            norms = (
-                *(ROW_GRADIENT, row_curvature(self.classes), ROW_GAIN),
-                *(ROW_OFFSETS, ROW_OFFSETS),
-            )
-        return Bound(self.lengths(), norms, order=order)
-
-
 @dataclass(frozen=True)
 class TemperatureScores(Summed):
     """Score, T times the derivative of the negative log-likelihood, on a log grid of T.
@@ -276,50 +198,6 @@ class TemperatureScores(Summed):
     @override
     def added(self, part: Part, order: Order) -> float:
         return ROW_GRADIENT
-
-
-@dataclass(frozen=True)
-class TopLabelNewton(Query):
-    """Derivatives for a temperature, and for a logistic map of the confidence at it, in nats.
-
-    They are gradient and curvature of the negative log-likelihood at log(1/T), and those for
-    predictions being right with probability sigmoid(w_0 + w_1 s), s the predicted class's log-odds
-    at T. `bound` needs the clip of a client's gradient; all numbers are clipped together.
-
-    Parameters
-    ----------
-    log_a
-        log(1/T)
-    offset, slope
-        w_0 and w_1
-    classes
-        of the model
-    """
-
-    kind = "top_label_newton"
-    facts = ("classes",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"log_a": 0.0, "offset": 0.0, "slope": 1.0, "classes": 3},
-        {"log_a": -0.875, "offset": 0.5, "slope": 0.25, "classes": 3},
-    )
-
-    log_a: Logarithm
-    offset: Logarithm
-    slope: Logarithm
-    classes: Classes
-
-    def lengths(self) -> tuple[int, ...]:
-        """Return blocks G, H of the temperature, and G, upper triangle of H of the map."""
-        return (1, 1, 2, 3)
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Return the bound; for a row 8 nats, `row_curvature`, 4 and 1, each times sqrt(2)."""
-        if self.takes_clips(part, clips, 1):
-            g = clips[0]
-            norms: tuple[float, ...] = (g, client_curvature(g), g, g)
-        else:
-            norms = tuple(math.sqrt(2.0) * n for n in (8.0, row_curvature(self.classes), 4.0, 1.0))
-        return Bound(self.lengths(), norms, order=order)
 
 
 @dataclass(frozen=True)

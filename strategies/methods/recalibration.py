@@ -1,4 +1,4 @@
-"""Recalibration of models trained with DP-SGD: by DP-SGD (Zhang et al.), and ours."""
+"""Recalibration of models trained with DP-SGD, by DP-SGD (Zhang et al.)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,15 @@ import numpy as np
 from fedcal.calibrators import TemperatureScaling, VectorScaling
 from fedcal.calibrators.order_preserving import UNIT
 from fedcal.calibrators.parametric import LIMIT
-from fedcal.calibrators.top_label_logistic import IDENTITY, TopLabelLogistic
-from fedcal.calibrators.top_label_logistic import LIMIT as TOP_LIMIT
 from fedcal.core.numerics import LOG_A_LIMIT, softplus
 from fedcal.core.types import Floats, override
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
-from fedcal.queries import ScalingGradients, TopLabelNewton
-from fedcal.queries.declared import Range
+from fedcal.queries import ScalingGradients
 from fedcal.queries.scaling import ROW_CLIP
-from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.method import Family, nominal_rows, plan_for
+from fedcal.strategies.method import Family, nominal_rows
 from fedcal.strategies.methods.steps.descent import Descent
-from fedcal.strategies.methods.steps.newton_steps import KalmanFilter, TrustRegion, symmetric
-from fedcal.strategies.methods.temperature import LOG_A, gradient_clip
+from fedcal.strategies.methods.temperature import gradient_clip
 from fedcal.units import UNITS
 
 EPOCHS = 100
@@ -165,85 +160,3 @@ class DPPlatt(_Recalibration):
     @override
     def result(self) -> VectorScaling:
         return VectorScaling(self.w, self.classes)
-
-
-_STILL = 0.05
-"""Of log(1/T): a step that moves the top label's log-odds little."""
-
-_TOP_STD = np.array([0.5, 0.3])
-"""Prior of a top label's offset and slope, as distances from (0, 1)."""
-
-
-class FedNewtonTop(FederatedStrategy):
-    """A temperature, then a logistic map of the confidence in the predicted class (ours).
-
-    The calibrator is `TopLabelLogistic`, three numbers; no prediction changes. For models whose
-    confidence has another shape than any temperature gives it, as training with clipped gradients
-    makes it. On a CIFAR-10 probe trained with DP-SGD the debiased ECE is .010 to .014 where a
-    temperature leaves .016 to .020 (means of three seeds).
-
-    In each round Newton's steps are taken for both: for log(1/T) on the model's loss, and for
-    offset and slope at the T that was asked about. That T is the result's, so the last round is for
-    offset and slope alone. Steps are those of `TrustRegion` and `KalmanFilter`; what was learnt
-    about offset and slope is forgotten where T moved by more than a twentieth.
-
-    Privacy: as the plan says; the seven numbers are clipped together. Unit "user": gradients to
-    c_g = max(0.2 m, 3) nats, the curvature in log(1/T) to 3 c_g and the other one to c_g. Unit
-    "example": gradients of a row to 11.3 (temperature) and 5.7 (map) nats, its curvatures to
-    sqrt(2) (2 + log(c)^2 / 2) and 1.4.
-
-    Parameters
-    ----------
-    federation
-        public facts and budget; default 8 rounds, 4 with privacy
-    rows_per_client
-        m, the public nominal number of rows per client; needed with privacy of unit "user", not
-        used otherwise
-    """
-
-    name = "fednewton-top"
-
-    def __init__(
-        self, federation: Federation, *, rows_per_client: float | None = None, **base: Any
-    ) -> None:
-        self.classes = federation.classes
-        self.log_a, self.w = 0.0, IDENTITY
-        self._at = 0.0
-        self._trusts = TrustRegion(), TrustRegion()
-        self._filters = KalmanFilter(np.ones(1)), KalmanFilter(_TOP_STD)
-        rounds, query = federation.rounds or (4 if federation.private else 8), self.query(1)
-        clip = gradient_clip(self.name, federation, rows_per_client)
-        super().__init__(plan_for(federation, query, (clip,), rounds), **base)
-
-    def query(self, round_number: int) -> TopLabelNewton:
-        """Return the question for derivatives at the current numbers."""
-        offset, slope = float(self.w[0]), float(self.w[1])
-        return TopLabelNewton(self.log_a, offset, slope, self.classes)
-
-    def moving(self) -> dict[str, Range]:
-        """Any temperature and map that the calibrator may have."""
-        offset, slope = (Range(at - TOP_LIMIT, at + TOP_LIMIT) for at in IDENTITY.tolist())
-        return {"log_a": LOG_A, "offset": offset, "slope": slope}
-
-    def update(self, release: Release) -> None:
-        """One guarded step for each of the two."""
-        if self.plan.unanswered(release.std):
-            return
-        self._at = self.log_a
-        moved = float(self._step(release, 0, slice(0, 1), slice(1, 2))[0])
-        self.log_a = max(-LOG_A_LIMIT, min(LOG_A_LIMIT, self.log_a + moved))
-        step = self._step(release, 1, slice(2, 4), slice(4, 7))
-        self.w = np.clip(self.w + step, IDENTITY - TOP_LIMIT, IDENTITY + TOP_LIMIT)
-        if abs(moved) > _STILL:
-            self._trusts = self._trusts[0], TrustRegion()
-            self._filters = self._filters[0], KalmanFilter(_TOP_STD)
-
-    def _step(self, release: Release, which: int, gradient: slice, curvature: slice) -> Floats:
-        g, h = release.values[gradient], release.values[curvature]
-        if not self.plan.private:
-            return self._trusts[which].step(g, symmetric(h, len(g)))
-        return self._filters[which].step(g, h, release.std[gradient], release.std[curvature])
-
-    def result(self) -> TopLabelLogistic:
-        """Return the temperature of the last question with the map fitted at it."""
-        return TopLabelLogistic(math.exp(-self._at), self.w, self.classes)

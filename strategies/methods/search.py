@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import nominal_clip, nominal_rows, plan_for
 from fedcal.strategies.methods.steps.noisy_search import (
-    Bisection,
     GoldenSection,
     PosteriorBisection,
     Search,
@@ -33,8 +32,7 @@ from fedcal.strategies.methods.steps.noisy_search import (
 )
 from fedcal.strategies.methods.temperature import draws_index
 
-Kind = Literal["golden", "bisection", "posterior", "exponential"]
-Choice = Literal["auto", "golden", "bisection", "posterior", "exponential"]
+Choice = Literal["auto", "golden", "posterior", "exponential"]
 
 STEEP = (0.02, 0.5)
 """Public prior of "posterior": the change of mean confidence per unit of log T. At their best
@@ -65,16 +63,13 @@ class _TemperatureSearch(FederatedStrategy):
         how the next temperature is chosen
 
         * "golden": golden section, as Algorithm 1; 6 evaluations
-        * "bisection": on the sign of the sum (AccT only); 6 evaluations
-        * "posterior": on its size, too (AccT only); 3 evaluations
-        * "exponential": one draw from `points` temperatures, evenly spaced in log T
+        * "posterior": by the size of the sum and of its noise (AccT only); 3 evaluations
+        * "exponential": one draw from a grid, evenly spaced in log T (not AccT)
         * "auto": what measured best under the trust model, see the class
     iterations
         K of Algorithm 1, evaluations - 1; None = as above
     low, high
         interval of the search
-    points
-        of the grid of "exponential" (101), and refused elsewhere
     clip
         of unit `user` with privacy, and refused elsewhere; None = by `rows_per_client`
     rows_per_client
@@ -82,11 +77,8 @@ class _TemperatureSearch(FederatedStrategy):
         unit `user` (unless `clip` is given), and for "posterior"
     """
 
-    signed: ClassVar[bool] = False
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {},
-        {"search": "exponential", "points": 11},
-    )
+    searches: ClassVar[tuple[Choice, ...]]
+    _points: int | None = None
     clip_share: ClassVar[float]  # default clip, per nominal row
     least_clip: ClassVar[float]
 
@@ -98,25 +90,20 @@ class _TemperatureSearch(FederatedStrategy):
         iterations: int | None = None,
         low: float = 0.5,
         high: float = 3.0,
-        points: int | None = None,
         clip: float | None = None,
         rows_per_client: float | None = None,
         **base: Any,
     ) -> None:
-        one_of("search", search, get_args(Choice))
+        one_of("search", search, self.searches)
         self.search = self._best(federation) if search == "auto" else search
-        if self.search in ("bisection", "posterior") and not self.signed:
-            raise InputError(
-                f"search '{self.search}' needs an objective with a sign, and {self.name} has none; "
-                "allowed: golden, exponential"
-            )
         self.classes = federation.classes
         self._low, self._high = interval(low, high)
         at_once = 1
         if self.search == "exponential":
-            at_once = whole("points", 101 if points is None else points, 2, 4096)
+            at_once = whole("points", 101 if self._points is None else self._points, 2, 4096)
         else:
-            unused(f"search '{self.search}' asks for one temperature at a time", points=points)
+            why = f"search '{self.search}' asks for one temperature at a time"
+            unused(why, points=self._points)
         self._temperatures = np.exp(log_grid(self._low, self._high, at_once))
         rounds = _evaluations(self.search, federation.rounds, iterations)
         clips = (
@@ -140,24 +127,23 @@ class _TemperatureSearch(FederatedStrategy):
         """Return whether the clip of unit `user`, or the posterior's prior, needs the number."""
         search = settings.get("search")
         posterior = search == "posterior" or (
-            search == "auto" and cls.signed and federation.private
+            search == "auto" and "posterior" in cls.searches and federation.private
         )
         return posterior or super().needs_rows(federation, settings)
 
-    def _best(self, federation: Federation) -> Kind:
+    def _best(self, federation: Federation) -> Choice:
         """Return the search that measured best under the run's trust model and mechanism."""
-        if self.signed and federation.private:
+        if not federation.private:
+            return "golden"
+        if "posterior" in self.searches:
             return "posterior"
-        drawn = federation.private and draws_index(federation)
-        return "exponential" if drawn else "golden"
+        return "exponential" if draws_index(federation) else "golden"
 
     def _searcher(
         self, evaluations: int, federation: Federation, rows: float | None, tailed: bool
     ) -> Search:
         if self.search == "golden":
             return GoldenSection(self._low, self._high, evaluations - 1)
-        if self.search == "bisection":
-            return Bisection(self._low, self._high, evaluations)
         n = nominal_rows("search 'posterior'", rows) * federation.clients * federation.sampling_rate
         slope = (STEEP[0] * n, STEEP[1] * n)
         return PosteriorBisection(self._low, self._high, evaluations, slope, tailed)
@@ -196,7 +182,7 @@ class _TemperatureSearch(FederatedStrategy):
         t = self._search.next()
         if t is None:
             return
-        signed = self.search in ("bisection", "posterior")
+        signed = self.search == "posterior"
         value = float(release.values[0]) if signed else self.objective(release.values)
         self._search.tell(t, value, float(release.std[0]))
 
@@ -240,8 +226,8 @@ def _evaluations(search: str, rounds: int | None, iterations: int | None) -> int
 class AccT(_TemperatureSearch):
     """Acc-T: the temperature at which mean confidence equals accuracy (Luo et al., Algorithm 1).
 
-    The objective sum_i (correct_i - conf_i(T)) rises with T, so that it has a sign: "bisection"
-    and "posterior" (ours) look for its root, golden section for the smallest absolute value.
+    The objective sum_i (correct_i - conf_i(T)) rises with T, so that it has a sign: "posterior"
+    (ours) looks for its root, golden section for the smallest absolute value.
 
     Privacy: the federation's unit (adjacency zero-out, replace under `local`, or add/remove of
     a row) and trust. A row adds correct - conf, less than 1 in absolute value: sensitivity 1 for
@@ -251,43 +237,42 @@ class AccT(_TemperatureSearch):
     Measured: ECE in %, mean (and std) of 20 seeds at epsilon = 1, 100 clients of 50 rows, by
 
         fedcal compare --data resnet110-cifar10,densenet-cifar100 --epsilon 1 --seeds 20
-        --method "acct[search=golden],acct[search=bisection],acct[search=posterior]"
+        --method "acct[search=golden],acct[search=posterior]"
 
-    with each --unit and --trust, under central trust also "acct[search=exponential]". Uncalibrated
-    it is 4.75 and 14.47. Luo et al.'s own is golden section,
-    unit example, local, with iid sources; clients here are drawn by dirichlet:0.1.
+    with each --unit and --trust. Uncalibrated it is 4.75 and 14.47. Luo et al.'s own is golden
+    section, unit example, local, with iid sources; clients here are drawn by dirichlet:0.1.
 
-    ====================  =================  ===========  ===========  ===========  ===========
-    unit, trust           data               golden       bisection    posterior    exponential
-    ====================  =================  ===========  ===========  ===========  ===========
-    user, central         resnet110-cifar10  1.54 (1.27)  0.96 (0.37)  0.87 (0.21)  0.99 (0.28)
-    user, central         densenet-cifar100  1.78 (0.49)  1.59 (0.20)  1.50 (0.09)  1.54 (0.07)
-    user, distributed     resnet110-cifar10  1.50 (0.73)  0.96 (0.24)  0.92 (0.22)  none
-    user, distributed     densenet-cifar100  1.59 (0.03)  1.64 (0.34)  1.49 (0.06)  none
-    user, local           resnet110-cifar10  2.54 (1.18)  3.23 (1.45)  2.35 (1.04)  none
-    user, local           densenet-cifar100  5.07 (4.20)  6.47 (3.73)  3.66 (1.67)  none
-    example, central      resnet110-cifar10  0.90 (0.31)  0.83 (0.14)  0.81 (0.07)  0.85 (0.00)
-    example, central      densenet-cifar100  1.57 (0.03)  1.42 (0.09)  1.43 (0.04)  1.49 (0.05)
-    example, distributed  resnet110-cifar10  0.78 (0.27)  0.87 (0.13)  0.84 (0.05)  none
-    example, distributed  densenet-cifar100  1.58 (0.03)  1.39 (0.04)  1.43 (0.05)  none
-    example, local        resnet110-cifar10  2.41 (1.40)  1.41 (0.95)  0.94 (0.39)  none
-    example, local        densenet-cifar100  2.18 (0.71)  1.82 (0.41)  1.51 (0.08)  none
-    ====================  =================  ===========  ===========  ===========  ===========
+    ====================  =================  ===========  ===========
+    unit, trust           data               golden       posterior
+    ====================  =================  ===========  ===========
+    user, central         resnet110-cifar10  1.54 (1.27)  0.87 (0.21)
+    user, central         densenet-cifar100  1.78 (0.49)  1.50 (0.09)
+    user, distributed     resnet110-cifar10  1.50 (0.73)  0.92 (0.22)
+    user, distributed     densenet-cifar100  1.59 (0.03)  1.49 (0.06)
+    user, local           resnet110-cifar10  2.54 (1.18)  2.35 (1.04)
+    user, local           densenet-cifar100  5.07 (4.20)  3.66 (1.67)
+    example, central      resnet110-cifar10  0.90 (0.31)  0.81 (0.07)
+    example, central      densenet-cifar100  1.57 (0.03)  1.43 (0.04)
+    example, distributed  resnet110-cifar10  0.78 (0.27)  0.84 (0.05)
+    example, distributed  densenet-cifar100  1.58 (0.03)  1.43 (0.05)
+    example, local        resnet110-cifar10  2.41 (1.40)  0.94 (0.39)
+    example, local        densenet-cifar100  2.18 (0.71)  1.51 (0.08)
+    ====================  =================  ===========  ===========
 
-    "auto" is "posterior" with privacy, "golden" without.
+    Bisection by signs (0.96 in the first line) and one draw by the exponential mechanism (0.99)
+    were removed in 0.3; commit 94dfdbff has them. "auto" is "posterior" with privacy, "golden"
+    without.
 
     Parameters
     ----------
     federation
         public facts and budget; `rounds` is the number of evaluations
     search
-        "golden", "bisection", "posterior", "exponential" or "auto"
+        "golden", "posterior" or "auto"
     iterations
         K of Algorithm 1, evaluations - 1; None = 5, with "posterior" 2
     low, high
         interval of the search
-    points
-        of the grid of "exponential", evenly spaced in log T; None = 101
     clip
         of unit `user` with privacy, in rows; None = max(0.08 m, 2)
     rows_per_client
@@ -295,11 +280,8 @@ class AccT(_TemperatureSearch):
     """
 
     name = "acct"
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        *({}, {"search": "bisection"}, {"search": "posterior"}),
-        {"search": "exponential", "points": 11},
-    )
-    signed = True
+    searches = "auto", "golden", "posterior"
+    examples = ({}, {"search": "posterior"})
     clip_share, least_clip = 0.08, 2.0
 
     def question(self, temperatures: float | tuple[float, ...]) -> AccuracyGap:
@@ -307,12 +289,33 @@ class AccT(_TemperatureSearch):
         return AccuracyGap(temperatures)
 
 
-class NLLT(_TemperatureSearch):
+class _GridSearch(_TemperatureSearch):
+    """Base of searches that may draw from a grid at once.
+
+    Parameters
+    ----------
+    points
+        of the grid of "exponential" (101), and refused elsewhere
+    """
+
+    searches = "auto", "golden", "exponential"
+    examples = ({}, {"search": "exponential", "points": 11})
+
+    def __init__(
+        self, federation: Federation, *, points: int | None = None, **options: Any
+    ) -> None:
+        self._points = points
+        super().__init__(federation, **options)
+
+
+class NLLT(_GridSearch):
     """NLL-T: temperature scaling by golden section (Luo et al., C.2.1).
 
     The objective is sum_i min(-log p_i(y_i; T), nll_clip). It has no sign: "golden" or
-    "exponential" only; "auto" is the latter under trust `central`, unless a mechanism that adds
-    noise is named.
+    "exponential" only; "auto" is the latter with privacy under trust `central`, unless a mechanism
+    that adds noise is named: over six data sets, 100 and 500 clients, both units and epsilon 0.3 to
+    8 the mean ECE is lower by it in 82 of 96 cells, of ECE-T in 85 (10 seeds; users, 100 clients,
+    epsilon 1: 4.1 % for 6.2 %, of ECE-T 2.3 % for 6.5 %).
 
     Privacy: the federation's unit (adjacency zero-out, replace under `local`, or add/remove of a
     row) and trust. A row adds between 0 and nll_clip: that is the sensitivity for unit `example`.
@@ -344,7 +347,7 @@ class NLLT(_TemperatureSearch):
         return float(values[0])
 
 
-class ECET(_TemperatureSearch):
+class ECET(_GridSearch):
     """ECE-T: the temperature with the least binned calibration error (Luo et al., C.2.2).
 
     The query asks for sum_{i in b} (correct_i - conf_i(T)) of each bin b; the objective is the sum

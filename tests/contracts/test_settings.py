@@ -66,7 +66,7 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "rows_per_subject": (1, 3),
     "score": ("confidence", "classes"),
     "score_seed": (1, 2),
-    "search": ("golden", "exponential"),
+    "search": ("golden", "auto"),
     "server_lr": (0.5, 1.0),
     "shape": ("3", "4"),
     "source": ((0.8, 0.1, 0.1), (0.2, 0.4, 0.4)),

@@ -86,7 +86,7 @@ def test_every_option_reaches_the_runs(says):
 
 def test_one_clear_line_before_anything_runs(says, folder):
     refused = [
-        ("--method auto", "only a single run can resolve it"),
+        ("--method auto", "method auto was removed in 0.3"),
         ("--resume", "nothing to resume in o"),
         ("--config jobs.toml", "unknown option 'jobs'"),
     ]

@@ -166,7 +166,7 @@ def test_rounds_and_numbers_beside_the_metrics_agree_with_them(run, data, method
     assert [r["round"] for r in records] == list(range(1, expected + 1))
     noisy = epsilon < math.inf and result["privacy"]["mechanism"] != "exponential"
     for record in records:
-        told = set(record) - {"temperature", "test", "class_effects"}
+        told = set(record) - {"temperature", "test"}
         assert told == {"round", "query", "values", "noise_std"}
         assert ("temperature" in record) is isinstance(fitted, calibrators.TemperatureScaling)
         assert all(type(value) is float for value in record["values"])

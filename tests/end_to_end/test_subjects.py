@@ -33,7 +33,7 @@ def file(tmp_path):
 
 def test_rows_that_name_nobody_are_refused_before_anything_is_asked(tmp_path):
     book = tmp_path / "budget.db"
-    for method in ("fednewton", "fedtemp", "acct", "auto"):
+    for method in ("fednewton", "fedtemp", "acct"):
         with pytest.raises(InputError, match=MISSING):
             simulate(arrays(False), clients=CLIENTS, method=method, ledger=book, **PRIVATE)
         assert not book.exists()

@@ -261,7 +261,6 @@ _PAGES = {
     "audit": ("audit",),
     "no-site-harmed": ("no-site-harmed",),
     "five-hospitals": ("five-hospitals",),
-    "class-effects": ("class-effects",),
     "luo": ("luo-table1", "luo-table7", "luo-figures"),
     "choosing": ("choosing-clients", "choosing-searches", "choosing-trust"),
     "amplification": ("amplification", "maddock-table6", "maddock-table7"),

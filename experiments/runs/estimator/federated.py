@@ -55,7 +55,7 @@ class FederatedCalibrator(Classifier):
     Parameters
     ----------
     method
-        as `--method`, "auto" too, but for the pooled baselines
+        as `--method`, but for the pooled baselines
     clients
         how many; None = the number of different `client`, else 100
     partition

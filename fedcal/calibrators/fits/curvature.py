@@ -1,7 +1,7 @@
 """Gauss-Newton curvature J' (diag p - p p') J, in closed form, summed over blocks of rows.
 
-Parameter j of the forms here moves one indicator of the class i that is drawn from p: 1{i = k}
-(its score) or 1{i <= k} (all scores down to rank k), k = j mod c. With J's entry as `factors`,
+Parameter j of the forms here moves the indicator 1{i = k}, k = j mod c, of the class i that is
+drawn from p. With J's entry as `factors`,
 
     H[j, l] = sum over rows of factors_j factors_l Cov(indicator of j, indicator of l).
 
@@ -53,25 +53,13 @@ def class_triangle(probs: Floats, factors: Floats, rows: int) -> Floats:
     return out
 
 
-def rank_triangle(probs: Floats, factors: Floats, rows: int) -> Floats:
-    """Return H's upper triangle for 1{i <= k}: S_k (1 - S_l) for k <= l, S the sums of p.
-
-    Parameters and return value as `class_triangle`; the last rank's indicator is always 1, and
-    has covariance 0.
-    """
-    up_to, above = np.cumsum(probs, axis=1), np.zeros_like(probs)
-    above[:, :-1] = _tails(probs)
-    c, size = probs.shape[1], factors.shape[1]
-    up_to, above = (factors * np.tile(sums, size // c) for sums in (up_to, above))
-    first, second = _pairs(size)
-    swap = first % c > second % c
-    lower, upper = np.where(swap, second, first), np.where(swap, first, second)
-    return _products(up_to, above, rows, lower, upper)
-
-
 def product_triangle(left: Floats, right: Floats, rows: int) -> Floats:
     """Return left' right's upper triangle by block: (blocks rows, size) as `class_triangle`."""
-    return _products(left, right, rows, *_pairs(left.shape[1]))
+    size = left.shape[1]
+    first, second = _pairs(size)
+    a, b = left.reshape(-1, rows, size), right.reshape(-1, rows, size)
+    product = np.matmul(a.swapaxes(1, 2), b).reshape(-1, size * size)
+    return np.asarray(np.take(product, first * size + second, axis=1))
 
 
 def rank_variances(probs: Floats) -> Floats:
@@ -92,11 +80,3 @@ def _pairs(size: int) -> tuple[Integers, Integers]:
     first, second = np.triu_indices(size)
     first.flags.writeable = second.flags.writeable = False
     return first, second
-
-
-def _products(left: Floats, right: Floats, rows: int, first: Integers, second: Integers) -> Floats:
-    """Return entries (first, second) of left' right of each block, (blocks, len(first))."""
-    size = left.shape[1]
-    a, b = left.reshape(-1, rows, size), right.reshape(-1, rows, size)
-    product = np.matmul(a.swapaxes(1, 2), b).reshape(-1, size * size)
-    return np.asarray(np.take(product, first * size + second, axis=1))

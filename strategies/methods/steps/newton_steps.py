@@ -104,7 +104,7 @@ class KalmanFilter:
         g, g_std
             (size,)
         h, h_std
-            (size,) a diagonal, or a packed upper triangle
+            packed upper triangle
         """
         h = _lifted(h, h_std, len(g))
         values, vectors = np.linalg.eigh(self.covariance)
@@ -130,11 +130,6 @@ def symmetric(packed: Floats, size: int) -> Floats:
 
 
 def _lifted(h: Floats, std: Floats, size: int) -> Floats:
-    """Return a noisy curvature as a matrix with no eigenvalue below its noise's std.
-
-    h : packed upper triangle, or the diagonal (size,)
-    """
-    if len(h) == size:
-        return np.diag(np.maximum(h, std))
+    """Return a noisy curvature, a packed upper triangle, with no eigenvalue below its std."""
     values, vectors = np.linalg.eigh(symmetric(h, size))
     return np.asarray((vectors * np.maximum(values, std.max())) @ vectors.T)

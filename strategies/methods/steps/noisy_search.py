@@ -13,10 +13,7 @@ Nothing here sees data: what goes in are released values and the public std of t
 everything that comes out is post-processing of releases.
 
 * `GoldenSection` minimises a unimodal objective (Luo et al., Algorithm 1 and C.1).
-* `Bisection` finds the root of a monotone signed objective from its sign alone.
-* `PosteriorBisection` finds it from the sizes of the values and of their noise, too.
-
-The last two need an objective that rises through 0; golden section does not.
+* `PosteriorBisection` finds the root of an objective that rises through 0 from values and noise.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ import numpy as np
 
 from fedcal.core.checks import positive, whole
 from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, override
+from fedcal.core.types import Floats
 
 RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 """What a step of golden section leaves of the interval; Algorithm 1 rounds it to 0.618."""
@@ -117,24 +114,6 @@ class GoldenSection(Search):
         start, end = _inner(self.low, self.high)
         self._inner = np.where(up, right, start), np.where(up, end, left)
         self._kept, self._right = np.where(up, second, first), up
-
-
-class Bisection(Search):
-    """Bisection on the sign of an objective that rises through 0.
-
-    A value below 0 says that the root lies above; of a value of 0, that it does not. Each
-    evaluation halves the interval, so `evaluations` = 6 leave 1/64 of it; golden section's 6
-    leave 1/11.
-    """
-
-    @override
-    def next(self) -> Floats | None:
-        return self.answer() if self.left else None
-
-    def _learn(self, t: Floats, value: float | Floats, std: float) -> None:
-        """Keep the half that the sign points to. `std` is not used."""
-        above = np.asarray(value) < 0
-        self.low, self.high = np.where(above, t, self.low), np.where(above, self.high, t)
 
 
 class PosteriorBisection(Search):

@@ -133,7 +133,7 @@ def test_clients_with_more_rows_than_a_piece_add_up_the_same(form):
         assert gradient[k] == pytest.approx(want, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.parametrize("form", [VectorScaling, OrderPreservingVector, EntropyTemperature])
+@pytest.mark.parametrize("form", [VectorScaling, EntropyTemperature])
 @pytest.mark.parametrize("c", [2, 9, 40])
 def test_the_triangle_of_many_blocks_is_the_sum_of_single_rows(form, c):
     """Each client at a w of its own, with 1, 64, 65, 130 and 640 rows."""

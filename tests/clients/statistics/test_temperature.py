@@ -12,7 +12,6 @@ from fedcal.clients.statistics import temperature
 from fedcal.core.numerics import LOG_A_LIMIT, log_grid
 from fedcal.core.shards import Shards
 from fedcal.queries import (
-    OffsetNewton,
     TemperatureNewton,
     TemperatureScores,
     TemperatureUpdate,
@@ -49,38 +48,6 @@ def test_newton_is_its_slow_twin(c, log_a):
     want = [slow_sums(shards, k, log_a) for k in range(CLIENTS)]
     got = temperature.temperature_newton(shards, TemperatureNewton(log_a, shards.classes))
     assert got == pytest.approx(np.array(want), rel=1e-10, abs=1e-10)
-
-
-@pytest.mark.parametrize("c", [2, 10])
-def test_derivatives_in_offsets_are_those_of_the_loss(c):
-    """By differences of the loss; the two halves of an answer never mix."""
-    shards = some_shards(c, rows=80, clients=CLIENTS, scale=3.0)
-    b, log_a, d = np.linspace(-0.8, 0.6, c), -0.4, 1e-4
-
-    def losses(log_a: float, b: np.ndarray) -> np.ndarray:
-        u = math.exp(log_a) * shards.logits + b
-        top = u.max(axis=1)
-        log_sum = top + np.log(np.exp(u - top[:, None]).sum(axis=1))
-        return shards.sum_rows(log_sum - u[np.arange(len(u)), shards.labels])
-
-    def asked(what: str, b: np.ndarray = b) -> np.ndarray:
-        return temperature.offset_newton(shards, OffsetNewton(log_a, b, what, c))
-
-    got = asked("temperature")
-    up, down, here = (losses(log_a + move, b) for move in (d, -d, 0.0))
-    assert got[:, 0] == pytest.approx((up - down) / (2 * d), rel=1e-5, abs=1e-5)
-    assert got[:, 2] == pytest.approx(losses(log_a, 0 * b) - here, abs=1e-9)
-    assert not got[:, 3:].any()
-    assert not asked("temperature", 0 * b)[:, 2].any()
-    of_classes = asked("classes")
-    steps = [d * np.eye(c)[k] for k in range(c)]
-    moved = np.stack([losses(log_a, b + s) - losses(log_a, b - s) for s in steps], axis=1) / (2 * d)
-    trace = sum(losses(log_a, b + s) + losses(log_a, b - s) - 2 * here for s in steps) / d**2
-    assert of_classes[:, 4:] == pytest.approx(moved, rel=1e-5, abs=1e-5)
-    assert of_classes[:, 3] == pytest.approx(trace / (c - 1), rel=1e-3, abs=1e-3)
-    assert not of_classes[:, :3].any()
-    plain = temperature.temperature_newton(shards, TemperatureNewton(log_a, c))
-    assert asked("temperature", 0 * b)[:, :2] == pytest.approx(plain, rel=1e-10, abs=1e-10)
 
 
 @pytest.mark.parametrize("c", [2, 10])

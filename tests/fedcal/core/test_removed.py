@@ -48,3 +48,11 @@ def test_data_that_are_no_longer_read_say_what_to_use(tmp_path):
         (tmp_path / "saved", r"reading a folder .* removed in 0\.3: write it with .*to_parquet"),
     ]
     each_is_refused(table, lambda data: fedcal.simulate(data, partition="natural"))
+
+
+@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("method ")])
+def test_a_method_that_was_removed_says_what_to_use(name, capsys):
+    for command in ("simulate", "compare"):
+        assert _run([command, "--method", name.removeprefix("method ")]) == 2
+        line = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
+        assert capsys.readouterr() == ("", line)

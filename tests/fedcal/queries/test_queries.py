@@ -124,12 +124,8 @@ def test_bounds_of_one_row(classes):
     pooled = {2: math.sqrt(3.25), 1: 3.5}
     half = 2 + math.log(c) ** 2 / 2
     assert queries.TemperatureNewton(0.0, c).bound("row") == Bound((1, 1), (4.0, half))
-    entropy = queries.ScalingNewton("entropy-temperature", np.zeros(2), "full", c)
+    entropy = queries.ScalingNewton("entropy-temperature", np.zeros(2), c)
     assert entropy.bound("row") == Bound((2, 3), (4.0, half))
-    vector = queries.ScalingNewton("vector", np.zeros(2 * c), "diagonal", c)
-    assert vector.bound("row") == Bound((c,) * 4, (8.0, 1.5, 16.0, 0.5))
-    ranks = queries.ScalingNewton("order-preserving-vector", np.zeros(2 * c), "diagonal", c)
-    assert ranks.bound("row") == Bound((c,) * 4, (4.0, 4.0, 4.0, 2.0))
     for order in (1, 2):
         norm = pytest.approx(ones[order], rel=1e-15)
         bound = queries.ClassHistograms(8, c).bound("row", order=order)
@@ -159,10 +155,8 @@ def test_bounds_of_one_row_in_a_search():
 
 def test_bounds_of_one_client():
     assert queries.TemperatureNewton(0.0, 3).bound("client", (5.0,)) == Bound((1, 1), (5.0, 15.0))
-    vector = queries.ScalingNewton("vector", np.zeros(6), "diagonal", 3)
-    assert vector.bound("client", (2.0,)) == Bound((3,) * 4, (10.0, 2.0, 30.0, 2.0))
-    ranks = queries.ScalingNewton("order-preserving-vector", np.zeros(6), "diagonal", 3)
-    assert ranks.bound("client", (2.0,)) == Bound((3,) * 4, (6.0, 2.0, 18.0, 6.0))
+    vector = queries.ScalingNewton("vector", np.zeros(6), 3)
+    assert vector.bound("client", (2.0,)) == Bound((6, 21), (2.0, 6.0))
     assert queries.PooledHistograms(8, 3).bound("client", (1.0, 0.5)) == Bound(
         (8, 1, 7), (1.0, 4.0, 0.5)
     )
@@ -178,11 +172,11 @@ def test_bounds_of_one_client():
 def test_sizes_that_are_too_large_or_do_not_fit_are_refused():
     table: list[tuple[tuple[Any, ...], str]] = [
         ((queries.ClassHistograms, 2**16, 10**6), ""),
-        ((queries.ScalingNewton, "matrix", np.zeros(300 * 301), "full", 300), ""),
+        ((queries.ScalingNewton, "matrix", np.zeros(300 * 301), 300), ""),
         ((queries.CalibrationGaps, (1.0, 2.0), 2**20), ""),
         ((queries.TemperatureScores, 0.5, 2.0, 2**20), ""),
         ((queries.AccuracyGap, (1.0,) * (2**16 + 1)), ""),
-        ((queries.ScalingNewton, "vector", np.zeros(6), "full", 4), ""),
+        ((queries.ScalingNewton, "vector", np.zeros(6), 4), ""),
     ]
     each_is_refused(table, lambda made: made[0](*made[1:]))
 

@@ -13,14 +13,12 @@ from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
-from fedcal.strategies import FedNewtonEntropy, FedNewtonOPVector, FedNewtonVector
+from fedcal.strategies import FedNewtonEntropy, FedNewtonVector
 from fedcal.strategies.methods.steps.newton_steps import symmetric
 from fedcal.units import UNITS
 
 CLIENTS, CLASSES = 12, 3
-METHODS = (FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector)
-TAKE_A_BUDGET = [method for method in METHODS if not method.exact_only]
-every_private_method = pytest.mark.parametrize("method", TAKE_A_BUDGET, ids=lambda m: m.name)
+METHODS = (FedNewtonEntropy, FedNewtonVector)
 every_method = pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
 federation = partial(Federation, clients=CLIENTS, classes=CLASSES)
 
@@ -134,13 +132,12 @@ def test_little_noise_is_newtons_step_and_much_noise_is_none():
     assert abs(private(30.0).w[0]) > 10 * abs(private(30.0).w[1])
 
 
-@every_private_method
-def test_what_is_known_stays_a_covariance_whatever_clients_send(method):
+def test_what_is_known_stays_a_covariance_whatever_clients_send():
     """All of 20,000 clients at the bound: G all the way in one direction, H anything."""
     for seed, epsilon in enumerate((1e-3, 1e-3, 1e3, 1e3, 1e9, 1e9)):
         rng = np.random.default_rng(seed)
         own = federation(clients=20_000, epsilon=epsilon, rounds=8)
-        strategy = method(own, rows_per_client=5)
+        strategy = FedNewtonEntropy(own, rows_per_client=5)
         plan, size = strategy.plan, len(strategy.w)
         std = plan.bound.scale * plan.multiplier
         for number in range(1, 9):
@@ -153,14 +150,10 @@ def test_what_is_known_stays_a_covariance_whatever_clients_send(method):
             assert np.isfinite(strategy.w).all()
 
 
-def test_forms_that_noise_makes_worse_refuse_a_budget():
-    refuse = [method for method in METHODS if method.exact_only]
-    assert refuse == [FedNewtonVector, FedNewtonOPVector]
-
+def test_a_form_that_noise_makes_worse_refuses_a_budget():
     def make(method: Any, unit: str) -> None:
         method(federation(epsilon=1.0, unit=unit), rows_per_client=50)
 
-    why = "{} cannot .* use fednewton, or"
-    assert_refused([(m, unit, why.format(m.name)) for m in refuse for unit in UNITS], make)
-    for method in refuse:
-        assert not method.needs_rows(federation(epsilon=1.0), {})  # that is what is said first
+    why = "fednewton-vector cannot .* use fednewton, or"
+    assert_refused([(FedNewtonVector, unit, why) for unit in UNITS], make)
+    assert not FedNewtonVector.needs_rows(federation(epsilon=1.0), {})  # the refusal comes first

@@ -20,6 +20,7 @@ from fedcal.strategies import ECET, NLLT, AccT, FederatedStrategy
 CLIENTS, CLASSES = 12, 4
 METHODS: dict[str, type[Any]] = {"acct": AccT, "nllt": NLLT, "ecet": ECET}
 methods = pytest.mark.parametrize("name", METHODS)
+drawing = pytest.mark.parametrize("name", ["nllt", "ecet"])
 ROWS = {"acct": 1.0, "nllt": 10.0, "ecet": 1.0}
 """What one row may change."""
 
@@ -80,7 +81,7 @@ def test_without_privacy_it_is_algorithm_1_on_the_pooled_rows(name):
 def test_acct_makes_mean_confidence_equal_accuracy():
     shards = some_shards(rows=4000)
     z, y = shards.logits, shards.labels
-    for options in ({"iterations": 25}, {"search": "bisection"}, {"search": "posterior"}):
+    for options in ({"iterations": 25}, {"search": "posterior"}):
         rounds = None if "iterations" in options else 20
         t = run("acct", shards, federation(rounds=rounds), rows_per_client=330, **options)
         close = 0.02 if options.get("search") == "posterior" else 1e-4
@@ -89,7 +90,7 @@ def test_acct_makes_mean_confidence_equal_accuracy():
         )
 
 
-@methods
+@drawing
 def test_the_exponential_search_without_privacy_is_the_best_of_the_grid(name):
     grid = np.exp(log_grid(0.5, 3.0, 31))
     for c in (2, 4):
@@ -120,13 +121,16 @@ def test_the_laplace_scale_is_evaluations_times_sensitivity_over_epsilon(name):
 
 
 def test_a_search_asks_as_often_as_it_plans():
-    for search, rounds in (("golden", 6), ("bisection", 6), ("posterior", 3), ("exponential", 1)):
-        plan = method("acct", private(), search=search, rows_per_client=50.0).plan
+    for name, search, rounds in (
+        *(("acct", "golden", 6), ("acct", "posterior", 3)),
+        *(("nllt", "golden", 6), ("nllt", "exponential", 1)),
+    ):
+        plan = method(name, private(), search=search, rows_per_client=50.0).plan
         assert plan.rounds == rounds
         assert plan.mechanism == ("exponential" if rounds == 1 else "laplace")
         if rounds > 1:
             own = private(rounds=4)
-            assert method("acct", own, search=search, rows_per_client=50.0).plan.rounds == 4
+            assert method(name, own, search=search, rows_per_client=50.0).plan.rounds == 4
 
 
 def test_auto_takes_what_measured_best():
@@ -147,12 +151,12 @@ def test_auto_takes_what_measured_best():
 
 @methods
 def test_nobody_with_rows_leaves_the_model_as_it_is(name):
-    for search in ("golden", "exponential"):
+    for search in ("golden", "auto" if name == "acct" else "exponential"):
         assert temperature(method(name, search=search)) == 1.0
         assert run(name, nobody(CLIENTS, CLASSES), search=search) == 1.0
 
 
-@pytest.mark.parametrize("search", ["golden", "bisection", "posterior"])
+@pytest.mark.parametrize("search", ["golden", "posterior"])
 def test_a_round_in_which_nobody_is_asked_tells_the_search_nothing(search):
     own = private(trust="local", unit="example", sampling_rate=1e-9)
     strategy = method("acct", own, search=search, rows_per_client=50.0)
@@ -164,7 +168,9 @@ def test_a_round_in_which_nobody_is_asked_tells_the_search_nothing(search):
 
 NOISY = {"epsilon": 1.0}
 BAD: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
-    ("nllt", {}, {"search": "bisection"}, "needs an objective with a sign, and nllt has none"),
+    ("nllt", {}, {"search": "posterior"}, "unknown search 'posterior'; allowed: auto, golden, exp"),
+    ("nllt", {}, {"search": "bisection"}, "search bisection was removed in 0.3: use posterior"),
+    ("acct", {}, {"search": "exponential"}, "search exponential was removed in 0.3: use post"),
     ("acct", {}, {"search": "grid"}, "unknown search 'grid'"),
     ("acct", NOISY, {}, "rows_per_client"),
     ("acct", NOISY, {"clip": 0.0}, "clip must be a finite number > 0"),
@@ -173,8 +179,8 @@ BAD: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("acct", {}, {"iterations": 0}, "iterations"),
     ("acct", {"rounds": 1}, {}, "at least 2"),
     ("acct", {"rounds": 5}, {"iterations": 5}, "iterations = 5 take 6 rounds"),
-    ("acct", {"rounds": 2}, {"search": "exponential"}, "rounds must be 1"),
-    ("acct", {}, {"search": "exponential", "points": 1}, "points"),
+    ("nllt", {"rounds": 2}, {"search": "exponential"}, "rounds must be 1"),
+    ("ecet", {}, {"search": "exponential", "points": 1}, "points"),
     ("nllt", {}, {"nll_clip": 0}, "nll_clip"),
     ("ecet", {}, {"bins": 0}, "bins"),
 ]
@@ -186,5 +192,5 @@ def test_bad_settings_are_refused():
 
 def test_the_exponential_search_needs_a_trusted_server():
     options, why = {"search": "exponential", "clip": 1.0}, "'exponential' needs trust 'central'"
-    table = [(name, trust, why) for name in METHODS for trust in ("distributed", "local")]
+    table = [(name, trust, why) for name in ("nllt", "ecet") for trust in ("distributed", "local")]
     assert_refused(table, lambda name, trust: method(name, private(trust=trust), **options))

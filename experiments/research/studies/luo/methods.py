@@ -1,6 +1,6 @@
 """The methods, each over many trials at once: sums over the sources in, test ECE out.
 
-Those of Luo et al., and four of ours:
+Those of Luo et al., and three of ours:
 
 * `none`: the model as it is;
 * `one-source`: the temperature with the least negative log-likelihood on the rows of one source,
@@ -9,10 +9,8 @@ Those of Luo et al., and four of ours:
 * `histogram`: (correct, total) in 15 bins; `histogram-wrong`, ours: (correct, wrong), which one
   row changes by 1 and not by 2;
 * `ece-t`, `nll-t`, `acc-t`: golden section search on the noisy objective;
-* `acc-t-bisection`, `acc-t-posterior`: other searches for the same root, as often asked;
-  `acc-t-posterior-3` asks three times, and so has half the noise;
-* `acc-t-exponential`: one draw from the grid with probability ~ exp(-epsilon |sum| / 2). It needs
-  somebody who sees the exact sums: central trust alone.
+* `acc-t-posterior`: another search for the same root, as often asked; `acc-t-posterior-3` asks
+  three times, and so has half the noise.
 
 Sensitivity, evaluations and noise are those of the strategy's own plan for so many clients of unit
 `example`, under trust `local` (each source is the trusted curator of its rows, and adds its own
@@ -36,7 +34,6 @@ from fedcal.experiments.research.studies.luo.trials import (
     HIGH,
     LOW,
     Trials,
-    bisection,
     golden,
 )
 from fedcal.mechanisms import Sum
@@ -65,15 +62,12 @@ class Draws:
     of
         the sum of all sources' answers under it
     noise
-        (b, rounds, length) on each answer; no numbers where an index is drawn
-    rng
-        of what is drawn after the sums are known
+        (b, rounds, length) on each answer
     """
 
     plan: Plan
     of: Sum = field(repr=False)
     noise: Floats = field(repr=False)
-    rng: np.random.Generator = field(repr=False)
 
     @classmethod
     def under(cls, plan: Plan, trials: int, rng: np.random.Generator) -> Draws:
@@ -81,11 +75,9 @@ class Draws:
         if plan.bound is None:
             raise PrivacyError("a plan without privacy has no noise")
         of = plan.sum_of(plan.bound, plan.clients)
-        if not plan.noisy_sums:
-            return cls(plan, of, np.zeros((trials, 0, 0)), rng)
         many = replace(of, std=np.tile(of.std, trials * plan.rounds))
         words = plan.law.draw_sum(np.zeros(len(many.std), np.uint64), many, rng)
-        return cls(plan, of, plan.ring.decode(words).reshape(trials, plan.rounds, -1), rng)
+        return cls(plan, of, plan.ring.decode(words).reshape(trials, plan.rounds, -1))
 
     def some(self, trials: slice) -> Draws:
         """Return the draws of some trials."""
@@ -128,14 +120,9 @@ def _walk(make: Callable[..., Search], objective: Objective) -> EceOf:
     return run
 
 
-def _gap(trials: Trials, t: Floats, noise: Floats) -> Floats:
-    """Sum of correct - confidence."""
-    return np.asarray(trials.gaps(trials.tables.at(t)) + noise[:, 0])
-
-
 def _gap_size(trials: Trials, t: Floats, noise: Floats) -> Floats:
     """|sum of correct - confidence|."""
-    return np.abs(_gap(trials, t, noise))
+    return np.abs(trials.gaps(trials.tables.at(t)) + noise[:, 0])
 
 
 def _bin_gap_sizes(trials: Trials, t: Floats, noise: Floats) -> Floats:
@@ -166,13 +153,6 @@ def acc_t_posterior(trials: Trials, draws: Draws) -> Floats:
     ends = _ends(search, between, trials, draws)
     nearest = np.rint(np.interp(np.log(ends), logs, np.arange(len(logs)))).astype(np.int64)
     return trials.test_ece(tables.grid[nearest])
-
-
-def acc_t_exponential(trials: Trials, draws: Draws) -> Floats:
-    """Apply the exponential mechanism to |sum|, which changes by at most 1 with a row."""
-    law, of, rng = draws.plan.law, draws.of, draws.rng
-    drawn = [law.release(sums, of, lambda: rng)[0] for sums in trials.grid_gaps]
-    return trials.test_ece(trials.tables.grid[np.concatenate(drawn).astype(np.int64)])
 
 
 def _histogram(counts: Counts) -> EceOf:
@@ -229,7 +209,6 @@ class Private:
 
 
 BASELINES: Mapping[str, Callable[[Trials], Floats]] = {"none": none, "one-source": one_source}
-EXPONENTIAL = "acc-t-exponential"
 PRIVATE: Mapping[str, Private] = {
     "histogram": Private(_histogram("correct_total"), "dp-histogram", {"counts": "correct_total"}),
     "ece-t": Private(_walk(golden, _bin_gap_sizes), "ecet"),
@@ -238,10 +217,8 @@ PRIVATE: Mapping[str, Private] = {
     "histogram-wrong": Private(
         _histogram("correct_wrong"), "dp-histogram", {"counts": "correct_wrong"}
     ),
-    "acc-t-bisection": Private(_walk(bisection, _gap), "acct", {"search": "bisection"}),
     "acc-t-posterior": Private(acc_t_posterior, "acct", {"search": "posterior", "iterations": 5}),
     "acc-t-posterior-3": Private(acc_t_posterior, "acct", {"search": "posterior"}),
-    EXPONENTIAL: Private(acc_t_exponential, "acct", {"search": "exponential"}),
 }
 PAPER = (*BASELINES, "histogram", "ece-t", "nll-t", "acc-t")
 """The methods of the paper, in the order of its tables."""
@@ -262,12 +239,7 @@ class Competitor:
 
 COLUMNS = (
     *(Competitor(name) for name in BASELINES),
-    *(
-        Competitor(name, noise)
-        for noise in NOISES
-        for name in PRIVATE
-        if name != EXPONENTIAL or noise == Central.name
-    ),
+    *(Competitor(name, noise) for noise in NOISES for name in PRIVATE),
 )
 """Everything there is."""
 

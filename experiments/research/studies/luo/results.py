@@ -47,9 +47,6 @@ SHIFTED = "mnist-shift"
 TITLES: Mapping[str, str] = study("luo")["shared"]["titles"]
 """Method -> what tables call it; the paper's words for the paper's."""
 
-SEARCHES: Mapping[str, str] = study("luo")["shared"]["searches"]
-"""Ways to look for the temperature of Acc-T."""
-
 PAIRED = [m for m in TITLES if all(Competitor(m, n) in COLUMNS for n in NOISES)]
 """Methods under both kinds of noise."""
 
@@ -165,14 +162,13 @@ def table(severity: int, name: str, text: str, harmful: Sequence[str]) -> Study:
 
     def summary(cells: Rows) -> Rows:
         parts = _methods(cells, printed(name)), _perturbations(cells), _aggregation(cells)
-        return [row for part in (*parts, _searches(cells), cells) for row in part]
+        return [row for part in (*parts, cells) for row in part]
 
     def claims(found: Rows) -> Iterator[RowsClaim]:
         mine, beside = averages_of(found), printed(name)
         yield from _order_claims(mine, beside)
         yield _harm_claim(mine, beside, text, harmful)
         yield from _aggregation_claims(found)
-        yield from _search_claims(found)
 
     return Study(experiment(severity, COLUMNS, summary), claims)
 
@@ -229,25 +225,6 @@ def _aggregation(cells: Rows) -> Iterator[Record]:
             if {f"{m}/local", f"{m}/central"} <= there
         }
         yield {"what": "aggregation", **dict(zip(_SETTING, key, strict=True)), **ratios}
-
-
-def _searches(cells: Rows) -> Iterator[Record]:
-    """Compare the searches of Acc-T with each other, at the same epsilon: what = "search".
-
-    `best`: share of the cells in which a search has the lowest mean ECE of its noise model.
-    """
-    for noise in NOISES:
-        mine = [c for c in _columns(cells) if c.noise == noise and c.method in SEARCHES]
-        winners = [min((c.key for c in mine), key=row.__getitem__) for row in cells]
-        for c in mine:
-            known = {"what": "search", "noise": noise, "method": c.method}
-            best = winners.count(c.key) / len(cells)
-            yield {
-                **known,
-                "title": SEARCHES[c.method],
-                **_averages(cells, c.key),
-                "best": best,
-            }
 
 
 def averages_of(rows: Rows) -> Averages:
@@ -309,16 +286,6 @@ def _aggregation_claims(rows: Rows) -> Iterator[RowsClaim]:
             if ratios
             else "no such number of sources",
         )
-
-
-def _search_claims(rows: Rows) -> Iterator[RowsClaim]:
-    """Yield the best search under each noise model."""
-    for noise in NOISES:
-        mine = where(rows, what="search", noise=noise)
-        order = sorted(mine, key=lambda r: float(r["median"]))
-        text = f"Under {noise} noise another search finds a better temperature than golden section"
-        shown = ", ".join(f"{r['title']} {r['median']:.4f}" for r in order)
-        yield text, bool(order) and order[0]["title"] != SEARCHES["acc-t"], shown
 
 
 table1 = table(

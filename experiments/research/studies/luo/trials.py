@@ -24,21 +24,19 @@ from fedcal.core.types import Floats, Integers
 from fedcal.datasets import Dataset
 from fedcal.experiments.research.studies.luo.settings import SweepPoint
 from fedcal.metrics.binning import bin_index
-from fedcal.strategies.methods.steps.noisy_search import Bisection, GoldenSection, Search
+from fedcal.strategies.methods.steps.noisy_search import GoldenSection, Search
 
 BINS = 15
 LOW, HIGH = 0.5, 3.0
 ITERATIONS = 5
 EVALUATIONS = ITERATIONS + 1
-"""Golden section shrinks five times and asks six times; bisection asks as often."""
+"""Golden section shrinks five times and asks six times."""
 
 GRID = 101
-"""Temperatures, evenly spaced in log T, of what is no walk through few points; as many as the
-strategies' exponential mechanism has. Neighbours differ by 1.8 %; the last interval of golden
-section is 0.22 wide."""
+"""Temperatures, evenly spaced in log T, of what is no walk through few points. Neighbours differ by
+1.8 %; the last interval of golden section is 0.22 wide."""
 
 golden = partial(GoldenSection, LOW, HIGH, ITERATIONS)
-bisection = partial(Bisection, LOW, HIGH, EVALUATIONS)
 
 _EXACT = 2.0**30
 _NUMBERS = 1 << 16  # of a block of rows that stays in the processor's cache
@@ -53,7 +51,7 @@ class Tables:
     name, classes
         of the data
     temperatures
-        (t,) that golden section and bisection can reach, a public grid, and 1
+        (t,) that golden section can reach, a public grid, and 1
     grid
         (101,) where the public grid stands among them
     gaps
@@ -80,8 +78,7 @@ class Tables:
         """Tabulate all rows of a data set."""
         logits, labels = rows_of(data)
         grid = np.exp(log_grid(LOW, HIGH, GRID))
-        reached = reachable(golden), reachable(bisection)
-        temperatures = np.unique(np.concatenate([np.ones(1), grid, *reached]))
+        temperatures = np.unique(np.concatenate([np.ones(1), grid, reachable(golden)]))
         gaps, bins, losses = tabulate(logits, labels, temperatures)
         flat = bins.astype(np.int64) + BINS * np.arange(len(bins))[:, None]
         sums = np.bincount(flat.ravel(), gaps.ravel(), BINS * len(bins)).reshape(-1, BINS)

@@ -48,7 +48,7 @@ NETWORKS = {10: "resnet110-cifar10", 100: "densenet-cifar100"}
 
 METHODS = (
     *("fedtemp", "fednewton", "fedoneshot", "fedbin", "fedbbq", "fedvector", "fedmatrix"),
-    *("fedopvector", "fedcal", "fednewton-entropy", "fednewton-vector", "fednewton-opvector"),
+    *("fedopvector", "fedcal", "fednewton-entropy", "fednewton-vector"),
     *("acct", "nllt", "ecet", "dp-histogram"),
 )
 """Methods of Tables 6 and 7: the paper's, and those set beside them. By name, so that methods

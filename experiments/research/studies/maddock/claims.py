@@ -19,7 +19,7 @@ PAPER = (*SCALING, *BINNING, "FedTemp (mean of T)", "FedVector")
 
 KEEPING = (
     *(*SCALING, "FedTemp (mean of T)", "FedOPVector (proximal)"),
-    *("FedNewton", "FedOneShot", "FedNewton entropy", "FedNewton OPVector"),
+    *("FedNewton", "FedOneShot", "FedNewton entropy"),
 )
 
 # -- of tables: one row for each title -----------------------------------------------------------

@@ -17,14 +17,6 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.accounting import (
-    Stage,
-    composed_epsilon,
-    gaussian_epsilon,
-    gaussian_multiplier,
-    poisson_gaussian_epsilon,
-)
-from fedcal.accounting.gaussian import private_side
 from fedcal.calibrators import Calibrator, TemperatureScaling
 from fedcal.clients.answers import contribute
 from fedcal.core.shards import Shards
@@ -37,7 +29,6 @@ from fedcal.partition import held_out
 from fedcal.privacy.curator import Asked
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.methods.recalibration import FedNewtonTop
 from fedcal.strategies.methods.training import FedSGD
 from fedcal.training.network import Rule
 from fedcal.training.optimisers import langevin_lr
@@ -231,35 +222,3 @@ def private(name: str) -> Recalibration:
         return cast("Calibrator", run_inline(chosen, one_client(z, y)))
 
     return fitted
-
-
-# -- ours: no split ------------------------------------------------------------------------------
-
-MU = 0.2
-"""Of the recalibration, as of one Gaussian release: small beside training at epsilon = 3 or 8."""
-
-
-@cache
-def beside(epsilon: float, rounds: int, rate: float) -> float:
-    """Epsilon of training alone that leaves room for `MU` on the same rows (one PLD for both)."""
-
-    def excess(sigma: float) -> float:
-        both = composed_epsilon([Stage(1 / MU), Stage(sigma, rounds, rate)], DELTA)
-        return math.log(both / epsilon)
-
-    alone = gaussian_multiplier(epsilon, DELTA, rounds, rate)
-    sigma = private_side(excess, 1.05 * alone, alone, 4 * alone)
-    return poisson_gaussian_epsilon(DELTA, sigma, rounds, rate)
-
-
-def unsplit(task: Task, how: Training) -> Training:
-    """Return the same training with the budget that recalibration on its rows leaves."""
-    rate = how.batch / task.rows
-    return replace(how, epsilon=beside(how.epsilon, math.ceil(how.epochs / rate), rate))
-
-
-def ours(task: Task, how: Training, seed: int) -> Calibrator:
-    """Recalibration on the training rows, by a model of `unsplit`."""
-    z = trained(task, how, seed).predict(task.x)
-    public = federation(task, gaussian_epsilon(DELTA, 1 / MU), seed)
-    return cast("Calibrator", run_inline(FedNewtonTop(public), one_client(z, task.y)))

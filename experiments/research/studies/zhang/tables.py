@@ -17,7 +17,7 @@ from fedcal.core.errors import InputError
 from fedcal.experiments.research.studies.claims import all_of, larger
 from fedcal.experiments.research.studies.claims import where as on_how_many
 from fedcal.experiments.research.studies.registry import study as study_file
-from fedcal.experiments.research.studies.rows import counted, grouped, of_each, one, where
+from fedcal.experiments.research.studies.rows import counted, grouped, of_each, where
 from fedcal.experiments.research.studies.spec import (
     NO_DIFFERENCE,
     Record,
@@ -35,7 +35,6 @@ from fedcal.experiments.research.studies.zhang.scores import (
     MATTERS,
     METHODS,
     NON_PRIVATE,
-    OURS,
     PS,
     SGLD,
     TS,
@@ -112,7 +111,7 @@ def table(epsilon: float, shipped: str, beside: str) -> Study:
         -------
         list of dict
             `data`, `method`, see `scores.spread`; or `data`, `better`, `worse`, see
-            `scores.paired`: of accuracy (`of` = "accuracy") or ECE; or see `printed_rows`
+            `scores.paired`: of the ECE; or see `printed_rows`
         """
         found: Rows = []
         todo = [(task, title) for task in tasks(data, (shipped,)) for title in METHODS]
@@ -135,20 +134,16 @@ def table(epsilon: float, shipped: str, beside: str) -> Study:
 
 
 def _pairs(name: str, runs: Mapping[str, list[dict[str, float]]]) -> Rows:
-    def pair(of: str, better: str, worse: str) -> Record:
-        values = ([run[of] for run in runs[title]] for title in (better, worse))
-        known = {"what": "pair", "data": name, "of": of, "better": better, "worse": worse}
+    def pair(better: str, worse: str) -> Record:
+        values = ([run["ece"] for run in runs[title]] for title in (better, worse))
+        known = {"what": "pair", "data": name, "better": better, "worse": worse}
         return {**known, **paired(*values)}
 
-    best = min((PS, TS), key=lambda title: fmean(run["ece_debiased"] for run in runs[title]))
     return [
-        *(pair("ece", a, b) for a, b in _NEIGHBOURS),
-        pair("ece", NON_PRIVATE, DP),
-        pair("ece", TS, EXACT_TS),
-        pair("ece", TS, ALL_ROWS),
-        pair("ece_debiased", OURS, best),
-        pair("accuracy", best, OURS),
-        pair("accuracy", DP, OURS),
+        *(pair(a, b) for a, b in _NEIGHBOURS),
+        pair(NON_PRIVATE, DP),
+        pair(TS, EXACT_TS),
+        pair(TS, ALL_ROWS),
     ]
 
 
@@ -204,22 +199,6 @@ def _claims(found: Rows, beside: str) -> Iterator[RowsClaim]:
         f"{ece[TS]:.4f} against {ece[EXACT_TS]:.4f}",
         in_paper(beside, lambda p: abs(p[TS][1] - p[EXACT_TS][1]) <= AS_GOOD),
     )
-    mine, kept = one(pairs, of="ece_debiased"), pair(DP, OURS)
-    best = mine["worse"]
-    yield (
-        "ours without a split is as good as the better of DP-TS and DP-PS: the upper 95 % limit of "
-        f"the difference of debiased ECEs, paired over seeds, is at most {AS_GOOD:g}",
-        None if mine["upper"] is None else mine["upper"] <= AS_GOOD,
-        f"ours {of[OURS]['ece_debiased']:.4f}, {best} {of[best]['ece_debiased']:.4f}; difference "
-        f"{mine['difference']:+.4f}" + _limit(mine, 1.0, 4),
-    )
-    yield (
-        f"ours costs at most {100 * AS_GOOD:g} points of the DP model's accuracy, by the upper "
-        "95 % limit",
-        None if kept["upper"] is None else kept["upper"] <= AS_GOOD,
-        f"{100 * kept['difference']:+.2f} points lost{_limit(kept, 100.0, 2)}; "
-        f"{100 * -pair(best, OURS)['difference']:+.2f} points more than {best}",
-    )
 
 
 def _lower(pair: Record) -> Told:
@@ -237,10 +216,6 @@ def _in_order(ece: Mapping[str, float], pairs: Sequence[Record]) -> tuple[Told, 
             said.append(f"{pair['better']} and {pair['worse']} not told apart")
     holds = False if False in told else True if True in told else NO_DIFFERENCE
     return holds, ", ".join(said)
-
-
-def _limit(pair: Record, factor: float, digits: int) -> str:
-    return "" if pair["upper"] is None else f", limit {factor * pair['upper']:+.{digits}f}"
 
 
 def orders(table: str) -> dict[str, bool]:
@@ -335,7 +310,7 @@ def _shifted_claims(found: Rows) -> Iterator[RowsClaim]:
     apart = [of for (shift,), of in grouped(found, "shift").items() if shift not in (ALL, HOME)]
     ece = [{r["method"]: r["ece"] for r in of} for of in apart]
     less = sum(max(of[PS], of[TS]) < of[DP] for of in ece)
-    means = {t: float(away[t]["ece"]) for t in (PS, TS, OURS, *OTHERS)}
+    means = {t: float(away[t]["ece"]) for t in (PS, TS, *OTHERS)}
     shown = ", ".join(f"{t} {mean:.4f}" for t, mean in means.items())
     taken = [1 - float(of[TS]["ece"]) / float(of[DP]["ece"]) for of in (away, home)]
     yield (

@@ -81,7 +81,6 @@ def test_a_value_that_goes_with_nothing_is_refused():
         ({"trust": "central,local", "mechanism": "auto,unary"}, "'unary' does not fit"),
         ({"mechanism": "auto,exponential"}, "'exponential' does not fit a release that is a sum"),
         ({"quorum": 0.5}, "quorum"),
-        ({"method": "fedtemp,auto"}, "only a single run can resolve it"),
         # what no choice of trust would mend
         ({"method": "fedoneshot", "rounds": 3, "trust": "central,local"}, "fedoneshot on d"),
         ({**exact, "method": "acct", "set": {"clip": 2.0}}, "--set clip has no effect in any run"),
