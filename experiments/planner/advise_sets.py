@@ -6,12 +6,12 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
-from fedcal.conformal.levels.levels import Nothing, marginal_level, pac_level
-from fedcal.conformal.set_release import Goal
+from fedcal.conformal.levels.levels import marginal_level
+from fedcal.conformal.levels.noise_law import Nothing
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
@@ -32,7 +32,7 @@ from fedcal.strategies.settings import Setting, check_settings
 RUNS, SEARCHED, EXACT = 200, 20, 2000
 """Runs of a rule, in the search for what would be enough, and without privacy."""
 
-_UNPLANNED = ("target", "source", "costs", "among", "report")
+_UNPLANNED = ("target", "source")
 """Settings for which a plan would have to know the share of each label, or group."""
 
 _CLOSE = 1.1
@@ -80,7 +80,7 @@ def advise_sets(
     rule = str(own.pop("quantile", AUTO))
     asked = {"alpha": own.get("alpha", 0.1), **own}
     able, refused = set_candidates(facts, asked, rule)
-    goal = _goal(asked)
+    goal = float(asked["alpha"])  # type: ignore[arg-type]
     law = law_of(facts, able[0], data)
     exact = _Runs.exact(facts, goal, law, seed)
     step = counted(progress, 2 * len(able) + 1)
@@ -157,7 +157,7 @@ class _Runs:
         cls,
         candidate: Candidate,
         facts: PublicFacts,
-        goal: Goal,
+        goal: float,
         law: ScoreLaw,
         runs: int,
         seed: int,
@@ -170,7 +170,7 @@ class _Runs:
         return cls(thresholds, np.array([law.covered(t) for t in thresholds]))
 
     @classmethod
-    def exact(cls, facts: PublicFacts, goal: Goal, law: ScoreLaw, seed: int) -> _Runs:
+    def exact(cls, facts: PublicFacts, goal: float, law: ScoreLaw, seed: int) -> _Runs:
         """Simulate `EXACT` runs of the order statistic of as many rows, in each part.
 
         The share of rows at or below the r-th smallest of n is Beta(r, n + 1 - r).
@@ -180,10 +180,7 @@ class _Runs:
         thresholds = np.ones((EXACT, len(law.shares)))
         for part, share in enumerate(law.shares):
             n = round(f.clients * f.sampling_rate * facts.rows_per_client * share)
-            if goal.promise == "marginal":
-                level = marginal_level(n, goal.alpha, Nothing())
-            else:
-                level = pac_level(n, goal.alpha, Nothing(), goal.confidence)
+            level = marginal_level(n, goal, Nothing())
             rank = math.floor(level) + 1  # a level is just above the last rank that is too low
             if rank <= n:
                 thresholds[:, part] = law.quantiles(part, rng.beta(rank, n + 1 - rank, EXACT))
@@ -197,24 +194,17 @@ class _Runs:
     def all_labels(self) -> float:
         return float((self.thresholds >= ALL_LABELS).any(axis=1).mean())
 
-    def useful(self, goal: Goal) -> bool:
+    def useful(self, goal: float) -> bool:
         """Return whether sets are small enough to be useful."""
-        return self.all_labels <= MOST_ALL and 1.0 - self.coverage >= MOST_LOST * goal.alpha
+        return self.all_labels <= MOST_ALL and 1.0 - self.coverage >= MOST_LOST * goal
 
     def size(self, law: ScoreLaw) -> float | None:
         sizes = [law.size(t) for t in self.thresholds]
         return None if sizes[0] is None else float(np.mean(sizes))  # type: ignore[arg-type]
 
 
-def _goal(settings: Mapping[str, Setting]) -> Goal:
-    known: dict[str, Any] = {"alpha": settings["alpha"]}
-    known |= {"promise": settings["guarantee"]} if "guarantee" in settings else {}
-    known |= {"confidence": settings["confidence"]} if "confidence" in settings else {}
-    return Goal(**known)
-
-
 def _fewest(
-    candidate: Candidate, facts: PublicFacts, goal: Goal, law: ScoreLaw, seed: int
+    candidate: Candidate, facts: PublicFacts, goal: float, law: ScoreLaw, seed: int
 ) -> int | None:
     """Return the least number of clients with which hardly any run gives sets of all labels."""
 

@@ -129,7 +129,7 @@ def plan_sets(
         rows that stand in for the clients', as `simulate` takes them: they must be public, made up,
         or one's own. Without any, scores are taken to be evenly spread, and set sizes are not told
     settings
-        of the method `conformal`: alpha, score, quantile, by, guarantee, ...
+        of the method `conformal`: alpha, score, quantile, by, ...
     seed
         of everything that is drawn
     **facts

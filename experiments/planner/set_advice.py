@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from fedcal.conformal.set_release import Goal
 from fedcal.core.types import override
 from fedcal.datasets import Dataset
 from fedcal.experiments.planner.advice import DRAWN_AT_ONCE, LOOKED_AT, Advice
@@ -69,7 +68,7 @@ class SetAdvice(Advice):
     estimates: list[RuleEstimate]
     chosen: RuleEstimate | None
     settings: dict[str, Setting]
-    goal: Goal
+    goal: float
     data: Dataset | None
     law: ScoreLaw
     exact: tuple[float, float | None]
@@ -83,7 +82,7 @@ class SetAdvice(Advice):
     @property
     def heading(self) -> str:
         """Facts, and the requested coverage."""
-        return f"plan for prediction sets, alpha {self.goal.alpha:g}: {self.facts}"
+        return f"plan for prediction sets, alpha {self.goal:g}: {self.facts}"
 
     @property
     def rows(self) -> float:
@@ -98,8 +97,7 @@ class SetAdvice(Advice):
             "method": SETS,
             "facts": self.facts.to_json(),
             "settings": self.settings,
-            "alpha": self.goal.alpha,
-            "guarantee": self.goal.promise,
+            "alpha": self.goal,
             "seed": self.seed,
             "scores": {"name": self.law.name, "about": self.law.about},
             "rules": [self.line(e) for e in self.estimates],
@@ -110,7 +108,7 @@ class SetAdvice(Advice):
     def line(self, estimate: RuleEstimate) -> dict[str, Any]:
         plan, each = estimate.plan, self.facts.rows_per_client
         coverage, size = self.exact
-        slack = estimate.coverage - (1.0 - self.goal.alpha)
+        slack = estimate.coverage - (1.0 - self.goal)
         std, fewest = plan.noise_std, estimate.fewest_clients
         expected: dict[str, Any] = {
             "coverage": estimate.coverage,
@@ -141,7 +139,7 @@ class SetAdvice(Advice):
         coverage, size = self.exact
         line = (
             f"recommended: quantile {best.quantile}, {best.plan.mechanism}; expected coverage "
-            f"{best.coverage:.4f} for {1 - self.goal.alpha:g} ({coverage:.4f} without privacy)"
+            f"{best.coverage:.4f} for {1 - self.goal:g} ({coverage:.4f} without privacy)"
         )
         if best.set_size is not None and size is not None:
             line += f", {best.set_size:.3g} labels in a set ({size:.3g} without privacy)"
@@ -149,7 +147,7 @@ class SetAdvice(Advice):
 
     def not_enough(self) -> str:
         """Why nothing is recommended, and what would do."""
-        f, alpha, enough = self.facts.federation, self.goal.alpha, self.enough
+        f, alpha, enough = self.facts.federation, self.goal, self.enough
         budget = "without privacy"
         if f.private:
             budget = f"at epsilon {f.epsilon:g} (unit {f.unit}, trust {f.trust})"
@@ -176,10 +174,9 @@ class SetAdvice(Advice):
             looked = (
                 f"the rows of {law.name}, which must be public or stand in for the clients' own,"
             )
-        promise = "on average" if goal.promise == "marginal" else "as a level that each release has"
         return [
             LOOKED_AT.format(looked),
-            f"A label may be missing in a share alpha = {goal.alpha:g} of the rows, {promise}. "
+            f"A label may be missing in a share alpha = {goal:g} of the rows, on average. "
             "'slack' is how far the expected coverage is above 1 - alpha, and how many rows that "
             "is. The run's `guarantee` states what is proven for any scores, and what is assumed.",
             f"'fewest' is the number of clients from which on at most {100 * MOST_ALL:.0f} % of "

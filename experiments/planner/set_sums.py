@@ -19,7 +19,7 @@ from fedcal.core.types import Floats
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.score_law import ScoreLaw
 from fedcal.privacy.curator import Asked, Release
-from fedcal.queries.conformal import SetCell, SetCounts, SetGaps, SetQuery
+from fedcal.queries.conformal import SetCounts, SetGaps, SetQuery
 from fedcal.strategies.server.job import Job
 from fedcal.units import UNITS
 
@@ -64,17 +64,15 @@ def _sum(
     """Return the sum of the clients' answers, (length,); `once`: of one row of each."""
     n = clients if once else round(clients * rows)
     counts = _counts(query, n, law, rng)
-    if isinstance(query, SetCell):
-        return counts[0, :-1]
     if isinstance(query, SetCounts):
-        return np.asarray(query.gain * (counts[:, :-1] @ query.matrix.T)).ravel()
+        return np.asarray(counts[:, :-1] @ query.matrix.T).ravel()
     if not isinstance(query, SetGaps):
         raise InputError(f"a plan draws no sums of the question '{query.kind}'")
     if len(query.hit) > 1 or len(query.need) > 1:
         raise InputError("labels count differently, and a plan knows no share of each")
     inside = np.cumsum(counts, axis=1)[:, :-1]
     total = query.hit[0] * inside - query.need[0] * counts.sum(axis=1, keepdims=True)
-    return np.asarray(query.gain * total / (rows if query.average else 1.0)).ravel()
+    return np.asarray(total).ravel()
 
 
 def _counts(query: SetQuery, n: int, law: ScoreLaw, rng: np.random.Generator) -> Floats:

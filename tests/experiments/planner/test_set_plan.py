@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,9 +26,7 @@ def test_without_privacy_it_is_split_conformal_prediction():
     assert one.coverage == pytest.approx(expected, abs=4 * 0.018 / math.sqrt(2000))
     assert one.fewest_clients == 1  # 9 rows are enough for 0.9, and 30 are one client's
     assert plan_sets(clients=1, rows_per_client=8, classes=4).estimates[0].all_labels == 1
-    for promise, words in (("marginal", "on average"), ("pac", "a level that each release has")):
-        goal = replace(advice.goal, promise=promise)
-        assert words in replace(advice, goal=goal).explanation()[1]
+    assert "on average" in advice.explanation()[1]
 
 
 @pytest.mark.slow

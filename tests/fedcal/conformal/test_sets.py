@@ -11,10 +11,9 @@ from refusals import each_is_refused
 from scipy.stats import binom
 
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.conformal.basis import Basis, fewer_than_chance
+from fedcal.conformal.basis import Basis, fewer_than_chance, shortfalls
 from fedcal.conformal.judged import Judged, binomial_interval, judged
-from fedcal.conformal.pages.page import class_table
-from fedcal.conformal.pages.shortfalls import shortfalls
+from fedcal.conformal.page import class_table
 from fedcal.core import pages
 from fedcal.core.pages import Intervals
 from fedcal.storage.artifact import Holdout

@@ -26,10 +26,11 @@ from itertools import product
 import numpy as np
 
 from fedcal.accounting import gaussian_multiplier
-from fedcal.conformal.grids import spread
+from fedcal.conformal.conformity import spread
 from fedcal.conformal.levels.angelopoulos import best_bins, private_thresholds
 from fedcal.conformal.levels.crossing import OF_ROWS, Draw
-from fedcal.conformal.levels.levels import Normal, marginal_level
+from fedcal.conformal.levels.levels import marginal_level
+from fedcal.conformal.levels.noise_law import Normal
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.research.studies.angelopoulos import fedcp_qq, pcoqs
@@ -45,7 +46,7 @@ from fedcal.experiments.research.studies.angelopoulos.splits import (
 from fedcal.experiments.research.studies.rows import counted, one, rng_of, span, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.queries.encodings import column_norm, decoder_of
-from fedcal.strategies.methods.quantiles.prefix import BINS
+from fedcal.strategies.methods.quantiles.noisy import BINS
 from fedcal.strategies.server.outcome import Progress
 
 SIZES = (300, 1_000, 5_000)
