@@ -33,9 +33,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
-from fedcal.conformal.levels.noise_law import Law, Normal, Nothing
+from fedcal.conformal.levels.noise_law import Law, Nothing
 from fedcal.core.checks import listed
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
@@ -158,8 +157,6 @@ def weighted_level(most_need: float, spare: float, law: Law) -> float:
         return most_need
     # E min(x - Z, spare) = spare - (integral of P(Z >= z) from x - spare on)
     low, high = law.reach
-    if isinstance(law, Normal):
-        return most_need + spare + _normal_start(spare, law.std)
     z = np.linspace(low, high, _POINTS)
     above = 1.0 - law.below(z)
     steps = above[:-1] * (z[1] - z[0])  # no less than the integral: P(Z >= z) falls
@@ -167,14 +164,3 @@ def weighted_level(most_need: float, spare: float, law: Law) -> float:
     if spare >= tail[0]:
         return most_need + spare + low - (spare - float(tail[0]))
     return most_need + spare + float(z[np.flatnonzero(tail <= spare)[0]])
-
-
-def _normal_start(area: float, std: float) -> float:
-    """Return x where the integral of P(Z >= z) from x on is `area`, by bisection; Z normal."""
-    low, high = -area - std, 8.0 * std
-    for _ in range(100):
-        middle = (low + high) / 2.0
-        k = middle / std
-        tail = std * (math.exp(-k * k / 2.0) / math.sqrt(2.0 * math.pi) - k * float(ndtr(-k)))
-        low, high = (low, middle) if tail <= area else (middle, high)
-    return high

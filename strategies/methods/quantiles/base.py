@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
 from functools import cached_property
@@ -16,7 +15,6 @@ from fedcal.conformal.label_shift import LabelShift, shift_of
 from fedcal.conformal.levels.crossing import sure_coverage
 from fedcal.conformal.page import if_not_clipped, of_whom
 from fedcal.conformal.set_release import ANY_ROW, SetRelease
-from fedcal.conformal.sets import ALL_LABELS
 from fedcal.core.checks import one_of, positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
@@ -29,9 +27,6 @@ from fedcal.queries.declared import Question
 from fedcal.queries.evaluation import names_text
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
-
-MOST_ROWS = 10**7
-"""Of a threshold, where the fewest that it needs are looked for."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +134,8 @@ class QuantileRule(ABC):
         how often it asks
     release
         counts that thresholds for any other alpha can be read from; None = there are none
+    fewest
+        rows of a part that a threshold needs; None = unknown
     counted
         released number of rows behind each threshold, () if there is none, and the std of its noise
     """
@@ -153,6 +150,7 @@ class QuantileRule(ABC):
     prefers: tuple[type[Mechanism], ...]
     rounds: int = 1
     release: SetRelease | None = None
+    fewest: int | None = None
     counted: tuple[tuple[float, ...], float] = ((), 0.0)
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
@@ -161,11 +159,10 @@ class QuantileRule(ABC):
     @classmethod
     def obstacles(cls, federation: Federation, wanted: Wanted) -> dict[str, bool]:
         """Return each reason for which it may not serve, and whether it is there."""
+        shifted = wanted.shift is not None and not cls.takes_shift
         return {
             "no privacy is requested: use the exact rule": not federation.private,
-            "its rows count alike, whatever their label, and target asks for more": (
-                wanted.shift is not None and not cls.takes_shift
-            ),
+            "its rows count alike, whatever their label, and target asks for more": shifted,
         }
 
     @classmethod
@@ -237,10 +234,7 @@ class QuantileRule(ABC):
             rows = (f.clients * f.sampling_rate if self.noun == "clients" else self.expected,)
         if self.wanted.shift is not None or len(rows) != len(thresholds) or not any(rows):
             return None
-        fewest = None
-        if self.noun != "clients" and (thresholds >= ALL_LABELS).any():
-            fewest = self._fewest(len(rows))
-        return Basis(rows, std, not f.private, fewest, self.noun)
+        return Basis(rows, std, not f.private, self.fewest, self.noun)
 
     @property
     def whose(self) -> str:
@@ -258,16 +252,6 @@ class QuantileRule(ABC):
         if self.whole_client and self.opening.once:
             return "clients"
         return "subjects" if self.one_row_each else "rows"
-
-    def _fewest(self, parts: int) -> int | None:
-        """Return the least number of rows of a part that allows a threshold; None if none does."""
-
-        def enough(rows: int) -> bool:
-            return self.reaches(float(rows * parts))
-
-        if enough(0) or not enough(MOST_ROWS):  # it does not depend on them
-            return None
-        return 1 + bisect_left(range(1, MOST_ROWS), True, key=enough)
 
     def clipped(self, clip: float, why: str) -> tuple[str, str]:
         """Return the guarantee under a clip with its worst case, and what it assumes.

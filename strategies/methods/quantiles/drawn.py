@@ -39,14 +39,12 @@ class Drawn(QuantileRule):
     @override
     def obstacles(cls, federation: Federation, wanted: Wanted) -> dict[str, bool]:
         trust, asked = str(federation.trust), federation.mechanism
+        unseen = not TRUSTS[trust].accepts(Exponential)
+        other = asked not in (AUTO, Exponential.name)
         return super().obstacles(federation, wanted) | {
             "it draws one threshold, and by asks for several": wanted.apart,
-            f"under trust '{trust}' the server does not have the exact sums": (
-                not TRUSTS[trust].accepts(Exponential)
-            ),
-            f"it draws by '{Exponential.name}', not by '{asked}'": (
-                asked not in (AUTO, Exponential.name)
-            ),
+            f"under trust '{trust}' the server does not have the exact sums": unseen,
+            f"it draws by '{Exponential.name}', not by '{asked}'": other,
         }
 
     def learn(self, release: Release) -> Floats:
@@ -105,7 +103,7 @@ class Crossing(Drawn):
         """Compute the level from the epsilon of the draw."""
         scale = 2.0 * max(self.bound.norms) * plan.diameter / plan.epsilon_per_release
         self.slack = self._draw.slack(scale, whole_rows=self.wanted.shift is None)
-        self.enough = self.reaches(self.expected)
+        self.enough, self.fewest = self.reaches(self.expected), math.ceil(self.slack / self.alpha)
         level = float(np.max(self.opening.need)) + self.slack
         self.opening = replace(self.opening, level=level, tilt=float(self._draw.tilt * scale))
 
@@ -113,21 +111,16 @@ class Crossing(Drawn):
     def reaches(self, rows: float | None) -> bool:
         return self.slack <= self.alpha * ((rows or 0.0) + 1.0)
 
-    @override
-    def _fewest(self, parts: int) -> int:
-        return math.ceil(self.slack / self.alpha)
-
     @property
     @override
     def guarantee(self) -> tuple[str, ...]:
-        fewest = self._fewest(1)
-        lines = self.too_few(self.expected, self.noun, f"; {fewest:,} {self.noun} would do")
+        lines = self.too_few(self.expected, self.noun, f"; {self.fewest:,} {self.noun} would do")
         on_data = " (0.0001 to 0.002 on the shipped data)"
         promise, *clipped = (
             self.clipped(self._clip, on_data) if self.whole_client else (self.promise,)
         )
         lines += [promise] if self.wanted.shift is None else [promise, SOURCE]
-        lines += [f"This counts on at least {fewest:,} {self.noun} in all.", *clipped]
+        lines += [f"This counts on at least {self.fewest:,} {self.noun} in all.", *clipped]
         if self.whole_client:
             lines.append("A client that is not among these may be covered less often.")
         return tuple(lines)
@@ -163,16 +156,11 @@ class ExponentialQuantile(Drawn):
     @override
     def obstacles(cls, federation: Federation, wanted: Wanted) -> dict[str, bool]:
         unit = UNITS[federation.unit]
+        private, unknown = unit.column is not None, not (unit.whole_client or wanted.rows_known)
         return super().obstacles(federation, wanted) | {
-            "its number of rows must be public, and sampling hides it": (
-                federation.sampling_rate < 1
-            ),
-            f"its n must be public, and how many {unit.plural} there are is not": (
-                unit.column is not None
-            ),
-            "its number of rows must be public: --set rows_known=true, rows_per_client=...": (
-                not unit.whole_client and not wanted.rows_known
-            ),
+            "its n must be public, and sampling hides it": federation.sampling_rate < 1,
+            f"its n must be public, and how many {unit.plural} there are is not": private,
+            "its n must be public: --set rows_known=true, rows_per_client=...": unknown,
         }
 
     def planned(self, plan: Plan) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -43,17 +44,17 @@ class Exact(QuantileRule):
         parts = 1 if wanted.shift else self.opening.parts
         self._low, self._high = np.full(parts, -1.0), np.ones(parts)
         self._each = max(POINTS // parts, 16)
+        self.fewest = math.ceil(round((1.0 - self.alpha) / self.alpha, 9))
         self._ask()
         self.bound, self.prefers = Bound(self.opening.lengths()), (Gaussian,)
 
     @classmethod
     @override
     def obstacles(cls, federation: Federation, wanted: Wanted) -> dict[str, bool]:
+        sampled = federation.sampling_rate < 1
         return {
             "it releases exact sums, and the run promises privacy": federation.private,
-            "its rounds look ever closer at the same rows, and sampling takes others": (
-                federation.sampling_rate < 1
-            ),
+            "its rounds look ever closer at the same rows, and sampling takes others": sampled,
             "its number of thresholds is not open to choice": bool(wanted.bins),
         }
 

@@ -37,11 +37,9 @@ class Noisy(QuantileRule):
     @override
     def obstacles(cls, federation: Federation, wanted: Wanted) -> dict[str, bool]:
         asked = federation.mechanism
-        return super().obstacles(federation, wanted) | {
-            f"it releases sums, which '{asked}' does not make noisy": (
-                asked != AUTO and MECHANISMS[asked].answers != "sum"
-            )
-        }
+        other = asked != AUTO and MECHANISMS[asked].answers != "sum"
+        why = f"it releases sums, which '{asked}' does not make noisy"
+        return super().obstacles(federation, wanted) | {why: other}
 
     @property
     def std(self) -> float:
@@ -96,11 +94,8 @@ class NoisyGaps(Noisy):
     @classmethod
     @override
     def obstacles(cls, federation: Federation, wanted: Wanted) -> dict[str, bool]:
-        return super().obstacles(federation, wanted) | {
-            "it protects whole clients; of rows and subjects counts are better": (
-                not UNITS[federation.unit].whole_client
-            )
-        }
+        why, whole = "it protects whole clients", UNITS[federation.unit].whole_client
+        return super().obstacles(federation, wanted) | {why: not whole}
 
     @override
     def found(self, values: Floats, std: float) -> Floats:
@@ -164,12 +159,10 @@ class PrefixCounts(Noisy):
     @classmethod
     @override
     def obstacles(cls, federation: Federation, wanted: Wanted) -> dict[str, bool]:
-        parts = wanted.apart or wanted.shift is not None
+        known = wanted.rows_known and (wanted.apart or wanted.shift is not None)
         return super().obstacles(federation, wanted) | {
             "it protects rows, or subjects, not whole clients": UNITS[federation.unit].whole_client,
-            "the rows of each part are counted: rows_known is for all parts together": (
-                wanted.rows_known and parts
-            ),
+            "the rows of each part are counted: rows_known is for all parts together": known,
         }
 
     @override

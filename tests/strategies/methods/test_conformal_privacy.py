@@ -133,6 +133,14 @@ def test_a_drawn_threshold_covers(unit):
         assert 0.9 - 3.5 * error <= covered.mean() < 0.93
 
 
+def test_noisy_gaps_cover():
+    setup = Setup("gaps", unit="user", trust="distributed", clients=300, rows=50, epsilon=4.0)
+    found = thresholds_of(setup, "smooth", 200, np.random.default_rng(3))
+    covered = law_of("smooth", found).covered(found)
+    error = covered.std() / math.sqrt(len(found))
+    assert 0.9 - 3.5 * error <= covered.mean() < 0.95
+
+
 def test_a_draw_without_slack_is_noticed():
     strategy = crossing("example")
     query = strategy.query(1)

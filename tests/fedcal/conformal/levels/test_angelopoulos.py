@@ -89,8 +89,3 @@ def test_the_level_as_printed_loses_coverage_where_all_labels_are_needed():
     assert [_coverage("uniform", n, 0.1)[0] for n in (20, 50, 100)] == [1.0, 1.0, 1.0]
     found = [_coverage("uniform", n, 0.1, printed=True)[0] for n in (20, 50, 100)]
     assert found == pytest.approx([0.58, 0.69, 0.82], abs=0.02)
-
-
-def test_what_the_authors_program_spends():
-    assert paper.spent_by_authors(1.0, 0.1, 0.975) == pytest.approx(4.0)
-    assert paper.spent_by_authors(1.0, 0.1, 1.2) == math.inf
