@@ -115,10 +115,9 @@ class Crossing(Drawn):
     @override
     def guarantee(self) -> tuple[str, ...]:
         lines = self.too_few(self.expected, self.noun, f"; {self.fewest:,} {self.noun} would do")
-        on_data = " (0.0001 to 0.002 on the shipped data)"
-        promise, *clipped = (
-            self.clipped(self._clip, on_data) if self.whole_client else (self.promise,)
-        )
+        promise, *clipped = [self.promise]
+        if self.whole_client:
+            promise, *clipped = self.clipped(self._clip, " (0.0001 to 0.002 on the shipped data)")
         lines += [promise] if self.wanted.shift is None else [promise, SOURCE]
         lines += [f"This counts on at least {self.fewest:,} {self.noun} in all.", *clipped]
         if self.whole_client:
