@@ -115,7 +115,7 @@ class Crossing(Drawn):
     @override
     def guarantee(self) -> tuple[str, ...]:
         lines = self.too_few(self.expected, self.noun, f"; {self.fewest:,} {self.noun} would do")
-        promise, *clipped = [self.promise]
+        promise, clipped = self.promise, list[str]()
         if self.whole_client:
             promise, *clipped = self.clipped(self._clip, " (0.0001 to 0.002 on the shipped data)")
         lines += [promise] if self.wanted.shift is None else [promise, SOURCE]
