@@ -10,7 +10,7 @@ import numpy as np
 
 from fedcal.clients.statistics.confidence import bin_outcomes, outcome_cell
 from fedcal.clients.statistics.conformal import row_words as rows_of_sets
-from fedcal.clients.statistics.conformal import set_cell, set_counts, set_gaps
+from fedcal.clients.statistics.conformal import set_counts, set_gaps
 from fedcal.clients.statistics.evaluation import row_words, score_cell, score_counts
 from fedcal.clients.statistics.histograms import class_counts, class_histograms, pooled_histograms
 from fedcal.clients.statistics.scaling import (
@@ -73,7 +73,6 @@ STATISTICS: dict[str, Statistic] = {
     "score_gaps": score_gaps,
     "score_spread": score_spread,
     "score_squares": score_squares,
-    "set_cell": set_cell,
     "set_counts": set_counts,
     "set_gaps": set_gaps,
     "set_ranks": set_gaps,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,21 +9,18 @@ from fedcal.clients.statistics.evaluation import MOST_IN_HALVES, counted_words, 
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.evaluation.counting import group_of
-from fedcal.queries.conformal import SetCell, SetCounts, SetGaps, SetQuery
+from fedcal.queries.conformal import SetCounts, SetGaps, SetQuery
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.units.bounding import SLACK, Bound
-
-Numbers = TypeVar("Numbers", Floats, Integers)
 
 _APART = 0x5E75
 """What tells the hash that a row is drawn by from that which randomises its score."""
 
 
 def set_gaps(shards: Shards, query: SetGaps) -> Floats:
-    """sum_i (hit [score_i <= t] - need) of each part and threshold, times the gain.
+    """sum_i (hit [score_i <= t] - need) of each part and threshold.
 
-    Returns (clients, parts * thresholds) in rows times the gain; with `average` in shares of a
-    client's rows, 0 of a client without rows.
+    Returns (clients, parts * thresholds).
     """
     shape = (shards.clients, query.parts, len(query.thresholds))
     sums = np.zeros(shape)
@@ -33,33 +28,17 @@ def set_gaps(shards: Shards, query: SetGaps) -> Floats:
         counts = _counts(shards, query, which).astype(np.float64)
         rows = counts.sum(axis=2, keepdims=True)
         sums += np.cumsum(counts, axis=2)[:, :, :-1] * hit - rows * need
-    answers = sums.reshape(shards.clients, -1) * query.gain
-    if query.average:
-        answers = answers / np.maximum(shards.rows, 1)[:, None]
-    return answers
+    return sums.reshape(shards.clients, -1)
 
 
 def set_counts(shards: Shards, query: SetCounts) -> Floats:
-    """Rows in each bucket of each part, encoded, times the gain.
+    """Rows in each bucket of each part, encoded.
 
     Returns (clients, numbers) in rows times the encoding's weights.
     """
     counts = _counts(shards, query)[:, :, :-1].astype(np.float64)  # whole numbers: exact
-    plain = query.encoding == "flat" and not query.totals
-    coded = counts if plain else counts @ query.matrix.T
-    return _padded(coded.reshape(shards.clients, -1) * query.gain, query.pad)
-
-
-def _padded(answers: Numbers, pad: int) -> Numbers:
-    return np.pad(answers, ((0, 0), (0, pad))) if pad else answers
-
-
-def set_cell(shards: Shards, query: SetCell) -> Floats:
-    """Return the bucket of one row of each client.
-
-    Returns (clients, buckets): a single 1; zeros if the client has no rows.
-    """
-    return _counts(shards, query)[:, 0, :-1].astype(np.float64)
+    coded = counts if query.encoding == "flat" else counts @ query.matrix.T
+    return coded.reshape(shards.clients, -1)
 
 
 def row_words(shards: Shards, query: SetGaps | SetCounts, bound: Bound, ring: Ring) -> Words | None:
@@ -82,7 +61,7 @@ def row_words(shards: Shards, query: SetGaps | SetCounts, bound: Bound, ring: Ri
         for which, hit, need in _kinds(shards, query):
             counts = _counts(shards, query, which)
             below, rows = np.cumsum(counts, axis=2)[:, :, :-1], counts.sum(axis=2, keepdims=True)
-            values = ring.encode(np.array([[hit - need, -need]]) * query.gain)
+            values = ring.encode(np.array([[hit - need, -need]]))
             parts = [
                 (below * each[0, 0] + (rows - below) * each[0, 1]).reshape(shards.clients, -1)
                 for each in halves_of(values)
@@ -90,8 +69,7 @@ def row_words(shards: Shards, query: SetGaps | SetCounts, bound: Bound, ring: Ri
             sums.add_halves(*parts)
     else:
         counts = _counts(shards, query)[:, :, :-1]
-        halves = counted_words(counts, ring.encode(query.matrix.T * query.gain))
-        sums.add_halves(*(_padded(half, query.pad) for half in halves))
+        sums.add_halves(*counted_words(counts, ring.encode(query.matrix.T)))
     return sums.saturated()
 
 
@@ -99,9 +77,8 @@ def _inside(query: SetGaps | SetCounts, bound: Bound) -> bool:
     """Return whether no row is clipped."""
     room = min(bound.norms, default=0.0) * (1.0 - SLACK)
     if isinstance(query, SetGaps):
-        return query.row_bound * query.gain <= room
-    column = np.linalg.norm(query.matrix, bound.order, axis=0).max()
-    return bool(column * query.gain <= room)
+        return query.row_bound <= room
+    return bool(np.linalg.norm(query.matrix, bound.order, axis=0).max() <= room)
 
 
 def _kinds(shards: Shards, query: SetGaps) -> list[tuple[NDArray[np.bool_] | None, float, float]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from statistics import NormalDist
 from typing import Any
 
-from fedcal.conformal.pages.shortfalls import SHORT
+from fedcal.conformal.basis import SHORT
 from fedcal.core.classes import called
 from fedcal.core.printable import listed
 from fedcal.datasets import BLOCKS

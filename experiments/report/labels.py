@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedcal.conformal.pages.page import FEW_CLASSES
+from fedcal.conformal.page import FEW_CLASSES
 from fedcal.core.classes import called
 from fedcal.datasets import is_shipped
 from fedcal.evaluation.intervals.intervals import from_json
@@ -154,9 +154,7 @@ def set_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
     """Return coverage and size of prediction sets; without test rows, the released values."""
     wanted, after = _share(1 - result["sets"]["alpha"]), result["after"]
     if after is None:
-        groups = result["sets"].get("coverage_by_group", {})
-        known = {name: entry["coverage"] for name, entry in groups.items() if entry["coverage"]}
-        return [("coverage wanted", wanted), *_range("coverage by group, as released", known)]
+        return [("coverage wanted", wanted)]
     by, alone = result["coverage_by"], _share(after["singletons"])
     if "1" in by["size"]:
         alone += f", {_share(by['size']['1']['coverage'])} of them right"

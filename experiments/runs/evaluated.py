@@ -98,20 +98,15 @@ def resolved(config: Config, rows: Held, names: tuple[str, ...]) -> tuple[Config
         chosen |= {"groups": "site"} if _by_site(config) else {}
     if shards.has_other and "other" in known and not chosen.get("calibrator"):
         chosen.setdefault("other", True)
-    if chosen.get("groups") and chosen.get("report"):
-        raise InputError("groups have their own thresholds, and report is for one threshold")
-    for setting in ("groups", "report"):
-        asked: Any = chosen.get(setting, "")
-        if setting not in known or not asked:
-            continue
-        if asked == "group" and not shards.group_names:
-            raise InputError("the data have no column group; --by site takes clients instead")
-        known_names = shards.group_names if asked == "group" else names
-        parts = _listed(asked, known_names)
-        chosen[setting] = json.dumps(parts)
-        by_site = "site" in (asked, chosen.get("by"))
-        if not by_site and not set(parts) <= set(names) - set(shards.group_names):
-            continue
+    asked: Any = chosen.get("groups", "")
+    if "groups" not in known or not asked:
+        return replace(config, set=chosen), cast("Held", shards)
+    if asked == "group" and not shards.group_names:
+        raise InputError("the data have no column group; --by site takes clients instead")
+    parts = _listed(asked, shards.group_names if asked == "group" else names)
+    chosen["groups"] = json.dumps(parts)
+    by_site = "site" in (asked, chosen.get("by"))
+    if by_site or set(parts) <= set(names) - set(shards.group_names):
         if evaluates(config.method):
             chosen["by"], shards = "site", replace(shards, names=names)
         elif not is_personal(config.method):
@@ -128,8 +123,7 @@ def _listed(asked: Any, names: tuple[str, ...]) -> list[str]:
 
 def about_groups(config: Config) -> list[str]:
     """Return sentences on names of groups that a private run took from its rows."""
-    taken = "group" in (config.set.get("groups"), config.set.get("report"))
-    if not taken or not math.isfinite(config.epsilon):
+    if config.set.get("groups") != "group" or not math.isfinite(config.epsilon):
         return []
     return [
         "The names of groups were read from the data: this reveals that each group has rows, "

@@ -107,7 +107,6 @@ def prediction_sets(
     alpha: float | None = None,
     score: str | None = None,
     by: str | None = None,
-    guarantee: str | None = None,
     calibrator: str | Path | None = None,
     config: Config | str | Path | None = None,
     out: str | Path | None = None,
@@ -126,11 +125,9 @@ def prediction_sets(
     alpha
         share of new rows whose label may be missing in their set; None = 0.1
     score
-        how little a label conforms: "lac" (None), "aps", "raps", "margin"
+        how little a label conforms: "lac" (None), "aps", "raps"
     by
         "class" or "group": thresholds of their own for each label, or group of rows
-    guarantee
-        "marginal" (None): coverage in the mean over releases; "pac": of this one, probably
     calibrator
         a `calibrator.npz`: sets are of its probabilities
     config, out, resume, overwrite, report, progress
@@ -148,7 +145,7 @@ def prediction_sets(
     InputError
         Anything the user gave that is not allowed; nothing was released.
     """
-    asked = settings(calibrator=calibrator, alpha=alpha, score=score, guarantee=guarantee)
+    asked = settings(calibrator=calibrator, alpha=alpha, score=score)
     asked |= {} if by is None else {"by": by}
     output: dict[str, Any] = {
         "out": out,

@@ -1,4 +1,10 @@
-"""Conformity score with its parameters, which maps a model's logits to scores of labels."""
+"""Conformity score with its parameters: scores of labels, and public thresholds that suit them.
+
+Scores by probability (`lac`) and randomised scores by order are spread over [0, 1] and concentrate
+at its ends: thresholds are evenly spaced in their log-odds, or in arcsin sqrt(score). Deterministic
+scores by order concentrate at 1: a model that is nearly always right has a score of 1 - 1e-8 for
+nine labels of ten. The penalties of `raps` lie above that.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +21,26 @@ from fedcal.conformal.scores import SCORES, Score, rounded, settled
 from fedcal.core.checks import one_of, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.core.parallel import by_rows
+from fedcal.core.removed import check_kept
 from fedcal.core.scores import Kind, probs_of
 from fedcal.core.streams import check_seed, in_unit_interval, mixed
 from fedcal.core.types import Floats, Integers
+from fedcal.metrics.buckets import arcsine_edges
 
 BY = ("none", "class", "group")
 """Parts with their own threshold: none (one threshold); each label; each group of rows."""
 
 PENALTY, FREE = 0.01, 5
 """Defaults of `raps` (Angelopoulos et al. 2021, for many classes)."""
+
+SPREAD = (-9.0, 9.0)
+"""Log-odds of scores that are spread over [0, 1]."""
+
+CROWDED = (-2.0, 22.0)
+"""Log-odds of scores that concentrate at 1; the rounding to 12 decimals is at 27.6."""
+
+_PENALISED = 3
+"""One in three thresholds is for penalties, but at most one for each label with a penalty."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +72,7 @@ class Conformity:
     calibrator: str = ""
 
     def __post_init__(self) -> None:
+        check_kept(f"score={self.name}")
         one_of("score", self.name, SCORES)
         check_seed(self.seed)
         if not self.score.ranked:
@@ -130,6 +148,32 @@ class Conformity:
         self._fill(members, logits, input, inside)
         return members
 
+    def thresholds(self, classes: int, number: int, *, arcs: bool = False) -> Floats:
+        """Return public thresholds, (number,), increasing, the last one 1.
+
+        Parameters
+        ----------
+        classes
+            of the model
+        number
+            at least 2
+        arcs
+            space them evenly in arcsin sqrt(score) where scores are spread: more in the middle
+        """
+        whole("bins", number, 2)
+        penalty, free = self.regularisation
+        penalised = max(0, classes - free) if self.name == "raps" and penalty > 0 else 0
+        above = min(number // _PENALISED, penalised)
+        if self.score.ranked and not self.randomised:
+            edges = _log_odds(number - above, CROWDED)
+        else:
+            edges = spread(number - above, arcs=arcs)
+        if above:
+            most = 1.0 + penalty * penalised
+            edges = np.append(edges / most, np.linspace(1.0 / most, 1.0, above + 1)[1:])
+            edges[-1] = 1.0
+        return np.asarray(edges)
+
     def _fill(self, out: Any, logits: Floats, input: Kind, score: Callable[..., Any]) -> None:
         """Fill an array in blocks.
 
@@ -154,3 +198,12 @@ def uniform_of(logits: Floats, seed: int) -> Floats:
     keys = mixed(np.arange(bits.shape[1], dtype=np.uint64) ^ mixed(np.array(seed, np.uint64)))
     state = mixed(mixed(bits ^ keys).sum(axis=1, dtype=np.uint64))
     return in_unit_interval(state)
+
+
+def spread(number: int, *, arcs: bool = False) -> Floats:
+    """Return thresholds of scores that are spread over [0, 1], (number,)."""
+    return np.asarray(arcsine_edges(number)[1:]) if arcs else _log_odds(number, SPREAD)
+
+
+def _log_odds(number: int, ends: tuple[float, float]) -> Floats:
+    return np.append(1.0 / (1.0 + np.exp(-np.linspace(*ends, number - 1))), 1.0)

@@ -4,64 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.conformal.aims import Aim
-from fedcal.conformal.grids import after_last
-from fedcal.conformal.levels.levels import (
-    Law,
-    Nothing,
-    centred_level,
-    centred_pac_level,
-    marginal_level,
-    pac_level,
-)
-from fedcal.conformal.levels.noise_law import Noise
-from fedcal.conformal.levels.weighted import exact_terms, shift, weighted_level
-from fedcal.core.checks import one_of
+from fedcal.conformal.label_shift import LabelShift, weighted_level
+from fedcal.conformal.levels.levels import after_last, centred_level, marginal_level
+from fedcal.conformal.levels.noise_law import Law, Noise, Nothing
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats
-
-Promise = Literal["marginal", "pac"]
 
 ANY_ROW = "for a row that is exchangeable with all clients' rows taken together."
 """Rows that the guarantee is for, where rows are pooled: the end of a sentence."""
 
 FAILS = 0.001
-"""Fraction of alpha (marginal), or of 1 - confidence (PAC), with which the bounds of the number of
-rows may fail."""
-
-
-@dataclass(frozen=True)
-class Goal:
-    """Required coverage of a new row's label.
-
-    Attributes
-    ----------
-    alpha
-        fraction of rows whose label may be missing
-    promise
-        "marginal": in the mean over releases, clients' rows and the new row; "pac": for these
-        clients' rows and this release, with probability `confidence`
-    confidence
-        of "pac"
-    """
-
-    alpha: float
-    promise: Promise = "marginal"
-    confidence: float = 0.9
-
-    def __post_init__(self) -> None:
-        for name in ("alpha", "confidence"):
-            if not 0 < getattr(self, name) < 1:
-                raise InputError(f"{name} must be in (0, 1), got {getattr(self, name):g}")
-        one_of("guarantee", self.promise, ("marginal", "pac"))
+"""Fraction of alpha with which the bounds of the number of rows may fail."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,9 +43,6 @@ class SetRelease:
         of the one part, where their number is public; None = it is private
     whose
         rows that the guarantee is for: the end of a sentence
-    labels, labels_std
-        (parts,) noisy numbers of rows of each part, for label weights, with noise of this standard
-        deviation that is independent of the counts' noise
     """
 
     thresholds: Floats
@@ -93,20 +51,16 @@ class SetRelease:
     noise: Noise
     rows: int | None = None
     whose: str = ANY_ROW
-    labels: Floats | None = None
-    labels_std: float = 0.0
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the release as arrays, for files."""
-        plain = asdict(self.noise)
-        plain |= {"rows": self.rows, "whose": self.whose, "labels_std": self.labels_std}
-        arrays: dict[str, NDArray[Any]] = {
+        plain = {**asdict(self.noise), "rows": self.rows, "whose": self.whose}
+        return {
             "release_thresholds": self.thresholds,
             "release_counts": self.counts,
             "release_decoder": self.decoder,
             "release": np.array(json.dumps(plain)),
         }
-        return arrays if self.labels is None else {**arrays, "release_labels": self.labels}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self | None:
@@ -114,17 +68,13 @@ class SetRelease:
         if "release" not in arrays:
             return None
         plain = json.loads(str(arrays["release"]))
-        noise = Noise(float(plain["std"]), bool(plain["tailed"]), float(plain["draws"]))
-        labels = arrays.get("release_labels")
         return cls(
             np.array(arrays["release_thresholds"], np.float64),
             np.array(arrays["release_counts"], np.float64),
             np.array(arrays["release_decoder"], np.float64),
-            noise,
+            Noise(float(plain["std"]), bool(plain["tailed"]), float(plain["draws"])),
             None if plain["rows"] is None else int(plain["rows"]),
             str(plain["whose"]),
-            None if labels is None else np.array(labels, np.float64),
-            float(plain["labels_std"]),
         )
 
     @cached_property
@@ -137,26 +87,42 @@ class SetRelease:
         """Noise of `below`, as coefficients of z, (m, numbers)."""
         return np.cumsum(self.decoder, axis=0)
 
-    def found(self, goal: Goal) -> Floats:
-        """Return a threshold for each part that meets the goal, (parts,); 1 = all labels.
+    def found(self, alpha: float, shift: LabelShift | None = None) -> Floats:
+        """Return a threshold for each part with mean coverage >= 1 - alpha; 1 = all labels.
 
-        It is the threshold after the last one whose noisy count is below the level.
+        It is the threshold after the last one whose noisy count is below the level. A private
+        number of rows has a noisy bound, which may fail: alpha is lowered by as much.
+
+        Parameters
+        ----------
+        alpha
+            fraction of rows whose label may be missing
+        shift
+            shares of labels, which are the parts, where sets are used; None = every part by itself
+
+        Returns
+        -------
+        Floats
+            (parts,), or (1,) with `shift`
         """
+        if not 0 < alpha < 1:
+            raise InputError(f"alpha must be in (0, 1), got {alpha:g}")
         if self.rows is not None and len(self.counts) > 1:
             raise InputError("the public number of rows is the total of all parts")
-        goal = self._stricter(goal)
-        share = 1.0 - goal.alpha
+        if self.rows is None and self.noise.std:
+            alpha *= 1.0 - FAILS
+        if len(self.thresholds) == 1:
+            return np.ones(1 if shift else len(self.counts))
+        if shift is not None:
+            return np.array([self._shifted(alpha, shift)])
         weights, counts = self._prefix[:-1], self.below[:, :-1]
         if self.rows is None:
-            weights = weights - share * self._prefix[-1]
-            counts = counts - share * self.below[:, -1:]
-        if not len(weights):
-            return np.ones(len(self.counts))
-        law, counts = self._of_one_law(weights, counts, goal.alpha)
-        levels = [self._level(part, goal, law) for part in range(len(counts))]
+            weights = weights - (1.0 - alpha) * self._prefix[-1]
+            counts = counts - (1.0 - alpha) * self.below[:, -1:]
+        law, counts = self._of_one_law(weights, counts, alpha)
         chosen = [
-            after_last(self.thresholds, sums < level)
-            for sums, level in zip(counts, levels, strict=True)
+            after_last(self.thresholds, sums < self._level(part, alpha, law))
+            for part, sums in enumerate(counts)
         ]
         return np.array(chosen)
 
@@ -168,79 +134,29 @@ class SetRelease:
             sums = sums + more * draw.standard_normal(sums.shape)
         return law, sums
 
-    def aimed(self, alpha: float, aim: Aim) -> float:
-        """Return one threshold for rows weighted by their label; parts are labels.
-
-        Proof: `fedcal.conformal.levels.weighted`. Alpha is lowered to allow for the bound on the
-        number of rows, which may fail, and for noisy weights.
-
-        Parameters
-        ----------
-        alpha
-            of the aim
-        aim
-            weights of rows by their label
-
-        Returns
-        -------
-        float
-            1 = all labels
-        """
-        exact = not self.noise.std
-        alpha = alpha if exact else alpha * (1.0 - FAILS)
-        if aim.counted:
-            alpha -= self.shift(aim)
-            if alpha <= 0:
-                return float(self.thresholds[-1])
-        rows = self._labels if aim.counted else self.total
-        hit, need, most_need = exact_terms(aim, alpha, rows)
+    def _shifted(self, alpha: float, shift: LabelShift) -> float:
+        """Return one threshold for other label shares: see `fedcal.conformal.label_shift`."""
+        hit = shift.weights
+        need = (1.0 - alpha) * hit
         last = self._prefix[-1]
         weights = hit[:, None, None] * self._prefix[:-1] - need[:, None, None] * last
         sums = hit @ self.below[:, :-1] - need @ self.below[:, -1:]
-        if not len(self._prefix) - 1:
-            return float(self.thresholds[-1])
         by_sum = np.swapaxes(weights, 0, 1).reshape(len(sums), -1)
         law, sums = self._of_one_law(by_sum, sums, alpha)
         spare = float((hit - need) @ self.below[:, -1])
-        if not exact:
+        if self.noise.std:
             of_spare = np.outer(hit - need, last).ravel()
             spare -= self.noise.bound(of_spare, 1.0 - FAILS * alpha / 2)
-        return after_last(self.thresholds, sums < weighted_level(most_need, spare, law))
+        level = weighted_level(float(need.max()), spare, law)
+        return after_last(self.thresholds, sums < level)
 
-    @property
-    def _labels(self) -> Floats:
-        if self.labels is None:
-            raise InputError("this release has no counts of labels, which weights need")
-        return self.labels
-
-    def shift(self, aim: Aim) -> float:
-        """Return the mean loss of coverage that noisy label weights may cause."""
-        noise = replace(self.noise, std=self.labels_std)
-        fails = FAILS / 100.0
-        fewest = self._labels - noise.bound(np.ones(1), 1.0 - fails / len(self._labels))
-        return shift(np.array(aim.numbers), fewest, noise) + (fails if noise.std else 0.0)
-
-    def _level(self, part: int, goal: Goal, law: Law) -> float:
-        alpha, sure = goal.alpha, goal.confidence
+    def _level(self, part: int, alpha: float, law: Law) -> float:
         if self.rows is not None:
-            if goal.promise == "marginal":
-                return marginal_level(self.rows, alpha, law)
-            return pac_level(self.rows, alpha, law, sure)
-        fails = FAILS * (alpha if goal.promise == "marginal" else 1.0 - sure)
-        exact = isinstance(law, Nothing)
-        off = 0.0 if exact else self.noise.bound(self._prefix[-1], 1.0 - fails / 2)
-        seen = float(self.below[part, -1])
-        if goal.promise == "marginal":
-            return centred_level(seen - off, alpha, law)
-        return centred_pac_level(seen - off, seen + off, alpha, law, sure)
-
-    def _stricter(self, goal: Goal) -> Goal:
-        """Return a stricter goal that allows for failing bounds of a private number of rows."""
-        if self.rows is not None or not self.noise.std:
-            return goal
-        if goal.promise == "marginal":
-            return replace(goal, alpha=(1.0 - FAILS) * goal.alpha)
-        return replace(goal, confidence=1.0 - (1.0 - FAILS) * (1.0 - goal.confidence))
+            return marginal_level(self.rows, alpha, law)
+        off = 0.0
+        if not isinstance(law, Nothing):
+            off = self.noise.bound(self._prefix[-1], 1.0 - FAILS * alpha / 2)
+        return centred_level(float(self.below[part, -1]) - off, alpha, law)
 
     @property
     def total(self) -> Floats:
@@ -251,10 +167,3 @@ class SetRelease:
     def total_std(self) -> float:
         """Standard deviation of the noise of each `total`."""
         return self.noise.std * float(np.linalg.norm(self._prefix[-1]))
-
-
-def thresholds_of(release: SetRelease, goal: Goal, aim: Aim | None = None) -> Floats:
-    """Return a threshold for each part, or the one threshold of an aim, (parts,)."""
-    if aim is None:
-        return release.found(goal)
-    return np.array([release.aimed(goal.alpha, aim)])

@@ -11,15 +11,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.conformal.aims import Aim
-from fedcal.conformal.basis import Basis
+from fedcal.conformal.basis import Basis, shortfalls
 from fedcal.conformal.conformity import BY, Conformity
 from fedcal.conformal.judged import Judged, Parts, judged
-from fedcal.conformal.pages.page import judged_parts, promise, reported_parts
-from fedcal.conformal.pages.promises import of_release
-from fedcal.conformal.pages.reported import Reported
-from fedcal.conformal.pages.shortfalls import shortfalls
-from fedcal.conformal.set_release import Goal, Promise, SetRelease, thresholds_of
+from fedcal.conformal.label_shift import LabelShift
+from fedcal.conformal.page import judged_parts, of_release, promise
+from fedcal.conformal.set_release import SetRelease
 from fedcal.core.checks import one_of
 from fedcal.core.classes import called, ids_of
 from fedcal.core.errors import InputError
@@ -61,12 +58,10 @@ class PredictionSets(Artifact):
         coverage guarantee and its assumptions, in sentences
     privacy
         privacy statement for the rows behind the thresholds, in sentences
-    aim
-        goal where rows are weighted by their label; None = all rows count equally
+    shift
+        label shares where sets are used; None = those of the clients' rows
     release
         counts from which `at` computes other thresholds; None = there are none
-    reported
-        released coverage of groups of the clients' rows
     basis
         number of rows behind the thresholds; None = unknown
     """
@@ -83,9 +78,8 @@ class PredictionSets(Artifact):
     input: Kind = "logits"
     guarantee: tuple[str, ...] = ()
     privacy: tuple[str, ...] = ()
-    aim: Aim | None = None
+    shift: LabelShift | None = None
     release: SetRelease | None = None
-    reported: Reported | None = None
     basis: Basis | None = None
 
     def __post_init__(self) -> None:
@@ -149,9 +143,7 @@ class PredictionSets(Artifact):
         own = [place.get(look_of(str(group)), len(self.names)) for group in groups]
         return np.asarray(self.thresholds[own][:, None])
 
-    def at(
-        self, alpha: float, guarantee: Promise = "marginal", confidence: float = 0.9
-    ) -> PredictionSets:
+    def at(self, alpha: float) -> PredictionSets:
         """Return sets for another alpha from the same release, which spends no further budget.
 
         The guarantee holds for each alpha by itself, if it is chosen without looking at the
@@ -160,29 +152,24 @@ class PredictionSets(Artifact):
         Parameters
         ----------
         alpha
-            fraction of rows whose label may be missing; for `costs` the mean cost
-        guarantee, confidence
-            see `fedcal.conformal.set_release.Goal`; with an aim "marginal"
+            fraction of rows whose label may be missing
 
         Raises
         ------
         InputError
-            If the run released a threshold and no counts, or the goal is not allowed.
+            If the run released a threshold and no counts, or alpha is not in (0, 1).
         """
-        release, aim = self.release, self.aim
+        release = self.release
         if release is None:
             raise InputError(
                 "the run released thresholds for one alpha and no counts, which quantile 'prefix' "
                 "releases"
             )
-        goal = Goal(alpha, guarantee, confidence)
-        if aim is not None and guarantee != "marginal":
-            raise InputError(f"{aim.kind} needs guarantee 'marginal'")
-        thresholds = thresholds_of(release, goal, aim)
-        guarantees = of_release(release, goal, self.by, aim)
-        basis = self.basis and replace(self.basis, fewest=None)  # it is for the other alpha
         return self._with(
-            thresholds=thresholds, alpha=alpha, guarantee=guarantees, reported=None, basis=basis
+            thresholds=release.found(alpha, self.shift),
+            alpha=alpha,
+            guarantee=of_release(release, alpha, self.by, self.shift),
+            basis=self.basis and replace(self.basis, fewest=None),  # it is for the other alpha
         )
 
     # -- reports --------------------------------------------------------------------------
@@ -216,10 +203,8 @@ class PredictionSets(Artifact):
             "all_labels_why": self._why_all,
             "guarantee": list(self.guarantee),
         }
-        if self.aim is not None:
-            released[self.aim.kind] = list(self.aim.numbers)
-        if self.reported is not None:
-            released["coverage_by_group"] = self.reported.lines
+        if self.shift is not None:
+            released["target"] = list(self.shift.target)
         return {"before": None, "after": None, "sets": released}
 
     def judge(self, test: Holdout) -> dict[str, Any]:
@@ -228,10 +213,10 @@ class PredictionSets(Artifact):
         `before` is the coverage of the most probable label alone.
         """
         result, _ = self._judged(test)
-        aim = {} if self.aim is None else self.aim.judged(~result.hit, test.labels)
+        weighted = self.shift.coverage(~result.hit, test.labels) if self.shift else {}
         return {
             "before": result.before,
-            "after": {**result.after, **aim},
+            "after": {**result.after, **weighted},
             "coverage_by": result.coverage_by,
             "coverage_warnings": self.warnings(result, test.fit_rows),
         }
@@ -239,7 +224,9 @@ class PredictionSets(Artifact):
     def warnings(self, result: Judged, fit_rows: int | None = None) -> list[str]:
         """Return warnings of test rows with too little coverage: see `shortfalls`."""
         promised, names = self._promised(result), self.class_names
-        return shortfalls(result, self.alpha, promised, self.basis, names, self.aim, fit_rows)
+        return shortfalls(
+            result, self.alpha, promised, self.basis, names, self.shift is not None, fit_rows
+        )
 
     def _promised(self, result: Judged) -> dict[str, Sequence[str]]:
         """Return the parts that have their own thresholds, by the partition of the test rows."""
@@ -256,27 +243,31 @@ class PredictionSets(Artifact):
 
     def page(self) -> list[Part]:
         """Return the thresholds and their guarantee."""
-        parts: list[Part] = [
+        return [
             promise(
                 self.alpha,
                 self.conformity.name,
                 self._named,
                 self.guarantee,
-                self.aim,
+                self.shift,
                 self._why_all,
                 self.by == "class",
             )
         ]
-        if self.reported is not None:
-            parts += reported_parts(self.reported, self.alpha)
-        return parts
 
     def judged_page(self, test: Holdout) -> list[Part]:
         """Return coverage overall and by class, site, group and size; set sizes; examples."""
         result, sets = self._judged(test)
         promised = self._promised(result)
         return judged_parts(
-            result, self.alpha, sets, test.labels, test.probs, promised, self.aim, self.class_names
+            result,
+            self.alpha,
+            sets,
+            test.labels,
+            test.probs,
+            promised,
+            self.shift,
+            self.class_names,
         )
 
     def _judged(self, test: Holdout) -> tuple[Judged, NDArray[np.bool_]]:
@@ -313,8 +304,7 @@ class PredictionSets(Artifact):
             "by": self.by,
             "names": self.names,
             "input": self.input,
-            "aim": self.aim and self.aim.to_json(),
-            "reported": self.reported and self.reported.to_json(),
+            "aim": self.shift and self.shift.to_json(),
             "basis": self.basis and self.basis.to_json(),
             "guarantee": self.guarantee,
             "privacy": self.privacy,
@@ -327,9 +317,9 @@ class PredictionSets(Artifact):
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         rest = json.loads(str(arrays["sets"]))
         rest["conformity"] = Conformity(**rest["conformity"])
-        aim, reported = rest.pop("aim", None), rest.pop("reported", None)
-        rest["aim"] = aim and Aim.of_json(aim, int(rest["classes"]))
-        rest["reported"] = reported and Reported.of_json(reported)
+        rest.pop("reported", None)  # coverage of groups, which earlier versions could release
+        shift = rest.pop("aim", None)
+        rest["shift"] = shift and LabelShift.of_json(shift)
         rest["basis"] = rest.get("basis") and Basis.of_json(rest["basis"])
         rest["release"] = SetRelease.of_arrays(arrays)
         rest["input"] = one_of("input", rest["input"], KINDS)

@@ -38,6 +38,14 @@ REMOVED = {
     "fedcal.FedNewtonClass": "use FedNewton",
     "fedcal.FedNewtonOPVector": "use FedNewton, or without privacy FedOPVector",
     "fedcal.FedNewtonTop": "use FedNewton",
+    "score=margin": "use score=lac",
+    "quantile=unary": "omit quantile (gaps serves whole clients under every trust)",
+    "--set guarantee": "omit it; sets cover in the mean over releases",
+    "--set confidence": "omit it, as guarantee=pac",
+    "--set costs": "use by=class, which covers each label by itself",
+    "--set among": "use by=class, which covers each label by itself",
+    "--set weigh": "omit it; sets are for rows like the clients' rows",
+    "--set report": "use groups=..., which covers each group by itself",
 }
 """Name -> what to use instead."""
 

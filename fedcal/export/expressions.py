@@ -8,8 +8,7 @@ from typing import Any
 
 from fedcal.calibrators.operators import Operators
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.conformal.scores import APS, LAC, RAPS, Margin, Score
-from fedcal.conformal.scores.base import SPLIT
+from fedcal.conformal.scores import APS, LAC, RAPS, SPLIT, Score
 from fedcal.metrics.buckets import DIGITS
 
 
@@ -42,18 +41,10 @@ def _by_rank(o: Operators, probs: Any, c: int, penalty: float, free: int) -> Any
     return o.unsort(o.clip((mass + excess) / (1.0 + most), high=1.0), order)
 
 
-def _margin(o: Operators, probs: Any, c: int, of: Conformity) -> Any:
-    ranked, order = o.sort(probs)
-    predicted = o.equal(o.places(c, probs), o.column(order, 0))
-    best = o.where(predicted, o.column(ranked, 1), o.column(ranked, 0))
-    return (1.0 + (best - probs)) / 2.0
-
-
 SCORES: dict[type[Score], Callable[[Operators, Any, int, Conformity], Any]] = {
     LAC: _lac,
     APS: _aps,
     RAPS: _raps,
-    Margin: _margin,
 }
 """Class of score -> its function of probabilities, without randomness."""
 

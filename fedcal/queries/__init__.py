@@ -10,7 +10,7 @@ from fedcal.core.registry import registry
 from fedcal.queries.base import Param, Part, Query
 from fedcal.queries.base import questions as _questions
 from fedcal.queries.confidence import BinOutcomes, OutcomeCell
-from fedcal.queries.conformal import SetCell, SetCounts, SetGaps, SetRanks
+from fedcal.queries.conformal import SetCounts, SetGaps, SetRanks
 from fedcal.queries.evaluation import ScoreCell, ScoreCounts
 from fedcal.queries.histograms import ClassCounts, ClassHistograms, PooledHistograms
 from fedcal.queries.scaling import MLPUpdate, ScalingGradients, ScalingNewton, ScalingUpdate
@@ -53,7 +53,6 @@ __all__ = [
     "ScoreGaps",
     "ScoreSpread",
     "ScoreSquares",
-    "SetCell",
     "SetCounts",
     "SetGaps",
     "SetRanks",

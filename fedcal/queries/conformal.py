@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Annotated, Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,17 +19,13 @@ from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.queries.base import (
-    Cell,
     Classes,
     Finite,
-    Numbers,
     Order,
     Part,
-    Positive,
     Query,
     Summed,
     Vector,
-    finite,
     not_too_long,
     vector,
 )
@@ -108,12 +104,12 @@ class SetQuery(Query):
 
 @dataclass(frozen=True, eq=False)
 class SetGaps(SetQuery, Summed):
-    """Sum over rows of hit_y [score <= t] - need_y, for each threshold t, times `gain`.
+    """Sum over rows of hit_y [score <= t] - need_y, for each threshold t.
 
     With hit = 1 and need = 1 - alpha it is the number of rows with a score of at most t minus 1 -
     alpha times the number of rows. The number of rows need not be known, and for all rows of a
     client the sum is about the root of their number near the threshold in question (a residual
-    query). It grows with t. With `average` a client's answer is divided by its number of rows.
+    query). It grows with t.
 
     Answers are (parts, thresholds), each clipped by itself. As candidates of a draw they have
     `costs`.
@@ -122,10 +118,6 @@ class SetGaps(SetQuery, Summed):
     ----------
     hit, need
         (classes,) by a row's label, or (1,) for all of them; hit >= 0 and need <= hit
-    gain
-        factor of answers before they are clipped
-    average
-        divide by the client's rows
     level
         L, in answers: the level that the sum should reach
     tilt
@@ -138,23 +130,14 @@ class SetGaps(SetQuery, Summed):
         {
             "classes": 3,
             "thresholds": np.array([0.5, 1.0]),
-            "need": np.array([0.9, 0.5, 0.25]),
-            "hit": np.array([1.0, 0.5, 0.5]),
-            "gain": 0.5,
-        },
-        {
-            "classes": 3,
-            "thresholds": np.array([0.5, 1.0]),
-            "need": np.array([0.7, -0.1, -0.3]),
-            "hit": np.array([1.0, 0.2, 0.0]),
+            "need": np.array([0.9, 0.45, 0.0]),
+            "hit": np.array([1.0, 0.5, 0.0]),
         },
         {"classes": 3, "thresholds": np.array([0.7, 1.0]), "need": np.array([0.8]), "by": "class"},
     )
 
     need: Any = None
     hit: Any = None
-    gain: Positive = 1.0
-    average: bool = False
     level: Finite = 0.0
     tilt: Finite = 0.0
 
@@ -165,10 +148,8 @@ class SetGaps(SetQuery, Summed):
         for name, each in (("hit", hit), ("need", need)):
             if len(each) not in (1, self.classes):
                 raise InputError(f"{name} must have 1 or {self.classes} numbers, got {len(each)}")
-        if (hit < 0).any() or (hit < need).any() or not 0 < hit.max() <= _LARGEST:
-            raise InputError(f"hit must be >= 0, >= need and <= {_LARGEST:g}, not all 0")
-        if need.min() < -_LARGEST:
-            raise InputError(f"need must be >= -{_LARGEST:g}")
+        if (need < 0).any() or (hit < need).any() or not 0 < hit.max() <= _LARGEST:
+            raise InputError(f"hit must be >= need >= 0 and <= {_LARGEST:g}, not all 0")
         self._set(hit=hit, need=need)
         if self.tilt < 0:
             raise InputError(f"tilt must be >= 0, got {self.tilt:g}")
@@ -180,8 +161,8 @@ class SetGaps(SetQuery, Summed):
 
     @property
     def row_bound(self) -> float:
-        """Largest absolute value that a row adds to a number, before any gain."""
-        return float(np.maximum(self.hit - self.need, np.abs(self.need)).max())
+        """Largest absolute value that a row adds to a number."""
+        return float(np.maximum(self.hit - self.need, self.need).max())
 
     @property
     def rule(self) -> Rule:
@@ -190,9 +171,7 @@ class SetGaps(SetQuery, Summed):
 
     def added(self, part: Part, order: Order) -> float:
         """Return the largest absolute value that a row adds to a number."""
-        if self.average:
-            raise InputError("a mean over a client's rows is not a sum over rows")
-        return self.row_bound * self.gain * ROOM
+        return self.row_bound * ROOM
 
     def costs(self, sums: Floats) -> Floats:
         """Return the distance of each threshold from the one where the sum crosses the level, (m,).
@@ -246,7 +225,7 @@ class SetRanks(SetGaps):
 
 @dataclass(frozen=True, eq=False)
 class SetCounts(SetQuery, Summed):
-    """Encoded number of rows of each part in each bucket of the score, times `gain`.
+    """Encoded number of rows of each part in each bucket of the score.
 
     The last threshold is 1. The answer is the product of each part's counts and the matrix of the
     encoding (`fedcal.queries.encodings`); a row is a 1 in one count.
@@ -255,12 +234,6 @@ class SetCounts(SetQuery, Summed):
     ----------
     encoding, height
         of each part's counts
-    totals
-        send also the number of rows of each part, times this, with independent noise; 0 = no
-    gain
-        factor of answers before they are clipped
-    pad
-        zeros after the answer
     """
 
     kind = "set_counts"
@@ -275,21 +248,15 @@ class SetCounts(SetQuery, Summed):
             "height": 2,
             "by": "class",
         },
-        {"classes": 3, "thresholds": np.array([0.4, 1.0]), "by": "class", "totals": 0.5, "pad": 2},
     )
 
     encoding: str = "flat"
     height: Height = 1
-    totals: Annotated[float, partial(finite, most=_LARGEST)] = 0.0
-    gain: Positive = 1.0
-    pad: Numbers = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.thresholds[-1] != 1:
             raise InputError("the last threshold must be 1, so that each row is counted")
-        if self.totals < 0:
-            raise InputError(f"totals must be >= 0, got {self.totals:g}")
         check_encoding(self.encoding, self.buckets, self.height)
         not_too_long(self)
 
@@ -301,56 +268,22 @@ class SetCounts(SetQuery, Summed):
     @property
     def matrix(self) -> Floats:
         """Matrix that maps a part's counts to answers, (answers, buckets)."""
-        coded = matrix_of(self.encoding, self.buckets, self.height)
-        if not self.totals:
-            return coded
-        return np.append(coded, np.full((1, self.buckets), self.totals), axis=0)
+        return matrix_of(self.encoding, self.buckets, self.height)
 
     @property
     def decoder(self) -> Floats:
-        """Matrix that maps a part's answers, without gain, to counts, (buckets, answers)."""
-        decoder = decoder_of(self.encoding, self.buckets, self.height)
-        return np.pad(decoder, ((0, 0), (0, 1))) if self.totals else decoder
+        """Matrix that maps a part's answers to counts, (buckets, answers)."""
+        return decoder_of(self.encoding, self.buckets, self.height)
 
     def decode(self, answers: Floats) -> Floats:
-        """Return counts from a sum of answers, without gain, (parts, buckets)."""
-        return np.asarray(self._of_parts(answers) @ self.decoder.T / self.gain)
-
-    def rows_of(self, answers: Floats) -> Floats:
-        """Return the rows of each part from its total, (parts,); needs `totals`."""
-        return np.asarray(self._of_parts(answers)[:, -1] / (self.totals * self.gain))
-
-    def _of_parts(self, answers: Floats) -> Floats:
-        return np.asarray(answers[: len(answers) - self.pad].reshape(self.parts, -1))
+        """Return counts from a sum of answers, (parts, buckets)."""
+        return np.asarray(answers.reshape(self.parts, -1) @ self.decoder.T)
 
     def lengths(self) -> tuple[int, ...]:
         """Return one block with all numbers."""
-        return (self.parts * len(self.matrix) + self.pad,)
+        return (self.parts * len(self.matrix),)
 
     def added(self, part: Part, order: Order) -> float:
         """Return the largest norm of the contribution of a row to all numbers together."""
         norm = column_norm(self.encoding, self.buckets, self.height, order)
-        norm = float(np.linalg.norm([norm, self.totals], order)) * self.gain
         return norm * ROOM / (1.0 - SLACK)
-
-
-@dataclass(frozen=True, eq=False)
-class SetCell(Cell, SetQuery):
-    """Question for the bucket of one row of each client, as a single 1, for unary encoding."""
-
-    kind = "set_cell"
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0]), "once": True},
-        {"classes": 3, "thresholds": np.array([0.3, 1.0]), "once": True, "seed": 7},
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.thresholds[-1] != 1:
-            raise InputError("the last threshold must be 1, so that each row has a bucket")
-        if self.by != "none" or not self.once:
-            raise InputError("unary encoding hides one bucket of one row: by = 'none', once = true")
-
-    def lengths(self) -> tuple[int, ...]:
-        """Return one block with a number for each bucket."""
-        return (len(self.thresholds),)

@@ -36,7 +36,6 @@ class FedConformal(FederatedStrategy):
     `exact`        exact counts                                            no privacy
     `crossing`     one threshold, drawn where centred counts cross          `central`, any unit
     `prefix`       noisy counts: thresholds for every alpha                units example, subject
-    `unary`        one encoded bucket of each client                       `local`, unit user
     `gaps`         noisy centred counts at a few thresholds                unit user
     `exponential`  one threshold, drawn as in Angelopoulos et al. 2024     `central`, n public
     =============  ======================================================  =====================
@@ -64,25 +63,10 @@ class FedConformal(FederatedStrategy):
         thresholds of their own for each label ("class"), or each group of rows ("group")
     groups
         names of groups, by the rows' column
-    guarantee
-        "marginal": coverage in the mean over the clients' rows and the release; "pac": coverage of
-        this release with probability `confidence`
-    confidence
-        of "pac"
     target
-        shares of labels where sets are used: coverage is of these. Weights are
-        from counts of the clients' labels, or from source
+        shares of labels where sets are used: coverage is of these. It needs source
     source
-        shares of labels of the clients' rows, if they are public
-    costs
-        what missing each label costs, in [0, 1]: alpha bounds the mean cost
-    among
-        labels: coverage is of rows with one of these (1 - false-negative rate)
-    report
-        names of groups of rows, by their column: one more round, for as much of
-        the budget as the first, releases the coverage of each
-    weigh
-        "clients": each client counts equally, and sets are for a row of a new client
+        shares of labels of the clients' rows, which must be public
     rows_per_client
         public nominal number of rows of a client; of its subjects where these are protected
     rows_known
@@ -92,8 +76,8 @@ class FedConformal(FederatedStrategy):
     name, family = "conformal", "conformal"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"alpha": 0.2},
-        {"alpha": 0.3, "score": "margin", "guarantee": "pac"},
-        {"alpha": 0.3, "among": [0, 1]},
+        {"alpha": 0.3, "score": "raps", "randomised": True},
+        {"alpha": 0.3, "by": "class"},
     )
     settings = Wanted
 
@@ -125,7 +109,7 @@ class FedConformal(FederatedStrategy):
             row_sums=rule.opening.row_sums,
         )
         rule.planned(plan)
-        self._thresholds = np.ones(1 if wanted.aim else rule.opening.parts)
+        self._thresholds = np.ones(1 if wanted.shift else rule.opening.parts)
         super().__init__(plan, ledger=ledger, secure_aggregation=secure_aggregation)
 
     @classmethod
@@ -142,10 +126,10 @@ class FedConformal(FederatedStrategy):
 
     def hopeless(self, rows: float | None) -> bool:
         """Return whether sets made of `rows` rows would hold all labels."""
-        return self._rule.wanted.aim is None and not self._rule.reaches(rows)
+        return self._wanted.shift is None and not self._rule.reaches(rows)
 
     @override
-    def query(self, round_number: int) -> SetQuery | None:
+    def query(self, round_number: int) -> SetQuery:
         return self._rule.query(round_number)
 
     @override
@@ -163,13 +147,12 @@ class FedConformal(FederatedStrategy):
             self._wanted.conformity,
             self._thresholds,
             opening.classes,
-            self._wanted.goal.alpha,
+            self._wanted.alpha,
             self._wanted.parts_by,
             opening.names,
             guarantee=self._rule.guarantee,
-            aim=self._wanted.aim,
+            shift=self._wanted.shift,
             release=self._rule.release,
-            reported=self._rule.reported,
             basis=self._rule.basis(self._thresholds),
         )
 
@@ -183,21 +166,10 @@ def chosen(wanted: Wanted) -> type[QuantileRule]:
     named = QUANTILES if quantile == AUTO else {quantile: QUANTILES[quantile]}
     reasons = dict[str, str]()
     for name, rule in named.items():
-        if not (why := _refuses(rule, wanted)):
+        if not (why := rule.refuses(wanted.federation, wanted)):
             return rule
         reasons[name] = why
     if quantile != AUTO:
         raise InputError(f"quantile '{quantile}' cannot serve: {reasons[quantile]}")
     causes = "; ".join(f"{name}: {why}" for name, why in reasons.items())
     raise InputError(f"no way of finding thresholds can serve here: {causes}")
-
-
-def _refuses(rule: type[QuantileRule], wanted: Wanted) -> str:
-    """Why a rule cannot serve; "" = it can."""
-    if wanted.aim is not None and not rule.takes_aim:
-        return f"its rows count alike, whatever their label, and {wanted.aim.kind} asks for more"
-    if why := rule.refuses(wanted.federation, wanted):
-        return why
-    if wanted.report and not rule.takes_report:
-        return "its answers are not counts, and report asks for those of groups"
-    return ""

@@ -34,7 +34,7 @@ COLUMN = (
 )
 OTHERS = {
     ("strategies/methods/search.py", "exponential"): "a search of that name",
-    ("strategies/methods/quantiles/exponential.py", "exponential"): "a quantile rule of that name",
+    ("strategies/methods/quantiles/drawn.py", "exponential"): "a quantile rule of that name",
     ("experiments/research/studies/luo/methods.py", "exponential"): "a search of that name",
     ("experiments/runs/engines/ray.py", "local"): "an address of Ray",
     ("experiments/runs/engines/flower_simulation.py", "local"): "an address of Ray",

@@ -24,7 +24,6 @@ CLIENTS = 12
 
 TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "alpha": (0.1, 0.3),
-    "among": ((0,), (1, 2)),
     "average": ("inverse", "temperature"),
     "batch": (4, 64),
     "bins": (5, 15),
@@ -61,7 +60,6 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "quantile": ("gaps", "prefix"),
     "randomised": (False, True),
     "reach": (1.2, 2.0),
-    "report": (("a",), ("a", "b")),
     "rows_known": (False, True),
     "rows_per_subject": (1, 3),
     "score": ("confidence", "classes"),
@@ -74,13 +72,11 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "tables": ("per_class", "pooled"),
     "target": ((1, 0, 0), (0, 0, 1)),
     "threshold": (0.25, 0.5),
-    "weigh": ("rows", "clients"),
     "weighting": ("none", "all"),
 }
 
 OWN_VALUES: dict[tuple[str, str], tuple[Any, Any]] = {
-    ("conformal", "costs"): ((0.5, 1, 1), (1, 0.5, 1)),
-    ("conformal", "score"): ("lac", "margin"),
+    ("conformal", "score"): ("lac", "aps"),
     ("evaluate", "by"): ("group", "site"),
     ("evaluate", "within"): ((), ("a",)),
     ("fedprior", "groups"): (numbered(CLIENTS), (*numbered(CLIENTS), "a")),
@@ -90,12 +86,12 @@ OWN_VALUES: dict[tuple[str, str], tuple[Any, Any]] = {
 ALONG: dict[tuple[str, str], dict[str, Any]] = {
     ("evaluate", "by"): {"groups": ("a", *numbered(CLIENTS))},
     ("evaluate", "within"): {"groups": numbered(CLIENTS), "by": "site"},
-    ("conformal", "confidence"): {"guarantee": "pac"},
     ("conformal", "free"): {"score": "raps"},
     ("conformal", "penalty"): {"score": "raps"},
     ("conformal", "randomised"): {"score": "aps"},
     ("conformal", "rows_known"): {"quantile": "prefix"},
-    ("conformal", "source"): {"target": (0.8, 0.1, 0.1)},
+    ("conformal", "source"): {"target": (0.2, 0.3, 0.5)},
+    ("conformal", "target"): {"source": (0.8, 0.1, 0.1)},
     ("conformal", "score_seed"): {"score": "aps", "randomised": True},
     ("fedsgd", "clip"): {"clipping": "row"},
     ("fedsgd", "reach"): {"clipping": "global"},
@@ -215,7 +211,7 @@ def test_what_is_refused_is_named():
 
 
 def test_a_list_and_its_json_text_are_one_setting():
-    lists: dict[str, Any] = {"evaluate": ("groups", ["a", "b"]), "conformal": ("among", [0, 2])}
+    lists: dict[str, Any] = {"evaluate": ("groups", ["a", "b"]), "conformal": ("groups", ["a"])}
     for method, (name, given) in lists.items():
         text = json.dumps(given, separators=(",", ":"))  # as people write it after --set
         one, two = (outcome(method, "exact", 3, {name: v}) for v in (tuple(given), text))
@@ -234,7 +230,7 @@ def test_a_wrong_type_is_one_line_that_says_what_is_allowed():
         (("evaluate", "groups", [1]), "^groups must be a list of names"),
         (("evaluate", "bins", [2]), "^bins must be a single number or name"),
         (("evaluate", "other", "yes"), "^other must be true or false"),
-        (("conformal", "costs", "0.5"), "^costs must be a list of numbers"),
+        (("conformal", "target", "0.5"), "^target must be a list of numbers"),
     ]
     each_is_refused(table, made)
 

@@ -26,16 +26,6 @@ def lac(z: np.ndarray, u: np.ndarray) -> np.ndarray:
     return 1 - softmax(z)
 
 
-def margin(z: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """TorchCP: largest other probability less the label's."""
-    p = softmax(z)
-    c = p.shape[1]
-    out = np.empty_like(p)
-    for j in range(c):
-        out[:, j] = np.delete(p, j, axis=1).max(axis=1) - p[:, j]
-    return out
-
-
 def by_rank(z: np.ndarray, u: np.ndarray, penalty: float, free: int) -> np.ndarray:
     """TorchCP, APS and RAPS: cumulative sum of sorted probabilities - u p + penalty (rank - free)+.
 
@@ -55,7 +45,6 @@ def by_rank(z: np.ndarray, u: np.ndarray, penalty: float, free: int) -> np.ndarr
 
 CASES: list[tuple[str, Any, dict[str, Any]]] = [
     ("lac", lac, {}),
-    ("margin", margin, {}),
     ("aps", lambda z, u: by_rank(z, 0 * u, 0.0, 0), {}),
     ("aps", lambda z, u: by_rank(z, u, 0.0, 0), {"randomised": True}),
     ("raps", lambda z, u: by_rank(z, 0 * u, 0.1, 2), {"penalty": 0.1, "free": 2}),

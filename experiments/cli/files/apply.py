@@ -19,7 +19,7 @@ from fedcal import calibrators, datasets
 from fedcal.calibrators import Calibrator
 from fedcal.conformal import PredictionSets, load
 from fedcal.conformal.judged import judged
-from fedcal.conformal.pages.page import FEW_CLASSES, class_table
+from fedcal.conformal.page import AT_TARGET, FEW_CLASSES, class_table
 from fedcal.core.checks import unused
 from fedcal.core.classes import class_names
 from fedcal.core.errors import InputError
@@ -287,10 +287,10 @@ def _apply_sets(fitted: PredictionSets, rows: Rows, out: Path) -> Told:
         lines.append(of_part(class_table(result, fitted.class_names)))
     short = fitted.warnings(result)
     lines += [f"Warning: {warning}" for warning in short]
-    if fitted.aim is not None:
-        after |= (aim := fitted.aim.judged(~result.hit, labels[part]))
-        name, bound, share = fitted.aim.wanted(fitted.alpha)
-        lines += [f"{name} {100 * v:.2f} %, wanted {bound} {100 * share:g} %" for v in aim.values()]
+    if fitted.shift is not None:
+        after |= (weighted := fitted.shift.coverage(~result.hit, labels[part]))
+        least = f"wanted at least {100 - 100 * fitted.alpha:g} %"
+        lines += [f"{AT_TARGET} {100 * v:.2f} %, {least}" for v in weighted.values()]
     content = {"coverage_by": result.coverage_by, "coverage_warnings": short}
     return verb, {"before": result.before, "after": after, **content}, lines
 

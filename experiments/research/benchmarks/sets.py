@@ -150,9 +150,6 @@ PAIRS = (
         "torchcp_sets",
         {"score": "RAPS", "options": {"randomized": False, "penalty": 0.01, "kreg": 5}},
     ),
-    Pair(
-        Conformity("margin"), "TorchCP Margin", "torchcp_sets", {"score": "Margin", "options": {}}
-    ),
 )
 
 

@@ -13,9 +13,6 @@ their sum: a probability changes by a factor of at most e^(epsilon/2). The draw 
 epsilon-DP where a row is replaced, and epsilon/2-DP where one is added or removed; q~ depends on n,
 which has to be public. A user with at most r rows (more are sampled down to r) moves costs by at
 most r: give epsilon / r.
-
-The authors' released program is not this: it multiplies w_j by min(alpha, 1 - alpha) where it must
-by min(q~, 1 - q~), and so spends `spent_by_authors`.
 """
 
 from __future__ import annotations
@@ -212,14 +209,3 @@ def drawn_bins(
         counts = np.bincount(place.ravel(), minlength=m * len(some)).reshape(-1, m)
         blocks.append(private_quantile(counts, level, epsilon, rng))
     return np.concatenate(blocks)
-
-
-def spent_by_authors(epsilon: float, alpha: float, level: float) -> float:
-    """Return the epsilon that the authors' program spends, at a level q~ >= 1/2.
-
-    It follows from the paper's own analysis: their `get_private_quantile` weighs by
-    exp(-epsilon min(alpha, 1 - alpha) w_j / 2), and a row moves w_j by up to 1 / (1 - q~). (Read in
-    their repository `private_prediction_sets`, 89a25ca. It caps q~ at 1 - 1e-12, so the epsilon has
-    no bound where q~ >= 1.)
-    """
-    return epsilon * min(alpha, 1 - alpha) / (1 - level) if level < 1 else math.inf

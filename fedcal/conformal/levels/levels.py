@@ -5,29 +5,25 @@ exchangeable rows have a score of at most t_j, and Z has one distribution for al
 the rows. Then, for any distribution of the scores (ties, masses at the thresholds) and any
 dependence between the noise of different j, P(F(T) >= u) >= P(Bin(n, u) + Z < r), and so
 
-    E coverage >= (1 / (n + 1)) sum over k = 0..n of P(Z < r - k)                  (marginal)
-    P(coverage >= 1 - alpha) >= P(Bin(n, 1 - alpha) + Z < r)                       (PAC)
+    E coverage >= (1 / (n + 1)) sum over k = 0..n of P(Z < r - k)
 
 because Bin(n, u) at a uniform u is uniform on 0..n. Without noise these are the ranks of split
-conformal prediction, ceil((n + 1) (1 - alpha)), and of Vovk (2012). A draw by the exponential
-mechanism has the same form: Z bounds the number of ranks it may fall short (`Shortfall`).
+conformal prediction, ceil((n + 1) (1 - alpha)).
 
 If n is private too, (1 - alpha) n is subtracted from the counts, and the level is valid for every n
-above a lower bound (marginal), or between a lower and an upper bound (PAC).
+above a lower bound.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import bdtrik, gammaln, ndtr
+from numpy.typing import NDArray
 
-from fedcal.core.types import Floats, override
+from fedcal.conformal.levels.noise_law import Law
+from fedcal.core.types import Floats
 
 _STEPS = 400
 """Ranks in one standard deviation that are summed one by one; more are summed in strides."""
@@ -37,103 +33,6 @@ _EXACT = 1e-6
 
 _UNEVEN, _ROUGH = 100, 50.0
 """Least number of values of n to check, where the noise reaches less than `_ROUGH` ranks."""
-
-
-class Law(ABC):
-    """Distribution of a noise Z, as a lower bound of P(Z < x)."""
-
-    @abstractmethod
-    def below(self, x: Floats) -> Floats:
-        """Return P(Z < x), or a lower bound of it, of any shape."""
-
-    @property
-    @abstractmethod
-    def reach(self) -> tuple[float, float]:
-        """Points below which P(Z < x) is 0 and above which it is 1, up to 1e-15."""
-
-
-@dataclass(frozen=True)
-class Nothing(Law):
-    """Distribution that is always 0: no noise."""
-
-    @override
-    def below(self, x: Floats) -> Floats:
-        return np.asarray(x > 0, np.float64)
-
-    @property
-    @override
-    def reach(self) -> tuple[float, float]:
-        return 0.0, 0.0
-
-
-@dataclass(frozen=True)
-class Normal(Law):
-    """Distribution of normal noise with a standard deviation > 0."""
-
-    std: float
-
-    @override
-    def below(self, x: Floats) -> Floats:
-        return np.asarray(ndtr(x / self.std))
-
-    @property
-    def reach(self) -> tuple[float, float]:
-        """Points at 8 standard deviations to either side."""
-        return -8.0 * self.std, 8.0 * self.std
-
-
-@dataclass(frozen=True)
-class Shortfall(Law):
-    """Bound of how far a drawn candidate is below the level.
-
-    P(Z > x) <= A / (1 + A), A = M e^(-x/b).
-
-    Attributes
-    ----------
-    weight
-        M, of all candidates that may fall short over that of the best one
-    scale
-        b, ranks by which a candidate's probability falls by a factor e
-    """
-
-    weight: float
-    scale: float
-
-    def below(self, x: Floats) -> Floats:
-        """Return 1 / (1 + M e^(-x/b)) for x > 0, else 0."""
-        odds = self.weight * np.exp(-np.maximum(x, 0.0) / self.scale)
-        return np.asarray(np.where(x > 0, 1.0 / (1.0 + odds), 0.0))
-
-    @property
-    def reach(self) -> tuple[float, float]:
-        """Interval from 0 to where the tail is 1e-15."""
-        return 0.0, self.scale * (35.0 + max(math.log(self.weight), 0.0))
-
-
-@dataclass(frozen=True, eq=False)
-class Tabled(Law):
-    """Table of P(Z < x) at points, taken as constant up to the next point.
-
-    Attributes
-    ----------
-    points
-        (n,) increasing, equally far apart
-    values
-        (n,) increasing
-    """
-
-    points: Floats
-    values: Floats
-
-    def below(self, x: Floats) -> Floats:
-        """Return the value of the last point at or below x; 0 before the first."""
-        place = np.searchsorted(self.points, x, side="right") - 1
-        return np.where(place < 0, 0.0, self.values[np.maximum(place, 0)])
-
-    @property
-    def reach(self) -> tuple[float, float]:
-        """First and last point."""
-        return float(self.points[0]), float(self.points[-1])
 
 
 def covered(rows: int, level: float, law: Law) -> float:
@@ -153,31 +52,11 @@ def covered(rows: int, level: float, law: Law) -> float:
     return float((sure + widths @ law.below(np.asarray(level - k, np.float64))) / (rows + 1))
 
 
-def sure_to_cover(rows: int, level: float, law: Law, share: float) -> float:
-    """Return a lower bound of the probability that coverage is at least `share`."""
-    k, likely = _ranks(rows, share)
-    enough: Floats = law.below(level - k)
-    return float(np.dot(likely, enough))
-
-
-@lru_cache(256)
-def _ranks(rows: int, share: float) -> tuple[Floats, Floats]:
-    """Return possible numbers of rows below a quantile, and their probabilities."""
-    spread = 10.0 * math.sqrt(rows * share * (1.0 - share)) + 10.0
-    low, high = max(0, int(rows * share - spread)), min(rows, int(rows * share + spread))
-    k = np.arange(low, high + 1, dtype=np.float64)
-    return k, likely_ranks(k, rows, share)
-
-
-def likely_ranks(k: Floats, rows: int, share: float) -> Floats:
-    """Return the binomial probabilities P(Bin(rows, share) = k), in the shape of k."""
-    log = gammaln(rows + 1) - gammaln(k + 1) - gammaln(rows - k + 1)
-    return np.asarray(np.exp(log + k * math.log(share) + (rows - k) * math.log1p(-share)))
-
-
 @lru_cache(4096)
 def marginal_level(rows: int, alpha: float, law: Law) -> float:
-    """Return the least level r with mean coverage >= 1 - alpha for any scores.
+    """Return the least level r, up to `_EXACT` above, with mean coverage >= 1 - alpha.
+
+    It holds for any scores.
 
     Parameters
     ----------
@@ -191,15 +70,21 @@ def marginal_level(rows: int, alpha: float, law: Law) -> float:
     float
         Above n if all labels are needed.
     """
-    near = (1.0 - alpha) * (rows + 1)
-    return _least(lambda r: covered(rows, r, law) >= 1.0 - alpha, near, law)
 
+    def enough(level: float) -> bool:
+        return covered(rows, level, law) >= 1.0 - alpha
 
-@lru_cache(4096)
-def pac_level(rows: int, alpha: float, law: Law, confidence: float) -> float:
-    """Return the least level r with P(coverage >= 1 - alpha) >= `confidence`."""
-    near = float(bdtrik(confidence, rows, 1.0 - alpha)) if rows else 0.0
-    return _least(lambda r: sure_to_cover(rows, r, law, 1.0 - alpha) >= confidence, near, law)
+    low, high = law.reach
+    near, step = (1.0 - alpha) * (rows + 1), max(1.0, (high - low) / 8.0)
+    while not enough(near):
+        near, step = near + step, 2.0 * step
+    high, low = near, near - step
+    while enough(low):
+        high, low, step = low, low - step, 2.0 * step
+    while high - low > _EXACT:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
 @lru_cache(256)
@@ -219,50 +104,25 @@ def centred_level(fewest: float, alpha: float, law: Law) -> float:
         return math.inf
     first, (low, high) = math.ceil(fewest), law.reach
     many = first + math.ceil((high - low) / min(alpha, 1.0 - alpha))
-    uneven = _uneven(alpha, law)
+    uneven = 1  # the period in which a level rises and falls, as (1 - alpha) n nears integers
+    if high - low < _ROUGH:
+        uneven = max(_UNEVEN, math.ceil(1.0 / min(alpha, 1.0 - alpha)))
     each = [*range(first, first + uneven), *range(many, many + uneven)]
     return float(max(marginal_level(n, alpha, law) - (1.0 - alpha) * n for n in each))
 
 
-@lru_cache(256)
-def centred_pac_level(
-    fewest: float, most: float, alpha: float, law: Law, confidence: float
-) -> float:
-    """Return the level of `centred_level` for PAC coverage, for each n from `fewest` to `most`.
+def after_last(thresholds: Floats, short: NDArray[np.bool_]) -> float:
+    """Return the threshold after the last one that falls short; the first if none falls short.
 
-    It grows with the root of n, except for small n, where noise reaches beyond the last rank.
+    The scan starts at the top, because the first of a thousand noisy counts above a level is often
+    at a threshold that is far too low.
+
+    Parameters
+    ----------
+    thresholds
+        (m,)
+    short
+        (m - 1,) whether each threshold but the last falls short
     """
-    if fewest < 1:
-        return math.inf
-    first, last = math.ceil(fewest), max(math.ceil(fewest), math.floor(most))
-    uneven = _uneven(alpha, law)
-    ends = {*range(first, min(first + uneven, last) + 1), *range(max(first, last - uneven), last)}
-    each = sorted({*ends, last})
-    return float(max(pac_level(n, alpha, law, confidence) - (1.0 - alpha) * n for n in each))
-
-
-def _uneven(alpha: float, law: Law) -> int:
-    """Return the period, in n, in which a level rises and falls as (1 - alpha) n nears integers."""
-    low, high = law.reach
-    if high - low >= _ROUGH:
-        return 1
-    return max(_UNEVEN, math.ceil(1.0 / min(alpha, 1.0 - alpha)))
-
-
-def _least(enough: Callable[[float], bool], near: float, law: Law) -> float:
-    """Return the least number, up to `_EXACT` above, that is enough; it is not far from `near`."""
-    low, high = law.reach
-    step = max(1.0, (high - low) / 8.0)
-    while not enough(near):
-        low, near, step = near, near + step, 2.0 * step
-    high = near
-    low = high - step
-    while enough(low):
-        high, low, step = low, low - step, 2.0 * step
-    while high - low > _EXACT:
-        middle = (low + high) / 2
-        if enough(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    places = np.flatnonzero(short)
+    return float(thresholds[places[-1] + 1 if len(places) else 0])

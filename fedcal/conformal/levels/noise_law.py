@@ -1,16 +1,16 @@
-"""Distribution of sums of a release's noise, such as in noisy prefix sums of counts."""
+"""Distributions of noise, such as of sums of a release's noise in noisy prefix sums of counts."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
-from fedcal.conformal.levels.levels import Law, Normal, Nothing, Tabled
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 
 _REACH = 12.0
 """Standard deviations to either side in the table of a distribution of Laplace sums."""
@@ -18,6 +18,75 @@ _REACH = 12.0
 _POINTS, _FREQUENCIES = 1025, 1024
 _SAFETY = 1e-5
 """Amount by which a tabled probability is lowered: more than its numerical error."""
+
+
+class Law(ABC):
+    """Distribution of a noise Z, as a lower bound of P(Z < x)."""
+
+    @abstractmethod
+    def below(self, x: Floats) -> Floats:
+        """Return P(Z < x), or a lower bound of it, of any shape."""
+
+    @property
+    @abstractmethod
+    def reach(self) -> tuple[float, float]:
+        """Points below which P(Z < x) is 0 and above which it is 1, up to 1e-15."""
+
+
+@dataclass(frozen=True)
+class Nothing(Law):
+    """Distribution that is always 0: no noise."""
+
+    @override
+    def below(self, x: Floats) -> Floats:
+        return np.asarray(x > 0, np.float64)
+
+    @property
+    @override
+    def reach(self) -> tuple[float, float]:
+        return 0.0, 0.0
+
+
+@dataclass(frozen=True)
+class Normal(Law):
+    """Distribution of normal noise with a standard deviation > 0."""
+
+    std: float
+
+    @override
+    def below(self, x: Floats) -> Floats:
+        return np.asarray(ndtr(x / self.std))
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """Points at 8 standard deviations to either side."""
+        return -8.0 * self.std, 8.0 * self.std
+
+
+@dataclass(frozen=True, eq=False)
+class Tabled(Law):
+    """Table of P(Z < x) at points, taken as constant up to the next point.
+
+    Attributes
+    ----------
+    points
+        (n,) increasing, equally far apart
+    values
+        (n,) increasing
+    """
+
+    points: Floats
+    values: Floats
+
+    def below(self, x: Floats) -> Floats:
+        """Return the value of the last point at or below x; 0 before the first."""
+        place = np.searchsorted(self.points, x, side="right") - 1
+        return np.where(place < 0, 0.0, self.values[np.maximum(place, 0)])
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """First and last point."""
+        return float(self.points[0]), float(self.points[-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +134,10 @@ class Noise:
             return Normal(largest), more
         parts = (self.std / math.sqrt(2.0 * self.draws), self.draws, largest)
         return _least_of(weights.tobytes(), len(weights), more.tobytes(), *parts), more
+
+    def of_one(self) -> Law:
+        """Return the distribution of one number's noise."""
+        return self.of_sums(np.eye(1))[0]
 
     def bound(self, weights: Floats, confidence: float) -> float:
         """Return the quantile of a sum of noise with (numbers,) weights, at this probability."""

@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-import numpy as np
-
 from fedcal.calibrators.as_text import text_of
-from fedcal.conformal.aims import KINDS, Aim, aim_of
 from fedcal.conformal.basis import Basis
 from fedcal.conformal.conformity import BY, Conformity
-from fedcal.conformal.grids import thresholds
+from fedcal.conformal.label_shift import LabelShift, shift_of
 from fedcal.conformal.levels.crossing import sure_coverage
-from fedcal.conformal.pages.promises import if_not_clipped
-from fedcal.conformal.pages.reported import Reported
-from fedcal.conformal.set_release import ANY_ROW, Goal, Promise, SetRelease
-from fedcal.conformal.sets import ALL_LABELS
-from fedcal.core.checks import one_of, positive, unused, whole
+from fedcal.conformal.page import if_not_clipped, of_whom
+from fedcal.conformal.set_release import ANY_ROW, SetRelease
+from fedcal.core.checks import one_of, positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
-from fedcal.mechanisms import MECHANISMS, Exponential, Mechanism
+from fedcal.mechanisms import Mechanism
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.conformal import SetQuery
 from fedcal.queries.declared import Question
 from fedcal.queries.evaluation import names_text
-from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
-
-WEIGH = ("rows", "clients")
-
-MOST_ROWS = 10**7
-"""Of a threshold, where the fewest that it needs are looked for."""
 
 
 @dataclass(frozen=True)
@@ -66,28 +54,15 @@ class Wanted:
     bins: int = 0
     by: str = "none"
     groups: Sequence[str] = ()
-    guarantee: str = "marginal"
-    confidence: float = 0.9
     target: Sequence[float] = ()
     source: Sequence[float] = ()
-    costs: Sequence[float] = ()
-    among: Sequence[int] = ()
-    report: Sequence[str] = ()
-    weigh: str = WEIGH[0]
     rows_per_client: float | None = None
     rows_known: bool = False
 
     @cached_property
-    def goal(self) -> Goal:
-        """Coverage that the sets promise."""
-        promise: Promise = self.guarantee  # type: ignore[assignment]  # checked by the goal
-        return Goal(positive("alpha", self.alpha), promise, self.confidence)
-
-    @cached_property
-    def aim(self) -> Aim | None:
-        """Weights of rows by their label; None if all rows weigh the same."""
-        lists = {kind: getattr(self, kind) for kind in KINDS}
-        return aim_of(self.federation.classes, self.source, **lists)
+    def shift(self) -> LabelShift | None:
+        """Label shares where sets are used; None = those of the clients' rows."""
+        return shift_of(self.federation.classes, self.target, self.source)
 
     @cached_property
     def conformity(self) -> Conformity:
@@ -109,11 +84,6 @@ class Wanted:
         return "group" if self.groups and self.by == "none" else self.by
 
     @property
-    def average(self) -> bool:
-        """True if clients count equally, whatever their number of rows."""
-        return self.weigh != WEIGH[0]
-
-    @property
     def apart(self) -> bool:
         """True if there are several thresholds."""
         return self.parts_by != "none"
@@ -121,33 +91,14 @@ class Wanted:
     def check(self) -> None:
         """InputError for wishes that do not go together, or not with this federation."""
         federation = self.federation
+        if positive("alpha", self.alpha) >= 1:
+            raise InputError(f"alpha must be in (0, 1), got {self.alpha:g}")
         one_of("by", self.by, BY)
-        one_of("weigh", self.weigh, WEIGH)
-        if self.guarantee == "marginal" and self.confidence != 0.9:
-            unused("it is for guarantee 'pac'", confidence=self.confidence)
         if self.rows_per_client is not None:
             positive("rows_per_client", self.rows_per_client)
         whole("bins", self.bins, 0, 4096)
-        whole_clients = federation.private and UNITS[federation.unit].whole_client
-        pac = self.goal.promise == "pac"
-        if self.average and federation.private and not whole_clients:
-            raise InputError("weigh = 'clients' counts clients: it needs unit 'user'")
-        if self.average and pac:
-            raise InputError(
-                "guarantee 'pac' is about rows that are drawn one by one: it does not go with "
-                "weigh = 'clients'"
-            )
-        if self.aim is not None and (self.apart or self.average or pac):
-            raise InputError(
-                f"{self.aim.kind} needs by = 'none', weigh = 'rows' and guarantee 'marginal'"
-            )
-        if self.report and self.apart:
-            raise InputError("report is for one threshold: it needs by = 'none'")
-        if self.report and whole_clients:
-            raise InputError(
-                "report would need noise that hides all rows of a client, and a site has no "
-                "others: it needs unit 'example' or 'subject'"
-            )
+        if self.shift is not None and self.apart:
+            raise InputError("target is for one threshold: it needs by = 'none'")
         if self.rows_known and (self.rows_per_client is None or federation.sampling_rate < 1):
             raise InputError(
                 "rows_known needs rows_per_client, and all clients in each round: it states that "
@@ -169,8 +120,8 @@ class QuantileRule(ABC):
         in settings
     needs_rows
         whether it takes a public nominal number of rows
-    takes_known
-        whether it makes use of a public number of rows
+    takes_known, takes_shift
+        whether it makes use of a public number of rows, and of label shares
     opening
         the first question, which the plan is made for
     plan
@@ -181,38 +132,55 @@ class QuantileRule(ABC):
         mechanisms, best first
     rounds
         how often it asks
-    takes_aim, takes_report
-        whether it serves where rows count by their label, and releases coverage by group
+    release
+        counts that thresholds for any other alpha can be read from; None = there are none
+    fewest
+        rows of a part that a threshold needs; None = unknown
+    counted
+        released number of rows behind each threshold, () if there is none, and the std of its noise
     """
 
     name: ClassVar[str]
     needs_rows: ClassVar[bool] = False
     takes_known: ClassVar[bool] = False
-    takes_aim: ClassVar[bool] = False
-    takes_report: ClassVar[bool] = False
+    takes_shift: ClassVar[bool] = True
     opening: SetQuery
     plan: Plan
     bound: Bound
     prefers: tuple[type[Mechanism], ...]
     rounds: int = 1
+    release: SetRelease | None = None
+    fewest: int | None = None
+    counted: tuple[tuple[float, ...], float] = ((), 0.0)
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         self.federation, self.wanted = federation, wanted
 
     @classmethod
+    def obstacles(cls, federation: Federation, wanted: Wanted) -> dict[str, bool]:
+        """Return each reason for which it may not serve, and whether it is there."""
+        shifted = wanted.shift is not None and not cls.takes_shift
+        return {
+            "no privacy is requested: use the exact rule": not federation.private,
+            "its rows count alike, whatever their label, and target asks for more": shifted,
+        }
+
+    @classmethod
     def refuses(cls, federation: Federation, wanted: Wanted) -> str:
-        """Why it cannot serve; "" = it can. All but the exact rule are for privacy."""
-        return "" if federation.private else "no privacy is requested: use the exact rule"
+        """Why it cannot serve; "" = it can."""
+        obstacles = cls.obstacles(federation, wanted).items()
+        return next((why for why, there in obstacles if there), "")
+
+    @property
+    def alpha(self) -> float:
+        """Share of rows whose label may be missing."""
+        return self.wanted.alpha
 
     @property
     def expected(self) -> float:
         """Rows of all clients that are asked, as is publicly taken."""
-        return (self.wanted.rows_per_client or 0.0) * self.asked
-
-    @property
-    def asked(self) -> float:
-        """Clients that are asked."""
-        return self.federation.clients * self.federation.sampling_rate
+        f = self.federation
+        return (self.wanted.rows_per_client or 0.0) * f.clients * f.sampling_rate
 
     @property
     def whole_client(self) -> bool:
@@ -220,10 +188,8 @@ class QuantileRule(ABC):
         return UNITS[self.federation.unit].whole_client
 
     def thresholds(self, number: int, *, arcs: bool = False) -> Floats:
-        """So many public thresholds that suit the score; see `fedcal.conformal.grids`."""
-        w = self.wanted
-        conformity = Conformity(w.score, w.randomised, w.penalty, w.free)
-        return thresholds(conformity, self.federation.classes, number, arcs=arcs)
+        """So many public thresholds that suit the score; see `Conformity.thresholds`."""
+        return self.wanted.conformity.thresholds(self.federation.classes, number, arcs=arcs)
 
     @property
     def one_row_each(self) -> bool:
@@ -234,24 +200,19 @@ class QuantileRule(ABC):
         """Keep the plan, before anything is asked."""
         self.plan = plan
 
-    def query(self, number: int) -> SetQuery | None:
-        """Return the question of a round, here the first one; None if nothing is left to ask."""
+    def query(self, number: int) -> SetQuery:
+        """Return the question of a round, here the first one."""
         return self.opening
 
     def questions(self) -> tuple[Question, ...]:
         """Declare what rounds may ask; see `Method.questions`. Here the first one in all rounds."""
-        first = self.query(1)
-        return () if first is None else (Question.like(first, (1, self.rounds)),)
+        return (Question.like(self.opening, (1, self.rounds)),)
 
     @abstractmethod
     def learn(self, release: Release) -> Floats:
         """Thresholds after a release, (parts,)."""
 
-    @property
-    def release(self) -> SetRelease | None:
-        """Counts that thresholds for any other alpha can be read from; None = there are none."""
-        return None
-
+    @abstractmethod
     def reaches(self, rows: float | None) -> bool:
         """Return whether some sets are smaller than all labels, by public numbers.
 
@@ -260,27 +221,20 @@ class QuantileRule(ABC):
         rows
             total number of rows; None = not declared
         """
-        return True
 
     def basis(self, thresholds: Floats) -> Basis | None:
-        """Return how many rows these thresholds were computed from; None if unknown."""
-        rows, std = self.counted()
-        if self.wanted.aim is not None or len(rows) != len(thresholds):
-            return None
-        fewest = None
-        if self.noun != "clients" and (thresholds >= ALL_LABELS).any():
-            fewest = self._fewest(len(rows))
-        return Basis(rows, std, not self.federation.private, fewest, self.noun)
+        """Return how many rows these thresholds were computed from; None if unknown.
 
-    def counted(self) -> tuple[tuple[float, ...], float]:
-        """Return the rows behind each threshold and the std of their noise; () if unknown.
-
-        They are public, or as released. Where single rows are protected the nominal number is
-        not used: a simulation may have taken it from the rows.
+        Where single rows are protected the nominal number is not used: a simulation may have taken
+        it from the rows.
         """
-        rows = self.asked if self.noun == "clients" else self.expected
-        public = self.whole_client and not self.wanted.apart
-        return (rows,) if rows and public else (), 0.0
+        f = self.federation
+        rows, std = self.counted
+        if not rows and f.private and self.whole_client:
+            rows = (f.clients * f.sampling_rate if self.noun == "clients" else self.expected,)
+        if self.wanted.shift is not None or len(rows) != len(thresholds) or not any(rows):
+            return None
+        return Basis(rows, std, not f.private, self.fewest, self.noun)
 
     @property
     def whose(self) -> str:
@@ -295,96 +249,31 @@ class QuantileRule(ABC):
     @property
     def noun(self) -> str:
         """Noun for what counts once: clients, subjects or rows."""
-        if self.wanted.average or (self.whole_client and self.opening.once):
+        if self.whole_client and self.opening.once:
             return "clients"
         return "subjects" if self.one_row_each else "rows"
 
-    def _fewest(self, parts: int) -> int | None:
-        """Return the least number of rows of a part that allows a threshold; None if none does."""
+    def clipped(self, clip: float, why: str) -> tuple[str, str]:
+        """Return the guarantee under a clip with its worst case, and what it assumes.
 
-        def enough(rows: int) -> bool:
-            return self.reaches(float(rows * parts))
-
-        if enough(0) or not enough(MOST_ROWS):  # it does not depend on them
-            return None
-        return 1 + bisect_left(range(1, MOST_ROWS), True, key=enough)
-
-    @property
-    def reported(self) -> Reported | None:
-        """Coverage of groups, as released; None = it is not, or not yet."""
-        return None
-
-    def if_not_clipped(self, promise: str, clip: float) -> str:
-        """Return a promise with the condition that clipping sets, and the worst case.
-
-        That is known where all rows count alike, for one threshold, in the mean over releases.
+        The worst case is known for one threshold, where all rows count alike.
         """
         wanted, sure = self.wanted, None
-        alike = wanted.aim is None and not wanted.apart
-        if alike and wanted.rows_per_client is not None and wanted.goal.promise == "marginal":
-            sure = sure_coverage(clip, wanted.rows_per_client, wanted.goal.alpha)
-        return if_not_clipped(promise, sure, wanted.rows_per_client)
+        if wanted.shift is None and not wanted.apart and wanted.rows_per_client is not None:
+            sure = sure_coverage(clip, wanted.rows_per_client, self.alpha)
+        return (
+            if_not_clipped(self.promise, sure, wanted.rows_per_client),
+            f"An assumption: what clipping to {clip:.4g} rows cuts off clients that have far more "
+            f"misses than others, near the threshold, is a small part of all rows{why}; coverage "
+            "may be lower by that part. No release tells it.",
+        )
+
+    @property
+    def promise(self) -> str:
+        """Coverage that is proven, as a sentence."""
+        return of_whom(self.alpha, self.wanted.parts_by, self.whose, self.wanted.shift)
 
     @property
     @abstractmethod
     def guarantee(self) -> tuple[str, ...]:
         """Sentences that state what is proven about coverage, and under which assumptions."""
-
-
-class Drawn(QuantileRule):
-    """A rule whose threshold is drawn by the exponential mechanism.
-
-    Attributes
-    ----------
-    enough
-        whether public numbers allow for sets that do not hold all labels
-    """
-
-    prefers = (Exponential,)
-    enough: bool
-
-    @classmethod
-    def refuses(cls, federation: Federation, wanted: Wanted) -> str:
-        """Return why the rule cannot serve; it draws one threshold where sums are seen."""
-        if why := super().refuses(federation, wanted):
-            return why
-        if wanted.apart:
-            return "it draws one threshold, and by asks for several"
-        if not TRUSTS[str(federation.trust)].accepts(Exponential):
-            return f"under trust '{federation.trust}' the server does not have the exact sums"
-        return ""
-
-    def learn(self, release: Release) -> Floats:
-        """Return the drawn threshold, or all labels if public numbers say that rows are too few."""
-        drawn = float(self.opening.thresholds[int(release.values[0])])
-        return np.array([drawn if self.enough else ALL_LABELS])
-
-
-class Noisy(QuantileRule):
-    """A rule that reads thresholds from noisy counts of rows."""
-
-    @classmethod
-    def refuses(cls, federation: Federation, wanted: Wanted) -> str:
-        """Return why the rule cannot serve; it adds noise to sums, and does not count clients."""
-        if why := super().refuses(federation, wanted):
-            return why
-        if federation.mechanism != AUTO and MECHANISMS[federation.mechanism].answers != "sum":
-            return f"it releases sums, which '{federation.mechanism}' does not make noisy"
-        if wanted.average:
-            return "it counts rows, and weigh = 'clients' counts clients"
-        return ""
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of the noise of a sum, as planned."""
-        return float(max(self.plan.noise_std or (0.0,)))
-
-
-def all_labels(query: SetQuery) -> Floats:
-    """Thresholds of all parts that every score is below."""
-    return np.ones(query.parts)
-
-
-def draws_of(plan: Plan, std: float) -> float:
-    """Return the number of complete noise draws in noise with this std."""
-    return float((std / float(plan.std_of_sum(plan.shares).max())) ** 2)

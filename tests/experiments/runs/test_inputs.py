@@ -72,10 +72,10 @@ def test_what_is_not_taken_says_what_is():
 def test_prediction_sets_are_the_method_conformal(tmp_path):
     data, few = (LOGITS, LABELS), {"clients": 3, "partition": "iid"}
     simulate(data, **few).calibrator.save(tmp_path / "c.npz")
-    asked = {"alpha": 0.3, "score": "aps", "by": "class", "guarantee": "pac"}
-    made: Any = {"calibrator": tmp_path / "c.npz", "set": {"confidence": 0.8}, **asked}
+    asked = {"alpha": 0.3, "score": "raps", "by": "class"}
+    made: Any = {"calibrator": tmp_path / "c.npz", "set": {"penalty": 0.02}, **asked}
     sets = prediction_sets(data, **few, **made)
-    settings = asked | {"confidence": 0.8, "calibrator": str(tmp_path / "c.npz")}
+    settings = asked | {"penalty": 0.02, "calibrator": str(tmp_path / "c.npz")}
     same = simulate(data, **few, method="conformal", set=settings)
     (tmp_path / "c.toml").write_text(same.config.to_toml(), "utf-8")
     again = prediction_sets(data, config=tmp_path / "c.toml")

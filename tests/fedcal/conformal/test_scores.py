@@ -20,7 +20,6 @@ CASES = [
     Conformity("aps", randomised=True, seed=3),
     Conformity("raps", penalty=0.1, free=2),
     Conformity("raps", randomised=True),
-    Conformity("margin"),
 ]
 
 
@@ -41,7 +40,6 @@ def rows(n: int, c: int, seed: int = 0) -> Floats:
         ("aps", [0.2, 0.5], [[0.98, 0.4, 0.87, 0.7], [0.125, 0.375, 0.625, 0.875]]),
         # penalty 0.5 after the first: 0, 0.5, 1, 1.5 are added, and all is divided by 2.5
         ("raps", None, [[1.0, 0.2, 0.76, 0.5], [0.1, 0.4, 0.7, 1.0]]),
-        ("margin", None, [[0.7, 0.375, 0.675, 0.625], [0.5] * 4]),
     ],
 )
 def test_by_hand(name, u, expected):
@@ -98,7 +96,7 @@ def test_what_does_nothing_is_refused():
     table: list[tuple[dict[str, Any], str]] = [
         ({"name": "x"}, "allowed"),
         ({"name": "lac", "randomised": True}, "does not use the order"),
-        ({"name": "margin", "randomised": True}, "does not use the order"),
+        ({"name": "margin"}, "was removed in 0.3: use score=lac"),
         ({"name": "aps", "penalty": 0.1}, "'raps'"),
         ({"name": "raps", "penalty": -1.0}, "penalty"),
         ({"name": "raps", "free": -1}, "free"),

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import laplace, norm
 
-from fedcal.conformal.levels.levels import Tabled, marginal_level
-from fedcal.conformal.levels.noise_law import Noise
-from fedcal.conformal.set_release import FAILS, Goal, SetRelease
+from fedcal.conformal.levels.levels import marginal_level
+from fedcal.conformal.levels.noise_law import Noise, Tabled
+from fedcal.conformal.set_release import FAILS, SetRelease
 from fedcal.queries.encodings import decoder_of
 
 
@@ -51,9 +51,9 @@ def test_threshold_scanned_from_the_top_covers(known):
     flat, noise = np.eye(m), Noise(std)
     if known:
         each = [SetRelease(thresholds, c[None], flat, noise, n) for c in counts]
-        found = np.array([release.found(Goal(alpha))[0] for release in each])
+        found = np.array([release.found(alpha)[0] for release in each])
     else:
-        found = SetRelease(thresholds, counts, flat, noise).found(Goal(alpha))
+        found = SetRelease(thresholds, counts, flat, noise).found(alpha)
     error = found.std() / np.sqrt(runs)  # of evenly spread scores a threshold is its coverage
     assert 1 - alpha - 3.5 * error <= found.mean() <= 1 - alpha + 0.08
 
@@ -71,7 +71,7 @@ def test_all_sums_have_the_noise_that_the_level_is_for():
     for _ in range(runs):
         counts = np.array([first, n, 0.0]) + std * rng.standard_normal(3)
         release = SetRelease(thresholds, counts[None], flat, Noise(std), n)
-        above += release.found(Goal(0.1))[0] > thresholds[0]
+        above += release.found(0.1)[0] > thresholds[0]
     assert above / runs == pytest.approx(norm.sf(1.0), abs=0.03)
 
 
@@ -82,4 +82,4 @@ def test_a_bound_of_the_rows_that_may_fail_is_made_up_for():
     for share, threshold in ((enough - 2e-5, 1.0), (enough + 2e-5, 0.5)):
         counts = np.array([[share * n, (1 - share) * n]])
         release = SetRelease(np.array([0.5, 1.0]), counts, np.eye(2), tiny)
-        assert release.found(Goal(0.1)) == [threshold]
+        assert release.found(0.1) == [threshold]

@@ -70,7 +70,7 @@ def two_rounds(name: str, unit: str = "user") -> int | None:
 
 def summed(name: str, unit: str, trust: str) -> str:
     """A mechanism whose release is a sum, where the method's own would encode answers."""
-    encodes = name in ("evaluate", "conformal") and (unit, trust) == ("user", "local")
+    encodes = name == "evaluate" and (unit, trust) == ("user", "local")
     return "gaussian" if encodes else "auto"
 
 

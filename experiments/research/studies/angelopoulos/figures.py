@@ -14,7 +14,6 @@ from fedcal.conformal.levels.angelopoulos import (
     best_bins,
     drawn_bins,
     private_thresholds,
-    spent_by_authors,
     thresholds,
 )
 from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve, level
@@ -58,6 +57,18 @@ SMALL = ((20, 0.1), (50, 0.1), (100, 0.1), (100, 0.3), (100, 1.0), (300, 1.0), (
 
 FLUCTUATION = 0.002
 """By how much q~ may go up again, as m* is drawn."""
+
+
+def spent_by_authors(epsilon: float, alpha: float, level: float) -> float:
+    """Return the epsilon that the authors' program spends, at a level q~ >= 1/2.
+
+    It multiplies w_j by min(alpha, 1 - alpha) where it must by min(q~, 1 - q~). It follows from the
+    paper's own analysis: their `get_private_quantile` weighs by
+    exp(-epsilon min(alpha, 1 - alpha) w_j / 2), and a row moves w_j by up to 1 / (1 - q~). (Read in
+    their repository `private_prediction_sets`, 89a25ca. It caps q~ at 1 - 1e-12, so the epsilon has
+    no bound where q~ >= 1.)
+    """
+    return epsilon * min(alpha, 1 - alpha) / (1 - level) if level < 1 else math.inf
 
 
 def _levels(progress: Progress | None = None, *, trials: int = 2_000) -> Rows:

@@ -24,7 +24,7 @@ from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.studies.rows import release_of
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import AUTO, Federation
-from fedcal.queries.conformal import SetCell, SetCounts, SetGaps
+from fedcal.queries.conformal import SetCounts, SetGaps
 from fedcal.strategies import FedConformal
 from fedcal.trust import Central, SecAgg
 from fedcal.units import UNITS, Example, Subject
@@ -97,7 +97,6 @@ class Setup:
     clients: int = 100
     rows: int = 10
     known: bool = False
-    guarantee: str = "marginal"
     bins: int = 0
     mechanism: str = AUTO
     score: str = "lac"
@@ -137,7 +136,6 @@ class Setup:
             bins=self.bins,
             score=self.score,
             randomised=self.randomised,
-            guarantee=self.guarantee,
             rows_per_client=float(self.rows),
             rows_known=self.known,
         )
@@ -157,7 +155,7 @@ def thresholds_of(setup: Setup, name: str, runs: int, rng: np.random.Generator) 
     """
     strategy = setup.strategy()
     plan, query = strategy.plan, strategy.query(1)
-    if plan.bound is None or query is None:
+    if plan.bound is None:
         raise TypeError("a run without privacy")
     found = []
     shares = law_of(name, query.thresholds).buckets(query.thresholds)
@@ -171,11 +169,9 @@ def _sums(
     setup: Setup, query: object, shares: Floats, clip: float, runs: int, rng: np.random.Generator
 ) -> Iterator[Floats]:
     """Yield the sum of all clients' answers, (numbers,), for each run."""
-    if isinstance(query, SetCell):
-        yield from rng.multinomial(setup.clients, shares, size=runs).astype(np.float64)
-    elif isinstance(query, SetCounts):
+    if isinstance(query, SetCounts):
         for counts in rng.multinomial(setup.total, shares, size=runs):
-            yield query.matrix @ counts * query.gain
+            yield query.matrix @ counts
     elif isinstance(query, SetGaps):
         need = float(query.need[0])
         if not UNITS[setup.unit].whole_client:
@@ -199,7 +195,7 @@ def _gaps(counts: Integers, need: float) -> Floats:
 def engine_thresholds(setup: Setup, name: str, runs: int, rng: np.random.Generator) -> Floats:
     """Return the same by the real engine, for rows that clients score themselves, (runs,)."""
     query = setup.strategy().query(1)
-    law = law_of(name, query.thresholds if query else np.ones(1))
+    law = law_of(name, query.thresholds)
     owner = np.repeat(np.arange(setup.clients), setup.rows)
     labels = np.zeros(setup.total, np.int64)
     subjects = np.arange(setup.total) if setup.unit == Subject.name else None

@@ -8,9 +8,6 @@ one row of each client.
 
 `cut` is what is proven to bound the coverage that clipping may cost: rows that it cuts off clients
 with too many misses, over all rows, at the crossing or the drawn threshold, whichever is lower.
-
-New clients: fit and test rows are dealt to twice as many clients, half of which are asked. Coverage
-of the others is the mean over clients, with sets for rows and with sets for clients.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ import numpy as np
 from fedcal import datasets
 from fedcal.clients.statistics.conformal import set_gaps
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.conformal.grids import spread
+from fedcal.conformal.conformity import spread
 from fedcal.conformal.levels.crossing import OF_CLIENTS, Draw
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
@@ -39,7 +36,7 @@ from fedcal.experiments.research.studies.rows import (
     span,
     where,
 )
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
+from fedcal.experiments.research.studies.spec import Rows, RowsClaim
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Exponential
 from fedcal.mechanisms.exponential import draw_index
@@ -90,18 +87,14 @@ def network(name: str) -> Network:
 
 @dataclass(frozen=True)
 class Cell:
-    """Runs of one kind; `what` is "rows" or "clients", whom the test is of."""
+    """Runs of one kind."""
 
     network: str
     clients: int
     epsilon: float
-    what: str = "rows"
 
 
-CELLS_RUN = (
-    *(Cell(name, *setting) for setting, name in product(SETTINGS, NETWORKS)),
-    *(Cell(name, k, 1.0, "clients") for k, name in product((100, 1000), NETWORKS)),
-)
+CELLS_RUN = tuple(Cell(name, *setting) for setting, name in product(SETTINGS, NETWORKS))
 
 
 def rows(
@@ -112,13 +105,13 @@ def rows(
     Returns
     -------
     list of dict
-        `what`, `network`, `clients`, `rows` (of all clients), `epsilon`, `rule`, mean `coverage`
-        over test rows (or over new clients), its standard `error`, `size`, `exact` and
-        `exact_size` of the non-private rule, `excess` and `ratio` over these, `cut`, `all_labels`
+        `network`, `clients`, `rows` (of all clients), `epsilon`, `rule`, mean `coverage` over test
+        rows, its standard `error`, `size`, `exact` and `exact_size` of the non-private rule,
+        `excess` and `ratio` over these, `cut`, `all_labels`
     """
     found: Rows = []
     for cell in counted(cells, progress):
-        found += _of_rows(cell, runs) if cell.what == "rows" else _of_clients(cell, runs)
+        found += _of_rows(cell, runs)
     return found
 
 
@@ -143,7 +136,8 @@ def _of_rows(cell: Cell, runs: int) -> Rows:
         over = [mine[0] - plain[0] for mine, plain in zip(each, exact, strict=True)]
         rows.append(
             {
-                **_place(cell, size, rule),
+                **{"network": cell.network, "clients": cell.clients, "rows": size},
+                **{"epsilon": cell.epsilon, "rule": rule},
                 **{"coverage": coverage, "error": float(np.std(over)) / math.sqrt(runs)},
                 **{"size": mean_size, "exact": covered, "exact_size": sized},
                 **{"excess": coverage - covered, "ratio": mean_size / sized},
@@ -153,48 +147,17 @@ def _of_rows(cell: Cell, runs: int) -> Rows:
     return rows
 
 
-def _of_clients(cell: Cell, runs: int) -> Rows:
-    net = network(cell.network)
-    logits = np.concatenate([net.logits, net.test_logits])
-    labels = np.concatenate([net.labels, net.test_labels])
-    size = min(2 * cell.clients * ROWS_PER_CLIENT, len(labels))
-    told: dict[str, list[float]] = {"rows": [], "clients": []}
-    for run in range(runs):
-        rng = rng_of("prediction sets new clients", run, *vars(cell).values())
-        picked = rng.permutation(len(labels))[:size]
-        both = dealt(logits, labels, picked, 2 * cell.clients, rng)
-        order = rng.permutation(2 * cell.clients)
-        asked, new = both.take(order[: cell.clients]), both.take(order[cell.clients :])
-        scores = _LAC.of_labels(new.logits, new.labels)
-        for weigh, each in told.items():
-            found = _sets(asked, cell.epsilon, run, weigh=weigh)[0]
-            hits = new.sum_rows((scores <= found).astype(np.float64))
-            there = new.rows > 0
-            each.append(float(np.mean(hits[there] / new.rows[there])))
-    return [
-        _place(cell, size // 2, f"weigh={weigh}")
-        | {"coverage": float(np.mean(each)), "error": float(np.std(each)) / math.sqrt(runs)}
-        for weigh, each in told.items()
-    ]
-
-
-def _place(cell: Cell, rows: int, rule: str) -> Record:
-    known = {"what": cell.what, "network": cell.network, "clients": cell.clients}
-    return {**known, "rows": rows, "epsilon": cell.epsilon, "rule": rule}
-
-
 # -- ways of protecting a client, each from shards, epsilon and seed to a threshold and `cut` ------
 
 
 def _sets(
-    shards: Shards, epsilon: float, seed: int, quantile: str = CROSSING, weigh: str = "rows"
+    shards: Shards, epsilon: float, seed: int, quantile: str = CROSSING
 ) -> tuple[float, float]:
     nominal = None if quantile == Exponential.name else len(shards.labels) / shards.clients
     strategy = FedConformal(
         Federation(shards.clients, shards.classes, epsilon=epsilon, seed=seed, trust=Central.name),
         alpha=ALPHA,
         quantile=quantile,
-        weigh=weigh,
         rows_per_client=nominal,
         secure_aggregation="none",  # the same bits, sooner
     )
@@ -202,7 +165,7 @@ def _sets(
     if not isinstance(sets, PredictionSets):
         raise TypeError(f"a run of prediction sets gave {sets!r}")
     found, query = float(sets.thresholds[0]), strategy.query(1)
-    if not isinstance(query, SetGaps) or weigh != "rows" or strategy.plan.bound is None:
+    if type(query) is not SetGaps or strategy.plan.bound is None:
         return found, 0.0
     return found, _cut(set_gaps(shards, query), query, max(strategy.plan.bound.norms), found)
 
@@ -244,8 +207,8 @@ RULES: dict[str, Callable[[Shards, float, int], tuple[float, float]]] = {
 
 
 def claims(found: Rows) -> Iterator[RowsClaim]:
-    """Yield the aims, by clients and epsilon, and those for new clients."""
-    crossing = where(found, what="rows", rule=CROSSING)
+    """Yield the aims, by clients and epsilon."""
+    crossing = where(found, rule=CROSSING)
     for key, mine in grouped(crossing, "clients", "epsilon").items():
         about = f"{key[0]:,} clients, epsilon = {key[1]:g}: "
         text = f"{about}coverage is at most .02 above the non-private rule's"
@@ -257,15 +220,6 @@ def claims(found: Rows) -> Iterator[RowsClaim]:
             all(r["coverage"] >= r["exact"] - 3.5 * r["error"] for r in mine),
             f"cut {100 * max(r['cut'] for r in mine):.2f} % of rows at most",
         )
-    for weigh in ("clients", "rows"):
-        new = where(found, rule=f"weigh={weigh}")
-        short = [r for r in new if r["coverage"] < 1 - ALPHA - 3.5 * r["error"]]
-        shown = f"{span((r['coverage'] for r in new), '.1f', 100)} %" if new else "no runs"
-        if short:
-            names = (f"{r['network']} with {r['clients']:,}" for r in short)
-            shown += f"; less: {', '.join(names)}"
-        text = f"New clients are covered in 90 % of rows, weigh = {weigh}"
-        yield text, not short if new else None, shown
 
 
 def _below(found: Rows, key: str, most: float, form: str) -> tuple[bool, str]:

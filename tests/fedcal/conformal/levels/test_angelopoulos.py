@@ -91,11 +91,6 @@ def test_the_level_as_printed_loses_coverage_where_all_labels_are_needed():
     assert found == pytest.approx([0.58, 0.69, 0.82], abs=0.02)
 
 
-def test_what_the_authors_program_spends():
-    assert paper.spent_by_authors(1.0, 0.1, 0.975) == pytest.approx(4.0)
-    assert paper.spent_by_authors(1.0, 0.1, 1.2) == math.inf
-
-
 def test_the_number_of_bins_is_one_of_the_better():
     """By the mean threshold of uniform scores, which is lower the fewer labels sets hold."""
     rng, n = np.random.default_rng(2), 20_000  # with fewer rows one draw hardly tells

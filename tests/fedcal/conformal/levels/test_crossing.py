@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from fedcal.conformal.grids import spread
+from fedcal.conformal.conformity import spread
 from fedcal.conformal.levels.crossing import Draw, client_clip, sure_coverage
 from fedcal.core.types import Floats, Integers
 from fedcal.queries.conformal import SetGaps

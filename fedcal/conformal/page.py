@@ -1,16 +1,17 @@
-"""Guarantee and evaluation of prediction sets, as tables and figures."""
+"""Guarantee and evaluation of prediction sets, as sentences, tables and figures."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from decimal import ROUND_CEILING, Context
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.conformal.aims import Aim
 from fedcal.conformal.judged import ALL, Covered, Judged
-from fedcal.conformal.pages.reported import Reported
+from fedcal.conformal.label_shift import LabelShift
+from fedcal.conformal.set_release import SetRelease
 from fedcal.core.classes import called, class_names
 from fedcal.core.pages import Curve, Intervals, Part, Table
 from fedcal.core.types import Floats, Integers
@@ -26,11 +27,61 @@ FEW_CLASSES = 10
 
 _MOST_LABELS = 8  # of an example
 
-_ENDS = ("coverage", "low", "high")
-
 _EXACT = "Exact numbers on test rows, for the researcher only: not a private release."
 
 _BY = {"class": "class", "site": "site", "group": "group", "size": "set size"}
+
+
+AT_TARGET = "coverage at the target's label shares"
+SOURCE = "This assumes that source holds the label shares of the clients' rows."
+
+
+def of_whom(alpha: float, by: str, whose: str, shift: LabelShift | None = None) -> str:
+    """Return the guarantee as a sentence that ends with the rows it is for."""
+    share = f"at least {1 - alpha:.4g}"
+    if shift is not None:
+        return (
+            "If labels have the shares of the target, and rows of each label are distributed as "
+            f"at the clients, the label of a new row is in its set with probability {share}."
+        )
+    each = {"none": "", "class": ", for each label by itself", "group": ", in each group by itself"}
+    return f"The label of a new row is in its set with probability {share}{each[by]}, {whose}"
+
+
+def if_not_clipped(guarantee: str, sure: float | None, rows: float | None) -> str:
+    """Return a guarantee that clipping may break, with its condition and the worst case.
+
+    Parameters
+    ----------
+    guarantee
+        the sentence
+    sure
+        coverage that holds for any rows, where no client has more than `rows`; None = unknown
+    """
+    worst = "whatever the rows are, nothing is guaranteed"
+    if sure is not None:
+        least = math.floor(1000 * sure) / 1000
+        worst = (
+            f"whatever the rows are, {least:g} is guaranteed if no client has more than {rows:g}"
+        )
+    return f"{guarantee.removesuffix('.')}, as long as clipping cuts off no misses; {worst}."
+
+
+def of_release(
+    release: SetRelease, alpha: float, by: str, shift: LabelShift | None
+) -> tuple[str, ...]:
+    """Return the guarantees for thresholds that are computed from a release of counts."""
+    sentences = [of_whom(alpha, by, release.whose, shift)]
+    if by == "class":
+        sentences.append("So it holds for any label shares, and under any label shift.")
+    if shift is not None:
+        sentences.append(SOURCE)
+    if release.rows is not None:
+        sentences.append(
+            f"The number of rows, {release.rows:,}, was treated as public and exact: with another "
+            "number this does not hold."
+        )
+    return tuple(sentences)
 
 
 def promise(
@@ -38,7 +89,7 @@ def promise(
     score: str,
     thresholds: Mapping[str, float],
     guarantee: Sequence[str],
-    aim: Aim | None = None,
+    shift: LabelShift | None = None,
     why_all: Mapping[str, str] | None = None,
     by_class: bool = False,
 ) -> Table:
@@ -67,9 +118,8 @@ def promise(
     if len(first) < len(thresholds):
         note = f"The first {len(first)} of {len(thresholds)}. {note}"
     goal = f"{percent(1 - alpha)} coverage"
-    if aim is not None:
-        name, bound, share = aim.wanted(alpha)
-        goal = f"{name} {bound} {percent(share)}"
+    if shift is not None:
+        goal = f"{AT_TARGET} at least {percent(1 - alpha)}"
     title = f"Prediction sets for {goal} by the score '{score}'"
     meaning = "in words" if by_class else "a set holds"
     return Table(title, ("of", "threshold", meaning), rows, note.strip())
@@ -81,35 +131,6 @@ def _outward(threshold: float, digits: int) -> str:
     return f"{float(context.create_decimal_from_float(threshold)):.{digits}g}"
 
 
-def reported_parts(reported: Reported, alpha: float) -> list[Part]:
-    """Return the released coverage of groups of the clients' rows: a figure and a table."""
-    lines = reported.lines
-    table = tuple(
-        (
-            name,
-            "drowned by noise" if line["coverage"] is None else percent(line["coverage"]),
-            f"{percent(line['low'] or 0.0)} to {percent(line['high'] or 0.0)}",
-            f"{line['rows']:,.0f}",
-        )
-        for name, line in lines.items()
-    )
-    title = "Coverage by group, as released"
-    note = "For the clients' own rows; intervals allow for sampling and noise."
-    seen = [name for name, line in lines.items() if line["coverage"] is not None]
-    seen = sorted(seen, key=lambda name: lines[name]["coverage"] or 0.0)[:MOST_LINES]
-    points = tuple((name, *(100 * (lines[name][end] or 0.0) for end in _ENDS)) for name in seen)
-    return [
-        Intervals(
-            title,
-            "coverage, %",
-            {"clients' rows": points},  # type: ignore[dict-item]
-            {"1 - alpha": 100 * (1 - alpha)},
-            "With 95 % intervals; the lowest first.",
-        ),
-        Table(title, ("group", "coverage", "95 % interval", "rows, about"), table, note),
-    ]
-
-
 def judged_parts(
     result: Judged,
     alpha: float,
@@ -117,7 +138,7 @@ def judged_parts(
     labels: Integers,
     probs: Floats,
     promised: Collection[str] = (),
-    aim: Aim | None = None,
+    shift: LabelShift | None = None,
     names: Sequence[str] | None = None,
 ) -> list[Part]:
     """Return the results on test rows, from top to bottom.
@@ -134,13 +155,13 @@ def judged_parts(
         (n,)
     promised
         partitions ("class", "site", "group") with a coverage guarantee for each part
-    aim
-        goal where rows are weighted by their label
+    shift
+        label shares that the guarantee is for
     names
         of the classes
     """
     return [
-        _summary(result, alpha, aim, labels),
+        _summary(result, alpha, shift, labels),
         *([class_table(result, names)] if result.classes <= FEW_CLASSES else []),
         *(
             _forest(result.by[by], by, alpha, by in promised, names)
@@ -187,17 +208,14 @@ def percent(share: float) -> str:
     return f"{100 * share:.4g} %"
 
 
-def _summary(result: Judged, alpha: float, aim: Aim | None, labels: Integers) -> Table:
+def _summary(result: Judged, alpha: float, shift: LabelShift | None, labels: Integers) -> Table:
     after, whole = result.after, result.by["whole"][ALL]
     one = result.by["size"].get("1")
-    wanted = [("wanted at least", percent(1 - alpha), "")]
-    if aim is not None:
-        name, bound, share = aim.wanted(alpha)
-        seen = [(name, percent(v), "") for v in aim.judged(~result.hit, labels).values()]
-        wanted = [*seen, (f"wanted {bound}", percent(share), "")]
+    weighted = shift.coverage(~result.hit, labels) if shift else {}
     rows = (
         ("coverage", percent(after["coverage"]), interval(whole)),
-        *wanted,
+        *((AT_TARGET, percent(share), "") for share in weighted.values()),
+        ("wanted at least", percent(1 - alpha), ""),
         ("mean labels in a set", f"{after['set_size']:.4g} of {result.classes}", ""),
         ("sets of one label", percent(after["singletons"]), ""),
         *([("of these right", percent(one.coverage), interval(one))] if one else []),

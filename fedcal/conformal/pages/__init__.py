@@ -1,1 +1,0 @@
-"""Prediction sets in a report: their guarantee and their evaluation."""
