@@ -140,9 +140,8 @@ def noise_limit(job: Job) -> float:
     """Return the noise ratio above which chance decides if a run helps."""
     if job.plan.law.answers == "index":
         return _DRAWN
-    search = job.settings.get("search", "golden")
-    name = job.method if search == "golden" or job.method != "acct" else "acct, posterior"
-    return limits_of(name).most_noise
+    posterior = job.method == "acct" and job.settings.get("search", "golden") != "golden"
+    return limits_of("acct, posterior" if posterior else job.method).most_noise
 
 
 def is_useful(job: Job, rows_per_client: float | None) -> bool | None:

@@ -165,8 +165,7 @@ def plan(
     each = float(positive("rows_per_client", rows_per_client))
     of = clients, classes, rounds, sampling_rate, epsilon, delta, unit, trust
     federation = Federation(*of, mechanism=mechanism, quorum=quorum)
-    lines: list[dict[str, Any]] = []
-    refused: list[tuple[str, str]] = []
+    lines, refused = list[dict[str, Any]](), list[tuple[str, str]]()
     known = ["acct[search=auto]" if name == "acct" else name for name in calibrating()]
     for text in methods or known:
         check_kept(f"plan --method {text}")
@@ -197,11 +196,9 @@ def _line(variant: Variant, federation: Federation, each: float) -> dict[str, An
         return warnings.is_useful(changed, each) is True
 
     job = Job(variant.method, federation, settings)
-    made = job.plan
-    few = warnings.few_rows(job.method, federation, each)
-    found = len(EPSILONS)
-    if made.private and not few:  # noise falls with epsilon
-        found = bisect_left(EPSILONS, True, key=useful)
+    made, few = job.plan, warnings.few_rows(job.method, federation, each)
+    look = made.private and not few
+    found = bisect_left(EPSILONS, True, key=useful) if look else len(EPSILONS)
     return {
         "method": variant.text,
         "rounds": made.rounds - made.counting_rounds,
@@ -212,5 +209,5 @@ def _line(variant: Variant, federation: Federation, each: float) -> dict[str, An
         "helps": ANSWERS[warnings.is_useful(job, each)],
         "why": few or None,
         "fewest_clients": warnings.fewest_clients(job, each),
-        "smallest_epsilon": EPSILONS[found] if found < len(EPSILONS) else None,
+        "smallest_epsilon": [*EPSILONS, None][found],
     }
