@@ -112,19 +112,21 @@ class LabelShift:
 
 def shift_of(classes: int, target: Sequence[float], source: Sequence[float]) -> LabelShift | None:
     """Return the label shift of settings, each a list or its JSON text; None without target."""
-    if not len(target) and not len(source):
+    wanted, own = _shares("target", target), _shares("source", source)
+    if not wanted and not own:
         return None
-    if not len(source):
+    if not own:
         raise InputError("target needs source: the label shares of the clients' rows, if public")
-    if not len(target):
+    if not wanted:
         raise InputError("source needs target: it holds the label shares of the clients' rows")
-    shift = LabelShift(_shares("target", target), _shares("source", source))
-    if len(shift.target) != classes:
+    if len(wanted) != classes:
         raise InputError(f"target must have {classes} numbers, one for each label")
-    return shift
+    return LabelShift(wanted, own)
 
 
 def _shares(name: str, value: Any) -> tuple[float, ...]:
+    if not len(value):
+        return ()
     items = listed(name, value, "numbers")
     for number in items:
         if isinstance(number, bool) or not isinstance(number, Real):

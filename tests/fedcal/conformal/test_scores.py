@@ -11,6 +11,7 @@ from fedcal.calibrators import TemperatureScaling
 from fedcal.calibrators.as_text import text_of
 from fedcal.conformal import SCORES, Conformity
 from fedcal.conformal.conformity import uniform_of
+from fedcal.conformal.scores import settled
 from fedcal.core import parallel
 from fedcal.core.types import Floats
 
@@ -82,6 +83,13 @@ def test_parts_are_uniform_and_of_the_row_alone():
         assert abs(np.corrcoef(u[:n], other)[0, 1]) < 4 / np.sqrt(n)
     assert uniform_of(np.array([[-0.0, 1.0]]), 0) == uniform_of(np.array([[0.0, 1.0]]), 0)
     assert uniform_of(logits.astype(np.float32), 0).shape == (200_000,)
+
+
+def test_probabilities_that_differ_in_their_last_bits_are_equal():
+    """But for one in 2**13 that lies where they are rounded."""
+    p = np.random.default_rng(0).dirichlet(np.ones(4), 5000)
+    assert (settled(np.nextafter(p, 1.0)) == settled(p)).mean() > 0.998
+    np.testing.assert_allclose(settled(p), p, rtol=2.0**-40)
 
 
 def test_calibrated_probabilities(tmp_path):

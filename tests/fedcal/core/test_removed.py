@@ -56,3 +56,17 @@ def test_a_method_that_was_removed_says_what_to_use(name, capsys):
         assert _run([command, "--method", name.removeprefix("method ")]) == 2
         line = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
         assert capsys.readouterr() == ("", line)
+
+
+OF_SETS = (
+    *("score=margin", "quantile=unary", "--set guarantee", "--set confidence"),
+    *("--set costs", "--set among", "--set weigh", "--set report"),
+)
+
+
+@pytest.mark.parametrize("name", OF_SETS)
+def test_a_setting_of_prediction_sets_that_was_removed_says_what_to_use(name, capsys):
+    setting = name if "=" in name else f"{name.removeprefix('--set ')}=1"
+    assert _run(["simulate", "--method", "conformal", "--set", setting]) == 2
+    line = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
+    assert capsys.readouterr().err == line
