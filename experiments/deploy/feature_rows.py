@@ -10,8 +10,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, only_client, read_rows
 from fedcal.experiments.training.features import features_of
-from fedcal.experiments.training.images import named
-from fedcal.experiments.training.rows import LabelledRows
+from fedcal.experiments.training.rows import LabelledRows, named
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import read_npz
 from fedcal.training.network import text_of

@@ -9,6 +9,12 @@ REMOVED = {
         "run the commands train, simulate and evaluate with one --ledger "
         "(examples/train_calibrate_evaluate.py)"
     ),
+    "fedcal features": "train on features from your own code: .npz with features and labels",
+    "--model linear": "softmax",
+    **dict.fromkeys(
+        ("--model cnn", "--model resnet18", "--model lstm"),
+        "a torch.nn.Module of your own: --model MODULE:CLASS",
+    ),
 }
 """Name -> what to use instead."""
 
