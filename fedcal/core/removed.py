@@ -9,11 +9,11 @@ REMOVED = {
         "run the commands train, simulate and evaluate with one --ledger "
         "(examples/train_calibrate_evaluate.py)"
     ),
-    "fedcal features": "train on features from your own code: .npz with features and labels",
-    "--model linear": "softmax",
+    "fedcal features": "make features with your own code: .npz with features and labels",
+    "--model linear": "use softmax",
     **dict.fromkeys(
         ("--model cnn", "--model resnet18", "--model lstm"),
-        "a torch.nn.Module of your own: --model MODULE:CLASS",
+        "use a torch.nn.Module of your own, MODULE:CLASS",
     ),
 }
 """Name -> what to use instead."""

@@ -17,13 +17,11 @@ from fedcal.evaluation import GAPS, METRICS
 from fedcal.evaluation.estimators.metrics import NegativePredictiveValue
 from fedcal.evaluation.estimators.multiclass import CLASS_METRICS, CONFUSION_METRICS
 from fedcal.evaluation.thresholds import Cost, Flagged
-from fedcal.experiments.training.extraction.extractors import EXTRACTORS
 from fedcal.mechanisms import MECHANISMS, PRIVATE
 from fedcal.queries import QUERIES
 from fedcal.queries.encodings import ENCODINGS
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.methods.quantiles import QUANTILES
-from fedcal.training.networks import NETWORKS
 from fedcal.training.optimisers import OPTIMISERS
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
@@ -38,8 +36,7 @@ MODULES = sorted(
 CLASSES = {law.__name__ for law in (*MECHANISMS.values(), *TRUSTS.values(), *UNITS.values())}
 NAMES = {*PRIVATE, *TRUSTS, *UNITS}
 COLUMN = (
-    *("experiments/training/extraction/inputs.py", "experiments/training/splits.py"),
-    "experiments/training/rows.py",
+    *("experiments/training/splits.py", "experiments/training/rows.py"),
     *("experiments/training/features.py", "experiments/research/shipped/hospitals.py"),
     *("experiments/research/shipped/mmlu.py", "fedcal/datasets/_arrays.py"),
     *("fedcal/datasets/_dataset.py", "fedcal/datasets/_huggingface.py"),
@@ -166,9 +163,7 @@ FAMILIES = {
     "ClassMetric": ("name", CLASS_METRICS),
     "ConfusionMetric": ("name", CONFUSION_METRICS),
     "Score": ("name", SCORES),
-    "Network": ("name", NETWORKS),
     "Optimiser": ("name", OPTIMISERS),
-    "Extractor": ("name", EXTRACTORS),
 }
 """Base class -> what names a subclass, and the table of names.
 

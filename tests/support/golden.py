@@ -218,7 +218,7 @@ def runs() -> Iterator[tuple[str, str]]:
         + read_json("compared/compare.json"),
     )
     trained = fedcal(
-        "train --data mnist-features --model linear --epsilon 4 --rounds 5 --clients 5 --out t"
+        "train --data mnist-features --model softmax --epsilon 4 --rounds 5 --clients 5 --out t"
     )
     yield "train.txt", trained + read_json("t/training.json")
 

@@ -203,7 +203,7 @@ def test_a_training_that_diverges_says_so_and_writes_nothing(images, tmp_path):
 def test_what_is_not_allowed_is_one_line(images, tmp_path):
     table: list[tuple[dict[str, Any], str]] = [
         ({"model": "vgg"}, "unknown model 'vgg'; allowed: softmax, mlp"),
-        ({"model": "lstm"}, "--model lstm was removed in 0.3: a torch.nn.Module of your own"),
+        ({"model": "lstm"}, "--model lstm was removed in 0.3: use a torch.nn.Module of your"),
         ({"model": "mlp"}, "reads rows of features, not of shape 8x8: name a torch module"),
         ({"data": None}, "say what to train on"),
         ({"data": "missing.npz"}, "'missing.npz': no such file, nor shipped features"),
@@ -213,7 +213,8 @@ def test_what_is_not_allowed_is_one_line(images, tmp_path):
         ({"rounds": 10**8}, r"rounds must be a whole number in \[1, 100000\]"),
         ({"clients": 2 * 10**9}, r"clients must be a whole number in \[1, 10000000\]"),
         ({"lr": -1.0}, "lr must be a finite number > 0"),
-        ({"engine": "ray"}, "method 'fedavg' has no privacy and runs inline"),
+        ({"engine": "ray"}, "is your own, and trains with engine 'inline'"),
+        ({"engine": "ray", "model": "mlp"}, "method 'fedavg' has no privacy and runs inline"),
     ]
     given, out = small(images).to_dict(), tmp_path / "out"
     each_is_refused(table, lambda options: train(out=out, **{**given, **options}))

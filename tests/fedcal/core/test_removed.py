@@ -20,3 +20,10 @@ def test_a_command_that_was_removed_says_what_to_use(name, more, capsys):
     assert " ".join(words) not in COMMANDS
     for file in re.findall(r"examples/\S+\.py", line):
         assert (ROOT / file).is_file()
+
+
+@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("--model ")])
+def test_a_model_that_was_removed_says_what_to_use(name, capsys):
+    assert _run(["train", "--data", "adult-features", *name.split()]) == 2
+    line = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
+    assert capsys.readouterr().err == line

@@ -302,7 +302,7 @@ def test_widths():
         ("mlp:" + "x".join(["16"] * 9), r"number of hidden layers must be .* \[0, 8\]"),
         ("mlp:16x", "shape must be like"),
         ("vgg", "unknown network 'vgg'"),
-        ("linear", "--model linear was removed in 0.3: softmax"),
+        ("linear", "--model linear was removed in 0.3: use softmax"),
     ]
     each_is_refused(table, network_named)
     assert network_named("mlp:1048576").size((2**24,), 10) > 2**43  # nothing of that size is made
