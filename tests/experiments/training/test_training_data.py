@@ -24,6 +24,15 @@ X = RNG.integers(0, 256, (200, 6, 6), dtype=np.uint8)
 Y = np.arange(200) % 4
 
 
+class Net(torch.nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(torch.nn.Flatten(), torch.nn.Linear(36, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = super().forward(x.float())
+        return logits
+
+
 def npz(folder: Path, name: str = "data.npz", **arrays: Any) -> str:
     path = folder / name
     np.savez(path, **arrays)
@@ -32,7 +41,7 @@ def npz(folder: Path, name: str = "data.npz", **arrays: Any) -> str:
 
 def dealt(data: str, **options: Any) -> ClientData:
     """As FedAvg cuts rows, for a module that reads images."""
-    usual = {"method": "fedavg", "model": enlist(torch.nn.Flatten)}
+    usual = {"method": "fedavg", "model": enlist(Net)}
     return load(TrainConfig(data, **(usual | options)))[0]
 
 
@@ -98,7 +107,7 @@ def _test_rows_of(kind: str, folder: Path) -> str:
     ],
 )
 def test_nothing_is_trained_on_a_test_part(tmp_path, kind, method):
-    model = "mlp" if kind == "features" else enlist(torch.nn.Flatten)
+    model = "mlp" if kind == "features" else enlist(Net)
     options: dict[str, Any] = {"method": method, "model": model}
     options["unit"] = "user" if method == "dp-fedavg" else "example"
     if kind in ("images", "features"):
