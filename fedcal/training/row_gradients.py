@@ -243,7 +243,8 @@ def _extremes(rows: Tensor) -> list[Any]:
 
 
 def _norms(values: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(values, dim=1)
+    norms: Tensor = torch.linalg.vector_norm(values, dim=1)
+    return norms
 
 
 def _line(errors: list[Any]) -> str:
