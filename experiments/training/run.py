@@ -198,7 +198,7 @@ def train_on(
     """
     network, by_row = network_named(str(config.model)), config.method == FedSGD.name
     # now, before a ledger is charged
-    network.check(data.inputs("train"), data.labels("train"), data.classes, by_row=by_row)
+    network.check(data.inputs("train"), data.classes, by_row=by_row)
     run, shards = run_config(config, data), data.shards(trainers=not config.by_method)
     job = job_of(run, shards)
     check_subjects(job.federation, shards)

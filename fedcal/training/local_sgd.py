@@ -69,7 +69,8 @@ def descend(
     rng: np.random.Generator,
 ) -> float:
     """Plain SGD on the cross-entropy, in batches of shuffled rows; its mean over all rows seen."""
-    optimiser = torch.optim.SGD(model.parameters(), lr=lr)
+    most = torch.finfo(torch.float32).max  # beyond it all diverges, too
+    optimiser = torch.optim.SGD(model.parameters(), lr=min(lr, most))
     model.train()
     total = 0.0
     for _ in range(epochs):

@@ -178,14 +178,14 @@ class Network(ABC):
         if not len(labels):
             return np.zeros((len(offsets) - 1, w.size), np.int64)
         rows = row_gradients(self, inputs.shape[1:], classes)
-        rows.check(inputs, labels)
+        rows.check(inputs)
         return rows.steps(w, inputs, labels, offsets, clipping, grid)
 
-    def check(self, inputs: NDArray[Any], labels: Integers, classes: int, *, by_row: bool) -> None:
+    def check(self, inputs: NDArray[Any], classes: int, *, by_row: bool) -> None:
         """Refuse what cannot be trained on such rows, (n, ...); `by_row`: by gradients of each."""
         need_torch()
         if by_row:
-            row_gradients(self, inputs.shape[1:], classes).check(inputs, labels)
+            row_gradients(self, inputs.shape[1:], classes).check(inputs)
         else:
             self.module(inputs.shape[1:], classes, 0)
 

@@ -71,7 +71,8 @@ class RowGradients:
             raise InputError(
                 f"the model {network.name} has no gradients of rows: {_line([e])}"
             ) from None
-        self._module, self._network, self._shape = module, network, shape
+        self._module, self._network = module, network
+        self._shape, self._classes = shape, classes
         self._parameters: list[Any] = list(module.parameters())
         self._size = sum(p.numel() for p in self._parameters)
         self._checked = False
@@ -159,11 +160,12 @@ class RowGradients:
             if parameter.grad_sample is not None:
                 yield place, parameter.grad_sample.detach().reshape(CHUNK, -1).double()
 
-    def check(self, x: NDArray[Any], y: Integers) -> None:
-        """Try once whether a row's integers depend on its neighbours, with these rows.
+    def check(self, x: NDArray[Any]) -> None:
+        """Try once whether a row's integers depend on its neighbours.
 
         One row of a full chunk is replaced by zeros and by extremes, in several slots; all others
-        must add the same integers, and the first chunk again the same after all of them.
+        must add the same integers, and the first chunk again the same after all of them. The rows
+        are drawn, in the type of `x` (n, ...), so that a refusal tells of no real row.
 
         Raises InputError if they do not, if the module's state changes, or if Opacus's gradients
         are not those of PyTorch.
@@ -172,9 +174,12 @@ class RowGradients:
 
         if self._checked:
             return
-        places = np.resize(np.arange(min(len(y), CHUNK)), CHUNK)
-        rows, labels = self._network.tensor(x[places]), torch.from_numpy(y[places].astype(np.int64))
         rng = np.random.default_rng(0)
+        drawn = rng.normal(size=(CHUNK, *self._shape))
+        if x.dtype.kind != "f":
+            drawn = np.round(np.abs(drawn) % 1.0)  # codes that every embedding has
+        rows = self._network.tensor(drawn.astype(x.dtype))
+        labels = torch.from_numpy(rng.integers(0, self._classes, CHUNK))
         w = rng.normal(0, 0.3, self._size)
         weights = rng.integers(-_WEIGHTS, _WEIGHTS, self._size)
         clipping = Clipping(1.0)
@@ -234,12 +239,10 @@ def _alone() -> Iterator[None]:
         yield
 
 
-def _extremes(rows: Tensor) -> list[Any]:
-    """Zeros, and the most that a row may hold; of whole numbers, such as codes, the rows' own."""
-    if rows.is_floating_point():
-        most = torch.finfo(rows.dtype).max
-        return [0.0, 1e4, most, -most]
-    return [torch.zeros_like(rows[0]), rows.max(), rows.min()]
+def _extremes(rows: Tensor) -> tuple[float, ...]:
+    """Zeros, and the most that a row may hold; of whole numbers, which may be codes, 1."""
+    most = torch.finfo(torch.float32).max
+    return (0.0, 1e4, most, -most) if rows.is_floating_point() else (0, 1)
 
 
 def _norms(values: Tensor) -> Tensor:

@@ -121,7 +121,7 @@ def test_neighbours_differ_by_what_one_row_adds_and_no_more(network):
     """A row leaves an empty row in its slot: all others add the same integers."""
     x, y, w = rows_of(network, CHUNK)
     one, clipping = row_gradients(network_named(network), SHAPES[network], CLASSES), Clipping(0.5)
-    one.check(x, y)
+    one.check(x)
     set_weights(one._module, w)
 
     def integers(rows: NDArray[Any]) -> Integers:
@@ -245,7 +245,7 @@ def test_what_mixes_rows_or_has_no_gradients_of_them_is_refused():
     ]
 
     def tried(model: Any) -> None:
-        network_named(enlist(model)).check(X, np.zeros(12, np.int64), 3, by_row=True)
+        network_named(enlist(model)).check(X, 3, by_row=True)
 
     each_is_refused(table, tried)
     tried(nn.Sequential(nn.GroupNorm(1, 5), nn.Dropout(0.5), nn.Linear(5, 3)))
@@ -262,7 +262,7 @@ def test_a_kernel_that_mixes_rows_by_a_bit_is_refused(monkeypatch):
 
     monkeypatch.setattr(torch.nn.functional, "linear", mixed)
     with pytest.raises(InputError, match="depends on other rows on this machine"):
-        network.check(X, np.zeros(12, np.int64), 3, by_row=True)
+        network.check(X, 3, by_row=True)
 
 
 def test_torch_keeps_its_threads_and_its_randomness():
