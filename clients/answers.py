@@ -32,7 +32,6 @@ from fedcal.clients.statistics.training import (
     gradient_words,
     gradients,
     local_updates,
-    read_inputs,
     weighted_updates,
 )
 from fedcal.core.checks import one_of
@@ -91,12 +90,6 @@ QUICK: dict[str, Callable[[Shards, Any, Bound, Ring], Words | None]] = {
     "set_ranks": rows_of_sets,
 }
 """Where all rows are bounded and added up in one pass: the sum; None = row by row."""
-
-ONCE: dict[str, Callable[[Shards, Any], object]] = {
-    "gradients": read_inputs,
-    "weighted_update": read_inputs,
-}
-"""What is computed of all rows and kept, where one process answers round after round."""
 
 if apart := set(QUERIES) ^ set(STATISTICS):
     raise ImportError(f"a query without a statistic, or the reverse: {', '.join(sorted(apart))}")
@@ -165,15 +158,6 @@ def check_columns(shards: Shards, query: Query) -> None:
 def _parts(shards: Shards, per: Per) -> tuple[Shards, Integers]:
     """Return the parts that are clipped separately, as clients, and the client of each part."""
     return (shards.each_row(), shards.owner) if per == "row" else shards.each_subject()
-
-
-def prepare_rows(shards: Shards, request: Request) -> None:
-    """Compute what rounds share, of all rows, where a process answers round after round.
-
-    The rows that take part in a round then carry it along; elsewhere it is computed of them alone.
-    """
-    if request.query.kind in ONCE:
-        ONCE[request.query.kind](shards, request.query)
 
 
 def contribute(

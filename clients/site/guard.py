@@ -17,7 +17,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import NO_SUBJECTS
 from fedcal.privacy.agreement import Terms, TermsOfJob, context_of, own_request
 from fedcal.queries.request import Request
-from fedcal.training.network import text_of
+from fedcal.training.network import need_torch, text_of
 
 MOST_NUMBERS = 1 << 22
 """Numbers of an answer, 32 MiB of them: larger ones are refused before they are computed."""
@@ -70,7 +70,7 @@ def check(
 
 
 def _check_inputs(reads: tuple[int, ...] | None, site: Prepared) -> None:
-    """Refuse a question about scores where there are none, or a network that reads others."""
+    """Refuse a question about scores where there are none, or a network that is not for here."""
     if reads is None and site.shards.inputs is not None:
         raise InputError("the question is about scores, this site has rows to train on")
     if reads not in (None, own := site.shards.input_shape):
@@ -78,3 +78,5 @@ def _check_inputs(reads: tuple[int, ...] | None, site: Prepared) -> None:
             f"the network reads inputs of shape {text_of(reads or ())}, this site's are of shape "
             f"{text_of(own)}"
         )
+    if reads is not None:
+        need_torch()

@@ -53,8 +53,8 @@ def gradient_words(shards: Shards, query: Gradients, bound: Bound, ring: Ring) -
     return np.clip(steps, -ring.limit, ring.limit).view(np.uint64)
 
 
-def read_inputs(shards: Shards, query: Gradients | LocalUpdate | WeightedUpdate) -> NDArray[Any]:
-    """Return the rows' inputs as the network reads them, computed once for each row.
+def _inputs(shards: Shards, query: Gradients | LocalUpdate | WeightedUpdate) -> NDArray[Any]:
+    """Return the rows' inputs, of the shape that the network reads.
 
     Rows without inputs of their own have the logits of a model that is there already.
     """
@@ -64,13 +64,12 @@ def read_inputs(shards: Shards, query: Gradients | LocalUpdate | WeightedUpdate)
             f"the network reads inputs of shape {query.shape} and has {query.classes} classes; "
             f"the rows here have {text_of(shards.input_shape)} and {shards.classes}"
         )
-    return shards.derived(
-        ("inputs of", query.network), lambda s: query.architecture.prepared(np.asarray(inputs))
-    )
+    return np.asarray(inputs)
 
 
 def _steps(shards: Shards, query: Gradients, clipping: Clipping, grid: float) -> Integers:
-    inputs = read_inputs(shards, query)
+    shards = shards.ordered
+    inputs = _inputs(shards, query)
     return query.architecture.steps(
         query.w, inputs, shards.labels, shards.offsets, query.classes, clipping, grid
     )
@@ -87,7 +86,7 @@ def local_updates(shards: Shards, query: LocalUpdate) -> Floats:
     diverges.
     """
     shards, size = shards.ordered, len(query.w)
-    inputs = read_inputs(shards, query)
+    inputs = _inputs(shards, query)
     out = np.zeros((shards.clients, sum(query.lengths())))
     for k, n in _with_rows(shards):
         rng = stream(query.seed, Purpose.SAMPLING, 0, f"{n} rows")
@@ -119,7 +118,7 @@ def weighted_updates(
         (clients, size + 3); zeros without rows
     """
     shards, size = shards.ordered, len(query.w)
-    inputs = read_inputs(shards, query)
+    inputs = _inputs(shards, query)
     out = np.zeros((shards.clients, size + 3))
     for k, n in _with_rows(shards):
         site = 0 if sites is None else int(sites[k])

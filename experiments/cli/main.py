@@ -30,7 +30,6 @@ COMMANDS = {
     "compare": "compare",
     "plan": "plan",
     "train": "train",
-    "features": "features",
     "reproduce": "reproduce",
     "report": "files.report",
     "export": "files.export",

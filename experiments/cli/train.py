@@ -88,8 +88,7 @@ def _show(training: Mapping[str, Any], out: Path | None) -> None:
 
 EXAMPLES = (
     "fedcal train --data adult-features --epsilon 8 --delta 1e-5 --out model",
-    "fedcal train --data images.npz --clients 20 --rounds 50 --out model",
-    "fedcal train --data leaf --model lstm --min-rows 100 --out model",
+    "fedcal train --data rows.npz --model mlp:64x32 --method fedavg --clients 20 --out model",
     "fedcal train --data rows.npz --model nets:Net --epsilon 8 --out model",
 )
 

@@ -10,11 +10,10 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, only_client, read_rows
 from fedcal.experiments.training.features import features_of
-from fedcal.experiments.training.images import named
-from fedcal.experiments.training.rows import LabelledRows
+from fedcal.experiments.training.rows import LabelledRows, named
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import read_npz
-from fedcal.training.network import text_of
+from fedcal.training.network import need_torch, text_of
 
 
 def site_rows(data: str, names: Sequence[str] | None, csv: str | None = None) -> SiteRows:
@@ -37,7 +36,8 @@ def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:
     How many classes there are must be said, by `names` or by the array `class_names`: the server
     hears of it, and the largest label at a site would tell of its rows.
 
-    Raises InputError if the file cannot be used, or the rows belong to several clients.
+    Raises InputError if the file cannot be used, the rows belong to several clients, or training
+    has not been installed.
     """
     path = path_of(data)
     if path.suffix.lower() != ".npz" or not path.is_file():
@@ -46,6 +46,7 @@ def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:
         arrays = read_npz(path)
         if "features" not in arrays:
             return None
+        need_torch()
         own = tuple(map(str, arrays["class_names"].flat)) if "class_names" in arrays else None
         if names is None and own is None:
             raise InputError(

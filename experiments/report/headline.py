@@ -198,15 +198,14 @@ def at_home(result: Result) -> str:
 
 
 def trained(result: Result) -> str:
-    """State how often a trained model is right on test rows, and its mean error."""
+    """State how often a trained model is right on test rows, and its calibration error."""
     after = result.get("after")
-    if not after or "before" in result or "gap" not in after:
+    if not after or "before" in result or "ece" not in after:
         return ""
-    gap, subject = after["gap"], _subject(result)
-    sentence = f"{subject} is {_points(abs(gap))} points too {_direction(gap)} on average."
-    if not round(100 * gap, 1):
-        sentence = f"{subject} is right on average."
-    return f"Right in {shown('accuracy', after['accuracy'])}\u00a0% of the test rows; {sentence}"
+    return (
+        f"Right in {shown('accuracy', after['accuracy'])}\u00a0% of the test rows; its top-label "
+        f"ECE is {shown('ece', after['ece'])}\u00a0%."
+    )
 
 
 def covered(result: Result) -> str:

@@ -1,4 +1,4 @@
-"""The card of a trained model, from its folder."""
+"""The report of a trained model, from its folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedcal.experiments.runs.files import PAGE
 
 TRAINING = "training.json"
 
-_TILES = {"accuracy": "accuracy", "ece": "top-label ECE", "ece_debiased": "debiased"}
+_TILES = {"accuracy": "accuracy", "ece": "top-label ECE"}
 
 
 def write_training_report(folder: Path, home: Path | None = None) -> Path:

@@ -24,27 +24,13 @@ from fedcal.experiments.runs.options import (
 )
 from fedcal.strategies import STRATEGIES, FedAvg
 from fedcal.strategies.settings import Setting, check_settings
-from fedcal.training.networks import NETWORKS, OWN, network_named
-from fedcal.training.own import enlist
+from fedcal.training.networks import NETWORKS, OWN, enlist, network_named
 from fedcal.units import UNITS, Example
 
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "cnn": {"rounds": 100, "batch_size": 64, "lr": 0.1, "server_lr": 1.0, "min_rows": 0},
-    "resnet18": {"rounds": 1000, "batch_size": 64, "lr": 0.01, "server_lr": 1.0, "min_rows": 0},
-    "lstm": {"rounds": 100, "batch_size": 32, "lr": 0.8, "server_lr": 1.0, "min_rows": 100},
-}
-"""Defaults of each model for plain SGD, after Maddock et al., A.3.1, which names no optimiser."""
-
-ANY_OTHER = {"rounds": 100, "batch_size": 32, "lr": 0.1, "server_lr": 1.0, "min_rows": 0}
-"""Of FedAvg, for the other models."""
+DEFAULTS = {"rounds": 100, "batch_size": 32, "lr": 0.1, "server_lr": 1.0}
+"""Of FedAvg, as Maddock et al. (2025), A.3.1, train their base models."""
 
 TRAINING = "Training"
-
-KINDS = {name: network.reads for name, network in NETWORKS.items()}
-"""Model -> what it reads."""
-
-USUAL = {"image": "cnn", "text": "lstm", "features": "linear"}
-"""The model for each kind of data where none is named."""
 
 FEDAVG = FedAvg.name
 
@@ -94,7 +80,7 @@ class TrainConfig(Options):
     lr, server_lr
         of local SGD, and of the step towards the clients' average (1: all of it)
     min_rows
-        clients with fewer rows are left out (0; text: 100)
+        clients with fewer rows are left out
     max_rows
         of a client at most so many rows are used (all)
     feature_norm
@@ -106,21 +92,21 @@ class TrainConfig(Options):
     data: str = option(
         MISSING,
         DATA,
-        ".npz, image folder, .txt, .tsv(.gz), LEAF folder, name",
+        ".npz of features or images, or the name of shipped features",
         unset=REQUIRED,
     )
     model: str | None = option(
         None,
         TRAINING,
-        f"{' | '.join(KINDS)} | mlp:64x32: hidden widths | MODULE:CLASS: your own torch module",
-        unset="cnn, lstm or linear, by the kind of data",
+        f"{' | '.join(NETWORKS)} | mlp:64x32: hidden widths | MODULE:CLASS: your own torch module",
+        unset="softmax",
         read=enlist,
     )
     method: str | None = option(
         None,
         TRAINING,
         f"{' | '.join(TRAINERS)}; --set has its settings",
-        unset="fedavg without privacy for images and texts, else fedsgd",
+        unset="fedsgd, or dp-fedavg with --unit user",
     )
     clients: int | None = option(
         None, DATA, "Number of simulated clients", unset="100; fedsgd: 1, all rows in one place"
@@ -168,11 +154,8 @@ class TrainConfig(Options):
     )
     seed: int = option(0, RUNNING, "Random seed")
     engine: str = option("inline", RUNNING, " | ".join(ENGINES))
-    min_rows: int | None = option(
-        None,
-        DATA,
-        "Least number of rows of a client; smaller clients are left out",
-        unset="0; text: 100",
+    min_rows: int = option(
+        0, DATA, "Least number of rows of a client; smaller clients are left out"
     )
     max_rows: int | None = option(None, DATA, "Largest number of rows of a client", unset="all")
     feature_norm: float | None = option(

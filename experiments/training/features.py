@@ -7,6 +7,7 @@ of the rows, which would be a release of private data.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,12 +15,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import positive
+from fedcal.core.checks import near, positive, unused
 from fedcal.core.classes import class_names, places_of
 from fedcal.core.errors import InputError
 from fedcal.core.types import Integers
-from fedcal.experiments.research.corruptions import CORRUPTIONS, SEVERITIES
-from fedcal.experiments.training.rows import MOST_CLASSES, LabelledRows, check_ids
+from fedcal.datasets import feature_sets, read_feature_set
+from fedcal.experiments.training.rows import (
+    MOST_CLASSES,
+    LabelledRows,
+    check_ids,
+    named,
+    rows_of_arrays,
+)
+from fedcal.storage.atomic import path_of
+from fedcal.storage.npz import read_npz
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -29,7 +38,45 @@ KEYS = (
     *(f"test_{key}" for key in _ROWS if key != "subject"),
     *("scale", "norm", "class_names", "group_names"),
 )
-"""Arrays of a features file, beside `test_CORRUPTION_SEVERITY`."""
+"""Arrays of a features file."""
+
+SHIFTED = re.compile(r"test_[a-z_]+_[1-5]")
+"""Test rows after a corruption, such as test_fog_3: they are for studies, and not read here."""
+
+
+def read_labelled(source: str, feature_norm: float | None = None) -> LabelledRows:
+    """Read the rows of a file, or the shipped features of a name; test rows are its `test`.
+
+    Parameters
+    ----------
+    source
+        path of an `.npz` with `features` (see `features_of`), or with `x`, `y`, optional `client`,
+        `test_x`, `test_y`, `test_client` (see `rows_of_arrays`); or the name of shipped features
+    feature_norm
+        a bound on the Euclidean norm of a row of features, to which longer ones are scaled: a
+        number that is known without the rows. None = the file's own `norm`
+
+    Raises
+    ------
+    InputError
+        One line that begins with the path.
+    """
+    shipped, path = [entry.name for entry in feature_sets()], path_of(source)
+    with named(source):
+        if source in shipped:
+            return features_of(read_feature_set(source), feature_norm)
+        if path.suffix.lower() != ".npz" and path.exists():
+            raise InputError("unknown kind of data; allowed: .npz with features, or x and y")
+        if not path.is_file():
+            raise InputError(f"no such file, nor shipped features; {near(source, shipped)}")
+        arrays = read_npz(path)
+        if "features" in arrays:
+            return features_of(arrays, feature_norm)
+        unused("the file holds no features", feature_norm=feature_norm)
+        rows = rows_of_arrays(arrays)
+        if rows.classes < 2:
+            raise InputError("there is one class; at least 2 are needed")
+        return rows
 
 
 def features_of(arrays: Arrays, norm: float | None = None) -> LabelledRows:
@@ -41,9 +88,8 @@ def features_of(arrays: Arrays, norm: float | None = None) -> LabelledRows:
         `features` (n, d), floats, or whole numbers (int8, say) that are multiplied with the number
         `scale`; `labels` or `y` (n,); optional `client`, `subject`, `group` (n,), whole numbers or
         texts, and `class_names`, `group_names`, which the numbers stand for. The source's own test
-        rows: `test_features` (m, d), `test_labels` or `test_y`, `test_client`, `test_group` (m,),
-        and the same rows after a corruption: `test_CORRUPTION_SEVERITY` (m, d), such as
-        `test_fog_3`. `norm`: a bound on the rows' Euclidean norms, known without looking at them
+        rows: `test_features` (m, d), `test_labels` or `test_y`, `test_client`, `test_group` (m,).
+        `norm`: a bound on the rows' Euclidean norms, known without looking at them
     norm
         a bound in place of the file's
 
@@ -57,22 +103,14 @@ def features_of(arrays: Arrays, norm: float | None = None) -> LabelledRows:
     InputError
         One line that begins with the key.
     """
-    corrupted = {
-        f"test_{name}_{level}": (name, level) for name in CORRUPTIONS for level in SEVERITIES
-    }
     for key in arrays:
-        if key not in KEYS and key not in corrupted:
-            raise InputError(
-                f"unknown key {key[:80]!r}; allowed: {', '.join(KEYS)}, test_CORRUPTION_SEVERITY"
-            )
+        if key not in KEYS and not SHIFTED.fullmatch(key):
+            raise InputError(f"unknown key {key[:80]!r}; allowed: {', '.join(KEYS)}")
     bound = _number(arrays, "norm") if norm is None else positive("feature_norm", norm)
     reader = _Reader(arrays, _number(arrays, "scale"), bound, _names(arrays, "class_names"))
     rows, test = reader.rows(""), None
     if "test_features" in arrays:
         test = reader.rows("test_", rows.x.shape[1:])
-        shape = test.x.shape
-        shifted = {v: reader.inputs(k, shape) for k, v in corrupted.items() if k in arrays}
-        test = replace(test, shifted=shifted)
     elif stray := [key for key in arrays if key.startswith("test_")]:
         raise InputError(f"{stray[0]} without test_features")
     parts = [rows] if test is None else [rows, test]

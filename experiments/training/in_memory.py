@@ -15,8 +15,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.scores import as_array, numbers
 from fedcal.datasets import IDS
 from fedcal.experiments.training.features import features_of
-from fedcal.experiments.training.images import image_rows
-from fedcal.experiments.training.rows import LabelledRows
+from fedcal.experiments.training.rows import LabelledRows, rows_of_arrays
 
 NAME = "rows in memory"
 """What a configuration calls such data."""
@@ -25,7 +24,7 @@ _LABELS = ("labels", "y", "test_labels", "test_y")
 
 
 def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows:
-    """Return the pool that `read_pool` would read from a file of these rows.
+    """Return what `read_labelled` would read from a file of these rows.
 
     `data` is `(rows, labels)`; a data frame with a column `label`, optional `client`, `subject`,
     `group`, and features in all others; or a mapping with the keys of a file, where `rows` and
@@ -54,12 +53,11 @@ def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows
             names = class_names(known.ravel().tolist(), known.size)
             own = {k: y for k, y in arrays.items() if k in _LABELS}
             arrays |= {k: places_of(k, y, names, (len(y), len(names))) for k, y in own.items()}
-        parts = image_rows({key.replace("labels", "y"): array for key, array in arrays.items()})
-        pool, *tests = (replace(one, names=None if known is None else names) for one in parts)
-        pool = replace(pool, test=tests[0] if tests else None)
-        if pool.classes < 2:
+        rows = rows_of_arrays({key.replace("labels", "y"): x for key, x in arrays.items()})
+        rows = replace(rows, names=None if known is None else names)
+        if rows.classes < 2:
             raise InputError("there is one class; at least 2 are needed")
-        return pool
+        return rows
     for key in ("features", "test_features"):  # a file has whole numbers only to be small
         if key in arrays and arrays[key].dtype.kind in "iub" and "scale" not in arrays:
             arrays[key] = arrays[key].astype(np.float32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,9 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core import pages
-from fedcal.core.numerics import softmax
 from fedcal.core.optional import need
-from fedcal.core.types import Floats
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.shown import Shown, figures_of
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
@@ -23,11 +20,11 @@ from fedcal.experiments.runs.record import communication_of
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.splits import PARTS, ClientData
-from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import RELEASED, Outcome
-from fedcal.training.model_card import card_parts
 from fedcal.training.trained_model import TrainedModel
+
+EXACT = "Exact numbers, for the researcher's eyes: no private release."
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,8 +40,7 @@ class Training(Shown):
     privacy
         record and statement, as those of every run
     metrics
-        of the model on the test rows (`fedcal.training.model_card.scored`): for the researcher's
-        eyes
+        of the model on the test rows (`fedcal.metrics.summary`): for the researcher's eyes
     train_metrics
         the same on the training rows
     logits
@@ -57,8 +53,6 @@ class Training(Shown):
         of the method, as they were resolved
     event
         rounds, noise and rate in a line
-    clipping
-        how many of the test rows' gradients would be clipped, by round, if the method clips rows
     """
 
     config: TrainConfig
@@ -71,7 +65,6 @@ class Training(Shown):
     outcome: Outcome = field(repr=False)
     settings: dict[str, Any]
     event: str
-    clipping: list[pages.Part] = field(repr=False)
 
     @property
     def rows(self) -> dict[str, int]:
@@ -130,8 +123,6 @@ class Training(Shown):
         return artifact_card({**self.to_json(), **about}, self.page())
 
     def _torch(self) -> dict[str, str]:
-        if not self.model.architecture.in_torch:
-            return {}
         return {"torch": need("torch", "train", "training a model").__version__}
 
     def save(self, out: str | Path) -> None:
@@ -153,8 +144,7 @@ class Training(Shown):
                 columns[f"{prefix}group"] = np.array(data.group_names)[group]
         np.savez_compressed(folder / "logits.npz", **columns)  # type: ignore[arg-type]
         self.model.write(folder, self.model.form)
-        if self.model.architecture.in_torch:
-            self.model.write_state_dict(folder / "model.pt")
+        self.model.write_state_dict(folder / "model.pt")
         (folder / "config.toml").write_text(self.config.to_toml(), "utf-8")
         (folder / "training.json").write_text(to_json(self.to_json()), "utf-8")
         page = {"schema": 1, "form": self.model.form, "parts": pages.to_json(self.page())}
@@ -164,24 +154,18 @@ class Training(Shown):
         write_training_report(folder, home)
 
     def page(self) -> list[pages.Part]:
-        """Return the model's card."""
-        test = test_rows(self.federation, self.logits)
-        facts_by_name = {
-            "method": self.config.method,
-            **self.settings,
-            "rounds and noise": self.event,
-        }
-        facts = tuple((name.replace("_", " "), f"{value}") for name, value in facts_by_name.items())
+        """Return the model, its metrics and how it was trained, as tables."""
+        metrics = tuple(
+            (name, f"{self.train_metrics[name]:.4f}", f"{value:.4f}")
+            for name, value in self.metrics.items()
+        )
+        facts = {"method": self.config.method, **self.settings, "rounds and noise": self.event}
         return [
             *self.model.page(),
-            pages.Table("Training", ("", ""), facts),
-            *card_parts({"model": test.probs}, test),
-            *self.clipping,
+            pages.Table("Metrics", ("metric", "training rows", "test rows"), metrics, EXACT),
+            pages.Table(
+                "Training",
+                ("", ""),
+                tuple((name.replace("_", " "), f"{value}") for name, value in facts.items()),
+            ),
         ]
-
-
-def test_rows(data: ClientData, logits: Mapping[str, Floats | NDArray[np.float32]]) -> Holdout:
-    """The test rows with a model's logits."""
-    z = np.asarray(logits["test"], np.float64)
-    group = data.column("test", "group")
-    return Holdout(z, softmax(z), data.labels("test"), group=group, group_names=data.group_names)

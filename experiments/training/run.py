@@ -15,7 +15,6 @@ import numpy as np
 from fedcal.accounting.zcdp import rdp_epsilons
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.core.numerics import softmax
-from fedcal.core.optional import need
 from fedcal.experiments.runs import engines
 from fedcal.experiments.runs.folders import TRAINING as KIND
 from fedcal.experiments.runs.folders import claim
@@ -29,6 +28,7 @@ from fedcal.experiments.training.in_memory import rows_in_memory
 from fedcal.experiments.training.looks import Looks
 from fedcal.experiments.training.result import Training
 from fedcal.experiments.training.splits import PARTS, ClientData, load, run_config
+from fedcal.metrics import summary
 from fedcal.privacy.noise_plan import Plan
 from fedcal.storage.atomic import path_of
 from fedcal.storage.locks import locked
@@ -38,9 +38,7 @@ from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome
 from fedcal.strategies.server.run_folder import LOCK
 from fedcal.strategies.settings import check_subjects
-from fedcal.training.model_card import scored
-from fedcal.training.networks import OWN, network_named
-from fedcal.training.own import enlist
+from fedcal.training.networks import OWN, enlist, network_named
 from fedcal.training.trained_model import TrainedModel
 
 AfterRound = Callable[[int, int, dict[str, Any]], None]
@@ -86,7 +84,7 @@ def train(
     config
         what to train, or the path of its `config.toml`; `options` are its fields. Of these `data`
         may also be rows in memory (`rows_in_memory`), and `model` a `torch.nn.Module` of your own,
-        its class or what makes it (`fedcal.training.own.enlist`)
+        its class or what makes it (`fedcal.training.networks.enlist`)
     out
         folder for the files and, on the way, the checkpoint; None = nothing is written
     resume
@@ -199,10 +197,7 @@ def train_on(
         If a client failed, or the training diverged.
     """
     network, by_row = network_named(str(config.model)), config.method == FedSGD.name
-    if network.in_torch:  # now, before a ledger is charged
-        need("torch", "train", "training a model")
-        if by_row and config.model not in OWN:
-            need("opacus", "train", f"training by {FedSGD.name}")
+    # now, before a ledger is charged
     network.check(data.inputs("train"), data.classes, by_row=by_row)
     run, shards = run_config(config, data), data.shards(trainers=not config.by_method)
     job = job_of(run, shards)
@@ -247,7 +242,7 @@ def train_on(
         logits = {part: model.predict(data.inputs(part)) for part in PARTS}
         if not all(np.isfinite(some).all() for some in logits.values()):
             raise RoundFailed(f"the training diverged in its last round; lower --lr ({config.lr})")
-        metrics = {part: scored(softmax(logits[part]), data.labels(part)) for part in PARTS}
+        metrics = {part: summary(softmax(logits[part]), data.labels(part)) for part in PARTS}
         training = Training(
             config=config,
             model=model,
@@ -259,7 +254,6 @@ def train_on(
             outcome=outcome,
             settings=dict(known.set),
             event=job.plan.event,
-            clipping=looks.parts(),
         )
         if folder is not None:
             training.save(folder)

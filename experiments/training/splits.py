@@ -1,24 +1,22 @@
-"""From a pool of rows to clients, and from a client's rows to train, calibration and test.
+"""From rows to clients, and from a client's rows to train, calibration and test.
 
 Each client keeps 80 % of its rows for training, 10 % for calibration and 10 % for testing, as in
-Maddock et al., A.1, where the source has no test rows of its own (the paper merges those in: give
-both as one pool). Where it has, they are for testing and nothing is trained on them; a tenth of the
-others, drawn by a keyed hash, is for calibration: as in Zhang et al. (2022), Algorithm 1.
+Maddock et al., A.1, where the source has no test rows of its own. Where it has, they are for
+testing and nothing is trained on them; a tenth of the others, drawn by a keyed hash, is for
+calibration: as in Zhang et al. (2022), Algorithm 1.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import one_of, unused
+from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
@@ -26,17 +24,13 @@ from fedcal.core.types import Integers
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.training.config import (
-    ANY_OTHER,
     DEFAULTS,
-    FEDAVG,
-    KINDS,
     SHARED,
-    USUAL,
     TrainConfig,
     merged,
 )
-from fedcal.experiments.training.images import read_pool
-from fedcal.experiments.training.rows import CHARACTERS, CONTEXT, LabelledRows, is_text, read_text
+from fedcal.experiments.training.features import read_labelled
+from fedcal.experiments.training.rows import LabelledRows
 from fedcal.partition import deal, held_out
 from fedcal.partition.base import CLIENTS
 from fedcal.strategies import STRATEGIES, FedSGD
@@ -45,9 +39,6 @@ from fedcal.training.networks import network_named
 from fedcal.units import UNITS
 
 PARTS = ("train", "calibration", "test")
-
-Text: TypeAlias = list[tuple[str | None, NDArray[np.uint8]]]
-"""As `read_text` gives it."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +55,8 @@ class ClientData:
         number of classes
     shape
         of one input
-    group_names, norm, shifted
-        as those of `LabelledRows`; `shifted` of the test rows in the order of `labels("test")`
+    group_names, norm
+        as those of `LabelledRows`
     """
 
     names: tuple[int | str, ...]
@@ -74,7 +65,6 @@ class ClientData:
     shape: tuple[int, ...]
     group_names: tuple[str, ...] = ()
     norm: float | None = None
-    shifted: Mapping[tuple[str, int], NDArray[Any]] = field(default_factory=dict, repr=False)
 
     @property
     def clients(self) -> int:
@@ -133,59 +123,39 @@ class ClientData:
         return digest.hexdigest()
 
 
-_Dealt: TypeAlias = tuple[
-    list[int | str], Integers, Callable[[int, int], tuple[LabelledRows, int | None]]
-]
-"""Names of the clients, rows of each, and a function: the first `kept` rows of client k, and how
-many of them are for training (None: the source does not say it)."""
+def split(rows: LabelledRows, config: TrainConfig) -> ClientData:
+    """Deal rows to clients and cut each client's rows in three.
 
-
-def split(pool: LabelledRows | Text, config: TrainConfig) -> ClientData:
-    """Deal a pool to clients and cut each client's rows in three.
-
-    Raises InputError if the data name no clients and natural ones are asked for, if text would be
-    dealt by label, or if too few rows are left.
+    Raises InputError if the data name no clients and natural ones are asked for, or if too few rows
+    are left.
 
     Parameters
     ----------
-    pool
-        as `read_pool` or `read_text` gives it
+    rows
+        as `read_labelled` gives them
     config
         resolved; what it says of clients, partition, seed and rows is used
     """
-    if isinstance(pool, LabelledRows):
-        names, sizes, rows = _dealt_rows(pool, config)
-        classes, shape = pool.classes, pool.x.shape[1:]
-    else:
-        names, sizes, rows = _dealt_text(pool, config)
-        classes, shape = len(CHARACTERS), (CONTEXT,)
-    chosen, cut = _chosen(sizes, config), []
+    names, shards = _dealt(rows, config)
+    chosen, cut = _chosen(shards.rows, config), []
     for k in chosen:
-        limit = min(int(sizes[k]), config.max_rows or int(sizes[k]))
-        client_rows, training = rows(k, limit)
-        tenth = (limit + 5) // 10  # rounded half up: clients with fewer than 5 rows only train
-        ends = (limit - 2 * tenth, limit - tenth)
-        if training is not None:  # half of the test rows are for calibration
-            ends = (training, (training + limit) // 2)
-        tested = isinstance(pool, LabelledRows) and pool.test is not None
-        if config.by_method and training is not None:  # the source's cut; all its tests are tests
-            parts_of = _by_hash(client_rows.take(slice(training)), config, tested=True)
-            cut.append([*parts_of, client_rows.take(slice(training, None))])
-        elif config.by_method or tested:
-            cut.append(_by_hash(client_rows, config, tested))
-        else:
-            cut.append([client_rows.take(slice(a, b)) for a, b in pairwise((0, *ends, limit))])
+        numbers = shards.block(k, k + 1).logits[:, 0].astype(np.int64)
+        numbers = stream(config.seed, Purpose.SPLIT, 0, f"client {k}").permutation(numbers)
+        own = rows.take(numbers[: config.max_rows])
+        if config.by_method or rows.test is not None:
+            cut.append(_by_hash(own, config, tested=rows.test is not None))
+            continue
+        n = len(own.y)
+        tenth = (n + 5) // 10  # rounded half up: clients with fewer than 5 rows only train
+        ends = (0, n - 2 * tenth, n - tenth, n)
+        cut.append([own.take(slice(a, b)) for a, b in pairwise(ends)])
     owners = tuple(names[k] for k in chosen)
-    more: dict[str, Any] = {}
-    if isinstance(pool, LabelledRows):
-        more = {"group_names": pool.group_names, "norm": pool.norm}
-        if pool.test is not None:
-            tests = _test_rows(pool.test, owners, config)
-            cut = [[*parts, test] for parts, test in zip(cut, tests, strict=True)]
-            ids = np.concatenate([test.numbers for test in tests])
-            more["shifted"] = {name: x[ids] for name, x in pool.test.shifted.items()}
+    if rows.test is not None:
+        tests = _test_rows(rows.test, owners, config)
+        cut = [[*parts, test] for parts, test in zip(cut, tests, strict=True)]
     parts = dict(zip(PARTS, zip(*cut, strict=True), strict=True))
-    made = ClientData(owners, parts, classes, shape, **more)
+    more: dict[str, Any] = {"group_names": rows.group_names, "norm": rows.norm}
+    made = ClientData(owners, parts, rows.classes, rows.x.shape[1:], **more)
     for part in PARTS:
         if not made.sizes(part).sum():
             raise InputError(
@@ -214,7 +184,7 @@ def _by_hash(rows: LabelledRows, config: TrainConfig, tested: bool) -> list[Labe
 
 def _chosen(sizes: Integers, config: TrainConfig) -> list[int]:
     """Clients with enough rows; of natural ones `config.clients`, drawn by seed."""
-    enough = np.flatnonzero(sizes >= (config.min_rows or 0))
+    enough = np.flatnonzero(sizes >= config.min_rows)
     if not len(enough):
         raise InputError(f"{config.data}: too few rows: no client has {config.min_rows}")
     if config.partition == "natural" and config.clients is not None:
@@ -228,60 +198,18 @@ def _chosen(sizes: Integers, config: TrainConfig) -> list[int]:
     return [int(k) for k in enough]
 
 
-def _dealt_rows(pool: LabelledRows, config: TrainConfig) -> _Dealt:
+def _dealt(rows: LabelledRows, config: TrainConfig) -> tuple[list[int | str], Shards]:
+    """Return the clients' names, and each one's row numbers, which stand where logits do."""
     natural = config.partition == "natural"
     owners: tuple[str, ...] = ()
     client = None
-    if pool.client is not None:
-        unique, client = np.unique(pool.client, return_inverse=True)
+    if rows.client is not None:
+        unique, client = np.unique(rows.client, return_inverse=True)
         owners = tuple(str(name) for name in unique)
-    # `deal` moves logits; what is moved here are row numbers
-    numbers = np.arange(len(pool.y), dtype=np.float64)[:, None]
-    owned = Dataset(config.data, "logits", numbers, pool.y, client, owners or None)
+    numbers = np.arange(len(rows.y), dtype=np.float64)[:, None]
+    owned = Dataset(config.data, "logits", numbers, rows.y, client, owners or None)
     shards = deal(owned, str(config.partition), None if natural else config.clients, config.seed)
-
-    def rows(k: int, limit: int) -> tuple[LabelledRows, int | None]:
-        numbers = shards.block(k, k + 1).logits[:, 0].astype(np.int64)
-        if not pool.ordered:
-            numbers = stream(config.seed, Purpose.SPLIT, 0, f"client {k}").permutation(numbers)
-        first = None
-        if pool.training is not None:  # the source's own cut, in its proportion
-            mine, others = numbers[pool.training[numbers]], numbers[~pool.training[numbers]]
-            first = round(len(mine) * limit / max(1, len(numbers)))
-            numbers = np.concatenate([mine[:first], others[: limit - first]])
-        return pool.take(numbers[:limit]), first
-
-    return list(owners if natural else range(shards.clients)), shards.rows, rows
-
-
-def _dealt_text(text: Text, config: TrainConfig) -> _Dealt:
-    """Characters that are predicted lie in one part only; contexts reach back into the last."""
-    names: list[Any] = [name for name, _ in text]
-    codes = [code for _, code in text]
-    if config.partition == "iid":
-        codes = np.array_split(np.concatenate(codes), config.clients or CLIENTS)
-        names = list(range(len(codes)))
-    elif config.partition != "natural":
-        raise InputError(
-            "text is dealt to its own clients (natural) or in equal pieces (iid), not by "
-            f"{config.partition!r}"
-        )
-    elif names == [None]:
-        raise InputError(f"{config.data} names no clients; use --partition iid")
-
-    def windows(k: int, limit: int) -> tuple[LabelledRows, None]:
-        """CONTEXT characters and the one that follows; x is a view."""
-        ids = int(lengths[:k].sum()) + np.arange(limit)
-        if not limit:
-            x, y = np.empty((0, CONTEXT), np.uint8), np.empty(0, np.int64)
-            return LabelledRows(x, y, ordered=True, ids=ids), None
-        piece = codes[k][: limit + CONTEXT]
-        x = np.lib.stride_tricks.sliding_window_view(piece, CONTEXT, writeable=True)[:limit]
-        y = piece[CONTEXT:].astype(np.int64)
-        return LabelledRows(x, y, ordered=True, ids=ids), None
-
-    lengths = np.array([max(0, len(c) - CONTEXT) for c in codes])
-    return names, lengths, windows
+    return list(owners if natural else range(shards.clients)), shards
 
 
 def _test_rows(
@@ -293,16 +221,6 @@ def _test_rows(
         owner = test.client.astype(str)
         return [test.take(every[owner == str(name)]) for name in names]
     return [test.take(rows) for rows in np.array_split(every, len(names))]
-
-
-def _with_method(config: TrainConfig, model: str, kind: str) -> TrainConfig:
-    """Return the config with its model and its method."""
-    method = config.method
-    if method is None:
-        own = math.isfinite(config.epsilon) or bool(config.set) or kind == "features"
-        by_user = UNITS[one_of("unit", config.unit, UNITS)].whole_client
-        method = ("dp-fedavg" if by_user else FedSGD.name) if own else FEDAVG
-    return replace(config, model=model, method=method)
 
 
 def run_config(config: TrainConfig, data: ClientData) -> Config:
@@ -320,12 +238,11 @@ def run_config(config: TrainConfig, data: ClientData) -> Config:
 def load(config: TrainConfig, rows: LabelledRows | None = None) -> tuple[ClientData, TrainConfig]:
     """Read the data and deal them.
 
-    Raises InputError if the data cannot be read or dealt, or are not of the kind that the model
-    reads.
+    Raises InputError if the data cannot be read or dealt, or the model does not read them.
 
     Parameters
     ----------
-    given
+    rows
         the rows, where they are in memory (`rows_in_memory`)
 
     Returns
@@ -336,26 +253,16 @@ def load(config: TrainConfig, rows: LabelledRows | None = None) -> tuple[ClientD
         TrainConfig
             Resolved: with the defaults of the model and of the data.
     """
-    pool: LabelledRows | Text
-    if rows is None and is_text(config.data):
-        unused(f"{config.data} holds texts", feature_norm=config.feature_norm)
-        pool = read_text(config.data)
-        kind, natural = "text", pool[0][0] is not None
-    else:
-        pool = read_pool(config.data, config.feature_norm) if rows is None else rows
-        kind, natural = pool.kind, pool.client is not None
-    config = _with_method(config, USUAL[kind] if config.model is None else config.model, kind)
-    model = str(config.model)
-    if network_named(model).reads not in ("any", kind):
-        fit = ", ".join(name for name, reads in KINDS.items() if reads == kind)
-        raise InputError(
-            f"{config.data} holds {kind.removesuffix('s')}s, which the model {model} does "
-            f"not read; allowed: {fit}"
-        )
-    dealt = "natural" if natural else "iid" if kind == "text" else "dirichlet:0.1"
-    defaults = {} if config.by_method else DEFAULTS.get(model, ANY_OTHER)
+    if rows is None:
+        rows = read_labelled(config.data, config.feature_norm)
+    by_user = UNITS[one_of("unit", config.unit, UNITS)].whole_client
+    method = config.method or ("dp-fedavg" if by_user else FedSGD.name)
+    config = replace(config, model=config.model or "softmax", method=method)
+    network_named(str(config.model)).size(rows.x.shape[1:], rows.classes)
+    dealt = "dirichlet:0.1" if rows.client is None else "natural"
+    defaults = {} if config.by_method else DEFAULTS
     config = merged(defaults, {"partition": dealt}, config.to_dict())
     if config.clients is None and config.partition != "natural":
         alone = STRATEGIES[str(config.method)].one_place if config.by_method else False
         config = replace(config, clients=1 if alone else CLIENTS)
-    return split(pool, config), config
+    return split(rows, config), config

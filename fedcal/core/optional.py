@@ -30,8 +30,7 @@ EXTRAS = {
     "sklearn": Use((), "estimators (FederatedCalibrator, CalibratedModel)"),
     "sites": Use(("site",), "real sites, with the tested version of Flower"),
     "frames": Use((), "results as data frames of pandas (to_frame)"),
-    "train": Use(("train",), "networks in PyTorch with gradients by Opacus"),
-    "features": Use(("features",), "the models efficientnet-lite0 and wordllama"),
+    "train": Use(("train", "site"), "training of models, with gradients by Opacus"),
 }
 """The extras that people install, by name; those that are not here are developers'."""
 

@@ -46,6 +46,12 @@ REMOVED = {
     "--set among": "use by=class, which covers each label by itself",
     "--set weigh": "omit it; sets are for rows like the clients' rows",
     "--set report": "use groups=..., which covers each group by itself",
+    "fedcal features": "make features with your own code: .npz with features and labels",
+    "--model linear": "use softmax",
+    **dict.fromkeys(
+        ("--model cnn", "--model resnet18", "--model lstm"),
+        "use a torch.nn.Module of your own, MODULE:CLASS",
+    ),
 }
 """Name -> what to use instead."""
 

@@ -1,7 +1,8 @@
-"""Trained models for other runtimes: those that are dense layers, as linear and mlp are."""
+"""Trained models for other runtimes: those that are dense layers, as softmax and mlp are."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,15 +49,14 @@ def model_to_torch(model: TrainedModel) -> nn.Module:
     need("torch", "export", "export to PyTorch")
     from fedcal.export.torch_modules import DenseLayers
 
-    return DenseLayers(layers, model.architecture.longest).eval()
+    return DenseLayers(layers, math.inf).eval()
 
 
 def _layers(model: TrainedModel) -> list[Dense]:
     layers = model.architecture.dense(model.w, model.shape, model.classes)
     if layers is None:
-        there = ", ".join(n for n, network in NETWORKS.items() if network.is_dense)
         raise InputError(
-            f"the network {model.network} has no export; these networks have one: {there}"
+            f"the network {model.network} has no export; these have one: {', '.join(NETWORKS)}"
         )
     return layers
 
@@ -87,7 +87,7 @@ def _onnx(model: TrainedModel) -> bytes:
     graph = Graph(model.classes)
     constants = [[graph.constant(x, np.float32) for x in layer] for layer in layers]
     x = Value(graph, "inputs", np.float32)
-    graph.output(logits_of_layers(graph, x, constants, model.architecture.longest), "logits")
+    graph.output(logits_of_layers(graph, x, constants, math.inf), "logits")
     written = checked(
         graph,
         f"fedcal_{model.network}",

@@ -51,7 +51,7 @@ class Plan:
     counting_rounds
         how many of the rounds are further exact counts, not asked for by the user
     adjacency
-        which inputs are neighbours: "zero-out" (one client's rows replaced by none),
+        which inputs are neighbours: "zero-out" (the place of a client, or of a row, left empty),
         "add-remove" (one row, or one subject, more or less) or "replace" (one client's rows by any
         others)
     diameter
@@ -460,6 +460,8 @@ def make_plan(
     if federation.committee:
         quorum = federation.fewest(parts)
     adjacency = unit.adjacency(model.replaces)
+    if fine and unit.per == "row":
+        adjacency = "zero-out"  # a row keeps its slot among those that are computed with it
     plan = partial(
         Plan,
         clients=federation.clients,

@@ -114,9 +114,9 @@ class Gradients(_OfNetwork):
     kind = "gradients"
     fine = True
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"network": "linear", "shape": "3", "w": _W, "clip": 0.5, "classes": 3},
+        {"network": "softmax", "shape": "3", "w": _W, "clip": 0.5, "classes": 3},
         {
-            "network": "linear",
+            "network": "softmax",
             "shape": "3",
             "w": _W,
             "clip": 0.25,
@@ -172,7 +172,7 @@ class Gradients(_OfNetwork):
         return Bound(self.lengths(), (norm,), order=order)
 
 
-_SGD = {"network": "linear", "shape": "3", "w": _W, "classes": 3}
+_SGD = {"network": "softmax", "shape": "3", "w": _W, "classes": 3}
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,21 +1,30 @@
-"""The gradient of each row's own loss: what DP-SGD clips (Abadi et al. 2016, Algorithm 1).
+"""Sums of bounded gradients of single rows, in whole numbers: DP-SGD (Abadi et al. 2016).
 
-Imported only by who trains: it needs torch and Opacus at once.
+Imported only by who trains: it needs torch and Opacus at once. Opacus gives the gradient of each
+row; here it is clipped, truncated toward zero onto a grid, checked, and added up exactly.
 
-A dense layer's gradient is the outer product of what flows back to it and what went in, so it stays
-in these factors: their norms give its norm, and one matrix product the sum over rows
-("book-keeping", Bu et al. 2023). Opacus's samplers give the gradients of all other layers.
+Formal guarantee. Neighbours are zero-out: a row leaves an empty row in its slot, which adds
+nothing. Rows are computed in chunks of `CHUNK` slots, of one client each and in a fixed order, the
+last one filled up with zeros, on one thread. What a row adds has norm C / grid at most, checked
+before it is added. That it does not depend on what is in the other slots of its chunk is a property
+of the module and of the kernels of this machine: `RowGradients.check` tries it, and refuses the
+module if replacing one row moves a single integer of another. Without that no norm would bound a
+neighbour: a last bit of a hidden unit can switch a ReLU, and so move a row by 2C.
 
-Rows are computed in blocks of `BLOCK`, the last one filled up with zeros: so a row's gradient has
-the same bits whatever rows are beside it, which is what a bound on its influence rests on. (The
-kernels that a library chooses depend on the size of a batch, not on a row's place in it; tested.)
+| row | adds |
+|---|---|
+| gradient 0, or an empty slot | zeros |
+| gradient that is not finite | zeros |
+| "global", norm above Z | zeros |
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import lru_cache
-from typing import Any
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,133 +33,222 @@ from opacus.grad_sample import GradSampleModule
 from opacus.validators import ModuleValidator
 from torch import Tensor, nn
 
-from fedcal.core.errors import InputError
+from fedcal.core.errors import ContributionRefused, InputError
 from fedcal.core.types import Floats, Integers
-from fedcal.training.layer_gradients import Factors, Part, Whole
-from fedcal.training.local_sgd import one_thread
-from fedcal.training.torch_models import as_input, set_weights
+from fedcal.training.local_sgd import one_thread, set_weights
+from fedcal.training.networks import blamed
 
-BLOCK = 32
-"""Rows at a time."""
+if TYPE_CHECKING:
+    from fedcal.training.network import Clipping, Network
+
+CHUNK = 64
+"""Slots for rows that are computed together."""
+
+LEAST_STEPS, MOST_STEPS = 2.0**20, 2.0**47
+"""Of the grid in a clip norm: fewer lose too much of a gradient, and more leave no exact sums."""
+
+_TRIED = (0, CHUNK // 2 + 1, CHUNK - 1)
+_WEIGHTS = 2**31  # below which the random weights of a digest are
 
 
 class RowGradients:
     """A network whose gradients are computed row by row.
 
-    Parameters
-    ----------
-    model
-        of layers that treat each row by itself, and whose gradients Opacus knows
-
-    Raises
-    ------
-    InputError
-        If a layer mixes rows, as batch normalisation does, or its gradients are not known.
+    Raises InputError if a layer mixes rows, as batch normalisation does, or Opacus has no gradients
+    of its rows.
     """
 
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
-        order = [name for name, _ in model.named_parameters()]
-        if any(isinstance(layer, nn.LSTM) for layer in model.modules()):
-            model = ModuleValidator.fix(model)  # Opacus's LSTM, which shows each of its steps
-        if errors := ModuleValidator.validate(model, strict=False):
-            raise InputError(f"this network has no gradients of single rows: {_line(errors[0])}")
-        # A renamed layer's state has the names, and in Opacus's LSTM the order is another one.
-        state = model.state_dict(keep_vars=True)
-        self._places: dict[Tensor, slice] = {}
-        start = 0
-        for name in order:
-            parameter = state[name]
-            self._places[parameter] = slice(start, start + parameter.numel())
-            start += parameter.numel()
-        self.size = start
-        self._rows_model = model.train()
-        self._calls: list[tuple[nn.Module, Tensor, Tensor]] = []
-        for layer in model.modules():
-            if not list(layer.children()) and any(True for _ in layer.parameters()):
-                if type(layer) not in GradSampleModule.GRAD_SAMPLERS:
-                    raise InputError(
-                        f"gradients of the layer {type(layer).__name__} are not supported"
-                    )
-                layer.register_forward_hook(self._seen)
+    def __init__(self, network: Network, shape: tuple[int, ...], classes: int) -> None:
+        module = network.module(shape, classes, 0)
+        if errors := ModuleValidator.validate(module.train(), strict=False):
+            raise InputError(f"the model {network.name} has no gradients of rows: {_line(errors)}")
+        for layer in module.modules():
+            if "Dropout" in type(layer).__name__:
+                layer.eval()
+        try:
+            self._model = GradSampleModule(module, loss_reduction="sum")
+        except (NotImplementedError, ValueError) as e:
+            raise InputError(
+                f"the model {network.name} has no gradients of rows: {_line([e])}"
+            ) from None
+        self._module, self._network = module, network
+        self._shape, self._classes = shape, classes
+        self._parameters: list[Any] = list(module.parameters())
+        self._size = sum(p.numel() for p in self._parameters)
+        self._checked = False
 
-    def _seen(self, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        self._calls.append((layer, inputs[0].detach(), output))
+    def steps(
+        self,
+        w: Floats,
+        x: NDArray[Any],
+        y: Integers,
+        offsets: Integers,
+        clipping: Clipping,
+        grid: float,
+    ) -> Integers:
+        """Return each client's sum, (clients, size); see `Network.steps`.
 
-    def blocks(self, w: Floats, x: NDArray[Any], y: Integers) -> Iterator[tuple[slice, list[Part]]]:
-        """Gradients of each row's cross-entropy at the parameters `w`.
-
-        Torch gets one thread: the same bits on machines of any size.
-
-        Parameters
-        ----------
-        w
-            (size,)
-        x, y
-            (n, ...) rows as they lie in the data, (n,) their labels
-
-        Yields
+        Raises
         ------
-        slice, list of Part
-            some of the rows, and their gradients, each parameter in one part
+        InputError
+            If the grid is too coarse, or too fine, for the clip norm.
+        ContributionRefused
+            If nothing bounds the rows and a sum leaves 63 bits.
         """
-        self._set(w)
-        for start in range(0, len(y), BLOCK):
-            some = slice(start, min(start + BLOCK, len(y)))
-            with one_thread():
-                parts = self._block(x[some], y[some])
-            yield some, parts
+        if clipping.rule != "none" and not LEAST_STEPS <= clipping.norm / grid <= MOST_STEPS:
+            raise InputError(
+                f"a grid of {grid:.3g} does not fit a clip norm of {clipping.norm:g}: use a "
+                f"{'larger' if clipping.norm < LEAST_STEPS * grid else 'smaller'} clip"
+            )
+        sums = np.zeros((len(offsets) - 1, self._size), np.int64)
+        inputs, labels = self._network.tensor(x), torch.from_numpy(np.asarray(y, np.int64))
+        with _alone():
+            set_weights(self._module, w)
+            for k, (first, end) in enumerate(pairwise(offsets.tolist())):
+                for start in range(first, end, CHUNK):
+                    some = slice(start, min(start + CHUNK, end))
+                    for place, whole in self._rows(inputs[some], labels[some], clipping, grid):
+                        total = whole.sum(0)  # exact below 2^53, which a bound grants
+                        if clipping.rule == "none" and float(total.abs().max()) > 2.0**61:
+                            raise ContributionRefused(
+                                "a gradient without a bound is too large: scale the features"
+                            )
+                        sums[k, place] += total.long().numpy()
+        return sums
 
-    def _set(self, w: Floats) -> None:
-        if w.shape != (self.size,):
-            set_weights(self._model, w)  # says what is wrong
-        values = torch.from_numpy(w.astype(np.float32))
-        with torch.no_grad():
-            for parameter, place in self._places.items():
-                parameter.copy_(values[place].view_as(parameter))
-
-    def _block(self, x: NDArray[Any], y: Integers) -> list[Part]:
+    def _rows(
+        self, x: Tensor, y: Tensor, clipping: Clipping, grid: float
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the place of some parameters, and what each row adds there, (CHUNK, numbers)."""
         n = len(y)
-        full = np.zeros((BLOCK, *x.shape[1:]), x.dtype)
-        full[:n] = x
-        labels = np.zeros(BLOCK, np.int64)
-        labels[:n] = y
-        self._calls.clear()
-        losses = nn.functional.cross_entropy(
-            self._rows_model(as_input(full)), torch.from_numpy(labels), reduction="none"
-        )
-        calls, outputs = list(self._calls), [output for _, _, output in self._calls]
-        self._calls.clear()
-        backs = torch.autograd.grad(losses[:n].sum(), outputs)
-        seen: dict[nn.Module, list[tuple[Tensor, Tensor]]] = {}
-        for (layer, rows, _), back in zip(calls, backs, strict=True):
-            seen.setdefault(layer, []).append((rows[:n], back[:n]))
-        return [part for layer, pairs in seen.items() for part in self._parts(layer, pairs)]
+        parts = list(self._gradients(x, y))
+        norms = torch.stack([_norms(part) for _, part in parts]).norm(dim=0).numpy()
+        factors = np.where(np.arange(CHUNK) < n, clipping.factors(norms), 0.0) / grid
+        used = torch.from_numpy(factors > 0.0)
+        scale = torch.from_numpy(factors)[:, None]
+        whole = []
+        for place, part in parts:
+            steps = (part * scale).trunc_()
+            if not used.all():
+                steps[~used] = 0.0  # their numbers may be infinite
+            whole.append((place, steps))
+        if clipping.rule != "none":
+            lengths = torch.stack([_norms(steps) for _, steps in whole]).norm(dim=0)
+            over = ~(lengths <= clipping.norm / grid * (1.0 - 2.0**-25))
+            if over.any():
+                for _, steps in whole:
+                    steps[over] = 0.0
+        yield from whole
 
-    def _parts(self, layer: nn.Module, pairs: list[tuple[Tensor, Tensor]]) -> Iterator[Part]:
-        rows, back = pairs[0]
-        if isinstance(layer, nn.Linear) and len(pairs) == 1 and rows.ndim == 2:
-            bias = None if layer.bias is None else self._places[layer.bias]
-            yield Factors.of(self._places[layer.weight], bias, _doubles(rows), _doubles(back))
+    def _gradients(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the place of each parameter that is used, and the gradients of CHUNK slots."""
+        n = len(y)
+        if n < CHUNK:
+            full = torch.zeros((CHUNK, *x.shape[1:]), dtype=x.dtype)
+            full[:n] = x
+            x, y = full, nn.functional.pad(y, (0, CHUNK - n))
+        for parameter in self._parameters:
+            parameter.grad = parameter.grad_sample = None
+        with blamed(self._network.name, self._shape):
+            logits = self._model(x.clone() if n == CHUNK else x)
+            loss = nn.functional.cross_entropy(logits, y, reduction="sum")
+            loss.backward()  # type: ignore[no-untyped-call]
+        start = 0
+        for parameter in self._parameters:
+            place = slice(start, start + parameter.numel())
+            start = place.stop
+            if parameter.grad_sample is not None:
+                yield place, parameter.grad_sample.detach().reshape(CHUNK, -1).double()
+
+    def check(self, x: NDArray[Any]) -> None:
+        """Try once whether a row's integers depend on its neighbours.
+
+        One row of a full chunk is replaced by zeros and by extremes, in several slots; all others
+        must add the same integers, and the first chunk again the same after all of them. The rows
+        are drawn, in the type of `x` (n, ...), so that a refusal tells of no real row.
+
+        Raises InputError if they do not, if the module's state changes, or if Opacus's gradients
+        are not those of PyTorch.
+        """
+        from fedcal.training.network import Clipping
+
+        if self._checked:
             return
-        if len(pairs) > 1:  # steps in time: one more axis, which the sampler adds up over
-            rows, back = (torch.stack(tensors, dim=1) for tensors in zip(*pairs, strict=True))
-        sampler = GradSampleModule.GRAD_SAMPLERS[type(layer)]
-        for parameter, gradients in sampler(layer, [rows], back).items():
-            yield Whole(self._places[parameter], _doubles(gradients.flatten(1)))
+        rng = np.random.default_rng(0)
+        drawn = rng.normal(size=(CHUNK, *self._shape))
+        if x.dtype.kind != "f":
+            drawn = np.round(np.abs(drawn) % 1.0)  # codes that every embedding has
+        rows = self._network.tensor(drawn.astype(x.dtype))
+        labels = torch.from_numpy(rng.integers(0, self._classes, CHUNK))
+        w = rng.normal(0, 0.3, self._size)
+        weights = rng.integers(-_WEIGHTS, _WEIGHTS, self._size)
+        clipping = Clipping(1.0)
+
+        def digests(chunk: Tensor) -> Integers:
+            """Return a hash of each row's integers, (CHUNK,)."""
+            total = np.zeros(CHUNK, np.int64)
+            for place, whole in self._rows(chunk, labels, clipping, 2.0**-36):
+                total += whole.long().numpy() @ weights[place]
+            return total
+
+        with _alone():
+            set_weights(self._module, w)
+            before = {name: value.clone() for name, value in self._module.state_dict().items()}
+            first = digests(rows)
+            self._compare_with_autograd()
+            same = True
+            for slot in _TRIED:
+                for value in _extremes(rows):
+                    changed = rows.clone()
+                    changed[slot] = value
+                    moved = digests(changed) != first
+                    moved[slot] = False
+                    same = same and not moved.any()
+            same = same and np.array_equal(digests(rows), first)
+            after = self._module.state_dict()
+        if not all(torch.equal(value, after[name]) for name, value in before.items()):
+            raise InputError(
+                f"the model {self._network.name} changes its own state with the rows: use layers "
+                "without such state"
+            )
+        if not same:
+            raise InputError(
+                f"the gradient of a row by the model {self._network.name} depends on other rows on "
+                "this machine: it mixes or keeps rows, or draws random numbers"
+            )
+        self._checked = True
+
+    def _compare_with_autograd(self) -> None:
+        """Refuse a module whose weights are used where Opacus does not see it."""
+        for parameter in self._parameters:
+            rows = parameter.grad_sample
+            ours = torch.zeros_like(parameter) if rows is None else rows.sum(0)
+            theirs = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            if not (ours - theirs).norm() <= 1e-3 * theirs.norm() + 1e-5:
+                raise InputError(
+                    f"Opacus has no gradients of rows for the model {self._network.name}: a weight "
+                    "is used outside of its layer"
+                )
 
 
-@lru_cache(maxsize=4)
-def row_gradients(
-    build: Callable[..., nn.Module], shape: tuple[int, ...], classes: int
-) -> RowGradients:
-    """Return a network for rows of this shape; its parameters come with each call."""
-    return RowGradients(build(shape, classes, 0))
+@contextmanager
+def _alone() -> Iterator[None]:
+    """On one thread, without torch's remark that nobody needs the gradient of the rows."""
+    with one_thread(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Full backward hook is firing")
+        yield
 
 
-def _doubles(values: Tensor) -> Floats:
-    return np.asarray(values.detach().numpy(), np.float64)
+def _extremes(rows: Tensor) -> tuple[float, ...]:
+    """Zeros, and the most that a row may hold; of whole numbers, which may be codes, 1."""
+    most = torch.finfo(torch.float32).max
+    return (0.0, 1e4, most, -most) if rows.is_floating_point() else (0, 1)
 
 
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()).partition(". ")[0]
+def _norms(values: Tensor) -> Tensor:
+    norms: Tensor = torch.linalg.vector_norm(values, dim=1)
+    return norms
+
+
+def _line(errors: list[Any]) -> str:
+    return " ".join(str(errors[0]).split()).partition(". ")[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,11 @@ from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.pages import Part, Table
 from fedcal.core.types import Floats, override
+from fedcal.metrics import summary
 from fedcal.storage.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.storage.atomic import path_of
-from fedcal.training.deep import Deep
 from fedcal.training.network import text_of
-from fedcal.training.networks import network_named
-from fedcal.training.own import enlist
+from fedcal.training.networks import enlist, network_named
 
 
 class TrainedModel(Artifact):
@@ -75,11 +74,14 @@ class TrainedModel(Artifact):
         return self.architecture.logits(self.w, inputs, self.classes)
 
     def write_state_dict(self, path: Path) -> None:
-        """Write the weights of a network of PyTorch as its state dict, in float32."""
-        from fedcal.training.torch_models import write_state_dict
+        """Write the weights as the state dict of the module, in float32, for `torch.load`."""
+        import torch
 
-        module = cast(Deep, self.architecture).module(self.shape, self.classes, 0)
-        write_state_dict(module, self.w, path)
+        from fedcal.training.local_sgd import set_weights
+
+        module = self.architecture.module(self.shape, self.classes, 0)
+        set_weights(module, self.w)
+        torch.save(module.state_dict(), path)
 
     @override
     def results(self) -> dict[str, Any]:
@@ -103,23 +105,11 @@ class TrainedModel(Artifact):
         return [Table("Network", ("", ""), facts)]
 
     def judge(self, test: Holdout) -> dict[str, Any]:
-        """Metrics on test rows that it reads: `after`, as fractions."""
-        from fedcal.training.model_card import scored
-
-        probs = self._probs(test)
-        return {} if probs is None else {"after": scored(probs, test.labels)}
-
-    def judged_page(self, test: Holdout) -> list[Part]:
-        """Return metrics, reliability, confidence, classes and groups of the test rows."""
-        from fedcal.training.model_card import card_parts
-
-        probs = self._probs(test)
-        return [] if probs is None else card_parts({"model": probs}, test)
-
-    def _probs(self, test: Holdout) -> Floats | None:
-        """Return probabilities of the test rows, from inputs or from logits."""
+        """Metrics on test rows that it reads, from inputs or from logits: `after`, as fractions."""
         inputs = test.logits if test.inputs is None else test.inputs
-        return softmax(self.predict(inputs)) if inputs.shape[1:] == self.shape else None
+        if inputs.shape[1:] != self.shape:
+            return {}
+        return {"after": summary(softmax(self.predict(inputs)), test.labels)}
 
 
 def load_model(path: str | Path, model: Any = None) -> TrainedModel:

@@ -20,10 +20,15 @@ class Example(PartOfClient):
     plural: ClassVar[str] = "rows"
     per: ClassVar[Per] = "row"
     column: ClassVar[str | None] = None
-    neighbours: ClassVar[Mapping[str, str]] = {"add-remove": "adding or removing one row"}
+    neighbours: ClassVar[Mapping[str, str]] = {
+        "add-remove": "adding or removing one row",
+        "zero-out": "emptying the place of one row",
+    }
     worlds: ClassVar[Mapping[str, str]] = {
         "add-remove": "add-remove: two worlds that differ in whether one row is present; the "
-        "number of clients is public"
+        "number of clients is public",
+        "zero-out": "zero-out: two worlds that differ in whether the place of one row is empty, "
+        "which adds nothing; the number of clients is public",
     }
     curators: ClassVar[tuple[str, ...]] = (
         "It gives no protection against a row's own client, which has the row and is trusted with "

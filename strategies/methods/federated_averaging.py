@@ -53,7 +53,7 @@ class _Averaging(FederatedStrategy):
         federation: Federation,
         *,
         shape: str | None = None,
-        network: str = "linear",
+        network: str = "softmax",
         epochs: int = 1,
         batch: int = 32,
         lr: float = 0.1,

@@ -71,7 +71,7 @@ class FedSGD(Descent):
         federation: Federation,
         *,
         shape: str | None = None,
-        network: str = "linear",
+        network: str = "softmax",
         rows_per_client: float | None = None,
         batch: float | None = None,
         epochs: float | None = None,

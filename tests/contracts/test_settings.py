@@ -51,7 +51,7 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "low": (0.3, 0.5),
     "lr": (0.01, 0.1),
     "negatives": ("cut", "norm-sub"),
-    "network": ("linear", "mlp"),
+    "network": ("softmax", "mlp"),
     "nll_clip": (1.0, 10.0),
     "other": (False, True),
     "penalty": (0.1, 0.5),

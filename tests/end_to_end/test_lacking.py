@@ -37,10 +37,7 @@ WINDOWS = {
         for name in ("flower", "grpc")
     },
 }
-PACKAGES = (
-    *("ray", "pyarrow", "flwr_datasets", "datasets", "torch", "opacus", "onnx", "sklearn"),
-    *("efficientnet_lite_pytorch", "wordllama", "safetensors", "tokenizers"),
-)
+PACKAGES = (*("ray", "pyarrow", "flwr_datasets", "datasets", "torch", "opacus", "onnx", "sklearn"),)
 EXTRAS = {
     f"simulate {DATA} {BARE} run": "",
     "simulate --data rows.parquet": "parquet",
@@ -52,9 +49,7 @@ EXTRAS = {
     "train --data adult-features --partition flwr:IidPartitioner": "datasets",
     f"export {CALIBRATOR} --out calibrator.onnx": "export",
     f"export {CALIBRATOR} --out calibrator.pt2": "export",
-    "train --data images.npz --clients 4": "train",
-    "features images.npz --model efficientnet-lite0 --out features.npz": "features",
-    "features texts.csv --model wordllama --out features.npz": "features",
+    "train --data adult-features --clients 4": "train",
 }
 
 
@@ -66,7 +61,6 @@ def folder(tmp_path):
     make_certificates(tmp_path / "keys", names=["localhost"], sites=["a"])
     TemperatureScaling(2.0, 3).save(tmp_path / "calibrator.npz")
     np.savez(tmp_path / "rows.npz", logits=rng.normal(size=(60, 3)), labels=labels)
-    np.savez(tmp_path / "images.npz", x=rng.integers(0, 255, (60, 12, 12), np.uint8), y=labels)
     (tmp_path / "rows.parquet").touch()
     (tmp_path / "texts.csv").write_text("text,label\ngood,1\nbad,0\n" * 20)
     return tmp_path

@@ -10,9 +10,8 @@ from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets import feature_sets, read_feature_set
-from fedcal.experiments.training.features import features_of
-from fedcal.experiments.training.images import named, read_pool
-from fedcal.experiments.training.rows import LabelledRows
+from fedcal.experiments.training.features import features_of, read_labelled
+from fedcal.experiments.training.rows import LabelledRows, named
 from fedcal.metrics import summary
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import read_npz
@@ -64,9 +63,9 @@ def _read(model: TrainedModel, data: str) -> tuple[LabelledRows, bool]:
         with named(data):
             arrays = dict(read_npz(path))
     else:
-        return read_pool(data), True
+        return read_labelled(data), True
     if "features" not in arrays:
-        return read_pool(data), True
+        return read_labelled(data), True
     labelled = bool({"labels", "y"} & arrays.keys())
     with named(data):
         for prefix in ("", "test_"):

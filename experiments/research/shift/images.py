@@ -18,13 +18,13 @@ from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Integers
 from fedcal.experiments.research.corruptions import SEVERITIES, corrupt
-from fedcal.experiments.training.images import (
+from fedcal.experiments.research.shift.files import (
     class_folders,
     image_files,
-    named,
     read_bytes,
     read_image,
 )
+from fedcal.experiments.training.rows import named
 from fedcal.storage.atomic import path_of
 
 CLEAN = "none"
@@ -153,7 +153,8 @@ def read_imagenet_c(
 
 
 def _clean(path: str, corruption: str, severity: int) -> ShiftedImages:
-    pool = read_bytes(path).judged
+    pool = read_bytes(path)
+    pool = pool.test or pool
     if (corruption, severity) == (CLEAN, 0):
         return ShiftedImages(pool.y, lambda rows: pool.x[rows.start : rows.stop])
     corrupt(pool.x[:1], corruption, severity, 0)  # what is wrong is said now, not in a batch

@@ -23,7 +23,7 @@ from fedcal.datasets import shifted
 from fedcal.datasets._shifted import Variant, key_of, packed, unpacked
 from fedcal.experiments.research.command import run_module
 from fedcal.experiments.research.corruptions import corrupt
-from fedcal.experiments.training.images import read_bytes
+from fedcal.experiments.research.shift.files import read_bytes
 from fedcal.experiments.training.rows import LabelledRows
 from fedcal.metrics import summary
 from fedcal.storage.atomic import refuse_out, whole_file
@@ -51,23 +51,40 @@ def variants_of(
         of the network and the corruptions; one machine and number of threads gives the same bits
     """
     torch = need("torch", "train", "training a network")
-    from fedcal.training import local_sgd, torch_models
+    from fedcal.experiments.research.shipped.mnist_cnn import MnistCNN
+    from fedcal.training.local_sgd import logits_of
 
     height, width, channels = (*train.x.shape[1:], 1)[:3]
     rng = stream(seed, Purpose.SAMPLING, 0, "shift")
     with torch.random.fork_rng(devices=[]):  # nobody else's random numbers change
         torch.manual_seed(int(rng.integers(2**62)))
-        model = torch_models.small_cnn(height, width, channels, train.classes, normalised=True)
-    x, y = torch_models.as_input(train.x), torch.from_numpy(train.y)
-    local_sgd.descend(model, x, y, epochs=epochs, batch_size=64, lr=0.05, rng=rng, one_cycle=True)
+        model = MnistCNN(height, width, channels, train.classes, normalised=True)
+    _descend(model, torch.from_numpy(train.x), torch.from_numpy(train.y), epochs, rng)
     for name, severity in shifted("mnist-shift"):
         images = test.x
         if name != "none":
             images = corrupt(images, name, severity, seed, table=TABLE)
         yield (
             (name, severity),
-            local_sgd.logits_of(model, torch_models.as_input(images), 1000).numpy(),
+            logits_of(model, torch.from_numpy(images), 1000).numpy(),
         )
+
+
+def _descend(model: Any, x: Any, y: Any, epochs: int, rng: np.random.Generator) -> None:
+    """SGD with momentum, whose learning rate rises to .05 and falls to 0 again."""
+    import torch
+
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    steps = epochs * -(-len(y) // 64)
+    cycle = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.05, total_steps=steps)
+    model.train()
+    for _ in range(epochs):
+        for rows in torch.split(torch.from_numpy(rng.permutation(len(y))), 64):
+            optimiser.zero_grad()
+            loss: Any = torch.nn.functional.cross_entropy(model(x[rows]), y[rows])
+            loss.backward()
+            optimiser.step()
+            cycle.step()
 
 
 def read_images(train: str, test: str, rows: int) -> tuple[LabelledRows, LabelledRows]:
@@ -78,7 +95,8 @@ def read_images(train: str, test: str, rows: int) -> tuple[LabelledRows, Labelle
     InputError
         If a file cannot be read, or the two do not go together.
     """
-    first, second = read_bytes(train), read_bytes(test).judged
+    first, second = read_bytes(train), read_bytes(test)
+    second = second.test or second
     if first.x.shape[1:] != second.x.shape[1:]:
         raise InputError(
             f"{test!r}: images of {second.x.shape[1:]}, but those of {train!r} have "

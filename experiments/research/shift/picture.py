@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedcal.core.optional import need
 from fedcal.experiments.research.command import run_module
 from fedcal.experiments.research.corruptions import CORRUPTIONS, TABLES, corrupt
-from fedcal.experiments.training.images import read_bytes
+from fedcal.experiments.research.shift.files import read_bytes
 from fedcal.storage.atomic import refuse_out, whole_file
 
 SHOWN = 4

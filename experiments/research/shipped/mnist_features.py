@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.experiments.research.corruptions import CORRUPTIONS, corrupt
+from fedcal.experiments.research.shift.files import read_bytes
 from fedcal.experiments.research.shift.mnist import TABLE
+from fedcal.experiments.research.shipped.image_features import BATCH, RandomFilters, steps, unit
 from fedcal.experiments.research.shipped.making import Arrays, make, with_probe
-from fedcal.experiments.training.extraction.extract import BATCH, steps, unit
-from fedcal.experiments.training.extraction.extractors import RandomFilters
-from fedcal.experiments.training.images import read_bytes
 
 ROWS, EVERY, SEVERITY = 10_000, 5, 3
 
@@ -33,7 +32,8 @@ def shipped(train: str, test: str) -> Arrays:
         batches = [images[k : k + BATCH] for k in range(0, len(images), BATCH)]
         return np.concatenate([steps(unit(extractor.features(x)), STEP) for x in batches])
 
-    first, second = read_bytes(train), read_bytes(test).judged
+    first, second = read_bytes(train), read_bytes(test)
+    second = second.test or second
     images = second.x[::EVERY]
     arrays: Arrays = {
         "scale": np.array(STEP),

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from fedcal.clients.answers import contribute, prepare_rows
+from fedcal.clients.answers import contribute
 from fedcal.core.checks import whole
 from fedcal.core.errors import RoundFailed
 from fedcal.core.parallel import MANY, in_threads, usable_cores
@@ -171,7 +171,6 @@ def _sum_of(
     def work(task: Task) -> Words:
         own = np.zeros(request.bound.length, np.uint64)
         for ids, part in task():
-            prepare_rows(part, request)
             own += contribute(part, request, ids + first).sum(axis=0, dtype=np.uint64)
         return own
 

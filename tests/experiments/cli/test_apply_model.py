@@ -17,7 +17,7 @@ Y = np.random.default_rng(1).integers(0, 3, 30)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     w = np.random.default_rng(2).normal(size=15)
-    TrainedModel("linear", (4,), 3, w).write(tmp_path, "model")
+    TrainedModel("softmax", (4,), 3, w).write(tmp_path, "model")
     np.savez("rows.npz", features=X[:20], labels=Y[:20], test_features=X[20:], test_labels=Y[20:])
     np.savez("plain.npz", features=X)
     return tmp_path
@@ -39,8 +39,8 @@ def test_logits_are_a_data_file(folder, capsys):
     assert applied("rows.npz", "logits.csv", "--quiet") == 0
     assert len(datasets.load("logits.csv").labels) == 30
     assert applied("plain.npz", "logits.npy") == 0  # labels are not needed
-    assert capsys.readouterr().out.startswith("30 rows read by the network linear, written to")
-    np.testing.assert_array_equal(np.load("logits.npy"), want)
+    assert capsys.readouterr().out.startswith("30 rows read by the network softmax, written to")
+    np.testing.assert_allclose(np.load("logits.npy"), want, rtol=1e-5)
 
 
 def test_what_does_not_fit_is_one_line(folder, capsys):
@@ -52,7 +52,7 @@ def test_what_does_not_fit_is_one_line(folder, capsys):
         ("four.npz", "labels: 3 at row 3; allowed: 0, 1, 2"),
         ("bad.npz", "'bad.npz': features: all values must be finite"),
         ("rows.npz --alpha 0.1", "alpha has no effect here: a model has no sets"),
-        ("nowhere.npz", "No such file"),
+        ("nowhere.npz", "no such file"),
     ):
         name, *more = data.split()
         assert applied(name, "out.npz", *more) == 2, data

@@ -63,7 +63,7 @@ def told(done, total, record):
         os._exit(9)
 rng = np.random.default_rng(0)
 x, y = rng.normal(size=(200, 4)), rng.integers(0, 2, 200)
-train(data=(x + y[:, None], y), method="fedsgd", model="linear", clients=4, rounds=3, seed=seed,
+train(data=(x + y[:, None], y), method="fedsgd", model="softmax", clients=4, rounds=3, seed=seed,
       partition="iid", out=out, overwrite=overwrite, progress=told)
 """
 

@@ -86,7 +86,6 @@ def test_a_plan_is_refused_or_replaced(folder, capsys):
 FILES: dict[str, str] = {
     "apply": "apply --calibrator run/calibrator.npz --data rows.npz --out f.npy",
     "export": "export --calibrator run/calibrator.npz --out f.onnx",
-    "features": "features images.npz --model random-filters --out f.npz",
     "release": "evaluate --release first/release.npz --calibrate platt --out f.npz",
 }
 

@@ -21,8 +21,7 @@ from fedcal.experiments.training.result import Training
 from fedcal.experiments.training.run import train
 from fedcal.storage.locks import locked
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
-from fedcal.training.networks import OWN
-from fedcal.training.own import enlist
+from fedcal.training.networks import OWN, enlist
 
 
 def stripes(rows: int, classes: int = 3, size: int = 8, seed: int = 0) -> dict[str, np.ndarray]:
@@ -35,6 +34,18 @@ def stripes(rows: int, classes: int = 3, size: int = 8, seed: int = 0) -> dict[s
     return {"x": x.astype(np.uint8), "y": y.astype(np.uint8)}
 
 
+class Net(torch.nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(torch.nn.Flatten(), torch.nn.Linear(64, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = super().forward(x.float() / 255 - 0.5)
+        return logits
+
+
+NET = enlist(Net)
+
+
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
     path = tmp_path_factory.mktemp("images") / "stripes.npz"
@@ -44,6 +55,7 @@ def images(tmp_path_factory):
 
 def small(images: Path, **changed: Any) -> TrainConfig:
     values = {"data": str(images), "clients": 6, "partition": "iid", "rounds": 3}
+    values |= {"model": NET, "method": "fedavg"}
     values |= {"sampling_rate": 0.5, "batch_size": 8, "lr": 0.1, "evaluate_every": 2}
     return merged(values, changed)
 
@@ -91,15 +103,13 @@ def test_the_seed_decides_everything_and_global_generators_are_left_alone(images
 
 
 def test_the_files_give_the_same_model_and_hold_weights_only(images, tmp_path):
-    from fedcal.training.torch_models import as_input, build
-
     training = train(small(images), out=tmp_path / "out")
     written = merged(read_options(tmp_path / "out" / "config.toml"))
     assert same(training, train(written))
-    model = build("cnn", (8, 8), 3, seed=99)
+    model = Net()
     model.load_state_dict(torch.load(tmp_path / "out" / "model.pt", weights_only=True))
     with torch.no_grad():
-        logits = model(as_input(training.federation.parts["test"][0].x)).numpy()
+        logits = model(torch.from_numpy(training.federation.parts["test"][0].x)).numpy()
     np.testing.assert_allclose(logits, training.logits["test"][: len(logits)], atol=1e-5)
 
 
@@ -172,7 +182,7 @@ def test_what_cannot_be_resumed(images, tmp_path):
 
 def test_what_is_refused_leaves_a_private_training_as_it_is(images, tmp_path):
     own = {"data": str(images), "clients": 6, "rounds": 3, "method": "fedsgd", "epsilon": 4.0}
-    config = merged(own | {"partition": "iid", "unit": "example", "model": "cnn"})
+    config = merged(own | {"partition": "iid", "unit": "example", "model": NET})
     with pytest.raises(Interrupted):
         interrupted(config, tmp_path / "out", 1, KeyboardInterrupt)
     before = (tmp_path / "out" / CHECKPOINT).read_bytes()
@@ -192,17 +202,19 @@ def test_a_training_that_diverges_says_so_and_writes_nothing(images, tmp_path):
 
 def test_what_is_not_allowed_is_one_line(images, tmp_path):
     table: list[tuple[dict[str, Any], str]] = [
-        ({"model": "vgg"}, "unknown model 'vgg'; allowed: linear, mlp, cnn, resnet18, lstm"),
-        ({"model": "lstm"}, "holds images, which the model lstm does not read"),
+        ({"model": "vgg"}, "unknown model 'vgg'; allowed: softmax, mlp"),
+        ({"model": "lstm"}, "--model lstm was removed in 0.3: use a torch.nn.Module of your"),
+        ({"model": "mlp"}, "reads rows of features, not of shape 8x8: name a torch module"),
         ({"data": None}, "say what to train on"),
-        ({"data": "missing.npz"}, "'missing.npz': cannot be read: No such file"),
+        ({"data": "missing.npz"}, "'missing.npz': no such file, nor shipped features"),
         ({"partition": "natural"}, "names no clients"),
         ({"clients": 200}, "too few rows, none is left for calibration"),
         ({"min_rows": 1000}, "too few rows: no client has 1000"),
         ({"rounds": 10**8}, r"rounds must be a whole number in \[1, 100000\]"),
         ({"clients": 2 * 10**9}, r"clients must be a whole number in \[1, 10000000\]"),
         ({"lr": -1.0}, "lr must be a finite number > 0"),
-        ({"engine": "ray"}, "method 'fedavg' has no privacy and runs inline"),
+        ({"engine": "ray"}, "is your own, and trains with engine 'inline'"),
+        ({"engine": "ray", "model": "mlp"}, "method 'fedavg' has no privacy and runs inline"),
     ]
     given, out = small(images).to_dict(), tmp_path / "out"
     each_is_refused(table, lambda options: train(out=out, **{**given, **options}))
@@ -234,7 +246,7 @@ HOW: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("how", HOW, ids=lambda how: how["method"])
-@pytest.mark.parametrize("model", ["linear", "mlp", "mlp:32x16", "own"])
+@pytest.mark.parametrize("model", ["softmax", "mlp", "mlp:32x16", "own"])
 def test_every_method_trains_features(model, how):
     own = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
     given: dict[str, Any] = {"clients": 3, "partition": "iid", "rounds": 30, **how}
@@ -296,6 +308,7 @@ def fedcal(*arguments: str) -> int:
 def test_the_command(images, tmp_path, capsys):
     out = tmp_path / "out"
     options = ("--clients", "6", "--partition", "iid", "--rounds", "2", "--lr", "0.1")
+    options = (*options, "--method", "fedavg", "--model", NET)
     assert fedcal("train", "--data", str(images), *options, "--out", str(out)) == 0
     said = capsys.readouterr()
     assert "fedcal simulate --data" in said.out

@@ -8,9 +8,8 @@ import pytest
 from refusals import each_is_refused, refused
 
 from fedcal.datasets import feature_sets
-from fedcal.experiments.research.corruptions import CORRUPTIONS
 from fedcal.experiments.training.config import TrainConfig
-from fedcal.experiments.training.images import read_pool
+from fedcal.experiments.training.features import read_labelled
 from fedcal.experiments.training.splits import PARTS, split
 from fedcal.partition import held_out
 
@@ -28,16 +27,16 @@ def npz(folder: Path, name: str = "data.npz", **arrays: Any) -> str:
 
 def test_bytes_are_scaled_and_long_rows_shortened(tmp_path):
     data = npz(tmp_path, features=X, scale=0.01, labels=Y, norm=1.5)
-    pool = read_pool(data)
-    assert (pool.kind, pool.x.dtype, pool.classes, pool.norm) == ("features", np.float32, 3, 1.5)
+    pool = read_labelled(data)
+    assert (pool.features, pool.x.dtype, pool.classes, pool.norm) == (True, np.float32, 3, 1.5)
     given = X * 0.01
     length = np.linalg.norm(given, axis=1)
     assert (length > 1.5).any()
     assert (length < 1.5).any()
     expected = given * np.minimum(1, 1.5 / length)[:, None]  # each row by its own norm alone
     np.testing.assert_allclose(pool.x, expected, rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(read_pool(data, 9.0).x, given, rtol=1e-6)
-    floats = read_pool(npz(tmp_path, "f.npz", features=given, y=Y, class_names=list("abcd")))
+    np.testing.assert_allclose(read_labelled(data, 9.0).x, given, rtol=1e-6)
+    floats = read_labelled(npz(tmp_path, "f.npz", features=given, y=Y, class_names=list("abcd")))
     assert (floats.names, floats.norm) == (("a", "b", "c", "d"), None)
     np.testing.assert_allclose(floats.x, given, rtol=1e-6)
 
@@ -49,7 +48,7 @@ def test_the_source_s_test_rows_stay_test_rows(tmp_path):
         **{"features": X, "scale": 1.0, "labels": Y, "group": group, "subject": np.arange(200)},
         **{**TEST, "test_group": group[:40], "test_fog_3": -X[:40]},
     )
-    made = split(read_pool(path), TrainConfig(path, clients=4, partition="iid", seed=3))
+    made = split(read_labelled(path), TrainConfig(path, clients=4, partition="iid", seed=3))
     assert (made.group_names, made.classes, made.shape) == (("m", "w"), 3, (5,))
     ids = {part: np.concatenate([rows.ids for rows in made.parts[part]]) for part in PARTS}
     assert len(ids["test"]) == 40
@@ -63,7 +62,6 @@ def test_the_source_s_test_rows_stay_test_rows(tmp_path):
             np.testing.assert_array_equal(rows.x, source[rows.ids])
             np.testing.assert_array_equal(rows.y, rows.ids % 3)
             np.testing.assert_array_equal(rows.group, 1 - rows.ids % 2)
-    np.testing.assert_array_equal(made.shifted["fog", 3], -X[:40][ids["test"]].astype(float))
 
 
 def test_bad_files(tmp_path):
@@ -83,30 +81,27 @@ def test_bad_files(tmp_path):
         ({"test_y": Y}, "test_y without test_features"),
         ({"test_features": X}, "'test_labels' and 'test_y'"),
         ({"client": Y / 2}, "client: 0.5 at row 1; must be whole numbers"),
-        ({**TEST, "test_fog_3": X}, r"test_fog_3: must have shape \(40, 5\), got \(200, 5\)"),
         ({**TEST, "test_group": Y[:40]}, "group and test_group: give both"),
     ]
 
     def read(change: dict[str, Any]) -> None:
         arrays = {key: value for key, value in (known | change).items() if value is not None}
-        read_pool(npz(tmp_path, **arrays))
+        read_labelled(npz(tmp_path, **arrays))
 
     each_is_refused(table, read, repr(str(tmp_path / "data.npz")))
-    features = npz(tmp_path, **known)
     images = npz(tmp_path, "i.npz", x=RNG.integers(0, 256, (9, 6, 6), dtype=np.uint8), y=Y[:9])
-    refused("features, which are read from one file alone", read_pool, f"{images},{features}")
-    refused(r"feature_norm has no effect here: .* holds images", read_pool, images, 1.0)
+    refused(
+        "feature_norm has no effect here: the file holds no features", read_labelled, images, 1.0
+    )
 
 
 @pytest.mark.parametrize("entry", feature_sets(), ids=lambda entry: entry.name)
 def test_shipped_features_are_what_the_list_says(entry):
-    pool = read_pool(entry.name)
+    pool = read_labelled(entry.name)
     assert pool.x.shape == (entry.rows, entry.features)
     assert pool.test.x.shape == (entry.test_rows, entry.features)
     assert (pool.classes, len(pool.group_names)) == (entry.classes, entry.groups)
     assert set(pool.y) == set(pool.test.y) == set(range(entry.classes))
-    for x in (pool.x, pool.test.x, *pool.test.shifted.values()):
+    for x in (pool.x, pool.test.x):
         length = np.linalg.norm(x.astype(np.float64), axis=1)
         assert 0.4 < length.min() <= length.max() <= 1 + 1e-6
-    if entry.name == "mnist-features":
-        assert sorted(pool.test.shifted) == sorted((name, 3) for name in CORRUPTIONS)

@@ -70,3 +70,10 @@ def test_a_setting_of_prediction_sets_that_was_removed_says_what_to_use(name, ca
     assert _run(["simulate", "--method", "conformal", "--set", setting]) == 2
     line = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
     assert capsys.readouterr().err == line
+
+
+@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("--model ")])
+def test_a_model_that_was_removed_says_what_to_use(name, capsys):
+    assert _run(["train", "--data", "adult-features", *name.split()]) == 2
+    line = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
+    assert capsys.readouterr().err == line

@@ -72,7 +72,7 @@ def test_each_row_takes_part_by_its_own_coin():
         words = contribute(shards, asked.request, np.arange(7))
         total = words.sum(axis=0, dtype=np.uint64)
         # at w = 0 every row adds 1/3 - 1 to the bias of class 0
-        bias = float(total.view(np.int64)[WIDTH]) * asked.request.ring.grid
+        bias = float(total.view(np.int64)[WIDTH * CLASSES]) * asked.request.ring.grid
         counts.append(-1.5 * bias)
         strategy.charge_round(asked, 7)
         strategy.close_round(asked, total)
@@ -144,17 +144,25 @@ def test_bad_settings_are_refused():
 
 
 @pytest.mark.parametrize("clipping", ["row", "global"])
-def test_federated_sums_are_the_pooled_ones_bit_for_bit(clipping):
+def test_federated_sums_are_the_pooled_ones_and_of_the_multiset_of_rows(clipping):
     own = rows(7, 90)
     w = NETWORKS["mlp"].initial((5,), CLASSES, 1)
     query = Gradients("mlp", "5", w, 0.5, CLASSES, clipping, 2.0)
     bound = replace(query.bound("row"), per="row")
     request = Request(query, bound, Ring(7, 2.0**-36), 1)
     each = answer(own, request)
+    order = np.lexsort((np.random.default_rng(0).random(90), own.owner))
+    other = Shards.from_owner(
+        own.logits, own.labels[order], own.owner, 7, inputs=np.asarray(own.inputs)[order]
+    )
+    np.testing.assert_array_equal(answer(other, request), each)  # permuted at each client
+    np.testing.assert_array_equal(answer(own.take(np.array([5, 2])), request), each[[5, 2]])
     pooled = Shards.from_owner(own.logits, own.labels, np.zeros(90, int), 1, inputs=own.inputs)
-    np.testing.assert_array_equal(each.sum(axis=0, dtype=np.uint64), answer(pooled, request)[0])
-    by_row = answer(pooled.each_row(), request)  # a row alone adds the same
-    np.testing.assert_array_equal(by_row.sum(axis=0, dtype=np.uint64), answer(pooled, request)[0])
+    total = each.sum(axis=0, dtype=np.uint64).view(np.int64) * 2.0**-36
+    np.testing.assert_allclose(
+        total, answer(pooled, request)[0].view(np.int64) * 2.0**-36, atol=1e-5
+    )
+    by_row = answer(pooled.each_row(), request)
     norms = np.linalg.norm(by_row.view(np.int64) * 2.0**-36, axis=1)
     assert norms.max() <= 0.5
 

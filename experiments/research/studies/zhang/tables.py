@@ -283,7 +283,7 @@ def _shifted(
         if not task.shifted:
             raise InputError(
                 f"{task.name}: has no corrupted test rows (test_CORRUPTION_SEVERITY), which "
-                "`fedcal features --corruption` makes"
+                "`fedcal.experiments.research.shipped.image_features` makes"
             )
     for task, title in counted([(t, title) for t in chosen for title in METHODS], progress):
         shifts = {HOME: task.test_x}

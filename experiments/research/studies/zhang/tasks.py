@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
-from fedcal.experiments.training.images import read_pool
+from fedcal.datasets import feature_sets, read_feature_set
+from fedcal.experiments.training.features import SHIFTED, features_of
+from fedcal.storage.npz import read_npz
 
 IMAGES, TABLE = "mnist-features", "adult-features"
 SHIPPED = (IMAGES, TABLE)
@@ -70,11 +72,24 @@ def task(source: str) -> Task:
     """
     if source == MIXTURE:
         return _mixture()
-    pool = read_pool(source, NORM)
-    if pool.kind != "features" or pool.test is None:
+    shipped = source in {entry.name for entry in feature_sets()}
+    arrays = read_feature_set(source) if shipped else read_npz(Path(source))
+    if not {"features", "test_features"} <= arrays.keys():
         raise InputError(f"{source!r}: needs features with labels, and test_features with theirs")
-    name = source if source in SHIPPED else Path(source).name.removesuffix(".npz")
-    return Task(name, pool.x, pool.y, pool.test.x, pool.test.y, pool.classes, pool.test.shifted)
+    rows = features_of(arrays, NORM)
+    test = rows.test
+    if test is None:
+        raise InputError(f"{source!r}: has no test rows")
+    name = source if shipped else Path(source).name.removesuffix(".npz")
+    shifted = {
+        (key[len("test_") : -2], int(key[-1])): features_of(
+            arrays | {"test_features": x}, NORM
+        ).test
+        for key, x in arrays.items()
+        if SHIFTED.fullmatch(key)
+    }
+    after = {what: one.x for what, one in shifted.items() if one is not None}
+    return Task(name, rows.x, rows.y, test.x, test.y, rows.classes, after)
 
 
 def tasks(data: Sequence[str] | None, shipped: Sequence[str] = SHIPPED) -> list[Task]:

@@ -9,7 +9,7 @@ import pytest
 
 from fedcal.experiments.research.shipped import adult, adult_features, mmlu, mnist_features
 from fedcal.experiments.research.shipped.adult import COLUMNS
-from fedcal.experiments.training.extraction.extractors import RandomFilters
+from fedcal.experiments.research.shipped.image_features import RandomFilters
 
 
 def census(path: Path, rows: int, seed: int, stop: str) -> Path:
