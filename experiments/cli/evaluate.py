@@ -78,7 +78,7 @@ def command(
     ] = None,
     estimand: Annotated[
         str | None,
-        other(EVALUATION, "Target of the intervals: rows | these | clients (default: rows)."),
+        other(EVALUATION, "Target of the intervals: rows | these (default: rows)."),
     ] = None,
     rows_per_subject: Annotated[
         int | None,

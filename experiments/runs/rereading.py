@@ -19,13 +19,13 @@ from fedcal.evaluation.drift import Change, drift_between, drift_by_site, same_e
 from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.clusters import ESTIMANDS
 from fedcal.evaluation.intervals.intervals import Estimate
 from fedcal.evaluation.pages.figures import names_of
 from fedcal.evaluation.pages.page import heading, p_shown, parts, texts
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.verdicts import changes_under
 from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
+from fedcal.evaluation.weighting import ESTIMANDS
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.experiments.runs.folders import READING
 from fedcal.experiments.runs.result import versions

@@ -9,6 +9,7 @@ REMOVED = {
         "run the commands train, simulate and evaluate with one --ledger "
         "(examples/train_calibrate_evaluate.py)"
     ),
+    "estimand=clients": "estimand=rows; fedcal evaluate --by site tells about the next site",
 }
 """Name -> what to use instead."""
 

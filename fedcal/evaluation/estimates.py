@@ -23,8 +23,6 @@ def evaluate(
     threshold: float = 0.5,
     level: float = 0.95,
     rows: str = "new",
-    spread: Mapping[str, float] | None = None,
-    effect: float = 1.0,
     seed: int = 0,
     only: Collection[str] = (),
 ) -> dict[str, Estimate]:
@@ -48,11 +46,6 @@ def evaluate(
     rows
         population of the intervals: `new` rows like these, each drawn independently, or `these`
         alone, where only noise and buckets make a value uncertain
-    spread
-        metric -> variance of its value over clients, which replaces that of independent rows: the
-        intervals are then for new clients like these
-    effect
-        factor of the sampling variance of metrics that `spread` does not contain
     seed
         random seed of simulated noise; the same seed gives the same bits
     only
@@ -63,7 +56,7 @@ def evaluate(
     dict[str, Estimate]
         by name of the metric
     """
-    asked = Asked(level, rows, spread or {}, effect, seed)
+    asked = Asked(level, rows, seed)
     sources = (source for name in only if name in GAPS for source in GAPS[name].never_below)
     metrics = metrics_of(score, threshold, {*only, *sources})
     spans = {name: metric.span(h, asked) for name, metric in metrics.items()}

@@ -23,10 +23,9 @@ from fedcal.evaluation.estimators.goodness import (
 )
 from fedcal.evaluation.estimators.multiclass import evaluate_classes, evaluate_confusion
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.clusters import MEASURED, Estimand
 from fedcal.evaluation.intervals.intervals import FIRM, Estimate, warned
 from fedcal.evaluation.paired import accuracies, compare
-from fedcal.evaluation.weighting import ROWS, Weighting
+from fedcal.evaluation.weighting import ROWS, Estimand, Weighting
 from fedcal.metrics.gap_change import GapChange, changes_record, gap_change
 from fedcal.metrics.holm import rejected
 
@@ -68,8 +67,7 @@ class Findings:
     groups
         group -> view -> metrics; {} for a group of too few rows (by its noisy count)
     tests
-        view -> name of a test -> whether the view is calibrated; {} of the score `classes`, and
-        for new clients: the tests take rows for independent
+        view -> name of a test -> whether the view is calibrated; {} of the score `classes`
     cox
         view -> group of enough rows -> whether the view is calibrated there, in slope and in the
         large; {} as `tests`
@@ -187,8 +185,6 @@ def findings(
     cell_std: float = 0.0,
     threshold: float = 0.5,
     estimand: Estimand = "rows",
-    spread: Mapping[str, float] | None = None,
-    effect: float = 1.0,
     excluded: tuple[str, ...] = (),
     weighting: Weighting = ROWS,
 ) -> Findings:
@@ -209,13 +205,11 @@ def findings(
     threshold
         decision threshold, for the score `positive`
     estimand
-        population of the intervals; see `fedcal.evaluation.intervals.clusters`
+        population of the intervals; see `fedcal.evaluation.weighting`
     excluded
         sources of error that no interval contains, in words
     weighting
         unit that counts once
-    spread, effect
-        as in `evaluate`
 
     Raises
     ------
@@ -228,9 +222,7 @@ def findings(
         parts = [h for (v, g, _), h in histograms.items() if (v, g) == (view, group)]
         if score == "classes":
             return evaluate_classes(parts, rows=rows)
-        return evaluate(
-            parts[0], score, threshold=threshold, only=only, rows=rows, spread=spread, effect=effect
-        )
+        return evaluate(parts[0], score, threshold=threshold, only=only, rows=rows)
 
     def of_all(view: str, only: Collection[str]) -> Metrics:
         metrics = read(view, "", only)
@@ -254,8 +246,7 @@ def findings(
     if score != "classes":
         whole = {view: histograms[view, "", ""] for view in views}
         kinds = {"hosmer_lemeshow": hosmer_lemeshow, "ks": ks_test}
-        if estimand != "clients":
-            tests = {v: {k: test(h) for k, test in kinds.items()} for v, h in whole.items()}
+        tests = {v: {k: test(h) for k, test in kinds.items()} for v, h in whole.items()}
         if groups:
             for view in views:
                 gaps = {group: own[view]["gap"] for group, own in groups.items() if own}
@@ -281,13 +272,12 @@ def findings(
                 rows=rows,
                 only=metrics[views[0]],
             )
-    measured = MEASURED[score] if estimand == "clients" else None
     return Findings(
         score,
         threshold,
         LEVEL,
         counted(histograms, views[0], ""),
-        {view: warned(own, excluded, measured) for view, own in metrics.items()},
+        {view: warned(own, excluded) for view, own in metrics.items()},
         warned(difference, excluded),
         {g: {v: warned(own, excluded) for v, own in of.items()} for g, of in groups.items()},
         tests,

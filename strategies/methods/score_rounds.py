@@ -19,16 +19,13 @@ from fedcal.queries.declared import SEED, Question, Range
 from fedcal.queries.encodings import decoder_of, matrix_of
 
 
-def excluded(plan: Plan, *, new_clients: bool = False) -> tuple[str, ...]:
-    """Return the sources of error that no interval of a plan's metrics contains, in words.
-
-    `new_clients` : intervals are for new clients, and so contain the choice of clients.
-    """
+def excluded(plan: Plan) -> tuple[str, ...]:
+    """Return the sources of error that no interval of a plan's metrics contains, in words."""
     sources = list[str]()
     clipped = plan.law.answers in ("sum", "index")
     if clipped and plan.bound is not None and plan.bound.per == "client":
         sources.append("the bias of clipping a client's answer")
-    if plan.sampling_rate < 1 and not new_clients:
+    if plan.sampling_rate < 1:
         sources.append("the choice of the clients that were asked")
     return tuple(sources)
 

@@ -100,15 +100,14 @@ class Mce(GapMetric):
         there = members[~used].any(axis=0)
         return float(np.maximum(h.edges[1:], 1 - h.edges[:-1])[there].max(initial=0.0))
 
-    def opened(self, span: Span, h: Histogram, asked: Asked, effect: float) -> Span:
+    def opened(self, span: Span, h: Histogram, asked: Asked) -> Span:
         """Return the span from the intervals of the bins' gaps.
 
         The true largest gap is below the upper end of its own bin, and no bin is above it: the
         lower end holds for all bins at once. The gap of an `unseen` bin may have any value.
         """
-        z = asked.z * math.sqrt(effect)
-        each = normal_quantile(1 - (1 - asked.level) / BINS) * math.sqrt(effect)
-        own, all_bins = (bin_gaps(h, quantile, asked.rows) for quantile in (z, each))
+        each = normal_quantile(1 - (1 - asked.level) / BINS)
+        own, all_bins = (bin_gaps(h, quantile, asked.rows) for quantile in (asked.z, each))
         low, high = min(float(all_bins[0].max()), span.value), max(float(own[1].max()), span.value)
         unseen = self.unseen(h)
         if unseen:  # a denominator may be 0: nothing but the low end of other errors holds

@@ -98,16 +98,12 @@ class GapMetric(Metric):
         return float(reach.max() if self.join == "max" else reach.sum())
 
     def span(self, h: Histogram, asked: Asked) -> Span:
-        """Return value and interval of the error, before binning.
-
-        With the variance that clients give, the deviations of independent rows are made larger
-        (or smaller) by the ratio of both standard deviations.
-        """
+        """Return value and interval of the error, before binning."""
         total = h.rows
         if total <= 0:
             return self.no_span()
         firm = total > FIRM * h.rows_std
-        simulated, effect = simulate(h, asked.seed, asked.what), asked.effect
+        simulated = simulate(h, asked.seed, asked.what)
         weights = self.gaps(h)
         if not weights.any():
             return self.no_span()
@@ -127,12 +123,8 @@ class GapMetric(Metric):
             if noise_only is None:
                 return Span(value, value, value, 0.0, 0.0, firm)
             alone = self._span(noise_only, held, 0.0, noise, firm, hidden)
-            return self.opened(alone, h, asked, 1.0)
+            return self.opened(alone, h, asked)
         deviations = self.through(weights, simulated.sampling)
-        if (spread := asked.spread.get(self.name)) is not None:
-            own = self._inverted(gap, deviations, tails).replicates ** self.power
-            effect = spread / max(float(np.var(own)), 1e-24)
-        deviations *= np.float32(math.sqrt(effect))
         if h.noisy:
             deviations += by_noise
         both = self._inverted(gap, deviations, tails)
@@ -140,9 +132,9 @@ class GapMetric(Metric):
             held = (both.corrected**self.power,)
         sampling = math.sqrt(max(float(np.var(both.replicates**self.power)) - noise**2, 0.0))
         span = self._span(both, held, sampling, noise, firm, hidden)
-        return self.opened(span, h, asked, effect)
+        return self.opened(span, h, asked)
 
-    def opened(self, span: Span, h: Histogram, asked: Asked, effect: float) -> Span:
+    def opened(self, span: Span, h: Histogram, asked: Asked) -> Span:
         """Return the span, widened by the gaps of bins that may have no rows."""
         return span
 

@@ -91,36 +91,20 @@ class SmoothMetric(Metric):
         sums = (weights * h.counts).sum(axis=(1, 2))
         return bool((sums > FIRM * h.noise_std(weights)).all())
 
-    def rows_variance(self, h: Histogram) -> float:
-        """Return the variance, to first order, of independently drawn rows."""
-        return float((monotone_counts(h) * self.gradient(h) ** 2).sum())
-
     def span(self, h: Histogram, asked: Asked) -> Span:
         """Return the interval from sampling and noise, without binning."""
         h = (self.cut and h.parted) or h
         value = self.value(h)
         if not math.isfinite(value) or (self.cut and not h.nodes):
             return self.no_span()
-        spread = asked.spread.get(self.name)
-        if spread is None and asked.effect > 1:
-            spread = asked.effect * self.rows_variance(h)
-        if spread is None:
-            return self.span_of_rows(h, value, asked.independent)
-        return self.span_to_first_order(h, value, asked, spread)
+        return self.span_of_rows(h, value, asked)
 
     def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
-        """Return the interval of a finite value for independent rows."""
-        return self.span_to_first_order(h, value, asked, None)
-
-    def span_to_first_order(
-        self, h: Histogram, value: float, asked: Asked, spread: float | None
-    ) -> Span:
-        """Return the interval by the gradient, with the variance by rows unless it is None."""
+        """Return the interval of a finite value, to first order by the gradient."""
         gradient, firm = self.gradient(h), self.firm(h)
-        noise = float(h.noise_std(gradient))
-        sampling = 0.0
+        noise, sampling = float(h.noise_std(gradient)), 0.0
         if asked.rows == "new":
-            sampling = math.sqrt(self.rows_variance(h) if spread is None else spread)
+            sampling = math.sqrt(float((monotone_counts(h) * gradient**2).sum()))
         half = asked.z * math.hypot(sampling, noise) if firm else math.inf
         span = Span(value, value - half, value + half, sampling, noise, firm)
         return self.for_few_rows(span, h, asked)
@@ -199,17 +183,13 @@ class RatioMetric(SmoothMetric):
         """Return the weights of the bottom, where it is a sum of counts, (1, 2, buckets)."""
         return self.ratio(h).bottom_gradient[None]
 
-    def span_to_first_order(
-        self, h: Histogram, value: float, asked: Asked, spread: float | None
-    ) -> Span:
+    def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
         """Return the interval by Fieller's test; for a fraction of rows by Wilson's."""
         top, bottom, *gradients = self.ratio(h)
         through = np.asarray(np.stack(gradients) @ h.root).reshape(2, -1)
         noise = _coefficients(through @ through.T) - self.excess(h)
         sampling, trials = np.zeros(3), self.trials(h)
-        if asked.rows == "new" and spread is not None:
-            sampling[0] = spread * bottom**2
-        elif asked.rows == "new" and trials is not None:
+        if asked.rows == "new" and trials is not None:
             sampling[1:] = -trials / 2, -trials
         elif asked.rows == "new":
             flat = np.stack(gradients).reshape(2, -1)
@@ -218,7 +198,7 @@ class RatioMetric(SmoothMetric):
             sampling[0] += self.unseen(h)
         else:
             sampling[0] = h.drawn_variance(gradients[0])
-        if spread is None and trials is not None:
+        if trials is not None:
             unit = float(gradients[0].max())
             low, high = of_share(top, bottom, noise, asked.z, asked.rows, trials, unit)
         else:

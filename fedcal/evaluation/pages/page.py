@@ -15,7 +15,6 @@ from fedcal.evaluation.estimators.all_metrics import GAPS, described
 from fedcal.evaluation.estimators.goodness import FAR_TAIL
 from fedcal.evaluation.findings import Findings, Key, Metrics, counted
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.clusters import MEASURED
 from fedcal.evaluation.intervals.intervals import HIDES, Estimate, beyond
 from fedcal.evaluation.pages.figures import curve_parts, names_of
 
@@ -165,7 +164,7 @@ def _summary(
     note = (
         f"{about}. Half-widths of an interval by cause: sampling of {of.counted}, the noise of "
         "the release, and buckets of the score; the first two add in quadrature, the last linearly."
-        + _beyond(findings)
+        + beyond(findings.excluded)
     )
     if unknown:
         note = f"Hidden by noise: {'; '.join(unknown)}. {note}"
@@ -182,19 +181,6 @@ def _summary(
         tuple(rows),
         note,
     )
-
-
-def _beyond(findings: Findings) -> str:
-    """Return sentences on what intervals exclude and what those for new clients assume."""
-    text = ""
-    if findings.estimand == "clients":
-        measured = ", ".join(name.replace("_", " ") for name in MEASURED[findings.score])
-        text = (
-            f" The variance between clients was measured for {measured}; intervals of other "
-            "metrics are widened by the largest ratio among these, which is an assumption. Bands "
-            "of curves are for new rows."
-        )
-    return text + beyond(findings.excluded)
 
 
 def _both(findings: Findings, views: Sequence[str]) -> Table:

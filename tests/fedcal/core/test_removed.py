@@ -20,3 +20,12 @@ def test_a_command_that_was_removed_says_what_to_use(name, more, capsys):
     assert " ".join(words) not in COMMANDS
     for file in re.findall(r"examples/\S+\.py", line):
         assert (ROOT / file).is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "name"), [("--estimand clients --data heart-disease", "estimand=clients")]
+)
+def test_an_option_of_evaluate_that_was_removed_says_what_to_use(options, name, capsys):
+    assert _run(["evaluate", *options.split()]) == 2
+    line = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
+    assert capsys.readouterr().err == line

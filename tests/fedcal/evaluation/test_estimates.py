@@ -32,7 +32,6 @@ from fedcal.evaluation.estimators.base import Asked
 from fedcal.evaluation.estimators.curves import reliability
 from fedcal.evaluation.intervals.intervals import (
     CLIPPED,
-    UNMEASURED,
     Span,
     estimate,
     fieller,
@@ -225,13 +224,11 @@ def test_an_interval_is_warned_of_by_what_it_does_not_contain():
     plain = estimate(Span(0.5, 0.4, 0.6, 0.05, 0.0), 0.0, (0.0, 1.0), 1.0, 0.95)
     found = {"brier": plain, "mce": replace(plain, warning="its own")}
 
-    def said(excluded: list[str], measured: list[str] | None = None) -> list[str]:
-        return [e.warning for e in warned(found, excluded, measured).values()]
+    def said(excluded: list[str]) -> list[str]:
+        return [e.warning for e in warned(found, excluded).values()]
 
     assert said(["clients that are not here"]) == ["", "its own"]
-    assert said([], ["brier"]) == ["", f"{UNMEASURED}; its own"]
-    both = f"{CLIPPED}; {UNMEASURED}"
-    assert said(["clipping of users"], []) == [both, f"{both}; its own"]
+    assert said(["clipping of users"]) == [CLIPPED, f"{CLIPPED}; its own"]
     assert warned(found, [])["brier"] == plain
 
 

@@ -8,7 +8,7 @@ import pytest
 from fedcal.clients import answers
 from fedcal.clients.answers import answer
 from fedcal.core.shards import Shards
-from fedcal.evaluation.intervals.clusters import ESTIMANDS
+from fedcal.evaluation.weighting import ESTIMANDS
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation
 from fedcal.privacy.noise_plan import Plan
@@ -122,7 +122,6 @@ def test_each_client_is_asked_about_one_level_and_counts_are_unbiased():
         ("evaluate", {"edges": "equi-depth", "bins": 8}, {"mechanism": "laplace"}, 2),
         ("evaluate", {"rows_per_client": 30.0}, {"unit": "user", "mechanism": "laplace"}, 2),
         ("evaluate", {"bins": 8}, {"unit": "user"}, 2),
-        ("evaluate", {"bins": 8, "estimand": "clients"}, {}, 2),
         ("evaluate-accuracy", {"rows_per_client": 30.0}, {"mechanism": "laplace"}, 0),
         ("evaluate-auc", {"rows_per_client": 30.0}, {}, 2),
         ("evaluate-ks", {"rows_per_client": 30.0}, {}, 1),

@@ -95,7 +95,6 @@ def test_rows_of_a_subject_count_as_so_many_at_most():
         {"encoding": "tree", "height": 2},
         {"encoding": "prefix", "confusion": True},
         {"score": "classes"},
-        {"estimand": "clients"},
     ):
         counts_as_so_many(settings)
 
