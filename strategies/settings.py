@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from fedcal.core.checks import listed, near
 from fedcal.core.errors import InputError
+from fedcal.core.removed import check_kept
 from fedcal.core.shards import NO_SUBJECTS, Population
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES
@@ -62,6 +63,7 @@ def check_settings(method: str, settings: Mapping[str, Any]) -> None:
     known = settings_of(method)
     for key, value in settings.items():
         if key not in known:
+            check_kept(key)
             allowed = near(key, [*known] or ["none"], "docs/guide/methods.md")
             raise InputError(f"unknown --set key {key!r} for {method}; {allowed}")
         kind = str(known[key].annotation)  # a text: annotations are not evaluated

@@ -14,7 +14,7 @@ from fedcal.experiments.runs.files import PAGE
 
 TRAINING = "training.json"
 
-_TILES = {"accuracy": "accuracy", "ece": "top-label ECE", "ece_debiased": "debiased"}
+_TILES = {"accuracy": "accuracy", "ece": "top-label ECE"}
 
 
 def write_training_report(folder: Path, home: Path | None = None) -> Path:

@@ -95,7 +95,7 @@ class Reading:
         release = self.release
         return [
             *(self.asked or ()),
-            *parts(self.found, release.histograms, release.confusion, release.class_names),
+            *parts(self.found, release.histograms, release.class_names),
             *group_parts(self.found, release.histograms),
         ]
 

@@ -9,6 +9,16 @@ REMOVED = {
         "run the commands train, simulate and evaluate with one --ledger "
         "(examples/train_calibrate_evaluate.py)"
     ),
+    **dict.fromkeys(
+        ("mcc", "f1", "balanced_accuracy"), "accuracy, precision, recall and specificity"
+    ),
+    **dict.fromkeys(
+        ("mce", "ks", "smooth_ece", "ece_debiased", "ece_equal_mass", "brier_reliability"),
+        "ece and classwise_ece",
+    ),
+    **dict.fromkeys(("brier_resolution", "brier_uncertainty"), "brier"),
+    **dict.fromkeys(("macro_roc_auc", "weighted_roc_auc"), "the curves of score=classes"),
+    "confusion": "precision and recall of a class: scores of that class against all others",
     "estimand=clients": "estimand=rows; fedcal evaluate --by site tells about the next site",
 }
 """Name -> what to use instead."""

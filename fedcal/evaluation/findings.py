@@ -10,18 +10,16 @@ from typing import Any
 import numpy as np
 
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimates import evaluate
+from fedcal.evaluation.estimates import evaluate, evaluate_classes
 from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.estimators.goodness import (
     CalibrationTest,
     cox,
     groups_test,
     hosmer_lemeshow,
-    ks_test,
     single_groups,
     together,
 )
-from fedcal.evaluation.estimators.multiclass import evaluate_classes, evaluate_confusion
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import FIRM, Estimate, warned
 from fedcal.evaluation.paired import accuracies, compare
@@ -181,7 +179,6 @@ def findings(
     score: str,
     *,
     agreement: Floats | None = None,
-    confusion: Mapping[str, Floats] | None = None,
     cell_std: float = 0.0,
     threshold: float = 0.5,
     estimand: Estimand = "rows",
@@ -198,10 +195,8 @@ def findings(
         binned score: `positive`, `confidence` or `classes`
     agreement
         (4,) rows that both views, only the first, only the second, and neither predict right
-    confusion
-        view -> rows by predicted class and label, (c, c)
     cell_std
-        std of the noise of each number of the latter two
+        std of the noise of each of these
     threshold
         decision threshold, for the score `positive`
     estimand
@@ -224,13 +219,6 @@ def findings(
             return evaluate_classes(parts, rows=rows)
         return evaluate(parts[0], score, threshold=threshold, only=only, rows=rows)
 
-    def of_all(view: str, only: Collection[str]) -> Metrics:
-        metrics = read(view, "", only)
-        if not confusion or view not in confusion:
-            return metrics
-        cells = confusion[view].T
-        return {**evaluate_confusion(cells, cell_std, rows=rows), **metrics}
-
     views = list(dict.fromkeys(view for view, _, _ in histograms))
     groups: dict[str, dict[str, Metrics]] = {}
     for _, group, _ in histograms:
@@ -240,13 +228,12 @@ def findings(
             groups[group] = {view: read(view, group, IN_GROUPS) for view in views if shown}
     metrics = dict[str, Metrics]()
     for view in views:  # the second has the metrics of the first, of cut scores or not
-        metrics[view] = of_all(view, metrics[views[0]] if metrics else ())
+        metrics[view] = read(view, "", metrics[views[0]] if metrics else ())
     difference: Metrics = {}
     tests, single, cox_of = {}, dict[str, dict[str, float]](), {}
     if score != "classes":
         whole = {view: histograms[view, "", ""] for view in views}
-        kinds = {"hosmer_lemeshow": hosmer_lemeshow, "ks": ks_test}
-        tests = {v: {k: test(h) for k, test in kinds.items()} for v, h in whole.items()}
+        tests = {view: {"hosmer_lemeshow": hosmer_lemeshow(h)} for view, h in whole.items()}
         if groups:
             for view in views:
                 gaps = {group: own[view]["gap"] for group, own in groups.items() if own}

@@ -124,9 +124,12 @@ class ScoreRelease(Artifact):
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return the release from the arrays of `arrays`."""
         plain = json.loads(str(arrays["question"]))
-        classes = plain.pop("classes")
+        classes, confusion = plain.pop("classes"), plain.pop("confusion", False)
         question = ScoreCounts.read({**plain, "edges": arrays["edges"]}, {"classes": classes})
         counts = np.array(arrays["counts"], np.float64)
+        if confusion:  # of an earlier version: cells of predicted class and label, not read
+            start, views = math.prod(question.shape), len(question.view_names)
+            counts = np.delete(counts, slice(start, start + views * classes**2))
         taken, estimand = json.loads(str(arrays["taken"])), str(arrays["estimand"])
         if estimand == "clients":  # of an earlier version: these counts, with other intervals
             estimand = "rows"
@@ -180,7 +183,6 @@ class ScoreRelease(Artifact):
             self.histograms,
             self.question.score,
             agreement=self.agreement,
-            confusion=self.confusion,
             cell_std=self.cell_std,
             threshold=at,
             estimand=self.estimand,
@@ -240,7 +242,7 @@ class ScoreRelease(Artifact):
 
     def page(self) -> list[Part]:
         """Return tables and figures of metrics, curves and groups."""
-        shown = parts(self.found, self.histograms, self.confusion, self.class_names)
+        shown = parts(self.found, self.histograms, self.class_names)
         shown += group_parts(self.found, self.histograms)
         return [*shown, next_site.table(self._next_site)] if self._next_site else shown
 
@@ -302,23 +304,13 @@ class ScoreRelease(Artifact):
         return self.counts[:size].reshape(views, groups // inner, inner, *rest)
 
     @property
-    def confusion(self) -> dict[str, Floats]:
-        """View -> rows by predicted class and label, (c, c); empty unless the question has them."""
-        asked = self.question
-        if not asked.confusion:
-            return {}
-        start, views, c = math.prod(asked.shape), asked.view_names, asked.classes
-        cells = self.counts[start : start + len(views) * c * c].reshape(len(views), c, c)
-        return dict(zip(views, cells, strict=True))
-
-    @property
     def agreement(self) -> Floats | None:
         """Rows that both views, only the first, only the second, and none predicts right, (4,)."""
         return self.counts[-4:] if len(self.question.view_names) == 2 else None
 
     @property
     def cell_std(self) -> float:
-        """Standard deviation of the noise of each number of `confusion` and `agreement`."""
+        """Standard deviation of the noise of each number of `agreement`."""
         return self.std / self.question.weight
 
     @property

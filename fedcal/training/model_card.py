@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from fedcal.core.pages import Curve, Part, Table
 from fedcal.core.types import Floats, Integers
-from fedcal.evaluation import Histogram, evaluate
 from fedcal.evaluation.pages.page import heading
 from fedcal.metrics import Reliability, summary
 from fedcal.metrics.binning import bin_index
@@ -28,7 +27,6 @@ from fedcal.training.network import Clipping
 EXACT = "Exact numbers on test rows, for the researcher's eyes: no private release."
 
 _MOST_NUMBERS = 2**22  # of gradients of single rows at once
-_EDGES = np.linspace(0.0, 1.0, 32 * BINS + 1)
 
 MOST_LINES = 40
 """Of the tables of classes and of groups."""
@@ -36,7 +34,6 @@ MOST_LINES = 40
 _NAMES = {
     "accuracy": "accuracy, %",
     "ece": "top-label ECE of 15 bins, %",
-    "ece_debiased": "top-label ECE, debiased, %",
     "classwise_ece": "classwise ECE, %",
     "gap": "",
     "nll": "NLL, nats",
@@ -46,19 +43,15 @@ _NAMES = {
 
 
 def scored(probs: Floats, labels: Integers) -> dict[str, float]:
-    """Metrics of test rows: those of `fedcal.metrics.summary`, and two more.
+    """Metrics of test rows: those of `fedcal.metrics.summary`, and one more.
 
     `gap` is the mean confidence minus the accuracy, of two classes the mean probability of class 1
     minus its share; below 0 the model predicts too low.
-    `ece_debiased` the median-unbiased estimate of `fedcal.evaluation`, which does not mistake the
-    scatter of few rows for an error.
     """
     metrics, top = summary(probs, labels), probs.max(axis=1)
     right = probs.argmax(axis=1) == labels
-    counts = np.array([np.histogram(top[rows], _EDGES)[0] for rows in (~right, right)], np.float64)
-    one = evaluate(Histogram.exact(_EDGES, counts), "confidence", only=("ece_debiased",))
     gap = probs[:, 1] - labels if probs.shape[1] == 2 else top - right
-    return {**metrics, "ece_debiased": one["ece_debiased"].value or 0.0, "gap": float(gap.mean())}
+    return {**metrics, "gap": float(gap.mean())}
 
 
 def clipped_share(query: Gradients, inputs: NDArray[Any], labels: Integers) -> float:
@@ -194,9 +187,7 @@ def _by_group(looks: Mapping[str, Floats], test: Holdout, group: Integers) -> Ta
         if mine.any():
             metrics = [scored(probs[mine], test.labels[mine]) for probs in looks.values()]
             texts = (f"{100 * one[key]:.2f}" for one in metrics for key in ("accuracy", "ece"))
-            debiased = (f"{100 * one['ece_debiased']:.2f}" for one in metrics)
-            lines.append((name, f"{mine.sum():,}", *texts, *debiased))
+            lines.append((name, f"{mine.sum():,}", *texts))
     columns = tuple(f"{look}: {what}" for look in looks for what in ("accuracy, %", "ECE, %"))
-    more = tuple(f"{look}: ECE, debiased, %" for look in looks)
-    note = "The ECE of few rows is large by chance alone: compare the debiased one."
-    return Table("By group", ("group", "rows", *columns, *more), tuple(lines), note)
+    note = "The ECE of few rows is large by chance alone."
+    return Table("By group", ("group", "rows", *columns), tuple(lines), note)

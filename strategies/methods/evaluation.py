@@ -77,8 +77,6 @@ class FedEvaluate(FederatedStrategy):
         names of groups of rows that each site's counts are parted into; for by = "site"
     cuts
         scores between buckets, increasing, in place of `bins` and `edges`
-    confusion
-        count predicted class by label, too
     threshold
         an edge: a row is predicted positive from this score on (score `positive`)
     estimand
@@ -94,7 +92,7 @@ class FedEvaluate(FederatedStrategy):
     name, family = "evaluate", "evaluate"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"bins": 12},
-        {"bins": 8, "edges": "equi-depth", "confusion": True},
+        {"bins": 8, "edges": "equi-depth"},
         {"cuts": (0.1, 0.5, 0.9)},
         {"bins": 8, "estimand": "these"},
     )

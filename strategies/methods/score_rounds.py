@@ -239,9 +239,8 @@ def _shares(first: ScoreRelease, asked: ScoreCounts) -> Floats:
     below = np.concatenate([np.zeros((len(each), 1)), np.cumsum(each, axis=1)], axis=1)
     spread = np.stack([np.diff(np.interp(new, old, one)) for one in below])
     moved = np.moveaxis(spread.reshape(views, parts, groups, 2, -1), 1, 2)
-    ends = size + np.cumsum([had.confusion * had.classes**2] * views)
-    cells = np.split(first.counts, [size, *ends])[1:]
-    return np.concatenate([moved.ravel(), *(_as_shares(c) for c in cells if len(c))])
+    cells = first.counts[size:]
+    return np.concatenate([moved.ravel(), _as_shares(cells) if len(cells) else cells])
 
 
 def _as_shares(counts: Floats) -> Floats:

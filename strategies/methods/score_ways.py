@@ -79,7 +79,6 @@ class Counting:
     by: By = "group"
     within: Sequence[str] = ()
     cuts: Sequence[float] = ()
-    confusion: bool = False
     threshold: float = 0.5
     estimand: str = "rows"
     rows_per_client: float | None = None
@@ -121,7 +120,6 @@ class Counting:
             groups=names_text(self.groups),
             by=one_of("by", self.by, get_args(By)),
             within=names_text(self.within),
-            confusion=self.confusion,
             calibrator=text_of(self.calibrator, f.classes) if self.calibrator else "",
             subject_rows=subject_rows(f.unit, self.rows_per_subject),
         )
@@ -179,7 +177,7 @@ def own_edges(cuts: Any) -> Floats:
     return np.array([0.0, *inner, 1.0])
 
 
-_MORE = ("other", "calibrator", "groups", "confusion")
+_MORE = ("other", "calibrator", "groups")
 """Settings that count more than the scores of one model and all rows."""
 
 

@@ -13,9 +13,7 @@ import pytest
 import fedcal
 from fedcal.conformal.scores import SCORES
 from fedcal.core.registry import registry
-from fedcal.evaluation import GAPS, METRICS
-from fedcal.evaluation.estimators.metrics import NegativePredictiveValue
-from fedcal.evaluation.estimators.multiclass import CLASS_METRICS, CONFUSION_METRICS
+from fedcal.evaluation import METRICS
 from fedcal.evaluation.thresholds import Cost, Flagged
 from fedcal.experiments.training.extraction.extractors import EXTRACTORS
 from fedcal.mechanisms import MECHANISMS, PRIVATE
@@ -161,10 +159,7 @@ FAMILIES = {
     "Trust": ("name", TRUSTS),
     "Unit": ("name", UNITS),
     "Encoding": ("name", ENCODINGS),
-    "Metric": ("name", {*METRICS, Cost.name, Flagged.name, NegativePredictiveValue.name}),
-    "GapMetric": ("name", GAPS),
-    "ClassMetric": ("name", CLASS_METRICS),
-    "ConfusionMetric": ("name", CONFUSION_METRICS),
+    "Metric": ("name", {*METRICS, Cost.name, Flagged.name}),
     "Score": ("name", SCORES),
     "Network": ("name", NETWORKS),
     "Optimiser": ("name", OPTIMISERS),

@@ -23,7 +23,12 @@ def test_a_command_that_was_removed_says_what_to_use(name, more, capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "name"), [("--estimand clients --data heart-disease", "estimand=clients")]
+    ("options", "name"),
+    [
+        ("--estimand clients --data heart-disease", "estimand=clients"),
+        ("--only mcc --data heart-disease", "mcc"),
+        ("--set confusion=true --data heart-disease", "confusion"),
+    ],
 )
 def test_an_option_of_evaluate_that_was_removed_says_what_to_use(options, name, capsys):
     assert _run(["evaluate", *options.split()]) == 2

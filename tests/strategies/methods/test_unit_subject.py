@@ -93,7 +93,7 @@ def test_rows_of_a_subject_count_as_so_many_at_most():
     for settings in (
         {"encoding": "flat"},
         {"encoding": "tree", "height": 2},
-        {"encoding": "prefix", "confusion": True},
+        {"encoding": "prefix"},
         {"score": "classes"},
     ):
         counts_as_so_many(settings)
