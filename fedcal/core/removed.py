@@ -19,6 +19,11 @@ REMOVED = {
     **dict.fromkeys(("brier_resolution", "brier_uncertainty"), "brier"),
     **dict.fromkeys(("macro_roc_auc", "weighted_roc_auc"), "the curves of score=classes"),
     "confusion": "precision and recall of a class: scores of that class against all others",
+    "fedcal evaluate --precision": "--at 'precision>=SHARE'",
+    "fedcal evaluate --recall": "--at 'recall>=SHARE'",
+    "fedcal evaluate --cost": "--at 'recall>=SHARE', or --threshold by the decision curve",
+    "fedcal evaluate --confident": "--at, whose intervals hold for all thresholds at once",
+    "spline": "platt or beta",
     "estimand=clients": "estimand=rows; fedcal evaluate --by site tells about the next site",
 }
 """Name -> what to use instead."""

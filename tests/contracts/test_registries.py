@@ -14,7 +14,7 @@ import fedcal
 from fedcal.conformal.scores import SCORES
 from fedcal.core.registry import registry
 from fedcal.evaluation import METRICS
-from fedcal.evaluation.thresholds import Cost, Flagged
+from fedcal.evaluation.thresholds import Flagged
 from fedcal.experiments.training.extraction.extractors import EXTRACTORS
 from fedcal.mechanisms import MECHANISMS, PRIVATE
 from fedcal.queries import QUERIES
@@ -159,7 +159,7 @@ FAMILIES = {
     "Trust": ("name", TRUSTS),
     "Unit": ("name", UNITS),
     "Encoding": ("name", ENCODINGS),
-    "Metric": ("name", {*METRICS, Cost.name, Flagged.name}),
+    "Metric": ("name", {*METRICS, Flagged.name}),
     "Score": ("name", SCORES),
     "Network": ("name", NETWORKS),
     "Optimiser": ("name", OPTIMISERS),

@@ -26,6 +26,8 @@ def test_a_command_that_was_removed_says_what_to_use(name, more, capsys):
     ("options", "name"),
     [
         ("--estimand clients --data heart-disease", "estimand=clients"),
+        ("--release r.npz --recall 0.9", "fedcal evaluate --recall"),
+        ("--release r.npz --confident", "fedcal evaluate --confident"),
         ("--only mcc --data heart-disease", "mcc"),
         ("--set confusion=true --data heart-disease", "confusion"),
     ],
