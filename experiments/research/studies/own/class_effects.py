@@ -51,7 +51,7 @@ OURS, ALONE, POOLED = "fednewton-class", "fednewton", "pooled temperature"
 SHARP = {4.0: 1.05, 0.25: 1.10}
 """Factor of all logits -> the most that classwise ECE may be above the pooled temperature's."""
 MAPPED = (*TWO, MANY[0])
-MAPS: tuple[How, ...] = ("isotonic", "spline", "platt")
+MAPS: tuple[How, ...] = ("isotonic", "platt")
 HARM = {0.1: 0.005, 1.0: 0.002}
 """Epsilon -> how much the log loss of a run that keeps offsets may be above its twin's."""
 NULL = tuple(product((USER, EXAMPLE), (100, 1000), (0.1, 1.0, 8.0)))
