@@ -61,7 +61,7 @@ def test_a_small_group_is_named_and_has_no_numbers():
 
 
 def test_drowned_is_said_in_words():
-    histograms = {("model", "", ""): histogram(100, std=30.0)}
+    histograms = {("model", "", ""): histogram(1000, std=30.0)}
     found = findings(histograms, "positive")
     told = found.to_json()["metrics"]["roc_auc"]
     assert told["value"] is None
