@@ -21,7 +21,6 @@ from fedcal.clients.statistics.scaling import (
 )
 from fedcal.clients.statistics.search import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.clients.statistics.single_metrics import mean_gaps, score_gaps
-from fedcal.clients.statistics.spread import in_folds, score_spread, score_squares
 from fedcal.clients.statistics.temperature import (
     site_effects,
     temperature_newton,
@@ -40,7 +39,7 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.evaluation.counting import cells_of
 from fedcal.mechanisms import Noise, Source, samplers
-from fedcal.queries import QUERIES, Query, ScoreCounts, ScoreSpread
+from fedcal.queries import QUERIES, Query, ScoreCounts
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.units.bounding import Bound, Per, encode_bounded
@@ -70,8 +69,6 @@ STATISTICS: dict[str, Statistic] = {
     "score_cell": score_cell,
     "score_counts": score_counts,
     "score_gaps": score_gaps,
-    "score_spread": score_spread,
-    "score_squares": score_squares,
     "set_counts": set_counts,
     "set_gaps": set_gaps,
     "set_ranks": set_gaps,
@@ -172,8 +169,8 @@ def contribute(
     sites
         (clients,) the number of each client's site, which keys its randomness
     simulated
-        draw coins, folds and noise from the request's seed; False = from the operating system,
-        whatever the request says
+        draw coins and noise from the request's seed; False = from the operating system, whatever
+        the request says
 
     Returns
     -------
@@ -190,8 +187,6 @@ def contribute(
         shards = shards.keep(_taken(shards, request, sites, simulated))
     none = np.zeros((len(sites), request.bound.length), np.uint64)
     words = none if shards is None else answer(shards, request, sites)
-    if isinstance(request.query, ScoreSpread):
-        words = in_folds(words, request.query, sites, simulated=simulated)
     if request.noise is None and request.rate >= 1:
         return words
     asked = request.key

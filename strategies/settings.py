@@ -65,6 +65,7 @@ def check_settings(method: str, settings: Mapping[str, Any]) -> None:
         check_kept(f"{key}={value}")
         if key not in known:
             check_kept(f"--set {key}")
+            check_kept(key)
             allowed = near(key, [*known] or ["none"], "docs/guide/methods.md")
             raise InputError(f"unknown --set key {key!r} for {method}; {allowed}")
         kind = str(known[key].annotation)  # a text: annotations are not evaluated

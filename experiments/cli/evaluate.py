@@ -38,7 +38,7 @@ EXAMPLES = (
     "fedcal evaluate --data imdb-binary --epsilon 1 --unit example --out run",
     "fedcal evaluate --data rows.npz --by group --epsilon 1 --unit example",
     "fedcal evaluate --calibrator run/calibrator.npz --epsilon 1",
-    "fedcal evaluate --release run/release.npz --recall 0.95",
+    "fedcal evaluate --release run/release.npz --at 'recall>=0.95'",
 )
 
 
@@ -78,7 +78,7 @@ def command(
     ] = None,
     estimand: Annotated[
         str | None,
-        other(EVALUATION, "Target of the intervals: rows | these | clients (default: rows)."),
+        other(EVALUATION, "Target of the intervals: rows | these (default: rows)."),
     ] = None,
     rows_per_subject: Annotated[
         int | None,
@@ -91,26 +91,15 @@ def command(
     release: Annotated[
         Path | None, other(AGAIN, "Read the release.npz of an earlier run again.")
     ] = None,
-    precision: Annotated[
-        float | None, other(AGAIN, "Find the threshold with this precision.")
+    at: Annotated[
+        str | None,
+        other(AGAIN, "Find the threshold with 'recall>=SHARE' or 'precision>=SHARE'."),
     ] = None,
-    recall: Annotated[float | None, other(AGAIN, "Find the threshold with this recall.")] = None,
-    cost: Annotated[
-        float | None,
-        other(
-            AGAIN,
-            "Find the cheapest threshold if a false positive costs this fraction of a "
-            "false negative.",
-        ),
-    ] = None,
-    confident: Annotated[
-        bool, other(AGAIN, "Reach the goal with 95 % confidence.", "--confident")
-    ] = False,
     calibrate: Annotated[
         str | None,
         other(
             AGAIN,
-            "Fit a calibrator, written to --out: binning | isotonic | spline | platt | beta | bbq.",
+            "Fit a calibrator, written to --out: binning | isotonic | platt | beta | bbq.",
         ),
     ] = None,
     since: Annotated[
@@ -128,7 +117,6 @@ def command(
     **options: Any,
 ) -> None:
     """Run and show it, or read a release again."""
-    goals: dict[Any, float | None] = {"precision": precision, "recall": recall, "cost": cost}
     of_runs: dict[str, Any] = {
         "calibrator": calibrator,
         "score": score,
@@ -147,22 +135,15 @@ def command(
         elif out is not None:
             claim(out, FOLDER, overwrite=overwrite, report=not no_report)
         how: Any = calibrate  # checked where it is used
-        found = reread(
-            release,
-            threshold=threshold,
-            goals=goals,
-            confident=confident,
-            calibrate=how,
-            since=since,
-        )
+        found = reread(release, threshold=threshold, at=at, calibrate=how, since=since)
         if out is not None and found.calibrator is not None:
             found.calibrator.save(out)
         elif out is not None:
             found.save(out, report=not no_report)
         _show(found, release, out, quiet=quiet, json=json)
         return
-    of_releases = {**goals, "confident": confident or None, "calibrate": calibrate}
-    _refuse({**of_releases, "since": since}, "reads an earlier run's release: give --release FILE")
+    of_releases = {"at": at, "calibrate": calibrate, "since": since}
+    _refuse(of_releases, "reads an earlier run's release: give --release FILE")
     asked = settings(by, threshold=threshold, **of_runs)
     run = {**options, "set": {**asked, **dict(map(parse_setting, set or ()))}}
     if config is None:

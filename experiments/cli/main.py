@@ -128,6 +128,8 @@ class Commands(TyperGroup):
         below = any(known.startswith(f"{name} ") for known in COMMANDS)
         if below and rest and not rest[0].startswith("-"):
             name, rest = f"{name} {rest[0]}", rest[1:]
+        for word in rest:
+            check_kept(f"fedcal {name} {word.partition('=')[0]}")
         return name, load_command(name), rest
 
 

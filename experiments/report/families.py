@@ -88,7 +88,6 @@ _VALUES = (
     ("accuracy", "accuracy", " %"),
     ("roc_auc", "ROC AUC", ""),
     ("confidence_auc", "confidence AUC", ""),
-    ("macro_roc_auc", "macro ROC AUC", ""),
     ("ks", "KS", ""),
     ("ece", "ECE", " %"),
 )

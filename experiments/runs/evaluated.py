@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 from fedcal.core.checks import listed, one_of
 from fedcal.core.errors import InputError
 from fedcal.core.printable import plain_names
+from fedcal.core.removed import check_kept
 from fedcal.core.shards import Population, Shards
 from fedcal.evaluation.intervals.intervals import beyond
 from fedcal.experiments.runs.config import Config
@@ -67,7 +68,11 @@ def by_roster(config: Config) -> Config:
 
 def method_of(only: str | None) -> str:
     """Return the method that evaluates all metrics (None), or one alone."""
-    return METHOD if only is None else ONLY[one_of("only", only, ONLY)]
+    if only is None:
+        return METHOD
+    if only not in ONLY:
+        check_kept(only)
+    return ONLY[one_of("only", only, ONLY)]
 
 
 def settings(

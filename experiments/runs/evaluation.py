@@ -59,8 +59,7 @@ def evaluate(
     bins
         buckets of the score; None = 240
     estimand
-        what intervals are for: "rows" (new rows like these; the default), "these" rows, or new
-        "clients" like these, which takes one more round
+        what intervals are for: "rows" (new rows like these; the default), or "these" rows
     rows_per_subject
         of unit `subject`: 1 = each subject counts once (the default); R = each row does, up to R
         rows of a subject, for R times the noise

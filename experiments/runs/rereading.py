@@ -9,6 +9,7 @@ from typing import Any
 
 from fedcal.calibrators.score_map import OfScore
 from fedcal.core import pages
+from fedcal.core.checks import unused
 from fedcal.core.classes import called
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Part, Table
@@ -19,13 +20,13 @@ from fedcal.evaluation.drift import Change, drift_between, drift_by_site, same_e
 from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.clusters import ESTIMANDS
 from fedcal.evaluation.intervals.intervals import Estimate
 from fedcal.evaluation.pages.figures import names_of
 from fedcal.evaluation.pages.page import heading, p_shown, parts, texts
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.verdicts import changes_under
-from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
+from fedcal.evaluation.thresholds import Threshold, choose_threshold, goal_of
+from fedcal.evaluation.weighting import ESTIMANDS
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.experiments.runs.folders import READING
 from fedcal.experiments.runs.result import versions
@@ -95,7 +96,7 @@ class Reading:
         release = self.release
         return [
             *(self.asked or ()),
-            *parts(self.found, release.histograms, release.confusion, release.class_names),
+            *parts(self.found, release.histograms, release.class_names),
             *group_parts(self.found, release.histograms),
         ]
 
@@ -182,8 +183,7 @@ def reread(
     path: str | Path,
     *,
     threshold: float | None = None,
-    goals: Mapping[Goal, float | None],
-    confident: bool = False,
+    at: str | None = None,
     calibrate: How | None = None,
     since: str | Path | None = None,
 ) -> Reading:
@@ -195,12 +195,10 @@ def reread(
         of a `release.npz`
     threshold
         of predictions; None = the run's own
-    goals
-        `precision`, `recall` and `cost` -> what is wanted of a threshold; one of them at most
-    confident
-        the wanted precision or recall is reached with 95 % confidence, not only by the estimate
+    at
+        what is wanted of a threshold, such as "recall>=0.95" or "precision>=0.9"
     calibrate
-        "binning", "isotonic", "spline", "platt", "beta" or "bbq": make such a calibrator
+        "binning", "isotonic", "platt", "beta" or "bbq": make such a calibrator
     since
         an earlier release of the same score: test whether anything has changed
 
@@ -210,14 +208,12 @@ def reread(
         The file is no release, or what is asked for cannot be read from it.
     """
     release = read_release(path)
-    wanted = {goal: value for goal, value in goals.items() if value is not None}
     chosen = None
-    if len(wanted) + (threshold is not None) > 1:
-        raise InputError("give one of threshold, precision, recall and cost")
-    for goal, value in wanted.items():
+    if at is not None:
+        unused("at finds a threshold", threshold=threshold)
         if release.question.score != "positive":
             raise InputError(f"the score '{release.question.score}' has no threshold")
-        chosen = choose_threshold(release.histograms[ALL], goal, value, confident=confident)
+        chosen = choose_threshold(release.histograms[ALL], *goal_of(at))
         threshold = chosen.value
     wished = threshold if chosen is None else None
     made = _calibrator(release, calibrate)
@@ -362,18 +358,12 @@ def _changes(changes: Mapping[str, Change], missing: str) -> Table:
 
 def _chosen(threshold: Threshold, title: str) -> Table:
     """Return the table of the chosen threshold and its expected performance."""
-    sure = " with 95 % confidence" if threshold.confident else " by the estimate"
-    goal = {
-        "precision": f"the lowest with a precision of {threshold.wanted:g}{sure}",
-        "recall": f"the highest with a recall of {threshold.wanted:g}{sure}",
-        "cost": f"the cheapest where a false positive costs {threshold.wanted:g} of a false "
-        "negative",
-    }[threshold.goal]
+    end = "lowest" if threshold.goal == "precision" else "highest"
     return _estimates(
         title,
         threshold.estimates,
-        f"It is {goal}. Its intervals hold for all thresholds at once, because the best of many "
-        "was taken.",
+        f"It is the {end} with a {threshold.goal} of {threshold.wanted:g} by the estimate. Its "
+        "intervals hold for all thresholds at once, because the best of many was taken.",
     )
 
 

@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.fits import score_fit
 from fedcal.calibrators.fits.score_fit import Curve
-from fedcal.calibrators.fits.spline_fit import spline
 from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.top_label import with_confidence
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
+from fedcal.core.removed import check_kept
 from fedcal.core.scores import probs_of
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.buckets import BELOW_HALF, DIGITS, bucket_of, check_score, equal_width, scored
@@ -28,7 +28,7 @@ from fedcal.metrics.buckets import BELOW_HALF, DIGITS, bucket_of, check_score, e
 if TYPE_CHECKING:
     from fedcal.evaluation.histogram import Histogram
 
-Table = Literal["binning", "isotonic", "spline", "bbq"]
+Table = Literal["binning", "isotonic", "bbq"]
 
 SCORES = ("positive", "confidence")
 """Scores of `fedcal.metrics.buckets` with a single histogram."""
@@ -36,8 +36,7 @@ SCORES = ("positive", "confidence")
 BUCKETS = 240
 """Number of buckets of the histogram of pooled rows."""
 
-TABLES = {"binning": score_fit.binned, "isotonic": score_fit.isotonic, "spline": spline}
-TABLES["bbq"] = score_fit.bbq
+TABLES = {"binning": score_fit.binned, "isotonic": score_fit.isotonic, "bbq": score_fit.bbq}
 
 
 class OfScore(Calibrator):
@@ -112,8 +111,8 @@ class ScoreMap(OfScore):
     classes
         number of classes; 0 = not fitted yet
     how
-        "binning", "isotonic", "bbq" (`fedcal.calibrators.fits.score_fit`) or "spline"
-        (`fedcal.calibrators.fits.spline_fit`)
+        "binning", "isotonic" or "bbq" (`fedcal.calibrators.fits.score_fit`); a map of an earlier
+        version may say "spline"
     """
 
     parameters = ("edges", "values", "score", "how")
@@ -127,7 +126,10 @@ class ScoreMap(OfScore):
         classes: int = 0,
         how: Table = "isotonic",
     ) -> None:
-        self.how = one_of("how", how, TABLES)
+        if edges is None or how != "spline":  # a map of an earlier version is read
+            check_kept(how)
+            one_of("how", how, TABLES)
+        self.how: str = how
         self.edges: Floats = np.zeros(0)
         self.values: Floats = np.zeros(0)
         if edges is not None:

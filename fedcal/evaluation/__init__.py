@@ -2,8 +2,8 @@
 
 from fedcal.evaluation.calibrate import calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
-from fedcal.evaluation.estimates import evaluate
-from fedcal.evaluation.estimators.all_metrics import GAPS, METRICS
+from fedcal.evaluation.estimates import evaluate, evaluate_classes
+from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.estimators.curves import (
     Curve,
     DecisionCurve,
@@ -18,17 +18,14 @@ from fedcal.evaluation.estimators.goodness import (
     cox,
     groups_test,
     hosmer_lemeshow,
-    ks_test,
 )
 from fedcal.evaluation.estimators.monotone import monotone_counts
-from fedcal.evaluation.estimators.multiclass import evaluate_classes, evaluate_confusion
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import Estimate
 from fedcal.evaluation.paired import compare
 from fedcal.evaluation.thresholds import Threshold, choose_threshold
 
 __all__ = [
-    "GAPS",
     "METRICS",
     "CalibrationTest",
     "Change",
@@ -46,10 +43,8 @@ __all__ = [
     "drift_between",
     "evaluate",
     "evaluate_classes",
-    "evaluate_confusion",
     "groups_test",
     "hosmer_lemeshow",
-    "ks_test",
     "monotone_counts",
     "precision_recall_curve",
     "reliability",

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 from fedcal.calibrators.fits.score_fit import Curve
 from fedcal.calibrators.score_map import ScoreLogistic, ScoreMap, Table
 from fedcal.core.checks import one_of
+from fedcal.core.removed import check_kept
 from fedcal.core.scores import KINDS, Kind
 from fedcal.evaluation.histogram import Histogram
 from fedcal.metrics.buckets import Score
@@ -26,8 +27,8 @@ def calibrator_from(
     score
         "positive" (two classes; the outcome is class 1) or "confidence" (a correct prediction)
     how
-        "binning", "isotonic", "spline", "bbq" (`ScoreMap`), "platt" or "beta" (`ScoreLogistic`);
-        see `fedcal.calibrators.fits`. Under noise "platt", "beta" and "spline" lose least
+        "binning", "isotonic", "bbq" (`ScoreMap`), "platt" or "beta" (`ScoreLogistic`); see
+        `fedcal.calibrators.fits`. Under noise "platt" and "beta" lose least
     classes
         number of classes of the model
     input
@@ -38,6 +39,7 @@ def calibrator_from(
     InputError
         An unknown name, or a score that models of so many classes do not have.
     """
+    check_kept(how)
     one_of("how", how, get_args(How))
     form = ScoreLogistic if how in get_args(Curve) else ScoreMap
     calibrator = form.from_histogram(h, how, score, classes)

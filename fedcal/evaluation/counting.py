@@ -83,15 +83,9 @@ def _cells(shards: Shards, query: ScoreCounts) -> Integers:
         if query.tail_nodes:
             value = np.clip(value, edges[1], edges[-3])
         columns.append(place * buckets + bucket_of(value, edges))
-    start, classes = math.prod(query.shape), query.classes
-    predicted = [probs.argmax(axis=1) for probs in rows]
-    if query.confusion:
-        for v, of in enumerate(predicted):
-            columns.append((start + (v * classes + of) * classes + shards.labels)[:, None])
-        start += views * classes**2
     if views == 2:
-        first, second = (of == shards.labels for of in predicted)
-        columns.append((start + 2 * ~first + ~second)[:, None])
+        first, second = (probs.argmax(axis=1) == shards.labels for probs in rows)
+        columns.append((math.prod(query.shape) + 2 * ~first + ~second)[:, None])
     return np.concatenate(columns, axis=1)
 
 

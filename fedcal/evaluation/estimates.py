@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from fedcal.core.checks import one_of
-from fedcal.evaluation.estimators.all_metrics import GAPS, METRICS
+from fedcal.core.errors import InputError
+from fedcal.core.removed import check_kept
+from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.estimators.base import Asked, Metric
-from fedcal.evaluation.estimators.constraints import agreed
+from fedcal.evaluation.estimators.calibration import ClasswiseEce, Ece
+from fedcal.evaluation.estimators.metrics import Gap
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.intervals import Estimate, Span
+from fedcal.evaluation.intervals.intervals import Estimate, Span, estimate
 
 SCORES = ("positive", "confidence")
 """Scores whose histogram is one. Of a confidence, outcome 1 means correct."""
@@ -23,8 +27,6 @@ def evaluate(
     threshold: float = 0.5,
     level: float = 0.95,
     rows: str = "new",
-    spread: Mapping[str, float] | None = None,
-    effect: float = 1.0,
     seed: int = 0,
     only: Collection[str] = (),
 ) -> dict[str, Estimate]:
@@ -48,11 +50,6 @@ def evaluate(
     rows
         population of the intervals: `new` rows like these, each drawn independently, or `these`
         alone, where only noise and buckets make a value uncertain
-    spread
-        metric -> variance of its value over clients, which replaces that of independent rows: the
-        intervals are then for new clients like these
-    effect
-        factor of the sampling variance of metrics that `spread` does not contain
     seed
         random seed of simulated noise; the same seed gives the same bits
     only
@@ -63,9 +60,10 @@ def evaluate(
     dict[str, Estimate]
         by name of the metric
     """
-    asked = Asked(level, rows, spread or {}, effect, seed)
-    sources = (source for name in only if name in GAPS for source in GAPS[name].never_below)
-    metrics = metrics_of(score, threshold, {*only, *sources})
+    asked = Asked(level, rows, seed)
+    for name in only:
+        check_kept(name)
+    metrics = metrics_of(score, threshold, {*only, *([Gap.name] if Ece.name in only else [])})
     spans = {name: metric.span(h, asked) for name, metric in metrics.items()}
     each = estimates_of(metrics, spans, h, level)
     return {name: one for name, one in each.items() if not only or name in only}
@@ -86,7 +84,7 @@ def metrics_of(score: str, threshold: float, only: Collection[str] = ()) -> dict
 def estimates_of(
     metrics: Mapping[str, Metric], spans: Mapping[str, Span], h: Histogram, level: float
 ) -> dict[str, Estimate]:
-    """Return spans with binning and warnings, with metrics that constrain each other agreeing.
+    """Return spans with binning and warnings; the ECE is never below the size of the gap.
 
     Of a metric and that of cut scores the latter is left out, unless noise hides one.
     """
@@ -98,4 +96,38 @@ def estimates_of(
         if metric.cut in each:
             both = (each[metric.name], each[metric.cut])
             del each[metric.name if any(e.drowned for e in both) else metric.cut]
-    return agreed(each, {name for name, span in spans.items() if span.hidden})
+    if Ece.name in each and math.isfinite(each[Ece.name].value):
+        each[Ece.name] = _above_gap(each[Ece.name], each.get(Gap.name), spans[Ece.name].hidden)
+    return each
+
+
+def _above_gap(ece: Estimate, gap: Estimate | None, hidden: bool) -> Estimate:
+    """Return the ECE, value and both ends raised to what |gap|, of the same rows, implies.
+
+    Noise, which is corrected for in each, may leave it below. `hidden`: noise alone may have caused
+    it; then it is drowned where its low end stays 0.
+    """
+    if gap is not None and math.isfinite(gap.value):
+        low, high = max(gap.low, -gap.high, 0.0), min(max(abs(gap.low), abs(gap.high)), 1.0)
+        value = max(ece.value, low if gap.drowned else abs(gap.value))
+        ece = replace(ece, value=value, low=max(ece.low, low), high=max(ece.high, high, value))
+    return replace(ece, drowned=True) if hidden and ece.low <= 0 else ece
+
+
+def evaluate_classes(
+    histograms: Sequence[Histogram], *, level: float = 0.95, rows: str = "new", seed: int = 0
+) -> dict[str, Estimate]:
+    """Return the classwise ECE, by its name.
+
+    Parameters
+    ----------
+    histograms
+        of class j: rows by the probability of j, with outcome 1 for the rows of class j
+    level, rows, seed
+        as in `evaluate`
+    """
+    if not histograms:
+        raise InputError("metrics of classes need the histogram of at least one class")
+    span, binning = ClasswiseEce.span(histograms, Asked(level, rows, seed=seed))
+    bounds, scale = ClasswiseEce.bounds, ClasswiseEce.scale
+    return {ClasswiseEce.name: estimate(span, binning, bounds, scale, level)}

@@ -10,23 +10,20 @@ from typing import Any
 import numpy as np
 
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimates import evaluate
+from fedcal.evaluation.estimates import evaluate, evaluate_classes
 from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.estimators.goodness import (
     CalibrationTest,
     cox,
     groups_test,
     hosmer_lemeshow,
-    ks_test,
     single_groups,
     together,
 )
-from fedcal.evaluation.estimators.multiclass import evaluate_classes, evaluate_confusion
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.clusters import MEASURED, Estimand
 from fedcal.evaluation.intervals.intervals import FIRM, Estimate, warned
 from fedcal.evaluation.paired import accuracies, compare
-from fedcal.evaluation.weighting import ROWS, Weighting
+from fedcal.evaluation.weighting import ROWS, Estimand, Weighting
 from fedcal.metrics.gap_change import GapChange, changes_record, gap_change
 from fedcal.metrics.holm import rejected
 
@@ -68,8 +65,7 @@ class Findings:
     groups
         group -> view -> metrics; {} for a group of too few rows (by its noisy count)
     tests
-        view -> name of a test -> whether the view is calibrated; {} of the score `classes`, and
-        for new clients: the tests take rows for independent
+        view -> name of a test -> whether the view is calibrated; {} of the score `classes`
     cox
         view -> group of enough rows -> whether the view is calibrated there, in slope and in the
         large; {} as `tests`
@@ -183,12 +179,9 @@ def findings(
     score: str,
     *,
     agreement: Floats | None = None,
-    confusion: Mapping[str, Floats] | None = None,
     cell_std: float = 0.0,
     threshold: float = 0.5,
     estimand: Estimand = "rows",
-    spread: Mapping[str, float] | None = None,
-    effect: float = 1.0,
     excluded: tuple[str, ...] = (),
     weighting: Weighting = ROWS,
 ) -> Findings:
@@ -202,20 +195,16 @@ def findings(
         binned score: `positive`, `confidence` or `classes`
     agreement
         (4,) rows that both views, only the first, only the second, and neither predict right
-    confusion
-        view -> rows by predicted class and label, (c, c)
     cell_std
-        std of the noise of each number of the latter two
+        std of the noise of each of these
     threshold
         decision threshold, for the score `positive`
     estimand
-        population of the intervals; see `fedcal.evaluation.intervals.clusters`
+        population of the intervals; see `fedcal.evaluation.weighting`
     excluded
         sources of error that no interval contains, in words
     weighting
         unit that counts once
-    spread, effect
-        as in `evaluate`
 
     Raises
     ------
@@ -228,16 +217,7 @@ def findings(
         parts = [h for (v, g, _), h in histograms.items() if (v, g) == (view, group)]
         if score == "classes":
             return evaluate_classes(parts, rows=rows)
-        return evaluate(
-            parts[0], score, threshold=threshold, only=only, rows=rows, spread=spread, effect=effect
-        )
-
-    def of_all(view: str, only: Collection[str]) -> Metrics:
-        metrics = read(view, "", only)
-        if not confusion or view not in confusion:
-            return metrics
-        cells = confusion[view].T
-        return {**evaluate_confusion(cells, cell_std, rows=rows), **metrics}
+        return evaluate(parts[0], score, threshold=threshold, only=only, rows=rows)
 
     views = list(dict.fromkeys(view for view, _, _ in histograms))
     groups: dict[str, dict[str, Metrics]] = {}
@@ -248,14 +228,12 @@ def findings(
             groups[group] = {view: read(view, group, IN_GROUPS) for view in views if shown}
     metrics = dict[str, Metrics]()
     for view in views:  # the second has the metrics of the first, of cut scores or not
-        metrics[view] = of_all(view, metrics[views[0]] if metrics else ())
+        metrics[view] = read(view, "", metrics[views[0]] if metrics else ())
     difference: Metrics = {}
     tests, single, cox_of = {}, dict[str, dict[str, float]](), {}
     if score != "classes":
         whole = {view: histograms[view, "", ""] for view in views}
-        kinds = {"hosmer_lemeshow": hosmer_lemeshow, "ks": ks_test}
-        if estimand != "clients":
-            tests = {v: {k: test(h) for k, test in kinds.items()} for v, h in whole.items()}
+        tests = {view: {"hosmer_lemeshow": hosmer_lemeshow(h)} for view, h in whole.items()}
         if groups:
             for view in views:
                 gaps = {group: own[view]["gap"] for group, own in groups.items() if own}
@@ -281,13 +259,12 @@ def findings(
                 rows=rows,
                 only=metrics[views[0]],
             )
-    measured = MEASURED[score] if estimand == "clients" else None
     return Findings(
         score,
         threshold,
         LEVEL,
         counted(histograms, views[0], ""),
-        {view: warned(own, excluded, measured) for view, own in metrics.items()},
+        {view: warned(own, excluded) for view, own in metrics.items()},
         warned(difference, excluded),
         {g: {v: warned(own, excluded) for v, own in of.items()} for g, of in groups.items()},
         tests,

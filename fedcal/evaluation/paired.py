@@ -11,17 +11,20 @@ import numpy as np
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.evaluation.estimates import estimates_of, metrics_of
-from fedcal.evaluation.estimators.all_metrics import GAPS
 from fedcal.evaluation.estimators.base import Asked
-from fedcal.evaluation.estimators.multiclass import evaluate_confusion
+from fedcal.evaluation.estimators.calibration import Ece
+from fedcal.evaluation.estimators.metrics import Accuracy
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import (
     FEW,
+    FIRM,
     Estimate,
     Span,
+    estimate,
     fieller,
     mover,
     normal_quantile,
+    of_share,
 )
 
 
@@ -76,7 +79,7 @@ def compare(
         before, after = first[name], second[name]
         value = after.value - before.value
         span = mover(before, after, value, (-1.0, 1.0))
-        if name in GAPS and min(before.low, after.low) <= 0:
+        if name == Ece.name and min(before.low, after.low) <= 0:
             span = replace(span, low=after.low - before.high, high=after.high - before.low)
         if name == "accuracy" and agreement is not None:
             span = _paired(np.asarray(agreement, np.float64), agreement_noise, rows, level)
@@ -93,12 +96,21 @@ def accuracies(
     cells = np.asarray(agreement, np.float64)
     if cells.shape != (2, 2) or not np.isfinite(cells).all():
         raise InputError(f"agreement must be 2 x 2 finite counts, got shape {cells.shape}")
-    # a table with right rows on its diagonal, two cells of four, is a confusion matrix's
-    tables = (np.array([[of[1, 0], of[0, 0]], [of[0, 1], of[1, 1]]]) for of in (cells, cells.T))
-    first, second = (
-        evaluate_confusion(table, noise, level=level, rows=rows)["accuracy"] for table in tables
-    )
+    first, second = (_accuracy(of, noise, rows, level) for of in (cells.T, cells))
     return first, second
+
+
+def _accuracy(right: Floats, noise: float, rows: str, level: float) -> Estimate:
+    """Return the share of the second column in (2, 2) counts, by Wilson's interval."""
+    top, total, z = float(right[:, 1].sum()), float(right.sum()), normal_quantile(level)
+    span = Span(math.nan, 0.0, 1.0, math.nan, math.nan, False)
+    if total > 0:
+        low, high = of_share(top, total, noise**2 * np.array([2.0, 2.0, 4.0]), z, rows)
+        value = top / total
+        by_rows = math.sqrt(max(value * (1 - value), 0.0) / total) if rows == "new" else 0.0
+        by_noise = noise * math.sqrt(2 * (1 - 2 * value) + 4 * value**2) / total
+        span = Span(value, float(low), float(high), by_rows, by_noise, total > FIRM * noise * 2)
+    return estimate(span, 0.0, Accuracy.bounds, Accuracy.scale, level)
 
 
 def _as_printed(change: Estimate, before: Estimate, after: Estimate) -> Estimate:

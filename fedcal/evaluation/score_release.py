@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self, get_args
 
@@ -21,13 +21,11 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.evaluation.by_group import group_parts
 from fedcal.evaluation.counting import view_probs
-from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.findings import KEYS, Findings, Key, findings
 from fedcal.evaluation.histogram import Histogram, NoiseLaw
-from fedcal.evaluation.intervals.clusters import ESTIMANDS, Estimand, spread_of
 from fedcal.evaluation.pages.page import parts
 from fedcal.evaluation.sites import next_site
-from fedcal.evaluation.weighting import Counted, Weighting
+from fedcal.evaluation.weighting import ESTIMANDS, Counted, Estimand, Weighting
 from fedcal.metrics.buckets import scored
 from fedcal.metrics.clients import by_client
 from fedcal.queries import ScoreCounts
@@ -64,9 +62,7 @@ class ScoreRelease(Artifact):
     threshold
         default threshold: rows with a score from here on (at 1/2: above it) are predicted positive
     estimand
-        population of the intervals; see `fedcal.evaluation.intervals.clusters`
-    spread
-        metric -> upper estimate of its variance over clients, at this threshold; {} if not measured
+        population of the intervals; see `fedcal.evaluation.weighting`
     excluded
         sources of error that no interval contains, in words
     input
@@ -89,7 +85,6 @@ class ScoreRelease(Artifact):
     privacy: tuple[str, ...] = ()
     threshold: float = 0.5
     estimand: Estimand = "rows"
-    spread: Mapping[str, float] = field(default_factory=dict)
     excluded: tuple[str, ...] = ()
     input: Kind = "logits"
     exact: bool = False
@@ -117,7 +112,6 @@ class ScoreRelease(Artifact):
             "privacy": np.array(json.dumps(self.privacy)),
             "threshold": np.array(self.threshold),
             "estimand": np.array(self.estimand),
-            "spread": np.array(json.dumps(dict(self.spread))),
             "excluded": np.array(json.dumps(self.excluded)),
             "input": np.array(self.input),
             "exact": np.array(self.exact),
@@ -130,10 +124,15 @@ class ScoreRelease(Artifact):
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return the release from the arrays of `arrays`."""
         plain = json.loads(str(arrays["question"]))
-        classes = plain.pop("classes")
+        classes, confusion = plain.pop("classes"), plain.pop("confusion", False)
         question = ScoreCounts.read({**plain, "edges": arrays["edges"]}, {"classes": classes})
         counts = np.array(arrays["counts"], np.float64)
-        spread, taken = (json.loads(str(arrays[name])) for name in ("spread", "taken"))
+        if confusion:  # of an earlier version: cells of predicted class and label, not read
+            start, views = math.prod(question.shape), len(question.view_names)
+            counts = np.delete(counts, slice(start, start + views * classes**2))
+        taken, estimand = json.loads(str(arrays["taken"])), str(arrays["estimand"])
+        if estimand == "clients":  # of an earlier version: these counts, with other intervals
+            estimand = "rows"
         return cls(
             question,
             counts,
@@ -141,8 +140,7 @@ class ScoreRelease(Artifact):
             one_of("law", str(arrays["law"]), get_args(NoiseLaw)),
             _texts(arrays["privacy"]),
             float(arrays["threshold"]),
-            one_of("estimand", str(arrays["estimand"]), ESTIMANDS),
-            {str(k): float(v) for k, v in spread.items()},
+            one_of("estimand", estimand, ESTIMANDS),
             _texts(arrays["excluded"]),
             one_of("input", str(arrays["input"]), KINDS),
             bool(arrays["exact"]),
@@ -181,18 +179,13 @@ class ScoreRelease(Artifact):
     def findings(self, threshold: float | None = None) -> Findings:
         """Return all metrics; raise InputError for a threshold that is not an edge of a bucket."""
         at = self.threshold if threshold is None else threshold
-        histograms = self.histograms
-        spread, effect = self._spread(histograms, at)
         result = findings(
-            histograms,
+            self.histograms,
             self.question.score,
             agreement=self.agreement,
-            confusion=self.confusion,
             cell_std=self.cell_std,
             threshold=at,
             estimand=self.estimand,
-            spread=spread,
-            effect=effect,
             excluded=self.excluded,
             weighting=self.weighting,
         )
@@ -201,18 +194,6 @@ class ScoreRelease(Artifact):
             if self.known
             else replace(result, rows=(math.nan, math.nan), tests={}, single={})
         )
-
-    def _spread(
-        self, histograms: Mapping[Key, Histogram], threshold: float
-    ) -> tuple[dict[str, float], float]:
-        """Return measured variances over clients, and the design effect of other metrics."""
-        if self.estimand != "clients":
-            return {}, 1.0
-        whole = histograms["model", _ALL, ""]
-        variances, effect = spread_of(whole, self.question.score, self.threshold, self.spread)
-        if threshold != self.threshold:
-            variances = {name: v for name, v in variances.items() if not METRICS[name].at_threshold}
-        return variances, effect
 
     @cached_property
     def found(self) -> Findings:
@@ -261,7 +242,7 @@ class ScoreRelease(Artifact):
 
     def page(self) -> list[Part]:
         """Return tables and figures of metrics, curves and groups."""
-        shown = parts(self.found, self.histograms, self.confusion, self.class_names)
+        shown = parts(self.found, self.histograms, self.class_names)
         shown += group_parts(self.found, self.histograms)
         return [*shown, next_site.table(self._next_site)] if self._next_site else shown
 
@@ -323,23 +304,13 @@ class ScoreRelease(Artifact):
         return self.counts[:size].reshape(views, groups // inner, inner, *rest)
 
     @property
-    def confusion(self) -> dict[str, Floats]:
-        """View -> rows by predicted class and label, (c, c); empty unless the question has them."""
-        asked = self.question
-        if not asked.confusion:
-            return {}
-        start, views, c = math.prod(asked.shape), asked.view_names, asked.classes
-        cells = self.counts[start : start + len(views) * c * c].reshape(len(views), c, c)
-        return dict(zip(views, cells, strict=True))
-
-    @property
     def agreement(self) -> Floats | None:
         """Rows that both views, only the first, only the second, and none predicts right, (4,)."""
         return self.counts[-4:] if len(self.question.view_names) == 2 else None
 
     @property
     def cell_std(self) -> float:
-        """Standard deviation of the noise of each number of `confusion` and `agreement`."""
+        """Standard deviation of the noise of each number of `agreement`."""
         return self.std / self.question.weight
 
     @property

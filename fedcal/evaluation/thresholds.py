@@ -1,15 +1,12 @@
-"""The threshold of a score for a wanted precision, recall, or cost ratio, from a release.
+"""The threshold of a score for a wanted precision or recall, from a release.
 
 Thresholds are edges of buckets; a row is predicted positive from the threshold on, at 1/2 above it,
-as by argmax. Precision is tp / (tp + fp), recall tp / (tp + fn), cost fn + ratio fp; sums of
-counts, so each condition is one on a sum with known noise: tp - wanted (tp + fp) >= 0, and
-tp - wanted (tp + fn) >= 0.
+as by argmax. Precision is tp / (tp + fp), recall tp / (tp + fn); sums of counts, so each condition
+is one on a sum with known noise: tp - wanted (tp + fp) >= 0, and tp - wanted (tp + fn) >= 0.
 
-Who takes the best of many thresholds takes the luckiest, too. So the intervals of the chosen one,
-and what `confident` promises, hold for all thresholds at once: instead of 1.96, the quantile of
-the largest studentised error over all thresholds, simulated with the release's own noise. That is
-cautious: of 600 choices by precision or recall from 5,000 rows (IMDB and game forecasts, 240
-buckets, no noise or a std of 3.7), with 95 % confidence asked for, 99 % kept the promise.
+Who takes the best of many thresholds takes the luckiest, too. So the intervals of the chosen one
+hold for all thresholds at once: instead of 1.96, the quantile of the largest studentised error over
+all thresholds, simulated with the release's own noise.
 """
 
 from __future__ import annotations
@@ -28,21 +25,16 @@ from fedcal.core.types import Floats
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.estimators.base import Asked
-from fedcal.evaluation.estimators.metrics import (
-    LinearRatio,
-    Predictions,
-    edge_index,
-    spread_cells,
-)
+from fedcal.evaluation.estimators.metrics import Predictions
 from fedcal.evaluation.estimators.monotone import monotone_counts
 from fedcal.evaluation.histogram import Histogram, from_each_edge
 from fedcal.evaluation.intervals.intervals import FIRM, Estimate
 
-Goal = Literal["precision", "recall", "cost"]
+Goal = Literal["precision", "recall"]
 
 DRAWS = 1000
 SHOWN = tuple(name for name, metric in METRICS.items() if metric.of_choice)
-"""Metrics that a chosen threshold comes with, beside its cost."""
+"""Metrics that a chosen threshold comes with."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +46,14 @@ class Threshold:
     value
         rows with a score from here on are predicted positive; an edge of a bucket
     goal, wanted
-        goal and wanted value
-    confident
-        whether the goal holds with the confidence of the level, or only by the estimate
+        goal and wanted value, which the estimate reaches; the truth is below it every other time
     estimates
-        metrics `SHOWN` and, for a cost ratio, `cost`, per row in units of a false negative; the
-        intervals hold for all thresholds at once
+        metrics `SHOWN`; the intervals hold for all thresholds at once
     """
 
     value: float
     goal: Goal
     wanted: float
-    confident: bool
     estimates: Mapping[str, Estimate]
 
     def to_json(self) -> dict[str, Any]:
@@ -74,18 +62,16 @@ class Threshold:
         return {**vars(self), "estimates": shown}
 
 
-@dataclass(frozen=True)
-class Cost(LinearRatio):
-    """(fn + ratio fp) / n at a threshold."""
-
-    name = "cost"
-    bounds = (0.0, math.inf)
-    ratio_of_costs: float = 1.0
-
-    def weights(self, h: Histogram) -> tuple[Floats, Floats]:
-        """Return false negatives plus, at their price, false positives; and all rows."""
-        at = edge_index(h, self.threshold)
-        return spread_cells(h, at, (0, self.ratio_of_costs, 1, 0)), np.ones_like(h.counts)
+def goal_of(text: str) -> tuple[Goal, float]:
+    """Return goal and wanted value of a text such as "recall>=0.95"."""
+    goal, sign, value = (part.strip() for part in text.partition(">="))
+    try:
+        wanted = float(value)
+    except ValueError:
+        sign = ""
+    if not sign or goal not in get_args(Goal):
+        raise InputError(f"at must be recall>=SHARE or precision>=SHARE, got {text!r:.80}")
+    return one_of("goal", goal, get_args(Goal)), wanted
 
 
 class Flagged(Predictions):
@@ -112,7 +98,6 @@ def choose_threshold(
     goal: Goal,
     wanted: float,
     *,
-    confident: bool = False,
     level: float = 0.95,
     seed: int = 0,
 ) -> Threshold:
@@ -124,74 +109,46 @@ def choose_threshold(
         rows by `positive` score and outcome
     goal
         `precision` = the lowest threshold, so the highest recall, with at least that precision;
-        `recall` = the highest threshold with at least that recall; `cost` = least fn + wanted fp
+        `recall` = the highest threshold with at least that recall
     wanted
-        the precision or recall, in (0, 1); the cost of a false positive in false negatives, > 0
-    confident
-        the precision or recall of new rows like these is at least the wanted one with a
-        confidence of `level`, noise included; otherwise its estimate is, and the truth is below
-        the wanted value about every other time
+        the precision or recall, in (0, 1), that the estimate reaches
     level
-        confidence level, also of the intervals
+        confidence level of the intervals
     seed
         random seed of simulated errors
 
     Raises
     ------
     InputError
-        A value that is not allowed; `confident` with a cost; or a goal out of reach: the message
-        states the value of the best threshold.
+        A value that is not allowed, or a goal out of reach: the message states the value of the
+        best threshold.
     """
-    _check(goal, wanted, confident, level)
-    one_sided, two_sided = _critical(h, goal, wanted, level, seed)
-    top = _sums(h.counts, _weights(goal, wanted))
-    if goal == "cost":
-        at = int(top.argmin())
-    else:
-        bottom = _bottom(h, goal)
-        least = one_sided * _std(h, goal, wanted) if confident else 0.0
-        reached = np.flatnonzero(_firm(h, goal) & (top >= least))
-        if not len(reached):
-            raise InputError(_unreached(h, goal, wanted, confident, level, bottom))
-        at = int(reached[0] if goal == "precision" else reached[-1])
-    value = float(h.edges[at])
-    at_once = max(level, math.erf(two_sided / math.sqrt(2)))
-    estimates = evaluate(h, "positive", threshold=value, level=at_once, only=SHOWN)
-    if goal == "cost":
-        cost = Cost(value, wanted)
-        estimates["cost"] = cost.estimate(cost.span(h, Asked(at_once)), at_once, h)
-    return Threshold(value, goal, float(wanted), confident, estimates)
-
-
-def _check(goal: Goal, wanted: float, confident: bool, level: float) -> None:
     one_of("goal", goal, get_args(Goal))
     positive(f"the wanted {goal}", wanted)
-    if goal != "cost" and not wanted < 1:
+    if not wanted < 1:
         raise InputError(f"the wanted {goal} must be in (0, 1), got {wanted!r}")
-    if goal == "cost" and confident:
-        raise InputError("confident is for a wanted precision or recall, not for a cost")
     if not 0 < level < 1:
         raise InputError(f"level must be in (0, 1), got {level!r}")
+    top = _sums(h.counts, _weights(goal, wanted))
+    reached = np.flatnonzero(_firm(h, goal) & (top >= 0.0))
+    if not len(reached):
+        raise InputError(_unreached(h, goal, wanted))
+    value = float(h.edges[int(reached[0] if goal == "precision" else reached[-1])])
+    at_once = max(level, math.erf(_critical(h, goal, level, seed) / math.sqrt(2)))
+    estimates = evaluate(h, "positive", threshold=value, level=at_once, only=SHOWN)
+    return Threshold(value, goal, float(wanted), estimates)
 
 
-def _unreached(
-    h: Histogram, goal: Goal, wanted: float, confident: bool, level: float, bottom: Floats
-) -> str:
+def _unreached(h: Histogram, goal: Goal, wanted: float) -> str:
     """Return the message that states the value of the best threshold."""
-    firm = _firm(h, goal)
-    sure = f" with {100 * level:g} % confidence" if confident else ""
+    firm, bottom = _firm(h, goal), _bottom(h, goal)
     if not firm.any():
-        return f"no threshold reaches a {goal} of {wanted:g}{sure}: noise drowns the counts"
+        return f"no threshold reaches a {goal} of {wanted:g}: noise drowns the counts"
     positives = from_each_edge(h.counts)[1, :-1]
     share = np.where(firm, positives / np.where(firm, bottom, 1.0), -np.inf)
     best = int(share.argmax())
-    if share[best] >= wanted:
-        return (
-            f"no threshold reaches a {goal} of {wanted:g}{sure}, though estimates do: "
-            "too few rows, or too much noise"
-        )
     return (
-        f"no threshold reaches a {goal} of {wanted:g}{sure}: the highest estimate is "
+        f"no threshold reaches a {goal} of {wanted:g}: the highest estimate is "
         f"{share[best]:.6g}, at {h.edges[best]:g}"
     )
 
@@ -203,9 +160,7 @@ def _weights(goal: Goal, wanted: Floats | float) -> tuple[Floats | float, ...]:
     """Return (u, v, k): the goal's sum is u tp + v fp + k P, with P rows of outcome 1."""
     if goal == "precision":
         return 1.0 - wanted, -wanted, 0.0
-    if goal == "recall":
-        return 1.0, 0.0, -wanted
-    return -1.0, wanted, 1.0
+    return 1.0, 0.0, -wanted
 
 
 def _sums(counts: Floats, weights: tuple[Floats | float, ...]) -> Floats:
@@ -233,32 +188,17 @@ def _firm(h: Histogram, goal: Goal) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return np.asarray((bottom > 0) & (bottom > FIRM * noise))
 
 
-def _std(h: Histogram, goal: Goal, wanted: float) -> Floats:
-    """Return the std of the goal's sum at the wanted value, from rows (Wilson's) and noise."""
-    rows = wanted * (1 - wanted) * np.maximum(_bottom(h, goal), 0.0)
-    return np.sqrt(rows + _noise_variance(h, _weights(goal, wanted)))
-
-
-def _critical(
-    h: Histogram, goal: Goal, wanted: float, level: float, seed: int
-) -> tuple[float, float]:
-    """Return quantiles of the largest studentised error over thresholds, one- and two-sided."""
+def _critical(h: Histogram, goal: Goal, level: float, seed: int) -> float:
+    """Return the quantile of the largest absolute studentised error over thresholds."""
     rng = stream(seed, Purpose.BOOTSTRAP, 0, "thresholds")
     counts = np.maximum(monotone_counts(h), 0.0)
     errors = rng.standard_normal((DRAWS, 2, h.buckets)) * np.sqrt(counts)
     errors += h.draws(rng, DRAWS)
-    at: Floats | float = wanted
-    if goal != "cost":
-        bottom = _bottom(h, goal)
-        share = from_each_edge(h.counts)[1, :-1] / np.where(bottom > 0, bottom, 1.0)
-        at = np.clip(share, 0.0, 1.0)
-    sums = _sums(errors, _weights(goal, at))
+    bottom = _bottom(h, goal)
+    share = from_each_edge(h.counts)[1, :-1] / np.where(bottom > 0, bottom, 1.0)
+    sums = _sums(errors, _weights(goal, np.clip(share, 0.0, 1.0)))
     std = sums.std(axis=0)
-    seen = (std > 0) if goal == "cost" else (std > 0) & _firm(h, goal)
+    seen = (std > 0) & _firm(h, goal)
     if not seen.any():
-        return 0.0, 0.0
-    studentised = sums[:, seen] / std[seen]
-    return (
-        float(np.quantile(studentised.max(axis=1), level)),
-        float(np.quantile(np.abs(studentised).max(axis=1), level)),
-    )
+        return 0.0
+    return float(np.quantile(np.abs(sums[:, seen] / std[seen]).max(axis=1), level))

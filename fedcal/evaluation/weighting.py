@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from fedcal.core.checks import unused, whole
-from fedcal.evaluation.intervals.clusters import ESTIMANDS, Estimand
 from fedcal.queries.evaluation import MOST_SUBJECT_ROWS
 from fedcal.units import UNITS
+
+Estimand = Literal["rows", "these"]
+
+ESTIMANDS: Mapping[Estimand, str] = {
+    "rows": "new rows of the same clients, independent of one another",
+    "these": "these rows",
+}
+"""Population of the intervals, in words."""
 
 Counted = Literal["rows", "subjects", "clients"]
 
@@ -52,7 +60,7 @@ class Weighting:
     def intervals(self, estimand: Estimand) -> str:
         """Return the population of the intervals, in words."""
         if self.counted == "clients" and estimand == "rows":
-            return ESTIMANDS["clients"]
+            return "new clients like these"
         return ESTIMANDS[estimand].replace("rows", self.counted)
 
 

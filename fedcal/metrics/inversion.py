@@ -1,6 +1,6 @@
 """Intervals of calibration errors: inverting a test of gaps that noise alone makes positive.
 
-The error is a sum (or a maximum, or a norm) of absolute gaps, so noise alone makes it positive:
+The error is a sum (or a maximum) of absolute gaps, so noise alone makes it positive:
 the plug-in is biased upwards, a replicate, which adds noise to noise, still more, and percentile
 intervals then miss the truth nearly always (measured: they never cover a calibrated truth, and
 never the classwise ECE of a mildly miscalibrated one; basic intervals cover that in 0 to 65 %).
@@ -23,13 +23,12 @@ from numpy.typing import NDArray
 
 from fedcal.core.types import Floats
 
-Join = Literal["sum", "max", "norm"]
-"""Rule that joins absolute gaps to one error; the norm is the root of the sum of their squares."""
+Join = Literal["sum", "max"]
+"""Rule that joins absolute gaps to one error."""
 
 JOINS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "sum": (np.sum, np.add),
     "max": (np.max, np.maximum),
-    "norm": (np.linalg.norm, np.hypot),
 }
 """Functions that join cells along an axis, and blocks of cells with one another."""
 _LEAST = 0.5  # standard errors: no entry of the direction u is smaller

@@ -16,7 +16,6 @@ from fedcal.queries.histograms import ClassCounts, ClassHistograms, PooledHistog
 from fedcal.queries.scaling import MLPUpdate, ScalingGradients, ScalingNewton, ScalingUpdate
 from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.queries.single_metrics import MeanGaps, ScoreGaps
-from fedcal.queries.spread import ScoreSpread, ScoreSquares
 from fedcal.queries.temperature import (
     SiteEffects,
     TemperatureNewton,
@@ -51,8 +50,6 @@ __all__ = [
     "ScoreCell",
     "ScoreCounts",
     "ScoreGaps",
-    "ScoreSpread",
-    "ScoreSquares",
     "SetCounts",
     "SetGaps",
     "SetRanks",

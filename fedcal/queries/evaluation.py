@@ -78,11 +78,10 @@ def names_text(groups: Sequence[str]) -> str:
 class ScoreCounts(Summed):
     """Question for the number of rows of each outcome in each bucket of the score.
 
-    A row counts in one bucket of each of its histograms (`views` times the parts of the score), and
-    with `confusion` in one cell (predicted class, label) of each view; with two views also in one
-    of four cells (both right, only the first, only the second, neither). These counts, as `decode`
-    returns them, are `counts` numbers: histograms as (views, groups, parts, 2, buckets), then the
-    cells of confusion (views, c, c), then the four cells.
+    A row counts in one bucket of each of its histograms (`views` times the parts of the score);
+    with two views also in one of four cells (both right, only the first, only the second, neither).
+    These counts, as `decode` returns them, are `counts` numbers: histograms as (views, groups,
+    parts, 2, buckets), then the four cells.
 
     A client sends the product of each histogram's two halves and the matrix of the encoding
     (`fedcal.queries.encodings`); other cells are multiplied by the largest norm of its columns, so
@@ -110,8 +109,6 @@ class ScoreCounts(Summed):
     within
         JSON list of the names of groups of rows, by their column, into which each site's counts are
         partitioned, with a last part of all others; "" = no partition
-    confusion
-        count cells of predicted class and label
     calibrator
         file of the calibrator of the view "calibrated", in base64 text
     reference
@@ -138,7 +135,7 @@ class ScoreCounts(Summed):
         {"classes": 3, "edges": np.array([4.0])},
         {"classes": 3, "edges": np.array([0.0, 0.25, 0.7, 1.0]), "encoding": "prefix"},
         {"classes": 3, "edges": np.array([6.0]), "encoding": "tree", "height": 2, "gain": 0.5},
-        {"classes": 3, "edges": np.array([3.0]), "score": "classes", "confusion": True},
+        {"classes": 3, "edges": np.array([3.0]), "score": "classes"},
         {"classes": 3, "edges": np.array([2.0]), "reference": np.array([0.25, 0.25, 0.25, 0.25])},
         {"classes": 3, "edges": fine_tails(2, nodes=True), "seed": 7},
         {"classes": 3, "edges": fine_tails(2, nodes=True)},
@@ -153,7 +150,6 @@ class ScoreCounts(Summed):
     groups: str = ""
     by: By = "group"
     within: str = ""
-    confusion: bool = False
     calibrator: str = ""
     reference: Any = None
     gain: Positive = 1.0
@@ -232,7 +228,7 @@ class ScoreCounts(Summed):
     @property
     def counted(self) -> tuple[Any, ...]:
         """Values that identify its counts among those of other questions."""
-        what = (self.score, self.views, self.groups, self.by, self.within, self.confusion)
+        what = (self.score, self.views, self.groups, self.by, self.within)
         return (self.edges.tobytes(), *what, self.calibrator, self.seed)
 
     @property
@@ -247,8 +243,7 @@ class ScoreCounts(Summed):
     @property
     def cells(self) -> int:
         """Number of counts outside histograms."""
-        views = len(self.view_names)
-        return self.confusion * views * self.classes**2 + 4 * (views == 2)
+        return 4 * (len(self.view_names) == 2)
 
     @property
     def counts(self) -> int:
@@ -259,7 +254,7 @@ class ScoreCounts(Summed):
     def ones(self) -> int:
         """Number of counts that a row is in."""
         views, _, parts, _, _ = self.shape
-        return views * parts + self.confusion * views + (views == 2)
+        return views * parts + (views == 2)
 
     # -- numbers of an answer -------------------------------------------------------------
 

@@ -77,15 +77,10 @@ class FedEvaluate(FederatedStrategy):
         names of groups of rows that each site's counts are parted into; for by = "site"
     cuts
         scores between buckets, increasing, in place of `bins` and `edges`
-    confusion
-        count predicted class by label, too
     threshold
         an edge: a row is predicted positive from this score on (score `positive`)
     estimand
-        what intervals are for: new "rows" like these, each drawn by itself; "these" rows; or new
-        "clients" like these: one more round then asks how much metrics vary from client to client
-        (`fedcal.evaluation.intervals.clusters`), for its share of the budget. Of all rows and one
-        model only
+        what intervals are for: new "rows" like these, each drawn by itself, or "these" rows
     rows_per_client
         m, the public nominal number of rows of a client; needed with privacy for unit `user`
     rows_per_subject
@@ -97,9 +92,9 @@ class FedEvaluate(FederatedStrategy):
     name, family = "evaluate", "evaluate"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"bins": 12},
-        {"bins": 8, "edges": "equi-depth", "confusion": True},
+        {"bins": 8, "edges": "equi-depth"},
         {"cuts": (0.1, 0.5, 0.9)},
-        {"bins": 8, "estimand": "clients"},
+        {"bins": 8, "estimand": "these"},
     )
     settings = Counting
 
@@ -164,6 +159,6 @@ class FedEvaluate(FederatedStrategy):
             estimand=self._wanted.named_estimand,
             unit=self.plan.unit if self.plan.private else "",
             counted=self._counted,
-            excluded=excluded(self.plan, new_clients=self._wanted.estimand == "clients"),
+            excluded=excluded(self.plan),
             exact=not self.plan.private,
         )

@@ -19,16 +19,13 @@ from fedcal.queries.declared import SEED, Question, Range
 from fedcal.queries.encodings import decoder_of, matrix_of
 
 
-def excluded(plan: Plan, *, new_clients: bool = False) -> tuple[str, ...]:
-    """Return the sources of error that no interval of a plan's metrics contains, in words.
-
-    `new_clients` : intervals are for new clients, and so contain the choice of clients.
-    """
+def excluded(plan: Plan) -> tuple[str, ...]:
+    """Return the sources of error that no interval of a plan's metrics contains, in words."""
     sources = list[str]()
     clipped = plan.law.answers in ("sum", "index")
     if clipped and plan.bound is not None and plan.bound.per == "client":
         sources.append("the bias of clipping a client's answer")
-    if plan.sampling_rate < 1 and not new_clients:
+    if plan.sampling_rate < 1:
         sources.append("the choice of the clients that were asked")
     return tuple(sources)
 
@@ -242,9 +239,8 @@ def _shares(first: ScoreRelease, asked: ScoreCounts) -> Floats:
     below = np.concatenate([np.zeros((len(each), 1)), np.cumsum(each, axis=1)], axis=1)
     spread = np.stack([np.diff(np.interp(new, old, one)) for one in below])
     moved = np.moveaxis(spread.reshape(views, parts, groups, 2, -1), 1, 2)
-    ends = size + np.cumsum([had.confusion * had.classes**2] * views)
-    cells = np.split(first.counts, [size, *ends])[1:]
-    return np.concatenate([moved.ravel(), *(_as_shares(c) for c in cells if len(c))])
+    cells = first.counts[size:]
+    return np.concatenate([moved.ravel(), _as_shares(cells) if len(cells) else cells])
 
 
 def _as_shares(counts: Floats) -> Floats:

@@ -14,11 +14,11 @@ import numpy as np
 from fedcal.calibrators.as_text import text_of
 from fedcal.core.checks import listed, one_of, unused, whole
 from fedcal.core.errors import InputError
+from fedcal.core.removed import check_kept
 from fedcal.core.types import Floats, override
 from fedcal.evaluation.estimators.metrics import edge_index
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.clusters import ESTIMANDS, Estimand
-from fedcal.evaluation.weighting import Counted, subject_rows
+from fedcal.evaluation.weighting import ESTIMANDS, Counted, Estimand, subject_rows
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Target, Unary
 from fedcal.metrics.buckets import arcsine_edges, fine_tails
 from fedcal.privacy.federation import AUTO, Federation
@@ -44,7 +44,6 @@ from fedcal.strategies.methods.score_rounds import (
     Twice,
     log_odds_edges,
 )
-from fedcal.strategies.methods.spread import ThenSpread, with_room
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
@@ -80,7 +79,6 @@ class Counting:
     by: By = "group"
     within: Sequence[str] = ()
     cuts: Sequence[float] = ()
-    confusion: bool = False
     threshold: float = 0.5
     estimand: str = "rows"
     rows_per_client: float | None = None
@@ -89,12 +87,8 @@ class Counting:
     @property
     def named_estimand(self) -> Estimand:
         """Estimand of the intervals, checked."""
+        check_kept(f"estimand={self.estimand}")
         return one_of("estimand", self.estimand, ESTIMANDS)
-
-    @property
-    def clusters(self) -> bool:
-        """True if a last round measures how metrics vary from client to client."""
-        return self.estimand == "clients"
 
     @property
     def equi_depth(self) -> bool:
@@ -126,7 +120,6 @@ class Counting:
             groups=names_text(self.groups),
             by=one_of("by", self.by, get_args(By)),
             within=names_text(self.within),
-            confusion=self.confusion,
             calibrator=text_of(self.calibrator, f.classes) if self.calibrator else "",
             subject_rows=subject_rows(f.unit, self.rows_per_subject),
         )
@@ -149,16 +142,7 @@ class Counting:
                 **more,
                 encoding=self.encoding != AUTO,
                 edges=self.equi_depth,
-                estimand=self.clusters,
             )
-        if self.clusters:
-            self._refuse(
-                "estimand 'clients' is for all rows of one model, one score of each",
-                **more,
-                score=self.score == "classes",
-            )
-            if self.federation.clients < 2:
-                raise InputError("estimand 'clients' needs 2 clients at least")
         if self.user and not unary:
             nominal_rows("evaluate with unit 'user'", self.rows_per_client)
         self._check_threshold()
@@ -193,7 +177,7 @@ def own_edges(cuts: Any) -> Floats:
     return np.array([0.0, *inner, 1.0])
 
 
-_MORE = ("other", "calibrator", "groups", "confusion")
+_MORE = ("other", "calibrator", "groups")
 """Settings that count more than the scores of one model and all rows."""
 
 
@@ -272,23 +256,10 @@ class Sums(Way):
     def __init__(self, wanted: Counting) -> None:
         f = wanted.federation
         self.question, part = wanted.question, wanted.question.part(f.unit)
-        rounds = self.looks + wanted.clusters
-        self.law, last = _least_noise(f, self.question, rounds, wanted.encoding, wanted.height)
-        self.rounds, last = self.asked(wanted, with_room(last) if wanted.clusters else last)
+        self.law, last = _least_noise(f, self.question, self.looks, wanted.encoding, wanted.height)
+        self.rounds, last = self.asked(wanted, last)
         clips = (1.0,) if part == "client" else ()
         self.opening, self.bound = last, last.bound(part, clips, self.law.order)
-        if wanted.clusters:
-            limit = max(self.question.subject_rows, 1)
-            row = self.bound.norms[0] / limit if f.private and not wanted.user else None
-            self.rounds = ThenSpread(
-                self.rounds,
-                last,
-                wanted.threshold,
-                f.clients * f.sampling_rate,
-                row,
-                self.law.order,
-                wanted.rows_per_client,
-            )
 
     def asked(self, wanted: Counting, last: ScoreCounts) -> tuple[ScoreRounds, ScoreCounts]:
         """Return the rounds of counts, and the last of their questions."""
@@ -326,12 +297,6 @@ class Residuals(Sums):
         first, last = _in_clips(wanted.federation, last, self.law, rows)
         nominal = wanted.federation.clients * rows
         return Twice(first, last, wanted.equi_depth, nominal), last
-
-    def planned(self, plan: Plan) -> ScoreRounds:
-        """Return the rounds, with the noise on which the last round's clip depends."""
-        if isinstance(self.rounds, ThenSpread):
-            self.rounds.noise = max(plan.noise_std or (0.0,))
-        return self.rounds
 
 
 WAYS: tuple[type[Way], ...] = (Levels, Residuals, EdgesFirst, Sums)

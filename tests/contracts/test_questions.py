@@ -43,7 +43,7 @@ def rows() -> Shards:
 SHARDS = rows()
 SMALL: dict[str, Any] = {"rows_per_client": 12.0}
 MORE: dict[str, list[dict[str, Any]]] = {
-    "evaluate": [{"edges": "equi-depth"}, {"estimand": "clients"}],
+    "evaluate": [{"edges": "equi-depth"}],
     "conformal": [{"quantile": name} for name in ("gaps", "prefix", "crossing")],
     "dp-fedavg": [{"unclipped": None}],
 }

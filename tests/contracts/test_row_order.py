@@ -42,7 +42,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"groups": GROUPS},
     {"by": "group", "groups": GROUPS},
     {"subject_rows": 2},
-    {"views": "model,other", "confusion": True},
+    {"views": "model,other"},
     {"views": "model,other", "groups": GROUPS, "subject_rows": 1},
     {"average": True},
     {"batch": 2},

@@ -35,7 +35,6 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "calibrator": ("", "missing.npz"),
     "by": ("none", "class"),
     "confidence": (0.8, 0.95),
-    "confusion": (False, True),
     "copies": (None, 1e-6),
     "counts": ("correct_wrong", "correct_total"),
     "edges": ("equal-width", "equi-depth"),

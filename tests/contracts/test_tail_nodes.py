@@ -24,7 +24,6 @@ SETTINGS: list[dict[str, Any]] = [
     {},
     {"other": True},
     {"groups": '["a", "b"]', "bins": 30},
-    {"bins": 12, "estimand": "clients"},
 ]
 UNITS = {"example": {}, "subject": {"rows_per_subject": 2}, "user": {"rows_per_client": 120.0}}
 

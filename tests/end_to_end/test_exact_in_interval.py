@@ -167,7 +167,6 @@ def exact(scored: Scored, least: float = FLOOR) -> dict[str, float]:
         value |= {"precision": float(y[told].mean())} if told.any() else {}
     else:
         value["accuracy"] = float(y.mean())
-        value["confidence"] = float(s.mean())
         value["confidence_auc"] = float(sk.roc_auc_score(y, s))
     lever = np.stack([np.ones_like(x), x / np.abs(x).max()])
 

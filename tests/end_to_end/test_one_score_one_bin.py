@@ -133,7 +133,7 @@ def test_a_release_does_not_depend_on_the_order_of_the_other_classes():
     for x, y in ((numerators, labels), (moved, places)):
         for form in ("float64", "float32"):
             data = from_arrays(probs=given(x, 20, form), labels=y)
-            result = evaluate(data, clients=5, partition="iid", set={"confusion": False})
+            result = evaluate(data, clients=5, partition="iid")
             found.append(result.artifact.histograms["model", "", ""].counts.sum(axis=0))
     for each in found[1:]:
         np.testing.assert_array_equal(each, found[0])

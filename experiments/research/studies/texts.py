@@ -264,7 +264,7 @@ _PAGES = {
     "luo": ("luo-table1", "luo-table7", "luo-figures"),
     "choosing": ("choosing-clients", "choosing-searches", "choosing-trust"),
     "amplification": ("amplification", "maddock-table6", "maddock-table7"),
-    "evaluation": ("evaluation-errors", "evaluation-intervals", "evaluation-coverage"),
+    "evaluation": ("evaluation-errors", "evaluation-intervals"),
     "angelopoulos": tuple(name for name in _NAMES if name.startswith("angelopoulos-")),
     "zhang": tuple(name for name in _NAMES if name.startswith("zhang-")),
     "prediction-sets": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from fedcal.evaluation.histogram import Histogram
@@ -29,11 +29,6 @@ class Asked:
     rows
         `new` rows like these, each drawn independently, or `these` alone, where only noise and
         buckets make a value uncertain
-    spread
-        metric -> variance of its value over clients, which replaces that of independent rows: the
-        interval is then for new clients like these
-    effect
-        factor of the sampling variance of metrics that `spread` does not contain
     seed, what
         random seed and name of simulated noise; the same two give the same bits
 
@@ -45,8 +40,6 @@ class Asked:
 
     level: float = 0.95
     rows: str = "new"
-    spread: Mapping[str, float] = field(default_factory=dict)
-    effect: float = 1.0
     seed: int = 0
     what: str = ""
 
@@ -58,11 +51,6 @@ class Asked:
     def z(self) -> float:
         """Standard normal quantile of the level."""
         return normal_quantile(self.level)
-
-    @property
-    def independent(self) -> Asked:
-        """The same request, for independent rows."""
-        return replace(self, spread={}, effect=1.0)
 
 
 class Described(ABC):

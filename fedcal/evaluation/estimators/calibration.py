@@ -1,35 +1,46 @@
-"""Calibration errors: variants of the ECE, MCE, KS error, reliability of the Brier score."""
+"""Calibration errors: distances of scores from the rates of outcome 1 among their rows.
+
+An error is the sum of the absolute gaps of bins, and a gap is a weighted sum of the residuals
+r_b = sum over the rows of bucket b of (outcome - score), with scores read at the middles. It is
+not a smooth function of counts, and noise makes it too large:
+
+* the value is what the pooled rows show: without noise the plug-in, with noise the error under
+  which the noisy plug-in would be its own median (`fedcal.metrics.inversion`; the mean of the two
+  answers for gaps spread over all bins and for gaps in few);
+* the interval inverts the same test for noise and sampling together, and is for what infinitely
+  many rows would show. It is extended to the value, so that no value lies outside its interval.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from statistics import NormalDist
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.types import Floats
-from fedcal.evaluation.estimators.base import Asked
-from fedcal.evaluation.estimators.curves import reliability
-from fedcal.evaluation.estimators.gap_metric import (
-    BINS,
-    GapMetric,
-    equal_mass,
-    equal_width,
-    members_of,
-    residuals,
-    rows_of,
-)
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Floats, Integers
+from fedcal.evaluation.estimators.base import Asked, Described, Metric
 from fedcal.evaluation.estimators.monotone import monotone_counts
-from fedcal.evaluation.estimators.ranking import few_misplaced
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.intervals import FIRM, Span, normal_quantile
+from fedcal.evaluation.intervals.intervals import FIRM, Span
 from fedcal.metrics.binning import bin_index
+from fedcal.metrics.inversion import Inverted, concentrated, invert, spread_out
+
+BINS = 15
+
+REPLICATES = 400
+
+HIDDEN = 0.025
+"""Noise hides a calibration error that may be 0, if it may also be more than this part of its
+`scale`: more than 1 point of ECE."""
 
 
-class Ece(GapMetric):
+class Ece(Metric):
     """Sum over 15 bins of equal width of |sum of (outcome - score)| / n (Naeini et al. 2015)."""
 
     name = "ece"
@@ -39,211 +50,139 @@ class Ece(GapMetric):
         "confidence": "top-label ECE, %",
     }
     in_groups = True
+    scale = 0.4
 
     def gaps(self, h: Histogram) -> Floats:
         """Return each bin's weights of residuals, over all rows, (bins, buckets)."""
         return np.asarray(members_of(equal_width(h), BINS) / h.counts.sum())
 
+    def value(self, h: Histogram) -> float:
+        """Return the plug-in value: the error that the counts show, noise included."""
+        if h.counts.sum() <= 0:
+            return math.nan
+        return float(np.abs(self.gaps(h) @ residuals(h)).sum())
+
     def binning(self, h: Histogram) -> float:
-        """Return the middles' bound plus twice the fraction of rows in buckets of two bins."""
+        """Return the bound of what scores, instead of middles, change, and of buckets of two bins.
+
+        That is twice the fraction of rows in them.
+        """
+        reach = (np.abs(self.gaps(h)) @ (rows_of(h) * np.diff(h.edges) / 2)).sum()
         low, high = bin_index(h.edges[:-1], BINS), bin_index(h.edges[1:] - 1e-6, BINS)
         cut = np.where(low != high, rows_of(h), 0.0).sum() / h.counts.sum()
-        return super().binning(h) + 2 * float(cut)
+        return float(reach + 2 * cut)
+
+    def span(self, h: Histogram, asked: Asked) -> Span:
+        """Return value and interval of the error, before binning."""
+        if h.rows <= 0 or not (weights := self.gaps(h).T.astype(np.float32)).any():
+            return self.no_span()
+        firm, simulated = h.rows > FIRM * h.rows_std, simulate(h, asked.seed, asked.what)
+        value, noise, noise_only, hidden = self.value(h), 0.0, None, False
+        if h.noisy:
+            by_noise = simulated.noise @ weights
+            noise_only = self.inverted(h, by_noise, asked.level)
+            value, noise = noise_only.corrected, float(np.std(noise_only.replicates))
+            hidden = noise_only.low <= 0 and noise_only.limit > HIDDEN * self.scale
+        if asked.rows == "these":
+            ends = (value, value) if noise_only is None else (noise_only.low, noise_only.limit)
+            sampling = 0.0
+        else:
+            deviations = simulated.sampling @ weights
+            if h.noisy:
+                deviations += by_noise
+            both = self.inverted(h, deviations, asked.level)
+            ends = (both.low, both.limit)
+            sampling = math.sqrt(max(float(np.var(both.replicates)) - noise**2, 0.0))
+        low, high = min(ends[0], value), max(ends[1], value)
+        return Span(value, low, high, sampling, noise, firm, hidden)
+
+    def inverted(self, h: Histogram, deviations: NDArray[np.float32], level: float) -> Inverted:
+        """Return high end and limit for spread-out true gaps, low end for concentrated ones.
+
+        `deviations` are draws of observed less true gaps, (replicates, bins).
+        """
+        gap, error = self.gaps(h) @ residuals(h), deviations.std(axis=0, dtype=np.float64)
+        tails = (0.5 - level / 2, 0.5 + level / 2)
+        dense, sparse = (
+            invert(gap, direction, lambda part: deviations[:, part], REPLICATES, "sum", tails)
+            for direction in (spread_out(gap, error), concentrated(gap, error))
+        )
+        return replace(
+            dense,
+            low=min(dense.low, sparse.low),
+            corrected=(dense.corrected + sparse.corrected) / 2,
+        )
 
 
-class EceDebiased(Ece):
-    """ECE minus the bias from sampling and noise; see the module."""
+class ClasswiseEce(Described):
+    """Mean over classes of the ECE, from one histogram of each class (score `classes`).
 
-    name = "ece_debiased"
-    heading = "ECE, debiased, %"
-    of_score: ClassVar = {}
-    in_groups = False
-    debiased = True
-
-
-class EceEqualMass(GapMetric):
-    """ECE over 15 bins of as equal a number of rows as edges of buckets allow."""
-
-    name = "ece_equal_mass"
-    heading = "ECE, bins of equal mass, %"
-
-    def warning(self, h: Histogram) -> str:
-        """Return a warning if scores nearly separate the outcomes: gaps rest on few rows."""
-        return few_misplaced(h)
-
-    def gaps(self, h: Histogram) -> Floats:
-        """Return each bin's weights of residuals, over all rows, (bins, buckets)."""
-        return np.asarray(members_of(equal_mass(h), BINS) / h.counts.sum())
-
-
-class Mce(GapMetric):
-    """Largest |share of outcome 1 - mean score| of a bin of equal width that has rows.
-
-    Noise hides it nearly always: a bin that noise may have filled, or emptied, may have any gap.
+    A row is in the histogram of every class, so their sampling errors depend on one another in a
+    way that histograms do not show: their standard deviations are added up as if they were
+    perfectly correlated. The noise of different histograms is independent.
     """
 
-    name = "mce"
-    heading = "MCE, %"
-    never_below: ClassVar = {"gap": 1.0, "ece": 1.0, "brier_reliability": 0.5}
-    join = "max"
-
-    def gaps(self, h: Histogram) -> Floats:
-        """Return bins, each over its own rows, without those that noise may have filled."""
-        members, rows, used = self._bins(h)
-        return np.asarray(members * np.where(used, 1 / np.where(used, rows, 1.0), 0.0)[:, None])
-
-    def unseen(self, h: Histogram) -> float:
-        """Return the largest gap that bins filled by noise alone could have; 0 without any."""
-        members, _, used = self._bins(h)
-        if used.all() or not h.noisy:
-            return 0.0
-        there = members[~used].any(axis=0)
-        return float(np.maximum(h.edges[1:], 1 - h.edges[:-1])[there].max(initial=0.0))
-
-    def opened(self, span: Span, h: Histogram, asked: Asked, effect: float) -> Span:
-        """Return the span from the intervals of the bins' gaps.
-
-        The true largest gap is below the upper end of its own bin, and no bin is above it: the
-        lower end holds for all bins at once. The gap of an `unseen` bin may have any value.
-        """
-        z = asked.z * math.sqrt(effect)
-        each = normal_quantile(1 - (1 - asked.level) / BINS) * math.sqrt(effect)
-        own, all_bins = (bin_gaps(h, quantile, asked.rows) for quantile in (z, each))
-        low, high = min(float(all_bins[0].max()), span.value), max(float(own[1].max()), span.value)
-        unseen = self.unseen(h)
-        if unseen:  # a denominator may be 0: nothing but the low end of other errors holds
-            return replace(span, low=0.0, high=max(high, unseen), firm=False)
-        return replace(span, low=low, high=high)
+    name = "classwise_ece"
+    heading = "classwise ECE, %"
+    scale = Ece.scale
 
     @staticmethod
-    def _bins(h: Histogram) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-        """Return buckets and rows of each bin, and whether it surely has rows."""
-        members = members_of(equal_width(h), BINS)
-        rows = members @ h.counts.sum(axis=0)
-        noise = h.noise_std(np.stack([members, members], axis=1))
-        return members, rows, (rows > FIRM * noise) & (rows > 0)
+    def span(histograms: Sequence[Histogram], asked: Asked) -> tuple[Span, float]:
+        """Return the means of values, ends and sampling, and the binning; noise is independent."""
+        ece = Ece()
+        parts = [ece.span(h, replace(asked, what=f"class {j}")) for j, h in enumerate(histograms)]
+        value, low, high, sampling = np.mean(
+            [(s.value, s.low, s.high, s.sampling) for s in parts], axis=0
+        ).tolist()
+        noise = math.sqrt(sum(s.noise**2 for s in parts)) / len(parts)
+        span = Span(value, low, high, sampling, noise, all(s.firm for s in parts))
+        return span, float(np.mean([ece.binning(h) for h in histograms]))
 
 
-def bin_gaps(h: Histogram, z: float, rows: str) -> tuple[Floats, Floats]:
-    """Return the smallest and largest |share - mean score| of each bin that surely has rows."""
-    curve = reliability(h, level=2 * NormalDist().cdf(min(z, 7.0)) - 1, rows=rows)
-    there = Mce().gaps(h).any(axis=1)
-    low, high, at = curve.low[there], curve.high[there], curve.score[there]
-    inside = np.maximum(np.maximum(low - at, at - high), 0.0)
-    return np.asarray(inside), np.asarray(np.maximum(np.abs(low - at), np.abs(high - at)))
+@dataclass(frozen=True)
+class Simulated:
+    """Deviations of residuals from the truth, (replicates, buckets) each."""
+
+    noise: NDArray[np.float32]
+    sampling: NDArray[np.float32]
 
 
-class Ks(GapMetric):
-    """Largest |sum of (outcome - score) over scores up to t| / n (Gupta et al. 2021, eq. 3)."""
-
-    name = "ks"
-    heading = "KS calibration error, %"
-    join = "max"
-    band = True
-
-    def gaps(self, h: Histogram) -> Floats:
-        """Return prefixes of buckets, over all rows."""
-        return np.asarray(np.tri(h.buckets) / h.counts.sum())
-
-    def through(self, weights: Floats, drawn: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return sums of prefixes, without a product with a triangle of ones."""
-        return np.asarray(np.cumsum(drawn, axis=1) * np.float32(weights[0, 0]))
-
-    def binning(self, h: Histogram) -> float:
-        """Return the middles' bound plus the largest excursion within one bucket."""
-        n, p = monotone_counts(h)
-        inside = np.maximum(p * (1 - h.edges[:-1]), n * h.edges[1:]).max() / h.counts.sum()
-        return super().binning(h) + float(inside)
+@lru_cache(maxsize=8)
+def simulate(h: Histogram, seed: int, what: str) -> Simulated:
+    """Draw the change of residuals by noise and by the choice of rows."""
+    rng = stream(seed, Purpose.BOOTSTRAP, what=f"calibration {what}")
+    size = (REPLICATES, h.buckets)
+    noise = np.zeros(size, np.float32)
+    if h.noisy:
+        negative, positive = h.draws(rng, REPLICATES).transpose(1, 0, 2)
+        noise = (positive * (1 - h.middles) - negative * h.middles).astype(np.float32)
+    n, p = monotone_counts(h)
+    std = np.sqrt(p * (1 - h.middles) ** 2 + n * h.middles**2).astype(np.float32)
+    return Simulated(noise, std * rng.standard_normal(size, np.float32))
 
 
-class BrierReliability(GapMetric):
-    """Mean over rows of (share of outcome 1 - mean score of the row's bin)**2 (Murphy 1973)."""
-
-    name = "brier_reliability"
-    heading = "Brier: reliability"
-    never_below: ClassVar = {"gap": 2.0, "ece": 2.0}
-    scale = 0.1
-    join = "norm"
-    power = 2
-
-    def gaps(self, h: Histogram) -> Floats:
-        """Return bins of equal width, each over the root of its rows times all rows."""
-        members = members_of(equal_width(h), BINS)
-        rows = members @ rows_of(h)
-        root = np.sqrt(np.where(rows > 0, rows * max(h.counts.sum(), 1e-300), np.inf))
-        return np.asarray(members / root[:, None])
-
-    def binning(self, h: Histogram) -> float:
-        """Return the bound for (g + d)**2, where |d| is at most the middles' bound."""
-        weights = self.gaps(h)
-        reach = weights @ (rows_of(h) * np.diff(h.edges) / 2)
-        return float((2 * np.abs(weights @ residuals(h)) * reach + reach**2).sum())
+def rows_of(h: Histogram) -> Floats:
+    """Return the rows of each bucket, not negative, (buckets,)."""
+    return np.asarray(monotone_counts(h).sum(axis=0))
 
 
-class SmoothEce(GapMetric):
-    """Smooth ECE (Blasiok & Nakkiran 2023, arXiv 2309.12236): no bins to choose.
-
-    The integral of the residuals smoothed by a Gaussian kernel reflected at 0 and 1, with the
-    bandwidth s that equals the result. A smaller bandwidth never gives a smaller integral; so an
-    interval of it at the observed s, extended to s, holds the true fixed point where it holds
-    the true integral at s.
-    """
-
-    name = "smooth_ece"
-    heading = "smooth ECE, %"
-    to_plug_in = True
-
-    def gaps(self, h: Histogram) -> Floats:
-        """Return the kernel of the observed bandwidth; finer grids would show no more."""
-        return _kernel(h, _bandwidth(h)) / float(h.counts.sum())
-
-    def binning(self, h: Histogram) -> float:
-        """Return the middles' bound plus the kernel's movement, sqrt(2 / pi) / s of the score's."""
-        n, p = monotone_counts(h)
-        rows, half = n + p, np.diff(h.edges) / 2
-        size = p * (1 - h.edges[:-1]) + n * h.edges[1:]
-        moved = np.minimum(math.sqrt(2 / math.pi) * half / _bandwidth(h), 2.0) * size
-        return float((rows * half + moved).sum() / h.counts.sum())
+def residuals(h: Histogram) -> Floats:
+    """Return the summed outcome - score of each bucket, (buckets,)."""
+    return np.asarray(h.counts[1] * (1 - h.middles) - h.counts[0] * h.middles)
 
 
-_GRID = 100
-_WAVES = 2 * _GRID
+def members_of(bins: Integers, number: int) -> Floats:
+    """Return the membership of buckets in bins, (bins, buckets) of 0 and 1."""
+    return np.asarray(np.arange(number)[:, None] == bins, np.float64)
 
 
-def _cosines(at: Floats) -> Floats:
-    """Return cosines of rising frequency, (waves, points)."""
-    return np.asarray(np.cos(np.outer(np.arange(_WAVES) * math.pi, at)))
+def equal_width(h: Histogram, bins: int = BINS) -> Integers:
+    """Return the bin that contains each bucket's middle, (buckets,)."""
+    return bin_index(h.middles, bins)
 
 
-def _decay(width: float) -> Floats:
-    """Return the cosines' weights in the reflected Gaussian of standard deviation `width`.
-
-    It is 1 + 2 sum_k exp(-(pi k s)**2 / 2) cos(pi k t) cos(pi k f).
-    """
-    weights = 2 * np.exp(-np.square(np.arange(_WAVES) * math.pi * width) / 2)
-    weights[0] = 1.0
-    return np.asarray(weights[weights > 1e-12])
-
-
-def _grid() -> Floats:
-    return (np.arange(_GRID) + 0.5) / _GRID
-
-
-def _kernel(h: Histogram, width: float) -> Floats:
-    """Return the reflected Gaussian, integrated over cells of a grid, (grid, buckets)."""
-    decay = _decay(width)
-    at_grid, at_scores = _cosines(_grid())[: len(decay)], _cosines(h.middles)[: len(decay)]
-    return np.asarray((at_grid.T * decay) @ at_scores / _GRID)
-
-
-def _bandwidth(h: Histogram) -> float:
-    """Return the bandwidth that equals the integral of the smoothed residuals."""
-    at_grid = _cosines(_grid())
-    waves = _cosines(h.middles) @ residuals(h) / h.counts.sum()
-    low, high = 1e-4, 1.0
-    for _ in range(24):
-        middle = math.sqrt(low * high)
-        decay = _decay(middle)
-        smooth = (decay * waves[: len(decay)]) @ at_grid[: len(decay)] / _GRID
-        low, high = (middle, high) if np.abs(smooth).sum() > middle else (low, middle)
-    return math.sqrt(low * high)
+def equal_mass(h: Histogram, bins: int = BINS) -> Integers:
+    """Return the bin of each bucket for bins of equal numbers of rows, (buckets,)."""
+    rows = rows_of(h)
+    share = (np.cumsum(rows) - rows / 2) / max(float(rows.sum()), 1e-300)
+    return bin_index(np.clip(share, 0.0, 1.0), bins)

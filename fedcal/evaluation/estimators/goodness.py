@@ -18,8 +18,7 @@ import numpy as np
 from fedcal.core.checks import whole
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimators.calibration import Ks
-from fedcal.evaluation.estimators.gap_metric import equal_mass, members_of, residuals, rows_of
+from fedcal.evaluation.estimators.calibration import equal_mass, members_of, residuals, rows_of
 from fedcal.evaluation.estimators.slope_intercept import logit
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import Estimate
@@ -68,17 +67,6 @@ def hosmer_lemeshow(h: Histogram, groups: int = 10, *, seed: int = 0) -> Calibra
     observed = float((np.maximum(gap, 0.0)[used] ** 2 / spread[used]).sum())
     drawn = np.square((rows + noise) @ members.T)[:, used] / spread[used]
     return _test(observed, drawn.sum(axis=1))
-
-
-def ks_test(h: Histogram, *, seed: int = 0) -> CalibrationTest:
-    """Test the largest cumulative gap of `ks`; parameters as in `hosmer_lemeshow`."""
-    total = float(h.counts.sum())
-    if total <= 0:
-        return CalibrationTest(math.nan, 1.0)
-    metric = Ks()
-    rows, noise = _null(h, seed)
-    observed = max(metric.value(h) - metric.binning(h), 0.0)
-    return _test(observed, np.abs(np.cumsum(rows + noise, axis=1)).max(axis=1) / total)
 
 
 def cox(h: Histogram) -> CalibrationTest:

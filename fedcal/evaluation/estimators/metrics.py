@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -25,7 +25,6 @@ from fedcal.evaluation.intervals.intervals import (
     FIRM,
     Span,
     fieller,
-    mover,
     of_share,
     quadratic,
 )
@@ -91,36 +90,20 @@ class SmoothMetric(Metric):
         sums = (weights * h.counts).sum(axis=(1, 2))
         return bool((sums > FIRM * h.noise_std(weights)).all())
 
-    def rows_variance(self, h: Histogram) -> float:
-        """Return the variance, to first order, of independently drawn rows."""
-        return float((monotone_counts(h) * self.gradient(h) ** 2).sum())
-
     def span(self, h: Histogram, asked: Asked) -> Span:
         """Return the interval from sampling and noise, without binning."""
         h = (self.cut and h.parted) or h
         value = self.value(h)
         if not math.isfinite(value) or (self.cut and not h.nodes):
             return self.no_span()
-        spread = asked.spread.get(self.name)
-        if spread is None and asked.effect > 1:
-            spread = asked.effect * self.rows_variance(h)
-        if spread is None:
-            return self.span_of_rows(h, value, asked.independent)
-        return self.span_to_first_order(h, value, asked, spread)
+        return self.span_of_rows(h, value, asked)
 
     def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
-        """Return the interval of a finite value for independent rows."""
-        return self.span_to_first_order(h, value, asked, None)
-
-    def span_to_first_order(
-        self, h: Histogram, value: float, asked: Asked, spread: float | None
-    ) -> Span:
-        """Return the interval by the gradient, with the variance by rows unless it is None."""
+        """Return the interval of a finite value, to first order by the gradient."""
         gradient, firm = self.gradient(h), self.firm(h)
-        noise = float(h.noise_std(gradient))
-        sampling = 0.0
+        noise, sampling = float(h.noise_std(gradient)), 0.0
         if asked.rows == "new":
-            sampling = math.sqrt(self.rows_variance(h) if spread is None else spread)
+            sampling = math.sqrt(float((monotone_counts(h) * gradient**2).sum()))
         half = asked.z * math.hypot(sampling, noise) if firm else math.inf
         span = Span(value, value - half, value + half, sampling, noise, firm)
         return self.for_few_rows(span, h, asked)
@@ -199,17 +182,13 @@ class RatioMetric(SmoothMetric):
         """Return the weights of the bottom, where it is a sum of counts, (1, 2, buckets)."""
         return self.ratio(h).bottom_gradient[None]
 
-    def span_to_first_order(
-        self, h: Histogram, value: float, asked: Asked, spread: float | None
-    ) -> Span:
+    def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
         """Return the interval by Fieller's test; for a fraction of rows by Wilson's."""
         top, bottom, *gradients = self.ratio(h)
         through = np.asarray(np.stack(gradients) @ h.root).reshape(2, -1)
         noise = _coefficients(through @ through.T) - self.excess(h)
         sampling, trials = np.zeros(3), self.trials(h)
-        if asked.rows == "new" and spread is not None:
-            sampling[0] = spread * bottom**2
-        elif asked.rows == "new" and trials is not None:
+        if asked.rows == "new" and trials is not None:
             sampling[1:] = -trials / 2, -trials
         elif asked.rows == "new":
             flat = np.stack(gradients).reshape(2, -1)
@@ -218,7 +197,7 @@ class RatioMetric(SmoothMetric):
             sampling[0] += self.unseen(h)
         else:
             sampling[0] = h.drawn_variance(gradients[0])
-        if spread is None and trials is not None:
+        if trials is not None:
             unit = float(gradients[0].max())
             low, high = of_share(top, bottom, noise, asked.z, asked.rows, trials, unit)
         else:
@@ -316,31 +295,6 @@ class Specificity(Predictions):
     top, bottom = (1, 0, 0, 0), (1, 1, 0, 0)
 
 
-class NegativePredictiveValue(Predictions):
-    """Share of outcome 0 among the rows predicted negative; for the interval of `mcc`."""
-
-    name = "negative_predictive_value"
-    top, bottom = (1, 0, 0, 0), (1, 0, 1, 0)
-
-
-class F1(Predictions):
-    """Harmonic mean of precision and recall, 2 tp / (2 tp + fp + fn)."""
-
-    name = "f1"
-    heading = "F1"
-    scores = ("positive",)
-    of_choice = True
-    top, bottom = (0, 0, 0, 2), (0, 1, 1, 2)
-
-    def trials(self, h: Histogram) -> float | None:
-        """Return twice the rows m = tp + fp + fn: tp / m = j, with F1 = t = 2 j / (1 + j).
-
-        2 tp - t (m + tp) has the variance m j (1 - j) (2 - t)**2 = 2 m t (1 - t).
-        """
-        top, bottom, _, _ = self.ratio(h)
-        return 2 * bottom - top
-
-
 class Prevalence(Predictions):
     """Share of rows of outcome 1."""
 
@@ -370,115 +324,6 @@ class NetBenefit(LinearRatio):
         """Add two rows of each contributing kind, as in the interval of Agresti & Coull 1998."""
         kinds = np.unique(self.weights(h)[0])
         return float(2 * np.square(kinds).sum())
-
-
-@dataclass(frozen=True)
-class Cells(SmoothMetric):
-    """A smooth function of the cells (tn, fp, fn, tp)."""
-
-    @abstractmethod
-    def of_cells(self, cells: Floats) -> tuple[float, Floats]:
-        """Return the metric and its derivative by the four cells, (4,)."""
-
-    def _cells(self, h: Histogram) -> tuple[int, Floats]:
-        at = edge_index(h, self.threshold)
-        negative, positive = h.counts[:, :at].sum(axis=1), h.counts[:, at:].sum(axis=1)
-        return at, np.array([negative[0], positive[0], negative[1], positive[1]])
-
-    @override
-    def value(self, h: Histogram) -> float:
-        _, cells = self._cells(h)
-        margins = (self.denominators(h) * h.counts).sum(axis=(1, 2))
-        return self.of_cells(cells)[0] if margins.min() > 0 else math.nan
-
-    def gradient(self, h: Histogram) -> Floats:
-        """Return the derivative by each count, which is that by its cell."""
-        at, cells = self._cells(h)
-        tn, fp, fn, tp = self.of_cells(cells)[1]
-        return spread_cells(h, at, (tn, fp, fn, tp))
-
-
-class BalancedAccuracy(Cells):
-    """Mean of recall and specificity."""
-
-    name = "balanced_accuracy"
-    at_threshold = True
-    heading = "balanced accuracy, %"
-    scores = ("positive",)
-    scale = 0.5
-
-    def of_cells(self, cells: Floats) -> tuple[float, Floats]:
-        """Return (tp / P + tn / N) / 2 and its derivative by the four cells."""
-        tn, fp, fn, tp = cells
-        n, p = tn + fp, fn + tp
-        by_cell = np.array([fp / n**2, -tn / n**2, -tp / p**2, fn / p**2]) / 2
-        return float(tp / p + tn / n) / 2, by_cell
-
-    def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
-        """Return the span from those of recall and specificity."""
-        span = _share_sum(h, asked, self.threshold, (Recall, Specificity), 0.5)
-        return span if span.firm else replace(span, low=self.bounds[0], high=self.bounds[1])
-
-
-def _share_sum(
-    h: Histogram,
-    asked: Asked,
-    threshold: float,
-    shares: tuple[type[Predictions], type[Predictions]],
-    weight: float,
-) -> Span:
-    """Return the weighted sum of two fractions, whose clipped ends may lie farther out."""
-    first, second = (share(threshold).span(h, asked) for share in shares)
-    span = mover(first, second, weight * (first.value + second.value), (weight, weight))
-    low, high = weight * (first.low + second.low), weight * (first.high + second.high)
-    return replace(
-        span,
-        low=low if min(first.low, second.low) <= 0 else span.low,
-        high=high if max(first.high, second.high) >= 1 else span.high,
-    )
-
-
-class MatthewsCorrelation(Cells):
-    """Correlation of outcome and prediction (Matthews 1975)."""
-
-    name = "mcc"
-    at_threshold = True
-    heading = "Matthews correlation"
-    scores = ("positive",)
-    bounds = (-1.0, 1.0)
-
-    def of_cells(self, cells: Floats) -> tuple[float, Floats]:
-        """Return (tp tn - fp fn) / sqrt(P N PP PN) and its derivative."""
-        tn, fp, fn, tp = cells
-        p, n, pp, pn = fn + tp, tn + fp, tp + fp, tn + fn
-        root = math.sqrt(p * n) * math.sqrt(pp * pn)
-        value = float((tp * tn - fp * fn) / root)
-        by_cell = np.array([tp, -fn, -fp, tn]) / root
-        margins = np.array([[n, pn], [n, pp], [p, pn], [p, pp]])
-        by_cell -= value / 2 * (1 / margins).sum(axis=1)
-        return value, by_cell
-
-    def denominators(self, h: Histogram) -> Floats:
-        """Return the weights of the four margins, (4, 2, buckets)."""
-        at = edge_index(h, self.threshold)
-        columns = [spread_cells(h, at, (0, 1, 0, 1)), spread_cells(h, at, (1, 0, 1, 0))]
-        return np.concatenate([super().denominators(h), columns])
-
-    def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
-        """Return the hull with the interval from recall, specificity and predictive values.
-
-        Its square is (recall + specificity - 1) (precision + negative predictive value - 1), and
-        both factors have its sign. The delta method sees no variance in a cell that happens to be
-        empty.
-        """
-        span = super().span_of_rows(h, value, asked)
-        if not span.firm:
-            return span
-        pairs = ((Recall, Specificity), (Precision, NegativePredictiveValue))
-        sums = [_share_sum(h, asked, self.threshold, pair, 1.0) for pair in pairs]
-        ends = zip(*((both.low - 1, both.high - 1) for both in sums), strict=True)
-        low, high = (math.copysign(math.sqrt(a * b), a) if a * b > 0 else 0.0 for a, b in ends)
-        return replace(span, low=min(low, span.low), high=max(high, span.high))
 
 
 class MeanScore(LinearRatio):
@@ -551,19 +396,6 @@ class LogLossCut(LogLoss):
     least = LEAST
 
 
-class Confidence(MeanScore):
-    """Mean confidence: the average of the largest probability."""
-
-    name = "confidence"
-    heading = "mean confidence, %"
-    scores = ("confidence",)
-
-    @classmethod
-    def at(cls, scores: Floats) -> Floats:
-        """Return the score, whatever the outcome."""
-        return np.stack([scores, scores])
-
-
 class Gap(MeanScore):
     """Mean score minus the share of outcome 1: below 0 the model predicts too low."""
 
@@ -582,38 +414,3 @@ class Gap(MeanScore):
     def at(cls, scores: Floats) -> Floats:
         """Return score - outcome."""
         return np.stack([scores, scores - 1])
-
-
-class BrierUncertainty(Cells):
-    """Brier score of the prevalence as the score of every row, o (1 - o) (Murphy 1973)."""
-
-    name = "brier_uncertainty"
-    heading = "Brier: uncertainty"
-    bounds = (0.0, 0.25)
-    scale = 0.25
-
-    def of_cells(self, cells: Floats) -> tuple[float, Floats]:
-        """Return P N / (P + N)**2 and its derivative by the four cells."""
-        tn, fp, fn, tp = cells
-        n, p = tn + fp, fn + tp
-        rows = n + p
-        value = float(p * n / rows**2)
-        by_n, by_p = p / rows**2 - 2 * value / rows, n / rows**2 - 2 * value / rows
-        return value, np.array([by_n, by_n, by_p, by_p])
-
-    def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
-        """Return the span of o (1 - o) from the interval of the prevalence o."""
-        prevalence = Prevalence(self.threshold).span(h, asked)
-        ends = [prevalence.low, prevalence.high]
-        if ends[0] < 0.5 < ends[1]:
-            ends.append(0.5)
-        of = [o * (1 - o) for o in ends]
-        slope = abs(1 - 2 * prevalence.value)
-        return replace(
-            prevalence,
-            value=value,
-            low=min(of),
-            high=max(of),
-            sampling=slope * prevalence.sampling,
-            noise=slope * prevalence.noise,
-        )

@@ -13,7 +13,7 @@ sampling variance is taken at t too, bottom * t (1 - t), which without noise is 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, Literal, get_args
@@ -27,9 +27,6 @@ from fedcal.core.types import Floats
 
 CLIPPED = "clipping may shift it far"
 """Warning of an interval that does not contain the bias of clipping whole clients."""
-
-UNMEASURED = "its variance between clients was not measured"
-"""Warning of an interval for new clients that is widened by the ratio of other metrics."""
 
 HIDES = "noise hides it"
 """Text in place of a value that noise drowns."""
@@ -222,11 +219,7 @@ def of_share(
     return low, high
 
 
-def warned(
-    estimates: Mapping[str, Estimate],
-    excluded: Sequence[str],
-    measured: Collection[str] | None = None,
-) -> dict[str, Estimate]:
+def warned(estimates: Mapping[str, Estimate], excluded: Sequence[str]) -> dict[str, Estimate]:
     """Return the estimates, each with the warning that follows from excluded errors.
 
     Parameters
@@ -235,16 +228,12 @@ def warned(
         by name
     excluded
         sources of error that no interval contains, in words
-    measured
-        metrics whose variance over new clients was measured; None = intervals are not for them
     """
-    clipped = any("clipping" in source for source in excluded)
-
-    def warning(name: str, own: str) -> str:
-        guessed = UNMEASURED if measured is not None and name not in measured else ""
-        return "; ".join(filter(None, (CLIPPED if clipped else "", guessed, own)))
-
-    return {name: replace(e, warning=warning(name, e.warning)) for name, e in estimates.items()}
+    clipped = CLIPPED if any("clipping" in source for source in excluded) else ""
+    return {
+        name: replace(e, warning="; ".join(filter(None, (clipped, e.warning))))
+        for name, e in estimates.items()
+    }
 
 
 def check_rows(rows: str) -> None:

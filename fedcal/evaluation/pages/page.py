@@ -8,14 +8,12 @@ from statistics import NormalDist
 
 import numpy as np
 
-from fedcal.core.classes import called, class_names
-from fedcal.core.pages import Entry, Intervals, Part, Table
-from fedcal.core.types import Floats
-from fedcal.evaluation.estimators.all_metrics import GAPS, described
+from fedcal.core.classes import called
+from fedcal.core.pages import Intervals, Part, Table
+from fedcal.evaluation.estimators.all_metrics import described
 from fedcal.evaluation.estimators.goodness import FAR_TAIL
 from fedcal.evaluation.findings import Findings, Key, Metrics, counted
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.clusters import MEASURED
 from fedcal.evaluation.intervals.intervals import HIDES, Estimate, beyond
 from fedcal.evaluation.pages.figures import curve_parts, names_of
 
@@ -64,7 +62,6 @@ def shown(metric: str, value: float, sign: bool = False, digits: int | None = No
 def parts(
     findings: Findings,
     histograms: Mapping[Key, Histogram],
-    confusion: Mapping[str, Floats] | None = None,
     names: Sequence[str] | None = None,
 ) -> list[Part]:
     """Return the report's parts for a release, from top to bottom.
@@ -75,8 +72,6 @@ def parts(
         its metrics
     histograms
         their source
-    confusion
-        view -> rows by predicted class and label, (c, c)
     names
         names of the classes; None = their numbers
     """
@@ -91,8 +86,6 @@ def parts(
     if findings.groups:
         rows = {group: counted(histograms, views[0], group)[0] for group in findings.groups}
         shown_parts += _groups(findings, views, rows)
-    for view, cells in (confusion or {}).items():
-        shown_parts.append(_confusion(cells, _of(view, list(confusion or {})), names))
     return shown_parts
 
 
@@ -114,7 +107,7 @@ def texts(metric: str, estimate: Estimate, sign: bool = False) -> tuple[str, str
         for number in (estimate.value, estimate.low, estimate.high)
     )
     interval = f"{low} to {high}"
-    if estimate.drowned and metric in GAPS and estimate.low == 0:
+    if estimate.drowned and metric == "ece" and estimate.low == 0:
         interval = f"at most {high}"
     warning = f"; {estimate.warning}" if estimate.warning else ""
     return HIDES if estimate.drowned else value, interval + warning
@@ -165,7 +158,7 @@ def _summary(
     note = (
         f"{about}. Half-widths of an interval by cause: sampling of {of.counted}, the noise of "
         "the release, and buckets of the score; the first two add in quadrature, the last linearly."
-        + _beyond(findings)
+        + beyond(findings.excluded)
     )
     if unknown:
         note = f"Hidden by noise: {'; '.join(unknown)}. {note}"
@@ -182,19 +175,6 @@ def _summary(
         tuple(rows),
         note,
     )
-
-
-def _beyond(findings: Findings) -> str:
-    """Return sentences on what intervals exclude and what those for new clients assume."""
-    text = ""
-    if findings.estimand == "clients":
-        measured = ", ".join(name.replace("_", " ") for name in MEASURED[findings.score])
-        text = (
-            f" The variance between clients was measured for {measured}; intervals of other "
-            "metrics are widened by the largest ratio among these, which is an assumption. Bands "
-            "of curves are for new rows."
-        )
-    return text + beyond(findings.excluded)
 
 
 def _both(findings: Findings, views: Sequence[str]) -> Table:
@@ -238,7 +218,6 @@ def _tests(findings: Findings, views: Sequence[str]) -> Table:
 
 _TESTS = {
     "hosmer_lemeshow": "Hosmer-Lemeshow",
-    "ks": "Kolmogorov-Smirnov",
     "groups": "all groups at once",
     "groups_cox": "all groups at once, slope too",
 }
@@ -326,17 +305,3 @@ def _forest(
         of = of.removeprefix(" rate")
         axis, note = f"{axis}, %", f"Predicted and observed rates are those{of}. {note}"
     return Intervals(title, axis, series, references, note.strip())
-
-
-def _confusion(cells: Floats, of: str, names: Sequence[str] | None) -> Table:
-    """Return rows by predicted class and label; noisy counts as they are."""
-    names = class_names(names, len(cells))
-    rows: list[tuple[Entry, ...]] = [
-        (name, *(round(float(n), 1) for n in row)) for name, row in zip(names, cells, strict=True)
-    ]
-    return Table(
-        f"Confusion matrix{of}",
-        ("predicted", *(f"label {name}" for name in names)),
-        tuple(rows),
-        "Counts of rows, with the noise of the release: they may be negative.",
-    )

@@ -115,7 +115,7 @@ def test_what_is_refused_in_one_line(file, capsys):
     for options, said in (
         ("--threshold 0.3333", "threshold must be the lower edge of a bucket"),
         ("--by ward", "unknown by 'ward'"),
-        ("--recall 0.9", "--recall reads an earlier run's release: give --release FILE"),
+        ("--at recall>=0.9", "--at reads an earlier run's release: give --release FILE"),
         ("--calibrator none.npz", "none.npz"),
         ("--score classes --threshold 0.25", "has no threshold"),
     ):
@@ -167,10 +167,10 @@ def test_a_release_is_read_again_at_another_threshold(release, capsys):
     assert same["statement"] == first["privacy"]["statement"]
     other = read("--threshold", "0.75")
     assert other["metrics"]["precision"]["value"] > first["metrics"]["precision"]["value"]
-    chosen = read("--recall", "0.95", "--confident")
-    assert chosen["chosen"]["estimates"]["recall"]["low"] >= 0.94
+    chosen = read("--at", "recall>=0.95")
+    assert chosen["chosen"]["estimates"]["recall"]["value"] >= 0.95
     assert chosen["threshold"] == chosen["chosen"]["value"]
-    for name in ("precision", "recall", "accuracy", "f1"):  # one interval in one output
+    for name in ("precision", "recall", "accuracy"):  # one interval in one output
         assert chosen["chosen"]["estimates"][name] == chosen["metrics"][name], name
 
 
@@ -291,10 +291,11 @@ def test_what_is_no_reading_is_refused(release, capsys):
     for options, said in (
         ("--epsilon 1", "--epsilon is of a run"),
         ("--by site", "--by is of a run"),
-        ("--recall 0.9 --precision 0.9", "give one of threshold, precision, recall"),
+        ("--at recall>=0.9 --threshold 0.5", "at finds a threshold"),
         ("--calibrate platt", "give --out FILE"),
         ("--calibrate magic --out c.npz", "unknown how 'magic'"),
-        ("--precision 0.999999", "no threshold reaches a precision"),
+        ("--at precision>=0.999999", "no threshold reaches a precision"),
+        ("--at auc>=0.9", "at must be recall>=SHARE"),
     ):
         _, line = again(capsys, release, *options.split(), code=2)
         assert said in line

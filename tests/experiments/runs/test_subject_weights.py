@@ -53,9 +53,9 @@ def told(**options: Any) -> dict[str, Any]:
         {},
         {**CLEAR, "score": "confidence", "by": "group", "set": {**FEWER, "encoding": "flat"}},
         {**CLEAR, "by": "site", "set": {**FEWER, "encoding": "tree", "height": 2}},
-        {**CLEAR, "estimand": "these", "set": {"confusion": True}, "trust": "distributed"},
+        {**CLEAR, "estimand": "these", "trust": "distributed"},
         {**CLEAR, "mechanism": "gaussian", "set": {"encoding": "prefix"}},
-        {**CLEAR, "estimand": "clients", "set": {"edges": "equi-depth", "bins": 16}},
+        {**CLEAR, "set": {"edges": "equi-depth", "bins": 16}},
     ],
     ids=str,
 )

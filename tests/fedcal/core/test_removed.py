@@ -77,3 +77,19 @@ def test_a_model_that_was_removed_says_what_to_use(name, capsys):
     assert _run(["train", "--data", "adult-features", *name.split()]) == 2
     line = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
     assert capsys.readouterr().err == line
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ("--estimand clients --data heart-disease", "estimand=clients"),
+        ("--release r.npz --recall 0.9", "fedcal evaluate --recall"),
+        ("--release r.npz --confident", "fedcal evaluate --confident"),
+        ("--only mcc --data heart-disease", "mcc"),
+        ("--set confusion=true --data heart-disease", "confusion"),
+    ],
+)
+def test_an_option_of_evaluate_that_was_removed_says_what_to_use(options, name, capsys):
+    assert _run(["evaluate", *options.split()]) == 2
+    line = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
+    assert capsys.readouterr().err == line

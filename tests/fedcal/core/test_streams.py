@@ -52,7 +52,6 @@ def request(**change: object) -> Request:
     [
         queries.ScalingUpdate(np.linspace(-1, 1, 6), "vector", 10.0, 50, True),
         queries.MLPUpdate(np.linspace(-1, 1, 6), 3, 64, 0.03, 2, False),
-        queries.ScoreSpread(3, np.array([3.0]), np.linspace(-1, 1, 6)),
     ],
 )
 def test_what_is_learned_is_in_no_noise_key(query):

@@ -17,15 +17,13 @@ from fedcal.calibrators.fits.score_fit import (
     pool_adjacent_violators,
     probability,
 )
-from fedcal.calibrators.fits.spline_fit import spline
-from fedcal.core.numerics import sigmoid
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.calibrate import calibrator_from
 from fedcal.metrics.buckets import bucket_of, equal_width, scored
 from fedcal.queries.encodings import decoder_of
 
 B = 240
-HOWS = ("binning", "isotonic", "spline", "bbq", "platt", "beta")
+HOWS = ("binning", "isotonic", "bbq", "platt", "beta")
 
 
 SETS = ("imdb-binary", "game-forecasts", "resnet110-cifar10")
@@ -151,50 +149,8 @@ def test_any_counts_give_a_calibrator(buckets, rows, std, how, seed):
     made = calibrator_from(h, "positive", how, 2, "logits")
     probs = made.predict_proba(np.stack([np.zeros(50), np.linspace(-40, 40, 50)], axis=1))
     assert ((probs >= 0) & (probs <= 1)).all()
-    if how in ("isotonic", "spline", "platt", "beta"):
+    if how in ("isotonic", "platt", "beta"):
         assert (np.diff(probs[:, 1]) >= 0).all()
-
-
-@pytest.mark.parametrize("buckets", [1, 2, 60, 1000])
-@pytest.mark.parametrize("level", [0.0, -40.0, 3.0])
-def test_a_spline_of_any_noisy_counts_rises_within_0_and_1(buckets, level):
-    counts = level + 10 * (level != 0) * np.random.default_rng(1).normal(size=(2, buckets))
-    h = Histogram(equal_width(buckets), counts, 10 * np.eye(buckets))
-    values = spline(h)
-    assert ((values > 0) & (values < 1)).all()
-    assert (np.diff(values) >= 0).all()
-    np.testing.assert_array_equal(spline(h), values)
-
-
-def sampled(truth: np.ndarray, rows: float, seed: int) -> Histogram:
-    right = np.random.default_rng(seed).binomial(int(rows), truth)
-    return Histogram.exact(equal_width(B), np.stack([rows - right, right]).astype(np.float64))
-
-
-STEP = 0.1 + 0.5 * sigmoid(40 * ((np.arange(B) + 0.5) / B - 0.3))
-"""A share that is no logistic curve of the score."""
-
-
-def log_loss(truth: np.ndarray, values: np.ndarray) -> float:
-    return float(-np.mean(truth * np.log(values) + (1 - truth) * np.log1p(-values)))
-
-
-def test_a_spline_follows_a_smooth_truth_and_under_noise_stays_by_platts_curve():
-    smooth = 0.1 + 0.6 * sigmoid(10 * (exact("imdb-binary").middles - 0.4))
-    exactly = Histogram.exact(equal_width(B), 1e6 * np.stack([1 - smooth, smooth]))
-    assert np.abs(spline(exactly) - smooth).max() <= 0.02
-    for seed in range(5):
-        h = noisy(sampled(STEP, 10, seed), 60 * np.eye(B), seed)
-        curve = probability(logistic(h, "platt"), h.middles)
-        assert log_loss(STEP, spline(h)) <= log_loss(STEP, curve) + 0.01
-
-
-@pytest.mark.parametrize("std", [0.0, 3.7])
-def test_a_spline_beats_platts_curve_where_the_truth_is_none(std):
-    for seed in range(5):
-        h = noisy(sampled(STEP, 100, seed), std * np.eye(B), seed)
-        curve = probability(logistic(h, "platt"), h.middles)
-        assert log_loss(STEP, spline(h)) < log_loss(STEP, curve) - 0.005
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -211,6 +167,7 @@ def test_what_is_no_calibrator_is_refused():
     h = exact("imdb-binary")
     table: list[tuple[tuple[Any, ...], str]] = [
         (("positive", "loess", 2, "logits"), "unknown how 'loess'"),
+        (("positive", "spline", 2, "logits"), "spline was removed in 0.3: use platt or beta"),
         (("positive", "platt", 3, "logits"), "'positive' is for models of two classes, this one"),
         (("classes", "platt", 3, "logits"), "unknown score 'classes'"),
         (("positive", "platt", 2, "pixels"), "unknown input"),

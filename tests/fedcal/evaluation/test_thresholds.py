@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
-from fedcal.evaluation import Histogram
+from fedcal.evaluation import Histogram, evaluate
 from fedcal.evaluation.thresholds import _critical, choose_threshold
 from fedcal.metrics.buckets import equal_width
 
@@ -48,64 +48,51 @@ def test_without_noise_it_is_what_a_search_finds(wanted):
     assert low.value == h.edges[np.flatnonzero(tp / (tp + fp) >= wanted)[0]]
     high = choose_threshold(h, "recall", wanted)
     assert high.value == h.edges[np.flatnonzero(tp / (tp + fn) >= wanted)[-1]]
-    cheap = choose_threshold(h, "cost", wanted)
-    at = int((fn + wanted * fp).argmin())
-    assert cheap.value == h.edges[at]
-    assert cheap.estimates["cost"].value == pytest.approx((fn + wanted * fp)[at] / h.counts.sum())
-    assert cheap.estimates["recall"].value == pytest.approx(tp[at] / (tp[at] + fn[at]))
 
 
 @pytest.mark.parametrize(
     ("goal", "wanted", "std"), [("precision", 0.8, 3.7), ("recall", 0.9, 0.0), ("recall", 0.9, 3.7)]
 )
-def test_confidence_is_kept_and_an_estimate_is_a_coin(goal, wanted, std):
-    truth, kept, plain, covered = truths(goal), [], [], []
+def test_an_estimate_is_a_coin_and_its_interval_is_not(goal, wanted, std):
+    truth, plain, covered = truths(goal), [], []
     for seed in range(60):
         h = histogram(5000, std, seed)
-        sure = choose_threshold(h, goal, wanted, confident=True, seed=seed)
-        kept.append(truth[round(sure.value * B)] >= wanted)
         found = choose_threshold(h, goal, wanted, seed=seed)
         plain.append(truth[round(found.value * B)] >= wanted)
         e = found.estimates[goal]
         covered.append(e.low <= truth[round(found.value * B)] <= e.high)
-    assert np.mean(kept) >= 0.95
     assert 0.2 < np.mean(plain) < 0.9
     assert np.mean(covered) >= 0.95
 
 
 @pytest.mark.parametrize("std", [0.0, 3.7])
 def test_intervals_of_a_choice_hold_for_all_thresholds_at_once(std):
-    """Both quantiles are those of the largest studentised error; intervals take the two-sided."""
+    """Their quantile is that of the largest studentised error."""
     h = histogram(5000, std, 0)
-    one_sided, two_sided = _critical(h, "cost", 0.5, 0.95, 3)
+    critical = _critical(h, "recall", 0.95, 3)
     rng, draws = np.random.default_rng(1), 4000
     errors = rng.standard_normal((draws, 2, B)) * np.sqrt(5000 * POPULATION)
     errors += std * rng.standard_normal(errors.shape)
-    negative, positive = (np.cumsum(errors[:, k, ::-1], axis=1)[:, ::-1] for k in (0, 1))
-    cost = positive[:, :1] - positive + 0.5 * negative  # fn + fp / 2 from each threshold on
-    off = cost / cost.std(axis=0)
-    assert one_sided == pytest.approx(np.quantile(off.max(axis=1), 0.95), abs=0.1)
-    assert two_sided == pytest.approx(np.quantile(abs(off).max(axis=1), 0.95), abs=0.1)
-    assert two_sided > one_sided + 0.15
-    made, again = (choose_threshold(h, "cost", 0.5, seed=3) for _ in range(2))
+    positive = np.cumsum(errors[:, 1, ::-1], axis=1)[:, ::-1]
+    recall = np.cumsum(h.counts[1, ::-1])[::-1] / h.counts[1].sum()
+    sums = (positive - recall * positive[:, :1])[:, 1:]  # at the first edge it is 1
+    off = np.abs(sums / sums.std(axis=0)).max(axis=1)
+    assert critical == pytest.approx(np.quantile(off, 0.95), abs=0.15)
+    made, again = (choose_threshold(h, "recall", 0.9, seed=3) for _ in range(2))
     assert json.dumps(made.to_json(), allow_nan=False) == json.dumps(again.to_json())
-    found = made.estimates["cost"]
-    half = two_sided * np.hypot(found.sampling, found.noise)
-    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.01)
+    plain = evaluate(h, "positive", threshold=made.value, only=("recall",))["recall"]
+    assert made.estimates["recall"].high - made.estimates["recall"].low > plain.high - plain.low
 
 
 def test_what_no_threshold_reaches_is_said_and_bad_wishes_refused():
-    h, few, drowned = histogram(), histogram(100, 1.0, 0), histogram(10, 50.0, 0)
-    sure = {"confident": True}
+    h, drowned = histogram(), histogram(10, 50.0, 0)
     table: list[tuple[tuple[Any, ...], str]] = [
         ((h, "precision", 0.99999, {}), r"precision of 0\.99999: the highest estimate is 0\.9999"),
-        ((few, "recall", 0.999, sure), "of 0.999 with 95 % confidence, though estimates do"),
         ((drowned, "recall", 0.5, {}), "noise drowns the counts"),
         ((h, "auc", 0.5, {}), "unknown goal 'auc'"),
         ((h, "precision", 1.0, {}), r"must be in \(0, 1\)"),
         ((h, "recall", 0.0, {}), "> 0"),
-        ((h, "cost", -1.0, {}), "> 0"),
-        ((h, "cost", 1.0, sure), "not for a cost"),
+        ((h, "cost", 0.5, {}), "unknown goal"),
         ((h, "recall", 0.5, {"level": 1.0}), "level"),
     ]
     each_is_refused(table, lambda given: choose_threshold(*given[:3], **given[3]))

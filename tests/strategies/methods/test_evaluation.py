@@ -8,7 +8,7 @@ import pytest
 from fedcal.clients import answers
 from fedcal.clients.answers import answer
 from fedcal.core.shards import Shards
-from fedcal.evaluation.intervals.clusters import ESTIMANDS
+from fedcal.evaluation.weighting import ESTIMANDS
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation
 from fedcal.privacy.noise_plan import Plan
@@ -39,7 +39,7 @@ def run(data: Shards, settings: dict[str, Any], **fields: Any) -> FedEvaluate:
 SETTINGS: list[dict[str, Any]] = [
     {},
     {"score": "classes", "bins": 12},
-    {"other": True, "confusion": True, "bins": 8},
+    {"other": True, "bins": 8},
     {"groups": '["a", "b"]', "bins": 30},
     {"encoding": "flat", "bins": 16},
     {"encoding": "tree", "height": 3, "bins": 20},
@@ -73,15 +73,14 @@ def test_noise_is_as_large_as_the_release_says(settings, trust):
             weights = np.stack([prefix, 0 * prefix], axis=1)
             off = (weights * (h.counts - exact.result().histograms[key].counts)).sum(axis=(1, 2))
             errors.append(off / h.noise_std(weights))
-        if noisy.confusion:
-            gap = noisy.confusion["model"] - exact.result().confusion["model"]
-            errors.append(gap.ravel() / noisy.cell_std)
+        if noisy.agreement is not None:
+            errors.append((noisy.agreement - exact.result().agreement) / noisy.cell_std)
     assert np.sqrt(np.square(np.concatenate(errors)).mean()) == pytest.approx(1.0, abs=0.25)
 
 
 def test_without_noise_counts_are_those_of_the_rows():
     data = shards()
-    release = run(data, {"other": True, "confusion": True, "groups": '["b", "a"]'}).result()
+    release = run(data, {"other": True, "groups": '["b", "a"]'}).result()
     hit = data.logits.argmax(axis=1) == data.labels
     group = data.labels % 2
     for g, name in enumerate("ab"):
@@ -90,7 +89,6 @@ def test_without_noise_counts_are_those_of_the_rows():
             ((group == g) & ~hit).sum(),
             ((group == g) & hit).sum(),
         ]
-    assert np.trace(release.confusion["model"]) == hit.sum()
     other = data.logits.argmin(axis=1) == data.labels
     assert release.agreement.tolist() == [0, hit.sum(), other.sum(), (~hit & ~other).sum()]
 
@@ -122,7 +120,6 @@ def test_each_client_is_asked_about_one_level_and_counts_are_unbiased():
         ("evaluate", {"edges": "equi-depth", "bins": 8}, {"mechanism": "laplace"}, 2),
         ("evaluate", {"rows_per_client": 30.0}, {"unit": "user", "mechanism": "laplace"}, 2),
         ("evaluate", {"bins": 8}, {"unit": "user"}, 2),
-        ("evaluate", {"bins": 8, "estimand": "clients"}, {}, 2),
         ("evaluate-accuracy", {"rows_per_client": 30.0}, {"mechanism": "laplace"}, 0),
         ("evaluate-auc", {"rows_per_client": 30.0}, {}, 2),
         ("evaluate-ks", {"rows_per_client": 30.0}, {}, 1),

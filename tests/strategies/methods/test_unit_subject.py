@@ -93,9 +93,8 @@ def test_rows_of_a_subject_count_as_so_many_at_most():
     for settings in (
         {"encoding": "flat"},
         {"encoding": "tree", "height": 2},
-        {"encoding": "prefix", "confusion": True},
+        {"encoding": "prefix"},
         {"score": "classes"},
-        {"estimand": "clients"},
     ):
         counts_as_so_many(settings)
 

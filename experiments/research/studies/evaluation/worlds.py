@@ -15,13 +15,10 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 import numpy as np
-from scipy.special import expit
 
 from fedcal import datasets
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import METRICS, Histogram
-from fedcal.evaluation.estimators.calibration import Ks
-from fedcal.evaluation.estimators.gap_metric import residuals
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.research.studies.rows import release_of
 from fedcal.metrics.binning import bin_index
@@ -66,29 +63,11 @@ class World:
 def value_of(counts: Floats | Integers, metric: str, threshold: float = 0.5) -> float:
     """Return a metric of rows at the scores themselves, from their counts, (2, CELLS)."""
     whole = Histogram.exact(EDGES, np.asarray(counts, np.float64))
-    if metric == Ks.name:  # its matrix of gaps would have CELLS**2 numbers
-        return float(np.abs(np.cumsum(residuals(whole))).max() / whole.counts.sum())
     return METRICS[metric](threshold).value(whole)
 
 
 def _beta(a: float, b: float) -> Floats:
     density = SCORES ** (a - 1) * (1 - SCORES) ** (b - 1)
-    return np.asarray(density / density.sum())
-
-
-LOGISTIC = {
-    "rare": ((-5.6, 1.4), (0.0, 1.0)),
-    "rare, too high": ((-3.0, 1.5), (-2.5, 1.0)),
-    "slope 0.2": ((0.0, 2.5), (0.0, 0.2)),
-    "slope 5": ((0.0, 0.5), (0.0, 5.0)),
-    "shifted": ((0.0, 1.5), (2.0, 1.0)),
-}
-"""World -> mean and std of the scores' logits; intercept and slope of the outcome on them."""
-
-
-def _logit_normal(mean: float, std: float) -> Floats:
-    z = (np.log(SCORES / (1 - SCORES)) - mean) / std
-    density = np.exp(-(z**2) / 2) / (SCORES * (1 - SCORES))
     return np.asarray(density / density.sum())
 
 
@@ -100,13 +79,6 @@ def world(name: str) -> World:
         return World(name, np.stack([density * (1 - SCORES), density * SCORES]))
     if name == "beta":  # smooth and miscalibrated
         return World(name, np.stack([0.5 * _beta(2.0, 3.0), 0.5 * _beta(4.0, 2.0)]))
-    if name in LOGISTIC:
-        logits, rate = LOGISTIC[name]
-        claimed = _logit_normal(*logits)
-        rates = expit(rate[0] + rate[1] * np.log(SCORES / (1 - SCORES)))
-        return World(name, np.stack([claimed * (1 - rates), claimed * rates]))
-    if name == "separated":  # 99.99 % of all pairs in order
-        return World(name, np.stack([0.5 * _logit_normal(m, 1.0) for m in (-2.75, 2.75)]))
     data = datasets.load(name)
     score, outcome = scored(data.probs, data.labels, "positive")
     place = bin_index(score[:, 0], CELLS) + CELLS * outcome[:, 0]
@@ -114,8 +86,6 @@ def world(name: str) -> World:
 
 
 WORLDS = ("calibrated", "beta", "imdb-binary")
-HARD = (*LOGISTIC, "separated")
-"""Worlds that are hard for intervals; some of their formulas were mended by them."""
 
 
 def bucket_counts(counts: Integers | Floats, edges: Floats) -> Floats:

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from fedcal.calibrators import Calibrator
 from fedcal.core.numerics import softmax
 from fedcal.core.types import Floats, Integers
-from fedcal.evaluation import Histogram, evaluate
+from fedcal.evaluation import Histogram
+from fedcal.evaluation.estimators.calibration import BINS, Ece, simulate
 from fedcal.experiments.research.studies.claims import larger
 from fedcal.experiments.research.studies.rows import counted, standard_error
 from fedcal.experiments.research.studies.spec import Record, Rows, Told
 from fedcal.experiments.research.studies.zhang import models
 from fedcal.experiments.research.studies.zhang.models import BEYOND, PLAIN, REACH, Training
 from fedcal.experiments.research.studies.zhang.tasks import MIXTURE, Task, task, tasks
-from fedcal.metrics import summary
 from fedcal.metrics.standard import BINS
 from fedcal.strategies.server.outcome import Progress
 from fedcal.training.trained_model import TrainedModel
@@ -29,9 +29,8 @@ from fedcal.training.trained_model import TrainedModel
 MATTERS = 0.001
 """The least difference of accuracies or ECEs that is called one."""
 
-KEYS = ("accuracy", "ece", "ece_debiased", "nll", "gap")
-
 _EDGES = np.linspace(0.0, 1.0, 32 * BINS + 1)
+KEYS = ("accuracy", "ece", "ece_debiased", "nll", "gap")
 
 DP, SGLD = "DP", "DP-SGLD"
 GLOBAL, ALL_ROWS = "Global clipping", "Global clipping, no row left out"
@@ -89,15 +88,19 @@ def probabilities(model: Made, x: NDArray[Any]) -> Floats:
 
 def scores(probs: Floats, y: Integers) -> dict[str, float]:
     """`KEYS`: ECE has 15 bins; `gap` is mean confidence minus accuracy, also of two classes."""
+    found = scored(probs, y)
+    found["gap"] = float(probs.max(axis=1).mean()) - found["accuracy"]
+    found["ece_debiased"] = debiased(probs, y)
+    return {key: found[key] for key in KEYS}
+
+
+def debiased(probs: Floats, y: Integers) -> float:
+    """Return the median-unbiased top-label ECE: of few rows, the one to compare models by."""
     top, right = probs.max(axis=1), probs.argmax(axis=1) == y
     counts = np.array([np.histogram(top[rows], _EDGES)[0] for rows in (~right, right)], np.float64)
-    one = evaluate(Histogram.exact(_EDGES, counts), "confidence", only=("ece_debiased",))
-    found = {
-        **summary(probs, y),
-        "ece_debiased": one["ece_debiased"].value or 0.0,
-        "gap": float(top.mean() - right.mean()),
-    }
-    return {key: found[key] for key in KEYS}
+    h, ece = Histogram.exact(_EDGES, counts), Ece()
+    deviations = simulate(h, 0, "").sampling @ ece.gaps(h).T.astype(np.float32)
+    return ece.inverted(h, deviations, 0.95).corrected
 
 
 def judged(model: Made, x: NDArray[Any], y: Integers) -> dict[str, float]:
