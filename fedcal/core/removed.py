@@ -67,7 +67,7 @@ REMOVED = {
     "fedcal evaluate --cost": "use --at 'recall>=SHARE', or --threshold by the decision curve",
     "fedcal evaluate --confident": "use --at, whose intervals hold for all thresholds at once",
     "spline": "use platt or beta",
-    "estimand=clients": "use estimand=rows; fedcal evaluate --by site tells about the next site",
+    "estimand=clients": "omit it; --by site tells what to expect at the next site",
 }
 """Name -> what to use instead."""
 

@@ -15,7 +15,7 @@ from fedcal.calibrators import Calibrator
 from fedcal.core.numerics import softmax
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import Histogram
-from fedcal.evaluation.estimators.calibration import BINS, Ece, simulate
+from fedcal.evaluation.estimators.calibration import Ece, simulate
 from fedcal.experiments.research.studies.claims import larger
 from fedcal.experiments.research.studies.rows import counted, standard_error
 from fedcal.experiments.research.studies.spec import Record, Rows, Told
@@ -88,7 +88,7 @@ def probabilities(model: Made, x: NDArray[Any]) -> Floats:
 
 def scores(probs: Floats, y: Integers) -> dict[str, float]:
     """`KEYS`: ECE has 15 bins; `gap` is mean confidence minus accuracy, also of two classes."""
-    found = scored(probs, y)
+    found = summary(probs, y)
     found["gap"] = float(probs.max(axis=1).mean()) - found["accuracy"]
     found["ece_debiased"] = debiased(probs, y)
     return {key: found[key] for key in KEYS}
