@@ -22,6 +22,7 @@ from fedcal.experiments.research.studies.spec import Record, Rows, Told
 from fedcal.experiments.research.studies.zhang import models
 from fedcal.experiments.research.studies.zhang.models import BEYOND, PLAIN, REACH, Training
 from fedcal.experiments.research.studies.zhang.tasks import MIXTURE, Task, task, tasks
+from fedcal.metrics import summary
 from fedcal.metrics.standard import BINS
 from fedcal.strategies.server.outcome import Progress
 from fedcal.training.trained_model import TrainedModel
