@@ -20,7 +20,7 @@ from fedcal.clients.statistics.scaling import (
     scaling_update,
 )
 from fedcal.clients.statistics.search import accuracy_gap, calibration_gaps, clipped_nll
-from fedcal.clients.statistics.single_metrics import mean_gaps, score_gaps
+from fedcal.clients.statistics.single_metrics import mean_gaps
 from fedcal.clients.statistics.spread import in_folds, score_spread, score_squares
 from fedcal.clients.statistics.temperature import (
     site_effects,
@@ -70,7 +70,6 @@ STATISTICS: dict[str, Statistic] = {
     "outcome_cell": outcome_cell,
     "score_cell": score_cell,
     "score_counts": score_counts,
-    "score_gaps": score_gaps,
     "score_spread": score_spread,
     "score_squares": score_squares,
     "set_cell": set_cell,

@@ -15,11 +15,17 @@ REMOVED = {
     "method fednewton-opvector": "use fednewton, or without privacy fedopvector",
     "method fednewton-top": "use fednewton",
     "method auto": "use what fedcal plan recommends",
+    "method evaluate-auc": "use evaluate, which has the AUC",
+    "method evaluate-ks": "use evaluate, which has the calibration error",
+    "only auc": "run evaluate without --only: it has the AUC",
+    "only ks": "run evaluate without --only: it has the calibration error",
     "search bisection": "use posterior",
     "search exponential": "use posterior (nllt and ecet still have it)",
     "fedcal.FedNewtonClass": "use FedNewton",
     "fedcal.FedNewtonOPVector": "use FedNewton, or without privacy FedOPVector",
     "fedcal.FedNewtonTop": "use FedNewton",
+    "fedcal.FedAUC": "use FedEvaluate",
+    "fedcal.FedKS": "use FedEvaluate",
 }
 """Name -> what to use instead."""
 

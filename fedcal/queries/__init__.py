@@ -15,7 +15,7 @@ from fedcal.queries.evaluation import ScoreCell, ScoreCounts
 from fedcal.queries.histograms import ClassCounts, ClassHistograms, PooledHistograms
 from fedcal.queries.scaling import MLPUpdate, ScalingGradients, ScalingNewton, ScalingUpdate
 from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL
-from fedcal.queries.single_metrics import MeanGaps, ScoreGaps
+from fedcal.queries.single_metrics import MeanGaps
 from fedcal.queries.spread import ScoreSpread, ScoreSquares
 from fedcal.queries.temperature import (
     SiteEffects,
@@ -50,7 +50,6 @@ __all__ = [
     "ScalingUpdate",
     "ScoreCell",
     "ScoreCounts",
-    "ScoreGaps",
     "ScoreSpread",
     "ScoreSquares",
     "SetCell",

@@ -104,7 +104,7 @@ def test_a_comparison_of_another_family(data, tmp_path, methods, metrics, said):
 
 def test_a_comparison_of_evaluations_that_noise_hides(data, tmp_path):
     asked = {"epsilon": 0.001, "clients": 8, "seeds": 2, "jobs": 1, "out": tmp_path}
-    found = compare(data, method="evaluate-auc", unit="example", **asked)
+    found = compare(data, method="evaluate", unit="example", **asked)
     assert [line["after"] for line in found.cells] == [{}]
     assert "Released metrics" in found.headline
     assert found.cells[0]["label"] in (tmp_path / "report.html").read_text("utf-8")
