@@ -1,4 +1,4 @@
-"""Accuracy for the whole budget: where noisy sums of (correct - a) cross zero (`--only accuracy`)."""
+"""Accuracy for the whole budget: where noisy sums of (correct - a) cross zero."""
 
 from __future__ import annotations
 
