@@ -20,7 +20,7 @@ from fedcal.clients.statistics.scaling import (
     scaling_update,
 )
 from fedcal.clients.statistics.search import accuracy_gap, calibration_gaps, clipped_nll
-from fedcal.clients.statistics.single_metrics import mean_gaps, score_gaps
+from fedcal.clients.statistics.single_metrics import mean_gaps
 from fedcal.clients.statistics.temperature import (
     site_effects,
     temperature_newton,
@@ -68,7 +68,6 @@ STATISTICS: dict[str, Statistic] = {
     "outcome_cell": outcome_cell,
     "score_cell": score_cell,
     "score_counts": score_counts,
-    "score_gaps": score_gaps,
     "set_counts": set_counts,
     "set_gaps": set_gaps,
     "set_ranks": set_gaps,

@@ -9,6 +9,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import Method
+from fedcal.strategies.methods.accuracy import FedAccuracy
 from fedcal.strategies.methods.confidence import DPHistogram
 from fedcal.strategies.methods.conformal import FedConformal
 from fedcal.strategies.methods.evaluation import FedEvaluate
@@ -22,8 +23,6 @@ from fedcal.strategies.methods.prior import FedPrior
 from fedcal.strategies.methods.recalibration import DPTS, DPPlatt
 from fedcal.strategies.methods.scaling import FedCal, FedMatrix, FedOPVector, FedVector
 from fedcal.strategies.methods.search import ECET, NLLT, AccT
-from fedcal.strategies.methods.single.single_auc import FedAUC
-from fedcal.strategies.methods.single.single_metrics import FedAccuracy, FedKS
 from fedcal.strategies.methods.temperature import FedNewton, FedOneShot, FedTemp
 from fedcal.strategies.methods.training import FedSGD
 
@@ -36,7 +35,6 @@ __all__ = [
     "DPFedAvg",
     "DPHistogram",
     "DPPlatt",
-    "FedAUC",
     "FedAccuracy",
     "FedAvg",
     "FedBBQ",
@@ -44,7 +42,6 @@ __all__ = [
     "FedCal",
     "FedConformal",
     "FedEvaluate",
-    "FedKS",
     "FedMatrix",
     "FedNewton",
     "FedNewtonEntropy",
@@ -66,7 +63,7 @@ STRATEGIES: dict[str, type[FederatedStrategy]] = registry(
     *(FedNewtonEntropy, FedNewtonVector),
     *(AccT, NLLT, ECET, DPHistogram),
     *(DPTS, DPPlatt),
-    *(FedEvaluate, FedAccuracy, FedAUC, FedKS),
+    *(FedEvaluate, FedAccuracy),
     *(FedConformal, FedPrior, FedSGD, DPFedAvg, FedAvg),
 )
 """Method name on the command line -> strategy."""

@@ -33,6 +33,10 @@ REMOVED = {
     "method fednewton-opvector": "use fednewton, or without privacy fedopvector",
     "method fednewton-top": "use fednewton",
     "method auto": "use what fedcal plan recommends",
+    "method evaluate-auc": "use evaluate, which has the AUC",
+    "method evaluate-ks": "use evaluate, which has the calibration error",
+    "only auc": "run evaluate without --only: it has the AUC",
+    "only ks": "run evaluate without --only: it has the calibration error",
     "search bisection": "use posterior",
     "search exponential": "use posterior (nllt and ecet still have it)",
     "fedcal.FedNewtonClass": "use FedNewton",
@@ -68,6 +72,8 @@ REMOVED = {
     "fedcal evaluate --confident": "use --at, whose intervals hold for all thresholds at once",
     "spline": "use platt or beta",
     "estimand=clients": "omit it; --by site tells what to expect at the next site",
+    "fedcal.FedAUC": "use FedEvaluate",
+    "fedcal.FedKS": "use FedEvaluate",
 }
 """Name -> what to use instead."""
 

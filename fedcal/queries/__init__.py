@@ -15,7 +15,7 @@ from fedcal.queries.evaluation import ScoreCell, ScoreCounts
 from fedcal.queries.histograms import ClassCounts, ClassHistograms, PooledHistograms
 from fedcal.queries.scaling import MLPUpdate, ScalingGradients, ScalingNewton, ScalingUpdate
 from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL
-from fedcal.queries.single_metrics import MeanGaps, ScoreGaps
+from fedcal.queries.single_metrics import MeanGaps
 from fedcal.queries.temperature import (
     SiteEffects,
     TemperatureNewton,
@@ -49,7 +49,6 @@ __all__ = [
     "ScalingUpdate",
     "ScoreCell",
     "ScoreCounts",
-    "ScoreGaps",
     "SetCounts",
     "SetGaps",
     "SetRanks",

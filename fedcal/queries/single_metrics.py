@@ -1,12 +1,12 @@
-"""Questions for one metric alone: the mean of a value of rows, and the gaps of calibration.
+"""Question for one metric alone: the mean of a value of rows.
 
-Both ask for differences from an expected value. Over all rows of one client these sum to about the
+It asks for differences from an expected value. Over all rows of one client these sum to about the
 root of their number, while counts sum to the number itself: so a small clip is enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -16,9 +16,8 @@ from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.buckets import Score, arcsine, check_score, parts_of
 from fedcal.queries.base import Classes, Finite, Order, Part, Positive, Summed, Vector, within
-from fedcal.queries.encodings import MOST_BUCKETS, Height, check_encoding, column_norm, matrix_of
 from fedcal.queries.evaluation import SubjectRows, rows_in
-from fedcal.units.bounding import Bound, Rule
+from fedcal.units.bounding import Rule
 
 Candidates = Annotated[int, within(1, 65536)]
 _LARGEST_VALUE = 1e6
@@ -133,73 +132,6 @@ class MeanGaps(Summed):
     def added(self, part: Part, order: Order) -> float:
         """Return the largest absolute value that a row or a subject adds to a sum."""
         return self.row_bound * self.gain * rows_in(part, self.subject_rows)
-
-
-@dataclass(frozen=True, eq=False)
-class ScoreGaps(Summed):
-    """Sum of (outcome - score) over the rows of each bucket of the score, encoded, times `gain`.
-
-    If scores are probabilities of the outcome, the sums are 0 on average: they measure how far the
-    model is from calibrated. `bound` needs a client's clip of all numbers together.
-
-    Parameters
-    ----------
-    classes
-        of the model
-    score
-        see `fedcal.metrics.buckets`; not "classes"
-    buckets
-        of equal width
-    encoding, height
-        see `fedcal.queries.encodings`
-    gain
-        factor of answers before they are clipped
-    count
-        send also the number of rows (without privacy: it has no bound)
-    subject_rows
-        as in `ScoreCounts`
-    """
-
-    kind = "score_gaps"
-    facts = ("classes",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"classes": 3, "score": "confidence", "buckets": 4},
-        {"classes": 3, "score": "confidence", "buckets": 6, "encoding": "prefix", "gain": 0.125},
-    )
-
-    classes: Classes
-    score: str
-    buckets: Annotated[int, within(1, MOST_BUCKETS)]
-    encoding: str = "flat"
-    height: Height = 1
-    gain: Positive = 1.0
-    count: bool = False
-    subject_rows: SubjectRows = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_encoding(self.encoding, self.buckets, self.height)
-        self._set(score=one_part(self.score, self.classes))
-
-    @property
-    def matrix(self) -> Floats:
-        """Matrix of the encoding, (answers, buckets)."""
-        return matrix_of(self.encoding, self.buckets, self.height)
-
-    def lengths(self) -> tuple[int, ...]:
-        """Return a block with all gaps, and a block with the count."""
-        return (len(self.matrix), 1) if self.count else (len(self.matrix),)
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Return the bound of all numbers together; InputError with `count`, which has no bound."""
-        if self.count:
-            raise InputError("rows are counted without privacy only")
-        return super().bound(part, clips, order)
-
-    def added(self, part: Part, order: Order) -> float:
-        """Return the norm of what a row, which is in one bucket, or a subject adds at most."""
-        norm = column_norm(self.encoding, self.buckets, self.height, order) * self.gain
-        return norm * rows_in(part, self.subject_rows)
 
 
 def one_part(score: str, classes: int) -> Score:

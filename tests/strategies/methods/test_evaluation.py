@@ -121,8 +121,6 @@ def test_each_client_is_asked_about_one_level_and_counts_are_unbiased():
         ("evaluate", {"rows_per_client": 30.0}, {"unit": "user", "mechanism": "laplace"}, 2),
         ("evaluate", {"bins": 8}, {"unit": "user"}, 2),
         ("evaluate-accuracy", {"rows_per_client": 30.0}, {"mechanism": "laplace"}, 0),
-        ("evaluate-auc", {"rows_per_client": 30.0}, {}, 2),
-        ("evaluate-ks", {"rows_per_client": 30.0}, {}, 1),
     ],
 )
 def test_where_nobody_was_asked_nothing_is_known_and_nothing_exact_is_told(
@@ -166,7 +164,7 @@ def test_each_evaluation_says_what_its_intervals_do_not_contain(unit):
     if unit == "user":
         excluded.insert(0, "the bias of clipping a client's answer")
     noun = "subjects" if unit == "subject" else "rows"
-    for name in ("evaluate", "evaluate-accuracy", "evaluate-auc", "evaluate-ks"):
+    for name in ("evaluate", "evaluate-accuracy"):
         told = STRATEGIES[name](federation, rows_per_client=30.0).result().results()
         assert told["estimand"] == ESTIMANDS["rows"].replace("rows", noun)
         assert told["weighting"].startswith(f"each {noun[:-1]} counts once")

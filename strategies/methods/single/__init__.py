@@ -1,1 +1,0 @@
-"""One metric for the whole budget."""
