@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Self
 
@@ -27,6 +27,7 @@ from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats
+from fedcal.mechanisms import NoiseLaw
 
 Promise = Literal["marginal", "pac"]
 
@@ -98,7 +99,7 @@ class SetRelease:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the release as arrays, for files."""
-        plain = asdict(self.noise)
+        plain = {"std": self.noise.std} | self.noise.law.to_json()
         plain |= {"rows": self.rows, "whose": self.whose, "labels_std": self.labels_std}
         arrays: dict[str, NDArray[Any]] = {
             "release_thresholds": self.thresholds,
@@ -114,7 +115,7 @@ class SetRelease:
         if "release" not in arrays:
             return None
         plain = json.loads(str(arrays["release"]))
-        noise = Noise(float(plain["std"]), bool(plain["tailed"]), float(plain["draws"]))
+        noise = Noise(float(plain["std"]), NoiseLaw.of_json(plain))
         labels = arrays.get("release_labels")
         return cls(
             np.array(arrays["release_thresholds"], np.float64),

@@ -23,11 +23,12 @@ from fedcal.evaluation.by_group import group_parts
 from fedcal.evaluation.counting import view_probs
 from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.findings import KEYS, Findings, Key, findings
-from fedcal.evaluation.histogram import Histogram, NoiseLaw
+from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.clusters import ESTIMANDS, Estimand, spread_of
 from fedcal.evaluation.pages.page import parts
 from fedcal.evaluation.sites import next_site
 from fedcal.evaluation.weighting import Counted, Weighting
+from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.buckets import scored
 from fedcal.metrics.clients import by_client
 from fedcal.queries import ScoreCounts
@@ -85,7 +86,7 @@ class ScoreRelease(Artifact):
     question: ScoreCounts
     counts: Floats
     std: float = 0.0
-    law: NoiseLaw = "normal"
+    law: NoiseLaw = field(default_factory=NoiseLaw)
     privacy: tuple[str, ...] = ()
     threshold: float = 0.5
     estimand: Estimand = "rows"
@@ -113,7 +114,7 @@ class ScoreRelease(Artifact):
             "edges": self.question.edges,
             "counts": self.counts,
             "std": np.array(self.std),
-            "law": np.array(self.law),
+            "law": np.array(json.dumps(self.law.to_json())),
             "privacy": np.array(json.dumps(self.privacy)),
             "threshold": np.array(self.threshold),
             "estimand": np.array(self.estimand),
@@ -138,7 +139,7 @@ class ScoreRelease(Artifact):
             question,
             counts,
             float(arrays["std"]),
-            one_of("law", str(arrays["law"]), get_args(NoiseLaw)),
+            NoiseLaw.read(str(arrays["law"])),
             _texts(arrays["privacy"]),
             float(arrays["threshold"]),
             one_of("estimand", str(arrays["estimand"]), ESTIMANDS),
@@ -280,8 +281,8 @@ class ScoreRelease(Artifact):
                 part = str(k) if counts.shape[2] > 1 else ""
                 each = counts[v, :, k]
                 if groups != (_ALL,):
-                    widened = root * math.sqrt(len(each))  # a sum of several is normal
-                    whole = self._histogram(each.sum(axis=0), widened, "normal")
+                    widened = root * math.sqrt(len(each))
+                    whole = self._histogram(each.sum(axis=0), widened, self.law.times(len(each)))
                     histograms[view, _ALL, part] = whole
                 for g, group in enumerate(groups):
                     histograms[view, group, part] = self._histogram(each[g], root, self.law)
@@ -309,7 +310,7 @@ class ScoreRelease(Artifact):
         histograms, of = dict[tuple[str, str], Histogram](), self._histogram
         for k, group in enumerate(asked.within_names):
             root = self._root * math.sqrt(len(cells))
-            histograms["", group] = of(cells[:, k].sum(axis=0), root, "normal")
+            histograms["", group] = of(cells[:, k].sum(axis=0), root, self.law.times(len(cells)))
             for site, own in zip(asked.group_names, cells, strict=True):
                 histograms[site, group] = of(own[k], self._root, self.law)
         return histograms

@@ -12,9 +12,8 @@ import numpy as np
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.queries.base import Classes, Numbers, Order, Part, Summed, Vector, not_too_long
-from fedcal.queries.evaluation import ROOM, ScoreCounts, SubjectRows, rows_in
+from fedcal.queries.evaluation import ScoreCounts, SubjectRows, rows_in, with_room
 from fedcal.queries.single_metrics import one_part
-from fedcal.units.bounding import SLACK
 
 FOLDS = 20
 """Folds of the clients, whose sums are separate."""
@@ -98,7 +97,7 @@ class ScoreSpread(Summed):
         """Return the largest norm of what a row or a subject adds to all numbers together."""
         norm = max(float(np.linalg.norm(self.by_metric, order, axis=0).max()), 1e-9)
         norm *= rows_in(part, self.subject_rows)
-        return norm * ROOM / (1.0 - SLACK)
+        return with_room(norm)
 
 
 @dataclass(frozen=True, eq=False)

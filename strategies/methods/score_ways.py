@@ -24,7 +24,7 @@ from fedcal.metrics.buckets import arcsine_edges, fine_tails
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries import Query, ScoreCounts
-from fedcal.queries.base import Order
+from fedcal.queries.base import Order, Part
 from fedcal.queries.encodings import (
     ENCODINGS,
     Flat,
@@ -46,7 +46,7 @@ from fedcal.strategies.methods.score_rounds import (
 )
 from fedcal.strategies.methods.spread import ThenSpread, with_room
 from fedcal.trust import TRUSTS
-from fedcal.units import UNITS
+from fedcal.units import UNITS, Example
 from fedcal.units.bounding import Bound
 
 Edges = Literal["fine-tails", "equal-width", "equi-depth"]
@@ -276,8 +276,9 @@ class Sums(Way):
         self.law, last = _least_noise(f, self.question, rounds, wanted.encoding, wanted.height)
         self.rounds, last = self.asked(wanted, with_room(last) if wanted.clusters else last)
         clips = (1.0,) if part == "client" else ()
-        self.opening, self.bound = last, last.bound(part, clips, self.law.order)
+        self.opening, self.bound = last, drawn(last, part).bound(part, clips, self.law.order)
         if wanted.clusters:
+            self.bound = replace(self.bound, whole=False)  # what follows is of squares
             limit = max(self.question.subject_rows, 1)
             row = self.bound.norms[0] / limit if f.private and not wanted.user else None
             self.rounds = ThenSpread(
@@ -293,6 +294,11 @@ class Sums(Way):
     def asked(self, wanted: Counting, last: ScoreCounts) -> tuple[ScoreRounds, ScoreCounts]:
         """Return the rounds of counts, and the last of their questions."""
         return AtOnce(last), last
+
+
+def drawn(question: ScoreCounts, part: Part) -> ScoreCounts:
+    """Return the question as it is asked of rows: each in one node of a tail, which is drawn."""
+    return replace(question, seed=1) if part == Example.per and question.tail_nodes else question
 
 
 class EdgesFirst(Sums):

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fedcal.core.types import Floats, override
-from fedcal.evaluation.histogram import NoiseLaw
 from fedcal.evaluation.intervals.clusters import (
     MEASURED,
     influences,
@@ -16,6 +15,7 @@ from fedcal.evaluation.intervals.clusters import (
     variance_of_squares,
 )
 from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.mechanisms import NoiseLaw
 from fedcal.privacy.curator import Release
 from fedcal.queries import Query, ScoreCounts, ScoreSpread, ScoreSquares
 from fedcal.queries.base import Order

@@ -36,9 +36,9 @@ def shares(trust: str, mechanism: str, rate: float = 1.0) -> object:
 GOLDEN = {
     "local laplace": (lambda: shares("local", "laplace"), "e33665d515c9ce82"),
     "local gaussian": (lambda: shares("local", "gaussian"), "3472a2ef373224bf"),
-    "distributed laplace": (lambda: shares("distributed", "discrete-laplace"), "99298e9f82ae2826"),
+    "distributed laplace": (lambda: shares("distributed", "laplace"), "99298e9f82ae2826"),
     "distributed gaussian": (
-        lambda: shares("distributed", "discrete-gaussian"),
+        lambda: shares("distributed", "gaussian"),
         "b2b82cb1ae271b77",
     ),
     "masks": (

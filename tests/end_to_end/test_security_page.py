@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedcal.mechanisms import DiscreteGaussian
+from fedcal.mechanisms import Gaussian
 from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.secure_aggregation.committee import Committee, read_committee
@@ -83,7 +83,7 @@ def test_what_colluding_sites_cost_in_noise():
     bound = Bound((4,), (1.0,), "joint")
     for sites, share, least, *factors in table("| sites | quorum | m | c = 0 | c = 1 | c = 2 |"):
         public = {"clients": int(sites), "classes": 2, "epsilon": 1.0, "quorum": float(share)}
-        prefers = (DiscreteGaussian,)
+        prefers = (Gaussian,)
         alone = make_plan(
             Federation(**public, trust="central"), rounds=1, bound=bound, prefers=prefers
         )

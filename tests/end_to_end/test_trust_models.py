@@ -16,7 +16,6 @@ from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.config import merge
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.result import SimulationResult
-from fedcal.mechanisms import MECHANISMS
 from fedcal.partition import deal
 from fedcal.strategies.settings import calibrating, settings_of
 from fedcal.units import UNITS
@@ -95,7 +94,6 @@ def test_every_strategy_runs_and_says_what_it_promises(method, trust, unit):
     assert ("trusted to forget" in said) is (trust == "central")
     assert ("of the 10 clients answer and are honest" in said) is (trust == "distributed")
     assert ("whatever other clients do" in said) is (trust == "local")
-    assert MECHANISMS[privacy["mechanism"]].divisible is (trust == "distributed")
     assert (config.secure_aggregation == "masks") is (trust == "distributed")
     assert f"-DP for each {unit}:" in said
     assert ("does not protect whole clients" in said) is not UNITS[unit].whole_client

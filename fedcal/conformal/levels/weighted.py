@@ -140,9 +140,7 @@ def shift(target: Floats, rows: Floats, noise: Noise) -> float:
     if not noise.std:
         return 0.0
     draw = stream(0, Purpose.BOOTSTRAP, 3, "shift of labels")
-    z = draw.standard_normal((_DRAWS, len(rows)))
-    if noise.tailed:  # the sum's distribution is between Laplace and normal
-        z = draw.laplace(0.0, math.sqrt(0.5), (_DRAWS, len(rows)))
+    z = noise.law.sample(draw, (_DRAWS, len(rows)))
     distances = []
     for few in _FEW:
         there = np.maximum(rows, few * noise.std)

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedcal.calibrators.fits.noisy_counts import norm_sub
 from fedcal.core.types import Floats
-from fedcal.evaluation.histogram import NoiseLaw
+from fedcal.mechanisms import NoiseLaw
 
 _FLOOR = 0.02
 """Least count of each bucket, as a fraction of the mean count, so that none is empty."""
@@ -95,8 +95,7 @@ class AucReference:
             Root mean square of the change of the reference's AUC; and of the remainder, or half
             of its .95 quantile, if that is larger
         """
-        size = (_REDRAWN, *self.counts.shape)
-        z = rng.laplace(0.0, np.sqrt(0.5), size) if law != "normal" else rng.normal(size=size)
+        z = law.sample(rng, (_REDRAWN, *self.counts.shape))
         others = [AucReference.of(self.counts + std * one) for one in z]
         moved = [reference.auc - self.auc for reference in others]
         missed = [reference.remainder(self.counts) for reference in others]

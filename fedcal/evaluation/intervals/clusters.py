@@ -25,7 +25,8 @@ from fedcal.calibrators.fits.noisy_counts import norm_sub
 from fedcal.core.types import Floats
 from fedcal.evaluation.estimators.all_metrics import SMOOTH
 from fedcal.evaluation.estimators.metrics import SmoothMetric
-from fedcal.evaluation.histogram import Histogram, NoiseLaw
+from fedcal.evaluation.histogram import Histogram
+from fedcal.mechanisms import NoiseLaw
 
 Estimand = Literal["rows", "these", "clients"]
 
@@ -95,7 +96,7 @@ def variance_of_folds(sums: Floats, std: float, law: NoiseLaw, clients: float) -
     squares = np.square(sums).sum(axis=0)
     noise = folds * std**2
     share = np.minimum(1.0, noise / np.maximum(squares, 1e-300))
-    freedom = folds * (1.0 if law == "normal" else 0.4)  # squares of Laplace noise vary 2.5 times
+    freedom = folds * (0.4 if law.tailed else 1.0)  # squares of Laplace noise vary 2.5 times
     least = float(chdtri(freedom, _CONFIDENCE)) / freedom
     filled = max(min(folds, clients), 2.0)
     plain = _student(filled - 1)

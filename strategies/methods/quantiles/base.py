@@ -383,8 +383,3 @@ class Noisy(QuantileRule):
 def all_labels(query: SetQuery) -> Floats:
     """Thresholds of all parts that every score is below."""
     return np.ones(query.parts)
-
-
-def draws_of(plan: Plan, std: float) -> float:
-    """Return the number of complete noise draws in noise with this std."""
-    return float((std / float(plan.std_of_sum(plan.shares).max())) ** 2)

@@ -16,7 +16,7 @@ from fedcal.mechanisms import Gaussian, Laplace
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
 from fedcal.queries.conformal import SetGaps
-from fedcal.strategies.methods.quantiles.base import Noisy, Wanted, all_labels, draws_of
+from fedcal.strategies.methods.quantiles.base import Noisy, Wanted, all_labels
 from fedcal.units import UNITS
 
 BINS = 24
@@ -92,7 +92,7 @@ class NoisyGaps(Noisy):
 
     def _noise(self, std: float) -> tuple[Noise, Law]:
         """Return the noise of each number, and its distribution."""
-        noise = Noise(std, self.plan.law.tailed, draws_of(self.plan, std))
+        noise = Noise(std, self.plan.noise_law(std))
         return noise, noise.of_sums(np.eye(1))[0]
 
     def _level(self, fewest: float, law: Law) -> float:

@@ -19,7 +19,7 @@ from fedcal.queries.conformal import SetCounts
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.encodings import column_norm
 from fedcal.queries.evaluation import names_text
-from fedcal.strategies.methods.quantiles.base import Noisy, Wanted, all_labels, draws_of
+from fedcal.strategies.methods.quantiles.base import Noisy, Wanted, all_labels
 from fedcal.strategies.methods.quantiles.encoding_choice import quietest
 from fedcal.units import UNITS
 
@@ -123,7 +123,7 @@ class PrefixCounts(Noisy):
 
     def _made(self, release: Release, std: float) -> SetRelease:
         asked, plan = self.opening, self.plan
-        noise = Noise(std / asked.gain, plan.law.tailed, draws_of(plan, std))
+        noise = Noise(std / asked.gain, plan.noise_law(std))
         labels = asked.rows_of(release.values) if asked.totals else None
         return SetRelease(
             np.asarray(asked.thresholds),

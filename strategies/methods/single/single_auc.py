@@ -10,7 +10,6 @@ import numpy as np
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, override
 from fedcal.evaluation.estimators.influence import AucReference
-from fedcal.evaluation.histogram import NoiseLaw
 from fedcal.evaluation.single import UNKNOWN, SingleMetric
 from fedcal.evaluation.weighting import subject_rows
 from fedcal.mechanisms import Laplace
@@ -161,7 +160,7 @@ class FedAUC(SingleMetricStrategy):
         noisy = release.values.reshape(2, -1) / self._first.gain
         if not self.plan.private:
             self._rows = float(noisy.sum())
-        law: NoiseLaw = "double-exponential" if self.plan.tailed else "normal"
+        law = self.plan.noise_law(float(release.std.max(initial=0.0)))
         draw = stream(0, Purpose.BOOTSTRAP, 1, self.name)
         self._reference = reference = AucReference.of(noisy)
         moved, self._remainder = (

@@ -39,8 +39,8 @@ def test_with_all_clients_there_it_is_the_engine_itself():
     [
         ("central", "gaussian"),
         ("local", "laplace"),
-        ("distributed", "discrete-gaussian"),
-        ("distributed", "discrete-laplace"),
+        ("distributed", "gaussian"),
+        ("distributed", "laplace"),
     ],
 )
 def test_the_noise_of_a_released_sum_is_the_plan_s(trust, mechanism):

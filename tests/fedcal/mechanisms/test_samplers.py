@@ -26,8 +26,6 @@ from fedcal.mechanisms.samplers import (
     noise,
     polya,
     polya_share,
-    rounded_gaussian,
-    rounded_laplace,
     seeded_words,
     system_words,
 )
@@ -78,9 +76,7 @@ def sum_of_shares(scale: float, n: int, words: Words) -> np.ndarray:
 
 SAMPLERS: list[tuple[Sampler, Any, float]] = [  # and the least scale of each
     (discrete_laplace, stats.laplace, 0.05),
-    (rounded_laplace, stats.laplace, 0.05),
     (discrete_gaussian, stats.norm, 0.3),
-    (rounded_gaussian, stats.norm, 0.3),
     (sum_of_shares, stats.laplace, 0.05),
 ]
 
@@ -324,7 +320,6 @@ def test_the_callers_decimal_context_does_not_matter():
             clear.cache_clear()
         return [
             discrete_laplace(5000.5, 500, seeded()),
-            rounded_gaussian(7.25, 500, seeded()),
             polya_share(11.0, 3, 500, seeded()),
         ]
 
@@ -381,9 +376,7 @@ def test_an_index_lies_where_the_uniform_number_falls():
 
 EVERY: dict[str, Callable[[int, Words], np.ndarray]] = {
     "discrete_laplace": lambda n, words: discrete_laplace(1e6, n, words),
-    "rounded_laplace": lambda n, words: rounded_laplace(1e6, n, words),
     "discrete_gaussian": lambda n, words: discrete_gaussian(1e6, n, words),
-    "rounded_gaussian": lambda n, words: rounded_gaussian(1e6, n, words),
     "polya_share": lambda n, words: polya_share(1e6, 2, n, words),
     "bernoulli": lambda n, words: bernoulli(0.5, n, words),
     "categorical": lambda n, words: np.array([categorical([0.0] * 9, words) for _ in range(n)]),

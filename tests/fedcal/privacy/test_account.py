@@ -41,7 +41,7 @@ def test_an_entry_says_what_its_noise_is():
     assert stage_of(TRAIN) == Stage(gaussian_multiplier(6.0, DELTA, 200, 0.02), 200, 0.02)
     assert stage_of(HEAD) == Stage(gaussian_multiplier(1.0, DELTA, 4), 4)
     assert stage_of(LAPLACE) == Guarantee(0.5)
-    shared = entry("shared", "discrete-gaussian", trust="distributed")
+    shared = entry("shared", "gaussian", trust="distributed")
     assert stage_of(shared) == stage_of(HEAD)
     # unit example, clients sampled: their other rows change too, so nothing is claimed for it
     sampled = entry("evaluate", sampling_rate=0.3)

@@ -15,7 +15,7 @@ from fedcal.units.bounding import Bound
 
 W = np.linspace(-1, 1, 6)
 SEVEN, NINE = Ring(7, 2.0**-31, 12345), Ring(9, 2.0**-20)
-CONTEXT = Context("run-1", "0" * 64, 3, 4, "example", "distributed", "discrete-laplace", 1.0, 0.0)
+CONTEXT = Context("run-1", "0" * 64, 3, 4, "example", "distributed", "laplace", 1.0, 0.0)
 REQUESTS = {
     "newton": Request(
         queries.TemperatureNewton(-0.1 + 0.3, 3), Bound((1, 1), (0.1, 30.0)), SEVEN, 4
@@ -31,7 +31,7 @@ REQUESTS = {
         Bound((1,), (10.0,), "joint", 1, "row"),
         Ring(50, 2.0**-31, 10**12),
         3,
-        noise_of("discrete-laplace", (1,), (1e5 / 3,), 45),
+        noise_of("laplace", (1,), (1e5 / 3,), 45),
         1 / 3,
         2**62 + 1,
         CONTEXT,
@@ -147,7 +147,7 @@ BAD: dict[str, list[Any]] = {
 }
 BAD_NOISE: dict[str, list[Any]] = {
     # "gaussian" is not drawn in 45 shares, and the context's is another one than the last
-    "noise": ["none", "exponential", 7, ["discrete-laplace"], "gaussian", "discrete-gaussian"],
+    "noise": ["none", "exponential", 7, ["laplace"], "gaussian"],
     "noise-lengths": [[2], [1, 0], [2, -1], ["a"], 1],  # the answer's is [1]
     "noise-scales": [[1.0, 2.0], [0.0], [-1.0], [float("nan")], [float("inf")], ["wide"], [None]],
     "noise-shares": [0, -3, "all", float("nan")],

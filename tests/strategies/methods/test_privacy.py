@@ -169,7 +169,7 @@ def test_neighbours_differ_by_no_more_than_the_plan_says(name, unit):
     """A client's rows removed (local: replaced), a subject's, or a row; also extreme logits."""
     trust, noise = trust_of(name, unit), summed(name, unit, trust_of(name, unit))
     if (BUDGETED.index(name) // len(NOISY) + list(UNITS).index(unit)) % 2:
-        noise = "discrete-laplace" if trust == "distributed" else "laplace"
+        noise = "laplace"
     own = federation(unit=unit, trust=trust, mechanism=noise, rounds=two_rounds(name, unit))
     slow, averaged = name in FITS, averages(name, unit)
     strategy = method(name, own) if slow else moved(method(name, own), 3)

@@ -109,7 +109,7 @@ def test_each_guarantee_of_the_table_is_told_once():
         (f"Trust {trust}", unit) for trust, unit in kinds
     ]
     assert said[0].endswith("Noise: gaussian, laplace.")
-    assert said[1].endswith("Noise: discrete-gaussian, discrete-laplace.")
+    assert said[1].endswith("Noise: gaussian, laplace.")
     assert "secure aggregation shows nothing but sums" in said[1]
     assert "m times the epsilon" in said[3]
     open_shares = said_of(planned(trust="distributed", secure_aggregation="none"))

@@ -436,12 +436,11 @@ def test_what_does_not_fit_is_refused():
 def test_trust_models_units_and_mechanisms(trust, unit):
     logits, labels = overconfident()
     shares = trust == "distributed"
-    noise = "discrete-laplace" if shares else "laplace"
-    options: dict[str, Any] = {"trust": trust, "unit": unit, "mechanism": noise}
+    options: dict[str, Any] = {"trust": trust, "unit": unit, "mechanism": "laplace"}
     options |= {"quorum": 0.5} if shares else {}
     calibrator = FederatedCalibrator(epsilon=2.0, clients=20, **options)
     privacy = calibrator.fit(logits, labels, subject=np.arange(len(labels)) // 2).privacy_
-    assert [privacy[k] for k in ("trust", "unit", "mechanism")] == [trust, unit, noise]
+    assert [privacy[k] for k in ("trust", "unit", "mechanism")] == [trust, unit, "laplace"]
     assert privacy["quorum"] == (10 if shares else None)
     assert privacy["secure_aggregation"] == ("masks" if shares else "none")
 
