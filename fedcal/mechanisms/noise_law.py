@@ -22,6 +22,9 @@ _FINE = 1 / 64
 _MANY = 20.0
 """Complete draws from which on a law without steps is normal, but for its kurtosis."""
 
+_COARSE, _PARTS = 0.25, 64
+"""Step of a sum, in stds, from which on its law is computed by its weights, in parts of a step."""
+
 _OUTWARD = 1.0 + 1e-9
 """Factor that keeps a possible value of the noise inside an interval that ends there."""
 
@@ -102,8 +105,16 @@ class NoiseLaw:
         """Return the factor, at least 1, by which a normal interval for a weighted sum is short."""
         if not self.tailed:
             return 1.0
-        normal = NormalDist().inv_cdf(0.5 + level / 2)
-        return max(1.0, self.of_sum(weights).quantile(level) / normal * _OUTWARD)
+        sizes = np.abs(np.asarray(weights, np.float64).ravel())
+        if not sizes.any():
+            return 1.0
+        law = self.of_sum(sizes)
+        reach = law.quantile(level)
+        if law.step > _COARSE:  # the steps of unequal weights differ
+            parts, often = np.unique(np.rint(_PARTS * sizes / sizes.max()), return_counts=True)
+            unit = self.step * sizes.max() / (_PARTS * float(np.linalg.norm(sizes)))
+            reach = unit * (_steps_of(self, tuple(parts), tuple(often), level) + (len(parts) > 1))
+        return max(1.0, reach / NormalDist().inv_cdf(0.5 + level / 2) * _OUTWARD)
 
     def log_moments(self, t: Floats) -> tuple[Floats, Floats, Floats]:
         """Return K(t), K'(t) and K''(t) of Laplace noise; K is infinite from `limit` on."""
@@ -148,12 +159,7 @@ def _quantile(law: NoiseLaw, level: float) -> float:
     if not law.tailed:
         return normal
     if law.step > _FINE:
-        # the characteristic function, at all frequencies of a lattice that is long enough
-        size = 2 ** math.ceil(math.log2(_REACH * (1.0 + 1.0 / law.step)))
-        waves = 2.0 * math.pi * np.arange(size // 2 + 1) / (size * law.step)
-        chances = np.fft.irfft(np.exp(law.log_waves(waves)), size)[: size // 2]
-        inside = chances[0] + 2.0 * np.concatenate([[0.0], np.cumsum(chances[1:])])
-        return law.step * float(np.searchsorted(inside, level - 1e-12))
+        return law.step * _steps_of(law, (1.0,), (1,), level)
     if law.draws > _MANY:
         return normal + (normal**3 - 3.0 * normal) / (8.0 * law.draws)
     # normal, given the sum of exponential variates that is its variance
@@ -165,3 +171,21 @@ def _quantile(law: NoiseLaw, level: float) -> float:
         enough = erf(middle / (math.sqrt(2.0) * stds)).mean() >= level
         low, high = (low, middle) if enough else (middle, high)
     return high
+
+
+@lru_cache(1024)
+def _steps_of(
+    law: NoiseLaw, weights: tuple[float, ...], often: tuple[int, ...], level: float
+) -> float:
+    """Return the least integer k with P(|S| <= k) >= level, S a sum by integer weights, in steps.
+
+    By the characteristic function at all frequencies of a lattice that is long enough.
+    """
+    each, many = np.array(weights), np.array(often)
+    std = math.sqrt(float(many @ each**2)) / law.step
+    size = 2 ** math.ceil(math.log2(_REACH * (each.max() + std)))
+    waves = 2.0 * math.pi * np.arange(size // 2 + 1) / (size * law.step)
+    logs = sum(n * law.log_waves(w * waves) for w, n in zip(each, many, strict=True))
+    chances = np.fft.irfft(np.exp(logs), size)[: size // 2]
+    inside = chances[0] + 2.0 * np.concatenate([[0.0], np.cumsum(chances[1:])])
+    return float(np.searchsorted(inside, level - 1e-12))

@@ -271,8 +271,7 @@ def test_a_round_that_was_not_opened_here_is_not_closed(drawn):
 DIFFERENT: list[dict[str, Any]] = [
     *({"epsilon": 2.0}, {"delta": 1e-6}, {"seed": 1}, {"clients": 11}, {"rounds": 4}),
     *({"unit": "example"}, {"norms": (2.0, 3.0)}, {"rule": "joint"}, {"asks": Another}),
-    *({"mechanism": m} for m in ("laplace", "gaussian")),
-    *({"round": 2}, {"sampling_rate": 0.5}),
+    *({"mechanism": "laplace"}, {"round": 2}, {"sampling_rate": 0.5}),
 ]
 
 

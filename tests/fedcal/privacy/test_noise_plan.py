@@ -268,7 +268,6 @@ def test_what_does_not_go_together_is_refused():
     local = {"trust": "local"}
     pairs = Bound((4, 4), (2.0, 2.0), "per_block")
     system = {"noise_source": "system"}
-    distributed = {"trust": "distributed"}
     table: list[tuple[tuple[Any, ...], str]] = [
         ((1, ONES, "unary", {}), "needs trust 'local', got 'central'"),
         ((1, ONES, "unary", {**local, "unit": "example"}), "unit 'user'"),
@@ -280,7 +279,6 @@ def test_what_does_not_go_together_is_refused():
         ((1, pairs, "exponential", {}), "a bound of order 1"),
         ((1, PAIR, "laplace", {"mechanism": "exponential"}), "does not fit a release that is a"),
         ((1, PAIR, "gaussian", {"mechanism": "unary"}), "does not fit a release that is a sum"),
-        ((1, PAIR, "laplace", {**distributed, "mechanism": "laplace"}), "drawn in shares"),
         ((1, PAIR, "laplace", {"delta": 0.0, "mechanism": "gaussian"}), "delta = 0"),
         ((4, PAIR, "gaussian", {"delta": 0.0}), "delta = 0 is not possible with Gaussian noise"),
         ((1, Bound((1, 1), (1e-6, 10.0)), "gaussian", {"clients": 10**6}), "not fit the ring"),

@@ -13,6 +13,7 @@ from fedcal.evaluation import evaluate
 from fedcal.evaluation.intervals.clusters import MEASURED, variance_of_folds, variance_of_squares
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.mechanisms import NoiseLaw
 from fedcal.privacy import Federation
 from fedcal.queries import ScoreSpread, ScoreSquares
 from fedcal.queries.request import Request
@@ -124,7 +125,7 @@ def test_upper_variances_keep_the_level_of_intervals(ratio):
     rng, many = np.random.default_rng(5), 20_000
     parts = rng.normal(0, np.sqrt(1 / FOLDS), (FOLDS, many))
     parts = (parts - parts.mean(axis=0)) + rng.normal(0, np.sqrt(ratio / FOLDS), parts.shape)
-    by_folds = variance_of_folds(parts, float(np.sqrt(ratio / FOLDS)), "normal", 1e9)
+    by_folds = variance_of_folds(parts, float(np.sqrt(ratio / FOLDS)), NoiseLaw(), 1e9)
     clients = rng.normal(0, 0.1, (100, many // 4))
     squares = np.square(clients - clients.mean(axis=0)).sum(axis=0)
     by_squares = variance_of_squares(squares + ratio * rng.normal(size=many // 4), ratio, 100.0)

@@ -19,6 +19,7 @@ from fedcal.conformal.pages.reported import Reported
 from fedcal.conformal.set_release import SetRelease
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.intervals.intervals import normal_quantile
+from fedcal.mechanisms import NoiseLaw
 from fedcal.queries.conformal import SetGaps
 from fedcal.queries.encodings import decoder_of
 
@@ -119,7 +120,7 @@ def test_noisy_counts_keep_the_promise(name, rows, tailed, grid):
     of, cells = some_counts(rng, rows, 300, grid)
     decoder = decoder_of("prefix", len(grid), 1)
     unit = std * (2.0 if tailed else 128 * 1.6)  # of a row whose norm is that of a column
-    noise = Noise(unit, tailed)
+    noise = Noise(unit, NoiseLaw(tailed))
     found = []
     for n, counts in zip(of, cells, strict=True):
         size = (3, decoder.shape[1])

@@ -9,6 +9,7 @@ from fedcal.datasets import load
 from fedcal.evaluation.estimators.influence import AucReference
 from fedcal.evaluation.intervals.intervals import Estimate
 from fedcal.evaluation.single import UNKNOWN, SingleMetric
+from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.buckets import arcsine_edges, bucket_of, scored
 from fedcal.queries import MeanGaps
 
@@ -42,7 +43,7 @@ def test_noise_that_leaves_nothing_is_no_error():
     reference = AucReference.of(np.full((2, 8), -3.0))
     assert reference.auc == pytest.approx(0.5)
     assert np.isfinite(reference.values).all()
-    assert reference.redrawn(1e6, "double-exponential", np.random.default_rng(0))[0] < 1.0
+    assert reference.redrawn(1e6, NoiseLaw(True), np.random.default_rng(0))[0] < 1.0
 
 
 @pytest.mark.parametrize("estimate", [UNKNOWN, Estimate(0.9, 0.8, 0.95, 0.01, 0.02, 0.0, False)])
