@@ -66,6 +66,14 @@ def test_noise_has_the_law_and_neither_two_thirds_nor_three_halves_of_its_scale(
         assert abs(part.mean()) < 5 * part.std() / math.sqrt(len(part))
 
 
+def test_seeded_noise_of_many_steps_has_its_std():
+    """Which is drawn in double precision."""
+    drawn = noise_of("gaussian", (DRAWS,), (1e5,)).draw(rng_of(1)) / 1e5
+    assert stats.kstest(drawn, stats.norm.cdf).pvalue > LEVEL
+    for wrong in (2 / 3, 3 / 2):
+        assert stats.kstest(drawn * wrong, stats.norm.cdf).pvalue < LEVEL
+
+
 @pytest.mark.parametrize("clients", [1, 5])
 def test_the_sum_of_many_draws_has_the_law_of_their_sum(clients):
     """Under trust `local`, where each answer has a whole draw: in one draw for studies."""
