@@ -357,7 +357,7 @@ def test_counts_are_unbiased_and_have_the_std_of_an_empty_cell():
     clients, epsilon = 60, 1.5
     flip = unary_flip(epsilon)
     law, bound = Unary(epsilon), Bound((3,), (2.0,))
-    of = Sum(WHOLE, bound, 1, clients, law.std(np.zeros(0), clients, bound), False)
+    of = Sum(WHOLE, bound, 1, clients, law.std(np.zeros(0), clients, bound), 1.0)
     answers = np.array([45, 5, 0])  # nobody is in the last cell, some have no rows at all
     values, std = law.release(0.5 * answers + flip * (clients - answers), of, lambda: None)
     np.testing.assert_allclose(values, answers, atol=1e-9)
