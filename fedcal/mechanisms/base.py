@@ -237,11 +237,8 @@ class Mechanism(ABC):
         """Return the law of so many complete noises; `step` in stds, 0 = as good as continuous."""
         return NoiseLaw()
 
-    def tail(self, noises: float, alone: bool) -> float:
-        """Return the capacity of the ring for the noise of a sum, in scales; more has no chance.
-
-        `noises` : number of complete noises; `alone` : the sum holds a single draw.
-        """
+    def tail(self, noises: float) -> float:
+        """Return the capacity of the ring for so many complete noises, in scales of one."""
         return 0.0
 
     def noise_of(self, scales: Floats, grid: float, bound: Bound, shares: int) -> Noise | None:

@@ -68,7 +68,7 @@ class Gaussian(Additive):
     def law(self, noises: float, step: float) -> NoiseLaw:
         return NoiseLaw()
 
-    def tail(self, noises: float, alone: bool) -> float:
+    def tail(self, noises: float) -> float:
         """Return a bound in which sums of normal variates are normal."""
         return TAIL * math.sqrt(noises)
 

@@ -54,13 +54,13 @@ class Laplace(Additive):
     def law(self, noises: float, step: float) -> NoiseLaw:
         return NoiseLaw(True, noises, step)
 
-    def tail(self, noises: float, alone: bool) -> float:
+    def tail(self, noises: float) -> float:
         """Return a bound beyond which a sum of n variates has a probability below 2**-60.
 
         The moment generating function of n variates at 1 / (2 scale) is at most (4/3)^n, so the
         bound is 2 (TAIL + 0.29 n) scales.
         """
-        return TAIL if alone else 2.0 * (TAIL + 0.29 * noises)
+        return TAIL if noises == 1 else 2.0 * (TAIL + 0.29 * noises)
 
     @classmethod
     def steps(cls, scale: float) -> float:

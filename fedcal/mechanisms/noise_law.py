@@ -22,7 +22,7 @@ _FINE = 1 / 64
 _MANY = 20.0
 """Complete draws from which on a law without steps is normal, but for its kurtosis."""
 
-_COARSE, _PARTS = 0.25, 64
+_COARSE, _PARTS = 0.25, 16
 """Step of a sum, in stds, from which on its law is computed by its weights, in parts of a step."""
 
 _OUTWARD = 1.0 + 1e-9

@@ -270,7 +270,7 @@ class Plan:
     @property
     def tail(self) -> float:
         """Largest noise in the sum of all clients' answers, in scales of one noise."""
-        return self.law.tail(self.noises(self.clients), self.model.noise_by == "server")
+        return self.law.tail(self.noises(self.clients))
 
     @property
     def rows_that_fit(self) -> int | None:

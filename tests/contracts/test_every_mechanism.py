@@ -84,7 +84,7 @@ def test_no_noise_leaves_the_room_that_is_kept_for_it(law, trust, example):
     scales = law.scale(plan.law, plan.bound, plan.diameter)
     if not len(scales):
         return
-    room = plan.law.tail(plan.noises(CLIENTS), trust.noise_by == "server") * scales.max()
+    room = plan.law.tail(plan.noises(CLIENTS)) * scales.max()
     assert plan.ring.headroom * plan.grid >= room
     assert np.abs(released(plan, 50)).max() < room
 
