@@ -218,7 +218,7 @@ def test_the_ring_has_room_for_the_noise_of_all_clients(mechanism, trust, client
     whole = plan.noises(clients)
     if mechanism == "gaussian":
         chance = math.erfc(room / widest / math.sqrt(2 * whole))
-    elif trust == "central":
+    elif whole == 1:
         chance = math.exp(-room / widest)
     else:  # Chernoff, at the best of some exponents
         theta = np.linspace(0.01, 0.99, 99)
