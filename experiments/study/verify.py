@@ -13,7 +13,6 @@ earlier quarter that is not beside the folder.
 from __future__ import annotations
 
 import datetime
-import json
 import math
 import tempfile
 import zipfile
@@ -176,7 +175,7 @@ def _agreed(
         yield "release's data", release.data, ""
     made = made.of_sites({"absent": list(facts.absent)}).under(facts.statement)
     own = {name: getattr(release, name) for name in ("counts", "std", "input", "known", "data")}
-    law = json.dumps(plan.noise_law(std).to_json())
+    law = plan.noise_law(std)
     for name, wanted in replace(made, **own, law=law).arrays().items():
         yield f"release's {name}", arrays[name], wanted
 
