@@ -18,7 +18,7 @@ from fedcal import __version__
 from fedcal.clients.site.prepared import Prepared
 from fedcal.core.errors import InputError
 from fedcal.core.fields import read
-from fedcal.mechanisms import MECHANISMS
+from fedcal.mechanisms import FORMER, MECHANISMS
 from fedcal.privacy.agreement import Terms, TermsOfJob, job_digest
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.declared import Question
@@ -112,7 +112,7 @@ def plan_from(values: Mapping[str, Any]) -> Plan:
     """Return the plan that `plan_fields` wrote."""
     plain = {key: _tupled(value) for key, value in values.items()}
     name, parts = plain["law"]
-    law: Any = MECHANISMS[name]
+    law: Any = MECHANISMS[FORMER.get(name, name)]
     bound = plain["bound"] and {key: _tupled(value) for key, value in plain["bound"].items()}
     return Plan(**{**plain, "law": law(**parts), "bound": bound and Bound(**bound)})
 

@@ -35,7 +35,7 @@ from fedcal.clients.site.process.limits import LEAST_MIB, MEMORY_MIB
 from fedcal.clients.site.ranges import Allowed, check_range, within, words_of
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
-from fedcal.mechanisms import MECHANISMS
+from fedcal.mechanisms import FORMER, MECHANISMS
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.declared import cells_of
@@ -171,7 +171,9 @@ class Policy:
             if type(day) is not datetime.date:  # a datetime is a date, too
                 raise InputError(f"{name} must be a day, as 2027-06-30, got {day!s:.80}")
         if self.mechanism:
-            _names("mechanism", self.mechanism, tuple(MECHANISMS))
+            _names("mechanism", self.mechanism, (*MECHANISMS, *FORMER))
+            now = tuple(dict.fromkeys(FORMER.get(name, name) for name in self.mechanism))
+            object.__setattr__(self, "mechanism", now)
         for spent, most in (("epsilon", None), ("delta", 1.0)):
             self._check_budget(spent, most)
         for method, ranges in self.settings.items():

@@ -11,7 +11,7 @@ from fedcal.core.types import Floats, Integers, Words
 from fedcal.evaluation.counting import group_of
 from fedcal.queries.conformal import SetCounts, SetGaps, SetQuery
 from fedcal.secure_aggregation import ClientSums, Ring
-from fedcal.units.bounding import SLACK, Bound
+from fedcal.units.bounding import Bound
 
 _APART = 0x5E75
 """What tells the hash that a row is drawn by from that which randomises its score."""
@@ -75,7 +75,7 @@ def row_words(shards: Shards, query: SetGaps | SetCounts, bound: Bound, ring: Ri
 
 def _inside(query: SetGaps | SetCounts, bound: Bound) -> bool:
     """Return whether no row is clipped."""
-    room = min(bound.norms, default=0.0) * (1.0 - SLACK)
+    room = min(bound.norms, default=0.0) * bound.most
     if isinstance(query, SetGaps):
         return query.row_bound <= room
     return bool(np.linalg.norm(query.matrix, bound.order, axis=0).max() <= room)

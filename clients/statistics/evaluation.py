@@ -13,7 +13,7 @@ from fedcal.evaluation.counting import cells_of, counts_of
 from fedcal.queries import ScoreCell, ScoreCounts
 from fedcal.queries.encodings import node_of
 from fedcal.secure_aggregation import ClientSums, Ring
-from fedcal.units.bounding import SLACK, Bound
+from fedcal.units.bounding import Bound
 
 MOST_IN_HALVES = 2**20
 """Rows of a client up to which sums of 32-bit halves are exact in doubles."""
@@ -58,7 +58,7 @@ def row_words(shards: Shards, query: ScoreCounts, bound: Bound, ring: Ring) -> W
     """
     if query.pad or query.subject_rows or (query.tail_nodes and not query.seed):
         return None
-    inside = query.row_norm(bound.order) * query.gain <= min(bound.norms) * (1.0 - SLACK)
+    inside = query.row_norm(bound.order) * query.gain <= min(bound.norms) * bound.most
     most = int(shards.rows.max(initial=0))
     if not inside or len(bound.norms) > 1 or query.reference is not None or most > MOST_IN_HALVES:
         return None

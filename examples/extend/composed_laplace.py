@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 from scipy.special import bdtrc
 
 from fedcal.accounting import check_delta, exponential_epsilon
-from fedcal.mechanisms.base import Mechanism, Target
+from fedcal.mechanisms.base import Target
 from fedcal.mechanisms.laplace import Laplace
 
 _STEPS = 60
@@ -39,11 +39,6 @@ class ComposedLaplace(Laplace):
             else:
                 high = middle
         return cls(exponential_epsilon(low, target.rate))
-
-    @classmethod
-    def in_shares(cls) -> type[Mechanism] | None:
-        """Return None: the noise is not divisible."""
-        return None
 
 
 def composed_delta(epsilon: float, each: float, rounds: int) -> float:

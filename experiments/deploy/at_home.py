@@ -34,6 +34,7 @@ from fedcal.experiments.deploy.rows import read_rows, shards_of
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.experiments.runs.folders import AT_HOME
 from fedcal.experiments.runs.result import versions
+from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.buckets import bucket_of, check_score, equal_width, score_and_outcome
 from fedcal.personal import at_site
 from fedcal.personal.prior import SitePrior, identity_prior, site_priors
@@ -291,7 +292,7 @@ def _reversed(shards: Shards, weights: Floats) -> str:
     each = [np.bincount(at, weights * is_it, 10) for is_it in (1 - outcome, outcome)]
     counts = np.array(each, np.float64)
     edges, exact = np.linspace(0, 1, counts.shape[1] + 1), np.zeros((counts.shape[1], 0))
-    auc, std, p = map(float, ranking(Sites.of(counts, edges, exact, "normal")))
+    auc, std, p = map(float, ranking(Sites.of(counts, edges, exact, NoiseLaw())))
     if p > 0.025:
         return ""
     return (

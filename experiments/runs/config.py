@@ -27,7 +27,7 @@ from fedcal.experiments.runs.options import (
     options_of,
     read_options,
 )
-from fedcal.mechanisms import PRIVATE
+from fedcal.mechanisms import FORMER, PRIVATE
 from fedcal.privacy.federation import QUORUM, check_quorum, check_size
 from fedcal.privacy.ledger import CAP_DELTA
 from fedcal.secure_aggregation import SECURE_AGGREGATION
@@ -234,6 +234,7 @@ class Config(Options):
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "mechanism", FORMER.get(self.mechanism, self.mechanism))
         one_of("method", self.method, (*STRATEGIES, *POOLED), "fedcal simulate --help")
         one_of("engine", self.engine, ENGINES if self.engine != APP else (APP,))
         if self.secure_aggregation is not None:

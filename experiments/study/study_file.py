@@ -31,7 +31,7 @@ from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.evaluated import METHOD
 from fedcal.experiments.runs.jobs import job_of
-from fedcal.mechanisms import DiscreteLaplace
+from fedcal.mechanisms import Laplace
 from fedcal.metrics.buckets import check_score
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.encodings import Flat
@@ -304,7 +304,7 @@ class Study:
             epsilon=self.epsilon_release,
             unit=self.unit,
             trust=Distributed.name,
-            mechanism=DiscreteLaplace.name,
+            mechanism=Laplace.name,
             secure_aggregation=REQUIRED,
             quorum=(self.quorum - 0.5) / len(self.sites),
             colluding=self.colluding,
@@ -338,7 +338,7 @@ class Study:
             "methods": [METHOD],
             "unit": [self.unit],
             "trust": [Distributed.name],
-            "mechanism": [DiscreteLaplace.name],
+            "mechanism": [Laplace.name],
             "adjacency": [UNITS[self.unit].adjacency(False)],
             "rounds": 1,
             "epsilon-per-run": self.epsilon_release,

@@ -175,7 +175,7 @@ def _agreed(
         yield "release's data", release.data, ""
     made = made.of_sites({"absent": list(facts.absent)}).under(facts.statement)
     own = {name: getattr(release, name) for name in ("counts", "std", "input", "known", "data")}
-    law = "double-exponential" if plan.tailed else "normal"
+    law = plan.noise_law(std)
     for name, wanted in replace(made, **own, law=law).arrays().items():
         yield f"release's {name}", arrays[name], wanted
 
@@ -183,12 +183,12 @@ def _agreed(
 def _impossible(release: ScoreRelease, plan: Plan, facts: Facts) -> Floats:
     """Return counts that no sum of a run decodes to: off its grid, or beyond what noise does.
 
-    Rows are not negative, and an absent site has none. With n Laplace variates of scale b in a
-    sum, P(X > x) <= exp(-t x / b) / (1 - t^2)^n for each t in (0, 1).
+    Rows are not negative, and an absent site has none. Of noise with the log K of its moment
+    generating function, P(X > x std) <= exp(K(t) - t x) for each t.
     """
-    counts, n = release.counts, plan.noises(len(facts.took_part))
-    t, scale = np.linspace(0.01, 0.99, 99), release.std / math.sqrt(2 * n)
-    most = scale * ((math.log(len(counts) / _CHANCE) - n * np.log1p(-(t**2))) / t).min()
+    counts, law = release.counts, plan.noise_law(release.std)
+    t = np.linspace(0.01, 0.99, 99) * law.limit
+    most = release.std * ((math.log(len(counts) / _CHANCE) + law.log_moments(t)[0]) / t).min()
     names = release.question.group_names
     away = np.isin(names, facts.absent).repeat(len(counts) // len(names))
     is_sum = np.rint(counts / plan.grid) * plan.grid == counts

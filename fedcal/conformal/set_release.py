@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from fedcal.conformal.levels.noise_law import Law, Noise, Nothing
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats
+from fedcal.mechanisms import NoiseLaw
 
 ANY_ROW = "for a row that is exchangeable with all clients' rows taken together."
 """Rows that the guarantee is for, where rows are pooled: the end of a sentence."""
@@ -54,7 +55,8 @@ class SetRelease:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the release as arrays, for files."""
-        plain = {**asdict(self.noise), "rows": self.rows, "whose": self.whose}
+        plain = {"std": self.noise.std, **self.noise.law.to_json(), "rows": self.rows}
+        plain["whose"] = self.whose
         return {
             "release_thresholds": self.thresholds,
             "release_counts": self.counts,
@@ -68,11 +70,12 @@ class SetRelease:
         if "release" not in arrays:
             return None
         plain = json.loads(str(arrays["release"]))
+        noise = Noise(float(plain["std"]), NoiseLaw.of_json(plain))
         return cls(
             np.array(arrays["release_thresholds"], np.float64),
             np.array(arrays["release_counts"], np.float64),
             np.array(arrays["release_decoder"], np.float64),
-            Noise(float(plain["std"]), bool(plain["tailed"]), float(plain["draws"])),
+            noise,
             None if plain["rows"] is None else int(plain["rows"]),
             str(plain["whose"]),
         )

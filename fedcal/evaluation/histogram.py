@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
+from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.buckets import has_nodes
-
-NoiseLaw = Literal["normal", "double-exponential"]
-"""Distribution of the independent variates in the noise of counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +46,11 @@ class Histogram:
     edges: Floats
     counts: Floats
     root: Floats
-    law: NoiseLaw = "normal"
+    law: NoiseLaw = field(default_factory=NoiseLaw)
     parted: Histogram | None = None
     drawn: bool = False
 
     def __post_init__(self) -> None:
-        one_of("law", self.law, get_args(NoiseLaw))
         edges, counts, root = (
             np.array(x, np.float64) for x in (self.edges, self.counts, self.root)
         )
@@ -141,12 +136,15 @@ class Histogram:
 
     def draws(self, rng: np.random.Generator, number: int) -> Floats:
         """Draw noise of the counts' distribution, (number, 2, buckets)."""
-        size = (number, 2, self.root.shape[1])
-        if self.law == "normal":
-            z = rng.standard_normal(size)
-        else:
-            z = rng.laplace(0.0, np.sqrt(0.5), size)
-        return np.asarray(z @ self.root.T)
+        return self.law.sample(rng, (number, 2, self.root.shape[1])) @ self.root.T
+
+    def widening(self, weights: Floats, level: float) -> float:
+        """Return the factor of the noise in a normal interval of `sum(weights * counts)`.
+
+        Weights are (2, buckets). It is above 1 where few numbers of a release with Laplace noise
+        make up the sum; see `NoiseLaw.widening`.
+        """
+        return self.law.widening(weights @ self.root, level)
 
 
 def from_each_edge(counts: Floats) -> Floats:

@@ -22,10 +22,11 @@ from fedcal.core.types import Floats
 from fedcal.evaluation.by_group import group_parts
 from fedcal.evaluation.counting import view_probs
 from fedcal.evaluation.findings import KEYS, Findings, Key, findings
-from fedcal.evaluation.histogram import Histogram, NoiseLaw
+from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.pages.page import parts
 from fedcal.evaluation.sites import next_site
 from fedcal.evaluation.weighting import ESTIMANDS, Counted, Estimand, Weighting
+from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.buckets import scored
 from fedcal.metrics.clients import by_client
 from fedcal.queries import ScoreCounts
@@ -81,7 +82,7 @@ class ScoreRelease(Artifact):
     question: ScoreCounts
     counts: Floats
     std: float = 0.0
-    law: NoiseLaw = "normal"
+    law: NoiseLaw = field(default_factory=NoiseLaw)
     privacy: tuple[str, ...] = ()
     threshold: float = 0.5
     estimand: Estimand = "rows"
@@ -108,7 +109,7 @@ class ScoreRelease(Artifact):
             "edges": self.question.edges,
             "counts": self.counts,
             "std": np.array(self.std),
-            "law": np.array(self.law),
+            "law": np.array(json.dumps(self.law.to_json())),
             "privacy": np.array(json.dumps(self.privacy)),
             "threshold": np.array(self.threshold),
             "estimand": np.array(self.estimand),
@@ -137,7 +138,7 @@ class ScoreRelease(Artifact):
             question,
             counts,
             float(arrays["std"]),
-            one_of("law", str(arrays["law"]), get_args(NoiseLaw)),
+            NoiseLaw.read(str(arrays["law"])),
             _texts(arrays["privacy"]),
             float(arrays["threshold"]),
             one_of("estimand", estimand, ESTIMANDS),
@@ -261,8 +262,8 @@ class ScoreRelease(Artifact):
                 part = str(k) if counts.shape[2] > 1 else ""
                 each = counts[v, :, k]
                 if groups != (_ALL,):
-                    widened = root * math.sqrt(len(each))  # a sum of several is normal
-                    whole = self._histogram(each.sum(axis=0), widened, "normal")
+                    widened = root * math.sqrt(len(each))
+                    whole = self._histogram(each.sum(axis=0), widened, self.law.times(len(each)))
                     histograms[view, _ALL, part] = whole
                 for g, group in enumerate(groups):
                     histograms[view, group, part] = self._histogram(each[g], root, self.law)
@@ -290,7 +291,7 @@ class ScoreRelease(Artifact):
         histograms, of = dict[tuple[str, str], Histogram](), self._histogram
         for k, group in enumerate(asked.within_names):
             root = self._root * math.sqrt(len(cells))
-            histograms["", group] = of(cells[:, k].sum(axis=0), root, "normal")
+            histograms["", group] = of(cells[:, k].sum(axis=0), root, self.law.times(len(cells)))
             for site, own in zip(asked.group_names, cells, strict=True):
                 histograms[site, group] = of(own[k], self._root, self.law)
         return histograms

@@ -7,25 +7,24 @@ from __future__ import annotations
 
 from fedcal.core.registry import registry
 from fedcal.mechanisms.base import Mechanism, Noise, Source, Sum, Target, View, words_of
-from fedcal.mechanisms.discrete_gaussian import DiscreteGaussian
-from fedcal.mechanisms.discrete_laplace import DiscreteLaplace
 from fedcal.mechanisms.exponential import Exponential
 from fedcal.mechanisms.gaussian import Gaussian
 from fedcal.mechanisms.laplace import Laplace
 from fedcal.mechanisms.no_noise import NoNoise
+from fedcal.mechanisms.noise_law import NoiseLaw
 from fedcal.mechanisms.unary import Unary
 
 __all__ = [
+    "FORMER",
     "MECHANISMS",
     "PRIVATE",
-    "DiscreteGaussian",
-    "DiscreteLaplace",
     "Exponential",
     "Gaussian",
     "Laplace",
     "Mechanism",
     "NoNoise",
     "Noise",
+    "NoiseLaw",
     "Source",
     "Sum",
     "Target",
@@ -34,10 +33,11 @@ __all__ = [
     "words_of",
 ]
 
-MECHANISMS: dict[str, type[Mechanism]] = registry(
-    NoNoise, Laplace, Gaussian, DiscreteLaplace, DiscreteGaussian, Exponential, Unary
-)
+MECHANISMS: dict[str, type[Mechanism]] = registry(NoNoise, Laplace, Gaussian, Exponential, Unary)
 """Name on the command line and in files -> mechanism."""
 
 PRIVATE = {name: law for name, law in MECHANISMS.items() if law.answers != "nothing"}
 """Mechanisms with a privacy guarantee."""
+
+FORMER = {"discrete-laplace": Laplace.name, "discrete-gaussian": Gaussian.name}
+"""Names that configs, policies and records of earlier versions may have -> the name now."""

@@ -2,16 +2,16 @@
 
 `Delta_1`, `Delta_2` in the docstrings of the mechanisms are the L1 and L2 norms of a neighbour's
 change of the sum, each block in units of its norm (`Bound`, `Plan.diameter`); unit, adjacency and
-trust are the plan's. All noise is added to integers on the ring's grid.
+trust are the plan's. All noise is added to integers, in steps of the ring's grid.
 
 Randomness. A seeded generator is for simulation: it gives no protection against anyone who knows
-the seed, and its normal, Laplace and exponential draws are double precision (a candidate of
-probability below about 1e-16 is never drawn). None stands for the operating system's generator:
+the seed, and its normal and exponential draws are double precision (a candidate of probability
+below about 1e-16 is never drawn). None stands for the operating system's generator:
 then all draws come from `samplers`, whose total variation of 2^-60 a value the plan counts into
 delta.
 
 A mechanism is a file: a class with everything that other modules need from it, and an entry
-in `MECHANISMS`. A subclass cannot omit a method: a missing one raises an error at import.
+in `MECHANISMS`. A missing abstract method raises an error at import.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.accounting import exponential_epsilon
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.mechanisms import samplers
+from fedcal.mechanisms.noise_law import NoiseLaw
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound, Per
 
@@ -120,9 +122,8 @@ class Sum:
         number of answers in the sum
     std
         (length,) of the noise in it
-    alone
-        True = about one complete draw of noise; False = many draws, which are nearly normal
-        together
+    noises
+        number of complete noises in it
     costs
         function from exact sums to the costs of a draw's candidates; None = absolute values
     """
@@ -132,15 +133,23 @@ class Sum:
     diameter: float
     repliers: int
     std: Floats
-    alone: bool
+    noises: float
     costs: Callable[[Floats], Floats | None] | None = None
 
 
+@dataclass(frozen=True)
 class Mechanism(ABC):
     """Calibrated mechanism: an instance holds the budget of each release of its run.
 
+    Unless a subclass overrides it, its single releases are epsilon-DP, and sums stay exact until
+    `release`: nothing is scaled, drawn or sent.
+
     Attributes
     ----------
+    epsilon
+        of each release; 0 where a delta is needed
+    multiplier
+        Gaussian noise std per unit of L2 sensitivity; 0 for other mechanisms
     name
         on the command line and in files
     noise
@@ -153,56 +162,52 @@ class Mechanism(ABC):
         norm of a contribution that is bounded, L1 or L2
     pure
         whether it needs no delta
-    divisible
-        whether several clients can each draw a share of its noise
     part
         the only part of a client that it protects, None = any
     settles_replacement
         whether its epsilon is for one answer replaced by any other, at any distance
     tailed
         whether one draw has the heavy tails of Laplace noise
+    least_integer_scale
+        least scale of its noise on integers; infinite = its noise needs a fine grid
     examples
         small bounds for tests: arguments of `Bound`
     """
+
+    epsilon: float = 0.0
+    multiplier: float = 0.0
 
     name: ClassVar[str]
     noise: ClassVar[str]
     meaning: ClassVar[str]
     answers: ClassVar[Answers]
-    order: ClassVar[Literal[1, 2]]
-    pure: ClassVar[bool]
-    divisible: ClassVar[bool]
-    part: ClassVar[Per | None]
-    settles_replacement: ClassVar[bool]
-    tailed: ClassVar[bool]
+    order: ClassVar[Literal[1, 2]] = 2
+    pure: ClassVar[bool] = True
+    part: ClassVar[Per | None] = None
+    settles_replacement: ClassVar[bool] = False
+    tailed: ClassVar[bool] = False
+    least_integer_scale: ClassVar[float] = math.inf
     examples: ClassVar[tuple[Mapping[str, Any], ...]]
 
     # -- plan -----------------------------------------------------------------------------
 
     @classmethod
-    @abstractmethod
     def calibrate(cls, target: Target) -> Self:
-        """Return the mechanism with the least noise that meets the target."""
+        """Return the mechanism with the least noise that meets the target.
+
+        Of releases that are epsilon-DP each has an equal part of epsilon, amplified.
+        """
+        return cls(exponential_epsilon(target.epsilon / target.rounds, target.rate))
 
     @classmethod
     @abstractmethod
     def check(cls, bound: Bound, rounds: int) -> None:
         """Raise InputError if the mechanism does not support a bound, or the number of rounds."""
 
-    @classmethod
-    @abstractmethod
-    def in_shares(cls) -> type[Mechanism] | None:
-        """Return its replacement where each client adds a share; None = there is none."""
-
     @property
-    @abstractmethod
-    def key(self) -> tuple[float, float]:
-        """Noise multiplier and epsilon of each release; 0 for the one that it does not have."""
-
-    @property
-    @abstractmethod
     def event(self) -> str:
         """Name of one release for the ledger."""
+        return f"{self.name}(epsilon={self.epsilon!r})"
 
     @abstractmethod
     def sentence(self) -> str:
@@ -210,12 +215,11 @@ class Mechanism(ABC):
 
     # -- noise scale ----------------------------------------------------------------------
 
-    @abstractmethod
     def scale(self, bound: Bound, diameter: float) -> Floats:
         """Return the scale of each block's noise, in the statistic's units, (blocks,) or ()."""
+        return np.zeros(0)
 
-    @abstractmethod
-    def std(self, scales: Floats, noises: float, bound: Bound) -> Floats:
+    def std(self, scales: Floats, noises: float, bound: Bound, grid: float = 0.0) -> Floats:
         """Return the noise std of each number of a released sum, (length,).
 
         Parameters
@@ -224,42 +228,46 @@ class Mechanism(ABC):
             of each block (`scale`)
         noises
             number of complete noises in the sum, or of answers if each answer is encoded
+        grid
+            step of the noise; 0 = as fine as can be
         """
+        return np.zeros(bound.length)
 
-    @abstractmethod
-    def tail(self, noises: float, alone: bool) -> float:
-        """Return the capacity of the ring for the noise of a sum, in scales; more has no chance.
+    def law(self, noises: float, step: float) -> NoiseLaw:
+        """Return the law of so many complete noises; `step` in stds, 0 = as good as continuous."""
+        return NoiseLaw()
 
-        `noises` : number of complete noises; `alone` : the sum holds a single draw.
-        """
+    def tail(self, noises: float) -> float:
+        """Return the capacity of the ring for so many complete noises, in scales of one."""
+        return 0.0
 
-    @abstractmethod
     def noise_of(self, scales: Floats, grid: float, bound: Bound, shares: int) -> Noise | None:
         """Return the noise to add to a vector, in steps of the grid; None = no noise."""
+        return None
 
     # -- randomness -----------------------------------------------------------------------
 
     @classmethod
-    @abstractmethod
     def check_noise(cls, noise: Noise) -> None:
         """Raise InputError for noise, maybe from a message, that the mechanism cannot draw."""
+        raise InputError(f"unknown noise {cls.name!r}: it adds none")
 
     @classmethod
-    @abstractmethod
     def draw(cls, scale: float, shares: int, n: int, source: Source) -> Integers:
         """Return `n` independent shares of noise, in steps, (n,)."""
+        raise InputError(f"'{cls.name}' adds no noise")
 
     @classmethod
-    @abstractmethod
     def client(cls, words: Words, ring: Ring, noise: Noise, source: Source) -> Words:
         """Return the message of a client that protects itself, (length,)."""
+        raise InputError(f"'{cls.name}' adds no noise")
 
-    @abstractmethod
     def draw_sum(self, total: Words, of: Sum, rng: np.random.Generator) -> Words:
         """Return an exact sum plus the noise of all repliers, in one draw; for studies.
 
         `total` and the result are (length,) words of the ring.
         """
+        return total
 
     @abstractmethod
     def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:

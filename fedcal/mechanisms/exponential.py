@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import samplers
-from fedcal.mechanisms.adds_nothing import AddsNothing
-from fedcal.mechanisms.base import Answers, Source, Sum, View
-from fedcal.mechanisms.pure_dp import PureDP
-from fedcal.units.bounding import Bound, Per
+from fedcal.mechanisms.base import Answers, Mechanism, Source, Sum, View
+from fedcal.units.bounding import Bound
 
 
 @dataclass(frozen=True)
-class Exponential(PureDP, AddsNothing):
+class Exponential(Mechanism):
     """Draw of index i with probability ~ `exp(-epsilon |S_i| / (2 C))`.
 
     Neighbours differ in `|S_i|` by at most C. It is epsilon-DP (McSherry & Talwar 2007; Asi & Duchi
@@ -32,8 +30,6 @@ class Exponential(PureDP, AddsNothing):
     noise: ClassVar[str] = "a draw"
     meaning: ClassVar[str] = "exponential mechanism: one of several candidates is drawn"
     answers: ClassVar[Answers] = "index"
-    part: ClassVar[Per | None] = None
-    settles_replacement: ClassVar[bool] = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"lengths": (20,), "norms": (2.5,), "rule": "per_value"},
     )

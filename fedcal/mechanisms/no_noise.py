@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
-from fedcal.mechanisms.adds_nothing import AddsNothing
-from fedcal.mechanisms.base import Answers, Source, Sum, Target, View
-from fedcal.units.bounding import Bound, Per
+from fedcal.mechanisms.base import Answers, Mechanism, Source, Sum, Target, View
+from fedcal.units.bounding import Bound
 
 
 @dataclass(frozen=True)
-class NoNoise(AddsNothing):
+class NoNoise(Mechanism):
     """Release of exact sums, without any guarantee."""
 
     name: ClassVar[str] = "none"
@@ -26,8 +25,6 @@ class NoNoise(AddsNothing):
     meaning: ClassVar[str] = "none"
     answers: ClassVar[Answers] = "nothing"
     pure: ClassVar[bool] = False
-    part: ClassVar[Per | None] = None
-    settles_replacement: ClassVar[bool] = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
 
     @classmethod
@@ -40,11 +37,6 @@ class NoNoise(AddsNothing):
     @classmethod
     def check(cls, bound: Bound, rounds: int) -> None:
         """Accept every bound: there is nothing to check."""
-
-    @property
-    @override
-    def key(self) -> tuple[float, float]:
-        return 0.0, 0.0
 
     @property
     @override

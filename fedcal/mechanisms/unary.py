@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Words, override
 from fedcal.mechanisms import samplers
-from fedcal.mechanisms.adds_nothing import AddsNothing
-from fedcal.mechanisms.base import Answers, Noise, Source, Sum, View
-from fedcal.mechanisms.pure_dp import PureDP
+from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, View
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import SLACK, Bound, Per
 
 
 @dataclass(frozen=True)
-class Unary(PureDP, AddsNothing):
+class Unary(Mechanism):
     """Unary encoding: a 1 stays with probability 1/2, a 0 becomes 1 with 1 / (1 + e^epsilon).
 
     It is epsilon-DP for one client's answer replaced by any other (Wang et al. 2017, OUE). Each
@@ -55,7 +53,7 @@ class Unary(PureDP, AddsNothing):
             f"{unary_flip(self.epsilon):.4g}. noise_std is for the count of an empty cell"
         )
 
-    def std(self, scales: Floats, noises: float, bound: Bound) -> Floats:
+    def std(self, scales: Floats, noises: float, bound: Bound, grid: float = 0.0) -> Floats:
         """Return the std of an unbiased count of an empty cell (Wang et al. 2017, Equation 6).
 
         The growth of the variance with the true count is neglected. `noises` is the number of

@@ -143,6 +143,8 @@ class Curator:
             raise PrivacyError(
                 f"the query '{query.kind}' is not the one that the plan was made for"
             )
+        elif self.plan.on_integers and not query.whole(self.plan.bound.per):
+            raise PrivacyError(f"the query '{query.kind}' adds fractions to noise on integers")
         else:
             bound = self.plan.bound
             self._reserve()

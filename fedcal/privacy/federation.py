@@ -12,7 +12,7 @@ from fedcal.core.checks import one_of, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.core.fields import read
 from fedcal.core.streams import check_seed
-from fedcal.mechanisms import PRIVATE
+from fedcal.mechanisms import FORMER, PRIVATE
 from fedcal.secure_aggregation.committee import check_committee, colluding
 from fedcal.trust import NOISY, TRUSTS, Central, SecAgg
 from fedcal.units import UNITS, User
@@ -135,7 +135,8 @@ class Federation:
         if not 0 <= self.delta < 1:
             raise InputError(f"delta must be in [0, 1), got {self.delta!r}")
         one_of("unit", self.unit, UNITS)
-        one_of("mechanism", self.mechanism, (AUTO, *PRIVATE))
+        mechanism = FORMER.get(self.mechanism, self.mechanism)
+        object.__setattr__(self, "mechanism", one_of("mechanism", mechanism, (AUTO, *PRIVATE)))
         one_of("noise source", self.noise_source, NOISE_SOURCES)
         if not 0 < self.quorum <= 1:
             raise InputError(f"quorum must be in (0, 1], got {self.quorum!r}")

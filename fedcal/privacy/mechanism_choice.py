@@ -28,28 +28,18 @@ def choose(
     Raises
     ------
     InputError
-        If the user's mechanism does not fit the method's release or the trust model.
+        If the user's mechanism does not fit the method's release.
     """
-    asked, trust = federation.mechanism, TRUSTS[str(federation.trust)]
+    asked = federation.mechanism
     if prefers[0].answers != "sum":
         return _only(federation, prefers[0])
     if asked == AUTO:
-        law = prefers[0]
-        if len(prefers) > 1:
-            law = _least(federation, prefers, bound, rounds)
-        return (law.in_shares() or law) if trust.shared else law
+        return prefers[0] if len(prefers) == 1 else _least(federation, prefers, bound, rounds)
     law = MECHANISMS[asked]
     if law.answers != "sum":
         sums = ", ".join(name for name, mechanism in PRIVATE.items() if mechanism.answers == "sum")
         raise InputError(
             f"mechanism '{asked}' does not fit a release that is a sum; allowed: {AUTO}, {sums}"
-        )
-    if not trust.accepts(law):
-        allowed = " or ".join(
-            name for name, mechanism in PRIVATE.items() if trust.accepts(mechanism)
-        )
-        raise InputError(
-            f"mechanism '{asked}' cannot be drawn in shares; trust '{trust.name}' takes {allowed}"
         )
     return law
 
@@ -89,7 +79,7 @@ def _least(
     possible = [law for law in prefers if law.pure or federation.delta > 0]
 
     def std(law: type[Mechanism]) -> float:
-        own = replace(bound, order=law.order, norms=(1.0,) * len(bound.lengths))
+        own = replace(bound, order=law.order, norms=(1.0,) * len(bound.lengths), whole=False)
         made = law.calibrate(target)
         return float(made.std(made.scale(own, 1), 1.0, own).max())
 

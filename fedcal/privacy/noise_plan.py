@@ -19,7 +19,7 @@ from fedcal.accounting.zcdp import zcdp_multiplier
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers
-from fedcal.mechanisms import Gaussian, Mechanism, Noise, NoNoise, Sum, Target, samplers
+from fedcal.mechanisms import Gaussian, Mechanism, Noise, NoiseLaw, NoNoise, Sum, Target, samplers
 from fedcal.privacy.federation import Federation as Federation  # also found here
 from fedcal.privacy.mechanism_choice import amplifying_rate, choose
 from fedcal.secure_aggregation import Ring
@@ -113,7 +113,7 @@ class Plan:
                 f"a clip norm of {largest:g} does not fit the ring of {self.clients} clients: "
                 f"its noise needs steps of {self.grid:g}, which leave a capacity of {room:g}"
             )
-        tables = self.noise_source == "system" or self.law.divisible
+        tables = self.noise_source == "system" or self.law.tailed or self.shares > 1
         noise = self.noise  # refuses scales that make no sense
         if tables and noise is not None and max(noise.scales) > _MOST_STEPS:
             raise InputError(
@@ -130,12 +130,12 @@ class Plan:
     @property
     def multiplier(self) -> float:
         """Gaussian noise std per unit of L2 sensitivity (0 without)."""
-        return self.law.key[0]
+        return self.law.multiplier
 
     @property
     def epsilon_per_release(self) -> float:
         """Budget of each release of a pure-DP mechanism (0 without)."""
-        return self.law.key[1]
+        return self.law.epsilon
 
     @property
     def model(self) -> type[Trust]:
@@ -213,21 +213,34 @@ class Plan:
         """Number of clients whose noise makes the complete noise."""
         return self.model.shares(self.quorum - self.colluding)
 
+    @property
+    def on_integers(self) -> bool:
+        """Whether addends and noise are integers: sums have no error but the noise."""
+        scales = self._scales()
+        return bool(
+            self.bound is not None
+            and self.bound.whole
+            and len(scales)
+            and scales.min() >= self.law.least_integer_scale
+        )
+
     @cached_property
     def grid(self) -> float:
         """Step of the fixed-point ring, a power of two.
 
-        Each addend is truncated toward zero by less than a step, so the sum of K clients is off
-        by less than K steps: the step is the smallest noise std of the sum / (1024 K), or 2**-24.
-        Under trust `local` it is the std of one client's noise / (1024 sqrt(K)), which is the same
-        part of the sum's. Where each row is truncated by itself the step is 64 times smaller, as
-        long as 4,096 rows of each client fit the ring. With K = 10**6 that decides: at most 2e-9
-        norms, so that 10**8 truncated rows are off by at most a fifth of a norm. With K = 10**7 it
-        is 2e-8, and what is no whole number (a gap, a gradient) may be off by as much as the noise.
-        Unary encoding sends whole numbers. A `fine` grid has 2**36 steps in a norm, where 2**12
-        rows of each client fit and the noise is 2**40 steps at most.
+        It is 1 where addends are integers: Laplace noise is drawn there, and nothing is truncated.
+
+        Elsewhere each addend is truncated toward zero by less than a step, so the sum of K clients
+        is off by less than K steps: the step is the smallest noise std of the sum / (1024 K), or
+        2**-24. Under trust `local` it is the std of one client's noise / (1024 sqrt(K)), which is
+        the same part of the sum's. Where each row is truncated by itself the step is 64 times
+        smaller, as long as 4,096 rows of each client fit the ring. With K = 10**6 that decides: at
+        most 2e-9 norms, so that 10**8 truncated rows are off by at most a fifth of a norm. With K =
+        10**7 it is 2e-8, and what is not an integer (a gap, a gradient) may be off by as much as
+        the noise. Unary encoding sends integers. A `fine` grid has 2**36 steps in a norm, where
+        2**12 rows of each client fit and the noise is 2**40 steps at most.
         """
-        if self.law.answers == "onehot":
+        if self.law.answers == "onehot" or self.on_integers:
             return 1.0
         scales = self._scales()
         if not len(scales) or self.bound is None:
@@ -257,7 +270,7 @@ class Plan:
     @property
     def tail(self) -> float:
         """Largest noise in the sum of all clients' answers, in scales of one noise."""
-        return self.law.tail(self.noises(self.clients), self.model.noise_by == "server")
+        return self.law.tail(self.noises(self.clients))
 
     @property
     def rows_that_fit(self) -> int | None:
@@ -287,14 +300,22 @@ class Plan:
         """Noise std of each coordinate of the sum of so many answers, shape (length,)."""
         if self.bound is None:
             return np.zeros(0)
-        return self.law.std(self._scales(), self.noises(repliers), self.bound)
+        return self.law.std(self._scales(), self.noises(repliers), self.bound, self.grid)
+
+    def noise_law(self, std: float) -> NoiseLaw:
+        """Return the law of the noise of a released number, with this std by the answers to it."""
+        if self.bound is None or not std:
+            return NoiseLaw()
+        one = float(self.law.std(self._scales(), 1.0, self.bound, self.grid).max())
+        noises = float(f"{(std / one) ** 2:.12g}")
+        return self.law.law(noises, self.grid / std if self.on_integers else 0.0)
 
     def sum_of(
         self, bound: Bound, repliers: int, costs: Callable[[Floats], Floats | None] | None = None
     ) -> Sum:
         """Return the sum of so many answers, each clipped to `bound`; see `Query.costs`."""
-        std = self.std_of_sum(repliers)
-        return Sum(self.ring, bound, self.diameter, repliers, std, not self.many_draws, costs)
+        std, noises = self.std_of_sum(repliers), self.noises(repliers)
+        return Sum(self.ring, bound, self.diameter, repliers, std, noises, costs)
 
     @property
     def noise_std(self) -> tuple[float, ...] | None:
@@ -338,7 +359,7 @@ class Plan:
         return key_of(
             (self.clients, self.rounds, self.sampling_rate),
             (self.mechanism, self.epsilon, self.delta, self.unit, self.trust, self.adjacency),
-            (*self.law.key, self.diameter, self.quorum),
+            (self.law.multiplier, self.law.epsilon, self.diameter, self.quorum),
             None if self.bound is None else self.bound.key,
             *((self.parts,) if self.parts > 1 else ()),
             *(("rows", self.row_rate) if self.row_rate < 1 else ()),
@@ -487,7 +508,7 @@ def make_plan(
             cohort=cohort,
         )
     per = unit.per if row_sums else "client"
-    bound = replace(bound, per=per)
+    bound = replace(bound, per=per, whole=bound.whole and per == unit.per != "client")
     if asked_once and federation.sampling_rate < 1:
         raise InputError("clients that answer only once cannot be sampled: sampling_rate < 1")
     if asked_once and model.asks_everyone:

@@ -159,6 +159,13 @@ class Query(ABC):
             If the answer is not a sum over rows, or the number of clips is wrong.
         """
 
+    def whole(self, part: Part) -> bool:
+        """Return whether each such part adds integers alone, of an L1 norm that is one, too.
+
+        Such counts have their Laplace noise on the integers. `bound` says so by `Bound.whole`.
+        """
+        return False
+
     @property
     def key(self) -> str:
         """Text that identifies the question."""
@@ -256,8 +263,16 @@ class Summed(Query):
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """Return the bound: the clip for a client, `added` for a row or a subject."""
-        norm = clips[0] if self.takes_clips(part, clips, 1) else self.added(part, order)
-        return Bound(self.lengths(), (norm,), self.rule, order)
+        if self.takes_clips(part, clips, 1):
+            return Bound(self.lengths(), (clips[0],), self.rule, order)
+        norm = self.added(part, order)
+        if order == 1 and self.whole(part):
+            return Bound(self.lengths(), (norm,), self.rule, order, part, whole=True)
+        return Bound(self.lengths(), (self.unclipped(norm),), self.rule, order)
+
+    def unclipped(self, norm: float) -> float:
+        """Return a bound for what has this norm; a bit more, where the clip should cut nothing."""
+        return norm
 
 
 class Cell(Query):

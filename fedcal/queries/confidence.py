@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from fedcal.calibrators.top_label import Counts
 from fedcal.queries.base import Cell, Order, Part, Query, Seed, within
+from fedcal.units import Example
 from fedcal.units.bounding import Bound
 
 MOST_BINS = 2**16
@@ -45,9 +46,16 @@ class BinOutcomes(Query):
         """Return the bound of all counts together; of a row a single 1, or a 1 in each half."""
         if self.takes_clips(part, clips, 1):
             return Bound(self.lengths(), (clips[0],), order=order)
+        one: dict[str, Any] = {"order": order}
+        if order == 1 and self.whole(part):
+            one |= {"per": part, "whole": True}
         if self.counts == "correct_wrong":
-            return Bound(self.lengths(), (1.0,), order=order)
-        return Bound((self.bins, self.bins), (1.0, 1.0), "per_block", order)
+            return Bound(self.lengths(), (1.0,), **one)
+        return Bound((self.bins, self.bins), (1.0, 1.0), "per_block", **one)
+
+    def whole(self, part: Part) -> bool:
+        """Return whether the part is a row, which is a single 1, or a 1 in each half."""
+        return part == Example.per
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from fedcal.conformal.conformity import BY, Conformity
 from fedcal.conformal.levels.angelopoulos import quantile_costs
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.queries.base import (
     Classes,
     Finite,
@@ -30,8 +30,9 @@ from fedcal.queries.base import (
     vector,
 )
 from fedcal.queries.encodings import Height, check_encoding, column_norm, decoder_of, matrix_of
-from fedcal.queries.evaluation import ROOM, check_names
-from fedcal.units.bounding import SLACK, Rule
+from fedcal.queries.evaluation import ROOM, check_names, with_room
+from fedcal.units import Example, Subject
+from fedcal.units.bounding import Rule
 
 _LARGEST = 1e6
 """Limit of what a row of a class adds."""
@@ -283,7 +284,14 @@ class SetCounts(SetQuery, Summed):
         """Return one block with all numbers."""
         return (self.parts * len(self.matrix),)
 
+    def whole(self, part: Part) -> bool:
+        """Return whether a row, or the only row of a subject, adds integers."""
+        return part == Example.per or (part == Subject.per and self.once)
+
     def added(self, part: Part, order: Order) -> float:
         """Return the largest norm of the contribution of a row to all numbers together."""
-        norm = column_norm(self.encoding, self.buckets, self.height, order)
-        return norm * ROOM / (1.0 - SLACK)
+        return column_norm(self.encoding, self.buckets, self.height, order)
+
+    @override
+    def unclipped(self, norm: float) -> float:
+        return with_room(norm)

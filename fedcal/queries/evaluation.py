@@ -14,7 +14,7 @@ import numpy as np
 from fedcal.core.checks import listed, whole
 from fedcal.core.errors import InputError
 from fedcal.core.printable import plain_names
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.metrics.buckets import Score, check_score, equal_width, fine_tails, has_nodes, parts_of
 from fedcal.queries.base import (
     Cell,
@@ -39,7 +39,7 @@ from fedcal.queries.encodings import (
     matrix_of,
     tree_levels,
 )
-from fedcal.units import Subject
+from fedcal.units import Example, Subject
 from fedcal.units.bounding import SLACK
 
 Views = Literal["model", "model,other", "model,calibrated"]
@@ -56,6 +56,11 @@ SubjectRows = Annotated[int, within(0, MOST_SUBJECT_ROWS)]
 
 ROOM = 1.0 + 2.0**-20
 """Factor above the norm of what a row adds, so that the clip's slack clips nothing."""
+
+
+def with_room(norm: float) -> float:
+    """Return a bound whose clip cuts nothing off what has this norm."""
+    return norm * ROOM / (1.0 - SLACK)
 
 
 def check_names(groups: Sequence[str]) -> tuple[str, ...]:
@@ -306,13 +311,23 @@ class ScoreCounts(Summed):
             return norm * (self.ones - cells) + cells * self.weight
         return math.sqrt(norm**2 * (self.ones - cells) + cells * self.weight**2)
 
+    def whole(self, part: Part) -> bool:
+        """Return whether a row counts as a 1 wherever it counts; rows of subjects have weights."""
+        plain = self.reference is None and not self.subject_rows and float(self.gain).is_integer()
+        drawn = bool(self.seed) or not self.tail_nodes
+        cells = not self.cells or self.weight.is_integer()
+        return part == Example.per and plain and drawn and cells
+
     def added(self, part: Part, order: Order) -> float:
         """Return the largest norm of what a row or a subject adds to all numbers together."""
         norm = self.row_norm(order) * rows_in(part, self.subject_rows)
         if self.reference is not None:
             norm += float(np.linalg.norm(self.encode(self.reference[None])[0], order))
-        norm *= self.gain
-        return norm * ROOM / (1.0 - SLACK)
+        return norm * self.gain
+
+    @override
+    def unclipped(self, norm: float) -> float:
+        return with_room(norm)
 
 
 @dataclass(frozen=True, eq=False)

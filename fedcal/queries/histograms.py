@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 from fedcal.calibrators.histogram_binning import tables
 from fedcal.core.types import override
 from fedcal.queries.base import Classes, Order, Part, Query, Summed, not_too_long, within
+from fedcal.units import Example
 from fedcal.units.bounding import Bound
 
 MOST_BINS = 2**16
@@ -61,7 +62,13 @@ class HistogramQuery(Query):
         else:
             one = 1.0 if self.classes == 2 else float(self.ones(order) ** (1.0 / order))
             norms = self.norms(one, one)
+            if order == 1 and self.whole(part):
+                return Bound(self.lengths(), norms, order=order, per=part, whole=True)
         return Bound(self.lengths(), norms, order=order)
+
+    def whole(self, part: Part) -> bool:
+        """Return whether a row adds ones within equal norms, which are their number."""
+        return part == Example.per and len(set(self.norms(1.0, 1.0))) == 1
 
 
 @dataclass(frozen=True)

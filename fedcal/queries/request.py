@@ -162,6 +162,8 @@ class Request:
             fields["order"] = self.bound.order
         if self.bound.per != "client":
             fields["per"] = self.bound.per
+        if self.bound.whole:
+            fields["whole"] = True
         if noise and self.noise is not None:
             fields["noise"] = self.noise.mechanism
             fields["noise-lengths"] = list(self.noise.lengths)
@@ -200,6 +202,7 @@ class Request:
                     fields["rule"],
                     fields.get("order", 2),
                     fields.get("per", "client"),
+                    bool(fields.get("whole", False)),
                 ),
                 ring=Ring(int(fields["clients"]), float(fields["grid"]), int(fields["headroom"])),
                 round=int(fields["round"]),

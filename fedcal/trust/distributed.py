@@ -35,8 +35,8 @@ class Distributed(Trust):
 
     @classmethod
     def accepts(cls, law: type[Mechanism]) -> bool:
-        """Return whether its noise can be drawn in shares."""
-        return law.answers == "sum" and law.divisible
+        """Return whether it adds noise, which can be drawn in shares."""
+        return law.answers == "sum"
 
     @classmethod
     def quorum(cls, share: float, clients: int) -> int:

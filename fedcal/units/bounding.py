@@ -25,6 +25,11 @@ rule           quantity limited to 1                      L2 sensitivity   L1 se
 where the norm is L1 (`order` 1: Laplace noise) or L2 (`order` 2: Gaussian noise), and the second
 figure of the last column is that of an L2 norm.
 
+A bound is *whole* where every part of a client adds integers alone and never more than the norms,
+which are integers too (counts of rows): parts are truncated to integers first, norms are compared
+exactly, and a part at its bound keeps every bit. Neighbouring sums then differ by integers, and
+Laplace noise is drawn on the integers.
+
 Edge cases: a zero vector stays zero; a vector inside the bound keeps every bit; NaN counts as 0
 and an infinity as a number beyond every bound, because a refusal would reveal the row that caused
 it (without a bound they are refused: `ContributionRefused`); a non-positive norm is an
@@ -53,6 +58,7 @@ SLACK = 2.0**-34
 sum of up to 2**18 squares (or absolute values) that checks it, can hide a true norm above 1."""
 
 _SMALLEST = 1e-100  # a norm whose square is not a normal float could not be checked
+_MOST_WHOLE = 2**31  # largest integer norm: its quotients with other integers are exact about 1
 _LARGEST = 1e50  # largest number, in norms: its square, and a sum of squares, is a normal float
 
 
@@ -72,6 +78,8 @@ class Bound:
         1 or 2, the norm that is bounded
     per
         "client", or "subject" or "row" if the addend of each is clipped before a client sums them
+    whole
+        all addends are integers within the norms, which are integers, equal ones for rule "joint"
     """
 
     lengths: tuple[int, ...]
@@ -79,6 +87,7 @@ class Bound:
     rule: Rule = "joint"
     order: Literal[1, 2] = field(default=2, repr=False)
     per: Per = field(default="client", repr=False)
+    whole: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.lengths or any(n < 1 for n in self.lengths):
@@ -94,11 +103,23 @@ class Bound:
                 f"clip norms must be finite and > 0 ({_SMALLEST:g} to {1 / _SMALLEST:g}), "
                 f"got {self.norms}"
             )
+        if self.whole and not self._can_be_whole:
+            raise InputError(
+                f"a bound of integers needs L1 norms of parts of clients that are integers, got "
+                f"{self.norms} of order {self.order} per {self.per}"
+            )
+
+    @property
+    def _can_be_whole(self) -> bool:
+        equal = self.rule != "joint" or len(set(self.norms)) == 1
+        integers = all(c == int(c) <= _MOST_WHOLE for c in self.norms)
+        return self.finite and self.order == 1 and self.per != "client" and equal and integers
 
     @property
     def key(self) -> tuple[Any, ...]:
         """Values that identify the bound, for `streams.key_of`."""
-        return (self.lengths, self.norms, self.rule, self.order, self.per)
+        whole = ("whole",) if self.whole else ()
+        return (self.lengths, self.norms, self.rule, self.order, self.per, *whole)
 
     @property
     def length(self) -> int:
@@ -114,6 +135,11 @@ class Bound:
     def finite(self) -> bool:
         """Condition that a client's influence is bounded."""
         return bool(self.norms)
+
+    @property
+    def most(self) -> float:
+        """Largest norm that `bounded` leaves, in units of the bound."""
+        return 1.0 if self.whole else 1.0 - SLACK
 
     @property
     def sensitivity(self) -> float:
@@ -145,6 +171,8 @@ class Bound:
         """Return the norms that the rule limits to 1, (clients, length) -> (clients, groups)."""
         if self.rule == "per_value":
             return np.asarray(np.abs(x) / self.scale)
+        if self.whole and self.rule == "joint":  # integers add up without rounding
+            return np.asarray(np.abs(x).sum(axis=1, keepdims=True) / self.norms[0])
         sizes = self._blocks_sum(x) / np.array(self.norms) ** self.order
         if self.rule == "joint":
             sizes = sizes.sum(axis=1, keepdims=True)
@@ -189,16 +217,17 @@ def bounded(x: Floats, bound: Bound) -> Floats:
         )
     if not bound.finite:
         return x
+    if bound.whole:
+        x = np.trunc(x)
     with np.errstate(over="ignore", invalid="ignore"):
         norms = bound.norms_of(x)
     if not np.isfinite(norms).all():
         x = np.clip(np.where(np.isnan(x), 0.0, x), -_LARGEST * bound.scale, _LARGEST * bound.scale)
         norms = bound.norms_of(x)
-    over = norms > 1.0 - SLACK
-    if not over.any():
-        return x
-    factors = np.where(over, (1.0 - SLACK) / np.where(over, norms, 1.0), 1.0)
-    return bound.scaled(x, factors)
+    over = norms > bound.most
+    if over.any():
+        x = bound.scaled(x, np.where(over, bound.most / np.where(over, norms, 1.0), 1.0))
+    return np.trunc(x) if bound.whole else x
 
 
 def encode_bounded(x: Floats, bound: Bound, ring: Ring) -> Words:
@@ -216,6 +245,6 @@ def encode_bounded(x: Floats, bound: Bound, ring: Ring) -> Words:
     words = ring.encode(bounded(x, bound))
     if bound.finite:
         sent: Floats = words.view(np.int64) * np.float64(ring.grid)
-        if not (bound.norms_of(sent) <= 1.0 - SLACK / 2).all():
+        if not (bound.norms_of(sent) <= (bound.most + 1.0) / 2).all():
             raise ContributionRefused("an encoded contribution exceeds the query's bound")
     return words

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedcal.core.types import override
-from fedcal.evaluation.histogram import NoiseLaw
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.weighting import counted_of
 from fedcal.privacy.curator import Release
@@ -147,7 +146,7 @@ class FedEvaluate(FederatedStrategy):
 
     @override
     def update(self, release: Release) -> None:
-        law: NoiseLaw = "double-exponential" if self.plan.tailed else "normal"
+        law = self.plan.noise_law(float(release.std.max(initial=0.0)))
         self._over = self._over or self.plan.unanswered(release.std)
         self._read = self._nothing if self._over else self._ways.learn(release, law)
 

@@ -21,6 +21,7 @@ from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.mechanism_choice import order_of
 from fedcal.queries import Query, ScoreCounts, SiteEffects
+from fedcal.queries.base import Order
 from fedcal.queries.encodings import Flat, Tree
 from fedcal.queries.evaluation import names_text
 from fedcal.strategies.base import FederatedStrategy
@@ -84,7 +85,8 @@ class FedPrior(FederatedStrategy):
         else:
             unused("counting needs none", clip=clip)
             self._query = _counts(federation, groups, rows_per_subject)
-            plan = plan_for(federation, self._query, (1.0,), 1, prefers=(Laplace,))
+            order: Order = 1 if federation.mechanism == AUTO else order_of(federation)
+            plan = plan_for(federation, self._query, (1.0,), 1, order, prefers=(Laplace,))
         super().__init__(plan, **base)
 
     @override
@@ -106,7 +108,7 @@ class FedPrior(FederatedStrategy):
             noise = math.inf if seen is None else std / clients
             return MomentsPrior(values / clients, noise, clients, asked.classes)
         return SitesRelease(
-            *(asked, asked.decode(values), std, "double-exponential" if plan.tailed else "normal"),
+            *(asked, asked.decode(values), std, plan.noise_law(std)),
             unit=plan.unit if plan.private else "",
             counted=counted_of(asked.subject_rows),
             excluded=excluded(plan),

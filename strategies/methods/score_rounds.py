@@ -10,8 +10,8 @@ import numpy as np
 
 from fedcal.calibrators.fits.noisy_counts import norm_sub
 from fedcal.core.types import Floats, Integers, override
-from fedcal.evaluation.histogram import NoiseLaw
 from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.mechanisms import NoiseLaw
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries import Query, ScoreCell, ScoreCounts

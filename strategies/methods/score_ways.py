@@ -24,7 +24,7 @@ from fedcal.metrics.buckets import arcsine_edges, fine_tails
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries import Query, ScoreCounts
-from fedcal.queries.base import Order
+from fedcal.queries.base import Order, Part
 from fedcal.queries.encodings import (
     ENCODINGS,
     Flat,
@@ -45,7 +45,7 @@ from fedcal.strategies.methods.score_rounds import (
     log_odds_edges,
 )
 from fedcal.trust import TRUSTS
-from fedcal.units import UNITS
+from fedcal.units import UNITS, Example
 from fedcal.units.bounding import Bound
 
 Edges = Literal["fine-tails", "equal-width", "equi-depth"]
@@ -259,11 +259,16 @@ class Sums(Way):
         self.law, last = _least_noise(f, self.question, self.looks, wanted.encoding, wanted.height)
         self.rounds, last = self.asked(wanted, last)
         clips = (1.0,) if part == "client" else ()
-        self.opening, self.bound = last, last.bound(part, clips, self.law.order)
+        self.opening, self.bound = last, drawn(last, part).bound(part, clips, self.law.order)
 
     def asked(self, wanted: Counting, last: ScoreCounts) -> tuple[ScoreRounds, ScoreCounts]:
         """Return the rounds of counts, and the last of their questions."""
         return AtOnce(last), last
+
+
+def drawn(question: ScoreCounts, part: Part) -> ScoreCounts:
+    """Return the question as it is asked of rows: each in one node of a tail, which is drawn."""
+    return replace(question, seed=1) if part == Example.per and question.tail_nodes else question
 
 
 class EdgesFirst(Sums):

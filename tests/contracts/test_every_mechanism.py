@@ -84,7 +84,7 @@ def test_no_noise_leaves_the_room_that_is_kept_for_it(law, trust, example):
     scales = law.scale(plan.law, plan.bound, plan.diameter)
     if not len(scales):
         return
-    room = plan.law.tail(plan.noises(CLIENTS), trust.noise_by == "server") * scales.max()
+    room = plan.law.tail(plan.noises(CLIENTS)) * scales.max()
     assert plan.ring.headroom * plan.grid >= room
     assert np.abs(released(plan, 50)).max() < room
 
@@ -115,10 +115,10 @@ def test_who_spends_several_times_as_much_is_caught(law, trust, example):
 @every_law
 def test_one_law_has_one_key_and_tells_what_it_is(law):
     made = [law.calibrate(Target(e, 1e-5, 2)) for e in (1.0, 2.0)]
-    assert made[0].key != made[1].key
+    keys = [(one.multiplier, one.epsilon) for one in made]
+    assert keys[0] != keys[1]
     assert made[0] == law.calibrate(Target(1.0, 1e-5, 2))
-    assert all(part >= 0 for part in made[0].key)
-    assert str(max(made[0].key)) in made[0].event
+    assert min(keys[0]) == 0
+    assert str(max(keys[0])) in made[0].event
     assert law.name == law.name.lower()
     assert law.meaning
-    assert law.in_shares() is None or law.in_shares().divisible

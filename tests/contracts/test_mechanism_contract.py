@@ -118,7 +118,7 @@ def test_dropouts_never_leave_less_noise_than_promised(mechanism, trust, gone):
     assert noise.std() > 0.88 * promised
 
 
-@pytest.mark.parametrize("mechanism", ["discrete-laplace", "discrete-gaussian"])
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 @pytest.mark.parametrize("engine", [run_inline, run_in_process])
 def test_an_undersized_round_stops_before_its_sum_is_unmasked(mechanism, engine, monkeypatch):
     """15 of 20 must answer. With 14 no mask is taken off, and nothing is charged."""
@@ -149,9 +149,7 @@ def test_the_mean_of_sums_with_coins_is_the_rate_times_the_sum():
     shards, rate, runs = some_rows(), 0.25, 80
     got = []
     for seed in range(runs):
-        strategy = sums_of(
-            "discrete-gaussian", "distributed", sampling_rate=rate, seed=seed, length=20
-        )
+        strategy = sums_of("gaussian", "distributed", sampling_rate=rate, seed=seed, length=20)
         run_inline(strategy, shards)
         got.append(strategy.releases[0].values)
     want = rate * exact_sum(strategy, shards, list(range(CLIENTS)))

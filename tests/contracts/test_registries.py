@@ -131,7 +131,7 @@ def test_what_is_missing_is_found_at_import(member):
                 continue
             with pytest.raises(TypeError, match=rf"^{member.__name__} lacks .*\b{name}\b"):
                 registry(without(member, owner, name))
-    assert tried > 10
+    assert tried >= 10
     assert list(registry(member).values()) == [member]
 
 

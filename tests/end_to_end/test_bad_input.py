@@ -95,10 +95,6 @@ OPTIONS = [  # options, words of the message
     ("--partition natural", "data.npz no clients --partition"),
     ("--data natural.npz --partition natural --clients 8", "natural.npz 7 natural clients 8"),
     (f"--trust secagg {EPS}", "secagg epsilon central"),
-    (
-        f"--trust distributed --mechanism laplace {EPS}",
-        "'laplace' shares 'distributed' discrete-laplace discrete-gaussian",
-    ),
     (f"--method pooled-temperature {EPS}", "pooled-temperature inf"),
     (f"--cap 1 {EPS}", "cap --ledger"),
     (f"--ledger l.db --cap 0 {EPS}", "cap > 0 0.0"),

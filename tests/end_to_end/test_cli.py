@@ -58,7 +58,7 @@ TOO_LITTLE = "fedcal: warning: unlikely to help: "
 GIVEN: dict[str, Any] = {
     **{"method": "fedtemp", "clients": 11, "partition": "dirichlet:0.5", "rounds": 3},
     **{"sampling-rate": 0.9, "epsilon": 4.0, "delta": 1e-3, "trust": "distributed"},
-    **{"unit": "user", "mechanism": "discrete-gaussian", "quorum": 0.5, "noise-source": "seeded"},
+    **{"unit": "user", "mechanism": "gaussian", "quorum": 0.5, "noise-source": "seeded"},
     **{"secure-aggregation": "masks", "dropout": 0.1, "seed": 7, "cap": 9.0, "engine": "inline"},
 }
 

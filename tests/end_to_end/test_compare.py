@@ -64,7 +64,7 @@ LISTS: dict[str, list[Any]] = {
     **{"method": ["fedtemp[average=temperature]"], "clients": [11, 12], "rounds": [3]},
     **{"partition": ["dirichlet:0.5", "iid"], "sampling-rate": [0.9], "epsilon": [4.0]},
     **{"delta": [1e-3], "trust": ["distributed"], "unit": ["user"]},
-    "mechanism": ["discrete-gaussian", "discrete-laplace"],
+    "mechanism": ["gaussian", "laplace"],
 }
 SINGLE: dict[str, Any] = {"quorum": 0.5, "noise-source": "seeded", "secure-aggregation": "masks"}
 SINGLE |= {"dropout": 0.1, "seed": 7, "seeds": 2}

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedcal.mechanisms import DiscreteGaussian
+from fedcal.mechanisms import Gaussian
 from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.secure_aggregation.committee import Committee, read_committee
 from fedcal.units.bounding import Bound
@@ -34,7 +34,7 @@ def test_what_colluding_sites_cost_in_noise():
     bound = Bound((4,), (1.0,), "joint")
     for sites, share, least, *factors in table("| sites | quorum | m | c = 0 | c = 1 | c = 2 |"):
         public = {"clients": int(sites), "classes": 2, "epsilon": 1.0, "quorum": float(share)}
-        prefers = (DiscreteGaussian,)
+        prefers = (Gaussian,)
         alone = make_plan(
             Federation(**public, trust="central"), rounds=1, bound=bound, prefers=prefers
         )

@@ -16,7 +16,6 @@ from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.config import merge
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.result import SimulationResult
-from fedcal.mechanisms import MECHANISMS
 from fedcal.partition import deal
 from fedcal.strategies.settings import calibrating, settings_of
 from fedcal.units import UNITS
@@ -90,7 +89,6 @@ def test_every_strategy_runs_and_says_what_it_promises(method, trust, unit):
         assert np.broadcast_to(written, len(std)).tolist() == list(std)
         assert min(std) > 0
 
-    assert MECHANISMS[privacy["mechanism"]].divisible is (trust == "distributed")
     assert (config.secure_aggregation == "masks") is (trust == "distributed")
 
 

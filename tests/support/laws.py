@@ -5,11 +5,8 @@ import numpy as np
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Noise
 from fedcal.units.bounding import Bound
 
-LAPLACIAN = ("laplace", "discrete-laplace")
-GAUSSIAN = ("gaussian", "discrete-gaussian")
-ADDITIVE = ("laplace", "gaussian", "discrete-laplace", "discrete-gaussian")
+ADDITIVE = ("laplace", "gaussian")
 """Those whose formulas tests know by heart; what holds for all is asked in tests/contracts."""
-DIVISIBLE = ("discrete-laplace", "discrete-gaussian")
 
 
 def prefer(name: str) -> tuple[type[Mechanism], ...]:
@@ -22,7 +19,7 @@ def noise(name: str, *fields: object) -> Noise:
 
 
 def gaussian_std(bound: Bound, multiplier: float) -> np.ndarray:
-    return np.repeat(Gaussian(multiplier).scale(bound, 1), bound.lengths)
+    return np.repeat(Gaussian(multiplier=multiplier).scale(bound, 1), bound.lengths)
 
 
 def laplace_scale(bound: Bound, epsilon: float) -> np.ndarray:

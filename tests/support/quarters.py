@@ -42,7 +42,7 @@ def release_of(of, seed=0, took_part=(), shift=(), slope=()):
         np.add.at(own, (rng.integers(0, len(own), n), y.astype(int), at), 1)
     std = float(job.plan.std_of_sum(len(took_part))[0])
     counts = np.round(cells.ravel() + rng.laplace(0.0, std / np.sqrt(2), cells.size))
-    told = {"law": "double-exponential", "known": True, "unit": job.plan.unit, "data": ""}
+    told = {"law": job.plan.noise_law(std), "known": True, "unit": job.plan.unit, "data": ""}
     found = replace(empty, counts=counts, std=std, **told)
     found.of_classes(of.classes)
     return found

@@ -18,7 +18,6 @@ from fedcal.experiments.runs.sweep import Row
 from fedcal.mechanisms import (
     MECHANISMS,
     PRIVATE,
-    DiscreteLaplace,
     Exponential,
     Gaussian,
     Laplace,
@@ -115,7 +114,7 @@ def attacks() -> list[Attacked]:
         *found,
         Attacked(Laplace.name, central, user, sampling_rate=0.3),
         Attacked(Gaussian.name, central, user, sampling_rate=0.3),
-        Attacked(DiscreteLaplace.name, shared, user, sampling_rate=0.3),
+        Attacked(Laplace.name, shared, user, sampling_rate=0.3),
         Attacked(Exponential.name, central, user, sampling_rate=0.3, numbers=CANDIDATES),
         Attacked(Laplace.name, central, user, rounds=4, numbers=2),
         Attacked(Gaussian.name, central, user, rounds=4, numbers=2),
@@ -124,7 +123,7 @@ def attacks() -> list[Attacked]:
         Attacked(Exponential.name, central, row, row_sums=False, numbers=CANDIDATES),
         Attacked(Laplace.name, central, user, noise_source="system"),
         Attacked(Gaussian.name, central, user, noise_source="system"),
-        Attacked(DiscreteLaplace.name, shared, user, noise_source="system"),
+        Attacked(Laplace.name, shared, user, noise_source="system"),
         Attacked(Unary.name, local, user, numbers=4, noise_source="system"),
     ]
 

@@ -29,8 +29,6 @@ from fedcal.mechanisms.samplers import (
     discrete_gaussian,
     discrete_laplace,
     polya_share,
-    rounded_gaussian,
-    rounded_laplace,
     seeded_words,
     system_words,
 )
@@ -119,13 +117,11 @@ _SCALED = {
         "Laplace",
         ("make_laplace", "l1_distance"),
     ),
-    "rounded Laplace, scale": (rounded_laplace, "Laplace", None),
     "discrete Gaussian, std": (
         discrete_gaussian,
         "Gaussian",
         ("make_gaussian", "l2_distance"),
     ),
-    "rounded Gaussian, std": (rounded_gaussian, "Gaussian", None),
 }
 """Law -> ours, numpy's and OpenDP's sampler, which take its scale."""
 

@@ -15,6 +15,7 @@ from fedcal.core.streams import check_seed
 from fedcal.experiments.report.families import family_of
 from fedcal.experiments.runs.config import POOLED, Config, label_of, method_named, parse_setting
 from fedcal.experiments.runs.options import RUNNING, Option, Options, layered, option, options_of
+from fedcal.mechanisms import FORMER
 from fedcal.partition import parse as parse_partition
 from fedcal.privacy.federation import Federation, check_quorum
 from fedcal.privacy.noise_plan import Plan
@@ -160,6 +161,8 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        now = tuple(dict.fromkeys(FORMER.get(name, name) for name in self.mechanism))
+        object.__setattr__(self, "mechanism", now)
         whole("seeds", self.seeds, 1)
         for variant in self.method:
             Config(method=variant.method, set=variant.settings)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from fedcal.core.types import Floats, override
+from fedcal.mechanisms import NoiseLaw
 
 _REACH = 12.0
 """Standard deviations to either side in the table of a distribution of Laplace sums."""
+
+_SMOOTH = 0.8
+"""Std of the normal noise that smooths the steps of a sum, in its largest step."""
 
 _POINTS, _FREQUENCIES = 1025, 1024
 _SAFETY = 1e-5
@@ -97,23 +101,20 @@ class Noise:
     ----------
     std
         of each number; 0 = none
-    tailed
-        whether a complete draw is Laplace; else it is normal
-    draws
-        complete draws in a number: one, or one for each client (a fraction more, where clients add
-        shares of the noise)
+    law
+        of a number, at variance 1
     """
 
     std: float
-    tailed: bool = False
-    draws: float = 1.0
+    law: NoiseLaw = field(default_factory=NoiseLaw)
 
     def of_sums(self, weights: Floats) -> tuple[Law, Floats]:
         """Return one distribution for several sums of the noise, and the noise to add for it.
 
         All sums are brought to the largest standard deviation by further normal noise. If the noise
         is normal, the sums then have the same distribution. For Laplace noise the least of all
-        P(Z < x) is used, computed from characteristic functions.
+        P(Z < x) is used, computed from characteristic functions. Where it is on integers, each sum
+        gets some of the normal noise, so that its distribution has no steps.
 
         Parameters
         ----------
@@ -126,13 +127,14 @@ class Noise:
             The distribution; and (sums,) the standard deviations of the noise to be added.
         """
         size = np.linalg.norm(weights, axis=1) * self.std
-        largest = float(size.max(initial=0.0))
-        if largest == 0:
+        if not size.any():
             return Nothing(), np.zeros(len(weights))
+        steps = self.law.step * self.std * np.abs(weights).max(axis=1)
+        largest = float(np.hypot(size, _SMOOTH * steps).max())
         more = np.sqrt(np.maximum(largest**2 - size**2, 0.0))
-        if not self.tailed:
+        if not self.law.tailed:
             return Normal(largest), more
-        parts = (self.std / math.sqrt(2.0 * self.draws), self.draws, largest)
+        parts = (self.std, self.law, largest)
         return _least_of(weights.tobytes(), len(weights), more.tobytes(), *parts), more
 
     def of_one(self) -> Law:
@@ -140,8 +142,10 @@ class Noise:
         return self.of_sums(np.eye(1))[0]
 
     def bound(self, weights: Floats, confidence: float) -> float:
-        """Return the quantile of a sum of noise with (numbers,) weights, at this probability."""
-        law, _ = self.of_sums(weights[None])
+        """Return a number that a sum of noise with (numbers,) weights exceeds more rarely."""
+        law, more = self.of_sums(weights[None])
+        if more.any():  # at least half of what is above it is above it with the normal noise, too
+            confidence = (1.0 + confidence) / 2.0
         if isinstance(law, Normal):
             return float(ndtri(confidence) * law.std)
         if isinstance(law, Tabled):
@@ -152,7 +156,7 @@ class Noise:
 
 @lru_cache(16)
 def _least_of(
-    weights: bytes, sums: int, more: bytes, scale: float, draws: float, largest: float
+    weights: bytes, sums: int, more: bytes, std: float, each_law: NoiseLaw, largest: float
 ) -> Tabled:
     """Return the least P(Z < x) of several sums of Laplace noise, each with normal noise added.
 
@@ -162,10 +166,8 @@ def _least_of(
     ----------
     weights, more
         (sums, numbers), (sums,) as bytes
-    scale
-        of a complete Laplace draw
-    draws
-        in a number
+    std, each_law
+        of the noise of a number
     largest
         standard deviation of all sums
     """
@@ -176,8 +178,7 @@ def _least_of(
     logs = np.empty((sums, _FREQUENCIES))
     for k, row in enumerate(np.abs(np.frombuffer(weights)).reshape(sums, -1)):
         each, often = np.unique(np.round(row, 9), return_counts=True)
-        squares = np.outer((each * scale / largest) ** 2, t**2)
-        logs[k] = -draws * (often @ np.log1p(squares))
+        logs[k] = often @ each_law.log_waves(np.outer(each * std / largest, t))
     logs -= 0.5 * np.outer((np.frombuffer(more) / largest) ** 2, t**2)
     least = 0.5 + (np.exp(logs) @ waves.T).min(axis=0)
     least = np.maximum.accumulate(np.clip(least - _SAFETY, 0.0, 1.0))

@@ -59,7 +59,7 @@ def roc_curve(h: Histogram, *, level: float = 0.95, rows: str = "new") -> Curve:
         [_dot(spread, spread), spread @ spread[0], _dot(spread[:1], spread[:1]).repeat(len(spread))]
     )
     bottom = np.full(h.buckets + 1, sums[1, 0])
-    low, high = of_share(sums[1], bottom, noise, z, rows)
+    low, high = of_share(sums[1], bottom, noise * _widening(h, spread, level), z, rows)
     points = from_each_edge(monotone_counts(h))
     x, y = (divide(row, np.full_like(row, row[0]), math.nan) for row in points)
     return _curve(h.edges, x, y, low, high)
@@ -73,7 +73,7 @@ def precision_recall_curve(h: Histogram, *, level: float = 0.95, rows: str = "ne
     one = _dot(spread, spread)
     noise = np.stack([one, one, 2 * one])
     bottom = negative + positive
-    low, high = of_share(positive, bottom, noise, z, rows)
+    low, high = of_share(positive, bottom, noise * _widening(h, spread, level), z, rows)
     n, p = from_each_edge(monotone_counts(h))
     x, y = divide(p, np.full_like(p, p[0]), math.nan), divide(p, n + p, math.nan)
     return _curve(h.edges, x, y, low, high)
@@ -121,6 +121,7 @@ def decision_curve(h: Histogram, *, level: float = 0.95, rows: str = "new") -> D
     noise = np.stack(
         [(1 + odds**2) * one, (1 - odds) * cross, np.full(h.buckets, 2 * float(one[0]))]
     )
+    noise = noise * _widening(h, spread, level)
     sampling = np.zeros_like(noise)
     if rows == "new":  # of top - v bottom with a row's part 1 - v, -odds - v or -v
         squares = positive + odds**2 * negative + 2 * (1 + odds**2)  # see `NetBenefit.unseen`
@@ -172,7 +173,8 @@ def reliability(
     z = normal_quantile(level)
     members = members_of(equal_width(h, bins), bins)
     negative, positive = h.counts @ members.T
-    one = np.square(members @ h.root).sum(axis=1)
+    spread = members @ h.root
+    one = _dot(spread, spread) * _widening(h, spread, level)
     bottom = negative + positive
     low, high = of_share(positive, bottom, np.stack([one, one, 2 * one]), z, rows)
     n, p = monotone_counts(h) @ members.T
@@ -185,6 +187,11 @@ def reliability(
         high,
         bottom,
     )
+
+
+def _widening(h: Histogram, spread: Floats, level: float) -> Floats:
+    """Return the factor of each sum's noise variance, by the law of few variates; (sums,)."""
+    return np.array([h.law.widening(weights, level) ** 2 for weights in spread])
 
 
 def _dot(a: Floats, b: Floats) -> Floats:

@@ -102,9 +102,10 @@ class SmoothMetric(Metric):
         """Return the interval of a finite value, to first order by the gradient."""
         gradient, firm = self.gradient(h), self.firm(h)
         noise, sampling = float(h.noise_std(gradient)), 0.0
+        widened = noise * h.widening(gradient, asked.level)
         if asked.rows == "new":
             sampling = math.sqrt(float((monotone_counts(h) * gradient**2).sum()))
-        half = asked.z * math.hypot(sampling, noise) if firm else math.inf
+        half = asked.z * math.hypot(sampling, widened) if firm else math.inf
         span = Span(value, value - half, value + half, sampling, noise, firm)
         return self.for_few_rows(span, h, asked)
 
@@ -187,6 +188,7 @@ class RatioMetric(SmoothMetric):
         top, bottom, *gradients = self.ratio(h)
         through = np.asarray(np.stack(gradients) @ h.root).reshape(2, -1)
         noise = _coefficients(through @ through.T) - self.excess(h)
+        widening = h.law.widening(through[0] - value * through[1], asked.level)
         sampling, trials = np.zeros(3), self.trials(h)
         if asked.rows == "new" and trials is not None:
             sampling[1:] = -trials / 2, -trials
@@ -197,11 +199,12 @@ class RatioMetric(SmoothMetric):
             sampling[0] += self.unseen(h)
         else:
             sampling[0] = h.drawn_variance(gradients[0])
+        wide = noise * widening**2
         if trials is not None:
             unit = float(gradients[0].max())
-            low, high = of_share(top, bottom, noise, asked.z, asked.rows, trials, unit)
+            low, high = of_share(top, bottom, wide, asked.z, asked.rows, trials, unit)
         else:
-            low, high = fieller(top, bottom, noise + sampling, asked.z, self.bounds)
+            low, high = fieller(top, bottom, wide + sampling, asked.z, self.bounds)
         inside = float(np.clip(value, *self.bounds))
         by_rows, by_noise = (math.sqrt(quadratic(v, inside)) / bottom for v in (sampling, noise))
         span = Span(inside, float(low), float(high), by_rows, by_noise, self.firm(h))

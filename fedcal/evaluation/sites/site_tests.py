@@ -16,9 +16,10 @@ from scipy.special import expit, ndtri
 
 from fedcal.calibrators.fits.noisy_counts import norm_sub
 from fedcal.core.types import Floats
-from fedcal.evaluation.histogram import NoiseLaw, divide
+from fedcal.evaluation.histogram import divide
 from fedcal.evaluation.sites.effects import inverse, within_buckets
 from fedcal.evaluation.sites.sums import Law, flip, p_value, squares
+from fedcal.mechanisms import NoiseLaw
 
 MISREAD, CROWDED = 0.03, 0.5
 """Std of what a bucket's mean log odds is misread by, in its widths: the first, and the other one
@@ -115,9 +116,9 @@ class Sites:
         each = np.concatenate(noise, axis=-1)
         power = squares(weights, (self.misread * self.rows * true * (1 - true)) ** 2)
         power = power + squares(weights, self.most * self.rows * (true - share) ** 2)
-        if self.law == "normal":
+        if not self.law.tailed:
             power, each = power + each @ flip(each), each[..., :0]
-        return Law(self.rows, true, weights, each, power, self.most)
+        return Law(self.rows, true, weights, each, power, self.most, self.law)
 
     def fit(self, free: tuple[int, ...] = (0, 1), start: Floats = _CALIBRATED) -> Floats:
         """Fit offset and slope (..., 2); coefficients that are not `free` (0, 1) keep their start.
@@ -298,7 +299,9 @@ def _side_by_side(a: Sites, b: Sites) -> Sites:
     """Return the buckets of both releases as if of one."""
     each = {k: np.concatenate([getattr(a, k), getattr(b, k)], axis=-1) for k in _BY_BUCKET}
     points, within = (np.concatenate([getattr(a, k), getattr(b, k)], -2) for k in _BY_POINT)
-    law: NoiseLaw = a.law if a.law == b.law else "double-exponential"
+    law = NoiseLaw(
+        a.law.tailed or b.law.tailed, min(a.law.draws, b.law.draws), max(a.law.step, b.law.step)
+    )
     root = block_diag(a.root, b.root)
     return Sites(root=root, law=law, points=points, within=within, most=max(a.most, b.most), **each)
 
@@ -307,4 +310,4 @@ def _over_sites(law: Law) -> Law:
     """Return the distribution of the sum over the sites of (..., S)."""
     parts = (law.rows, law.share, np.moveaxis(law.weights, -3, -2), np.moveaxis(law.noise, -3, -2))
     rows, share, weights, noise = (np.reshape(part, (*part.shape[:-2], -1)) for part in parts)
-    return Law(rows, share, weights, noise, law.power.sum(axis=-3), law.most)
+    return Law(rows, share, weights, noise, law.power.sum(axis=-3), law.most, law.each)

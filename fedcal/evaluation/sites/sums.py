@@ -10,13 +10,14 @@ skewness); this does up to 1.3 times.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import erfc
 
 from fedcal.core.types import Floats
 from fedcal.evaluation.sites.effects import inverse
+from fedcal.mechanisms import NoiseLaw
 
 _STEPS, _TINY = 60, 1e-300
 
@@ -27,8 +28,8 @@ class Law:
 
     `rows` (..., n) of cells have outcome 1 with the probability `share` (..., n), and a row's
     outcome less that is weighted by `weights` (..., d, n); `noise` (..., d, m) has the factors of
-    independent double-exponential variates of variance 1; `power` (..., d, d) is the covariance of
-    the normal part. Rows of one subject count as `most` together, and may depend on one another in
+    independent variates with the law `each`; `power` (..., d, d) is the covariance of the normal
+    part. Rows of one subject count as `most` together, and may depend on one another in
     any way: the spread of a mean of residuals is at most that of the residuals.
     """
 
@@ -38,19 +39,20 @@ class Law:
     noise: Floats
     power: Floats
     most: float = 1.0
+    each: NoiseLaw = field(default_factory=lambda: NoiseLaw(tailed=True))
 
     def log_moments(self, t: Floats) -> tuple[Floats, Floats, Floats]:
         """Return K (...), its gradient (..., d) and its curvature (..., d, d) at t (..., d)."""
         a, c = self.most * dot(t, self.weights), dot(t, self.noise)
         up = self.share * np.exp(np.clip(a, -500, 500))
-        whole, room = 1 - self.share + up, 1 - c**2 / 2
+        whole, (own, slope, bend) = 1 - self.share + up, self.each.log_moments(c)
         p, by_power = up / whole, (self.power @ t[..., None])[..., 0]
         k = (self.rows * (np.log(whole) - self.share * a)).sum(axis=-1) / self.most
-        k = k - np.log(room).sum(axis=-1) + (t * by_power).sum(axis=-1) / 2
+        k = k + own.sum(axis=-1) + (t * by_power).sum(axis=-1) / 2
         first = dot(self.rows * (p - self.share), flip(self.weights)) + by_power
-        first = first + dot(c / room, flip(self.noise))
+        first = first + dot(slope, flip(self.noise))
         second = squares(self.weights, self.most * self.rows * p * (1 - p)) + self.power
-        return k, first, second + squares(self.noise, (1 + c**2 / 2) / room**2)
+        return k, first, second + squares(self.noise, bend)
 
     @property
     def variance(self) -> Floats:
@@ -84,7 +86,7 @@ def p_value(law: Law, sums: Floats) -> Floats:
         if decrement.max(initial=0.0) < 1e-6:
             break
         move, jump = dot(step, law.noise), law.most * np.abs(dot(step, law.weights))
-        room = np.sqrt(2) - np.sign(move) * dot(t, law.noise)  # at 0 K is infinite
+        room = law.each.limit - np.sign(move) * dot(t, law.noise)  # at 0 K is infinite
         reach = (0.95 * room / np.maximum(np.abs(move), _TINY)).min(axis=-1, initial=np.inf)
         share = np.where(decrement > 0.3, 1 / (1 + decrement), 1.0)
         share = np.minimum(np.minimum(share, reach), 2.0 / jump.max(axis=-1, initial=_TINY))

@@ -24,11 +24,11 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.evaluation.drift import few
 from fedcal.evaluation.estimators.metrics import Gap
-from fedcal.evaluation.histogram import NoiseLaw
 from fedcal.evaluation.intervals.intervals import DROWNED
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.site_tests import Sites
+from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.buckets import Score, bucket_of, scored
 from fedcal.metrics.gap_change import GapChange, gap_change
 from fedcal.metrics.holm import holm
@@ -161,8 +161,7 @@ def detectable(
     buckets, `std` of the Laplace noise of each count, `tests` and `level` of the family.
     """
     buckets = len(edges) - 1
-    law: NoiseLaw = "double-exponential"
-    nothing = Sites.of(np.zeros((2, buckets)), edges, std * np.eye(buckets), law)
+    nothing = Sites.of(np.zeros((2, buckets)), edges, std * np.eye(buckets), NoiseLaw(True))
     one = np.arange(buckets) == np.searchsorted(edges, rate, side="right") - 1
     points = np.where(one[:, None], math.log(rate / (1 - rate)), nothing.points)
     site = replace(nothing, rows=patients * one, points=points, misread=_SPREAD * one)
@@ -179,7 +178,7 @@ def misread(rows: Shards, score: str, edges: Floats, subject_rows: int) -> float
     weights = rows.weights(subject_rows)
     count = np.bincount(bucket_of(value, edges)[:, 0], weights, len(edges) - 1)
     root, least = np.zeros((len(count), 0)), _least(score, rows.classes)
-    read = Sites.of(np.stack([count, 0 * count]), edges, root, "normal", least)
+    read = Sites.of(np.stack([count, 0 * count]), edges, root, NoiseLaw(), least)
     return float(count @ read.shares() - weights @ value[:, 0]) / float(read.total)
 
 

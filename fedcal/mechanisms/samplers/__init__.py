@@ -47,16 +47,16 @@ is on private scores. Nothing here erases memory after use.
 
 from fedcal.mechanisms.samplers.by_weight import categorical
 from fedcal.mechanisms.samplers.noise import (
+    LEAST_LAPLACE,
     bernoulli,
     discrete_gaussian,
     discrete_laplace,
-    rounded_gaussian,
-    rounded_laplace,
 )
 from fedcal.mechanisms.samplers.polya import polya_share
 from fedcal.mechanisms.samplers.words import Words, seeded_words, system_words
 
 __all__ = [
+    "LEAST_LAPLACE",
     "TOTAL_VARIATION",
     "Words",
     "bernoulli",
@@ -64,8 +64,6 @@ __all__ = [
     "discrete_gaussian",
     "discrete_laplace",
     "polya_share",
-    "rounded_gaussian",
-    "rounded_laplace",
     "seeded_words",
     "system_words",
 ]

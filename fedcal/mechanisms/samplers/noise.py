@@ -4,9 +4,8 @@ Laplace. The basis is a geometric variate G, P(G = g) ~ q^g with q = exp(-1 / sc
 to base b are independent, and digit j is distributed ~ q^(b^j d) on 0 ... b - 1; the part above
 the last digit is geometric again. So any scale needs one table of 2**12 entries for each 12 bits.
 
-Gaussian. A large variance v is split: if x1 has variance v1 (x1 a discrete Gaussian, or a
-normal variate that is rounded at the end) and x2 is a discrete Gaussian of variance v2 with
-v = v1 + 4^j v2, then x1 + 2^j x2 has the distribution of variance v up to a factor in
+Gaussian. A large variance v is split: if x1 and x2 are discrete Gaussians of variances v1 and v2
+with v = v1 + 4^j v2, then x1 + 2^j x2 has the distribution of variance v up to a factor in
 [(1 - e) / (1 + e), (1 + e) / (1 - e)], where e is about 2 exp(-2 pi^2 r^2) and
 
     r^2 = (v1 / 4^j) (1 - v1 / v)
@@ -23,7 +22,6 @@ import math
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -36,14 +34,16 @@ from fedcal.mechanisms.samplers.lookup_tables import Table, exact, in_chunks, ma
 from fedcal.mechanisms.samplers.words import Words
 
 __all__ = [
+    "LEAST_LAPLACE",
     "bernoulli",
     "check_scale",
     "discrete_gaussian",
     "discrete_laplace",
     "geometric",
-    "rounded_gaussian",
-    "rounded_laplace",
 ]
+
+LEAST_LAPLACE = 0.05
+"""Least scale of Laplace noise and its shares, in grid units."""
 
 _LARGEST = 2.0**40  # limit of scales and stds: 50 times it is still far from 2**63
 _TAIL = 50  # a geometric variate is cut off above _TAIL * scale: exp(-50) < 2**-72
@@ -51,10 +51,9 @@ _DIGIT = 12  # bits of a geometric variate's digit
 # A Gaussian table ends 1 beyond 10.2 stds: 2 exp(-10.2^2 / 2) < 2**-74. The discrete one's tail
 # is no heavier, P(X >= m) <= P(N >= m - 1): the sum of its weights is at least sqrt(2 pi) stds.
 _STDS = Fraction(51, 5)
-# No table has a variance above _WIDEST * 4**_SPLIT: 409^2, which needs 8345 values. Integrals cost
-# more than ordinates to tabulate, so the rounded part is smaller, 51^2.
+# No table has a variance above _WIDEST * 4**_SPLIT: 409^2, which needs 8345 values.
 _WIDEST = Fraction(51, 5)
-_SPLIT, _ROUNDED_SPLIT = 7, 4
+_SPLIT = 7
 
 
 def check_scale(name: str, value: Any, least: float) -> float:
@@ -134,7 +133,7 @@ def discrete_laplace(scale: float, n: int, words: Words) -> Integers:
     -----
     Given their sign, k >= 0 and -1 - k > 0 are both geometric; k < 0 has probability q / (1 + q).
     """
-    scale = check_scale("a Laplace scale", scale, 0.05)
+    scale = check_scale("a Laplace scale", scale, LEAST_LAPLACE)
     n = whole("the number of draws", n, 0)
     negative = _negative(scale)
 
@@ -149,34 +148,6 @@ def discrete_laplace(scale: float, n: int, words: Words) -> Integers:
 def _negative(scale: float) -> Table:
     with exact():
         return make_table([Decimal(1), (-1 / to_decimal(scale)).exp()])
-
-
-def rounded_laplace(scale: float, n: int, words: Words) -> Integers:
-    """Return `n` Laplace variates of density ~ `exp(-|x| / scale)`, rounded to integers.
-
-    Parameters and errors are those of `discrete_laplace`; shape (n,) int64.
-
-    Notes
-    -----
-    The variate rounds to 0 with probability 1 - exp(-1 / (2 scale)); otherwise it is 1 plus a
-    geometric variate, with a fair sign.
-    """
-    scale = check_scale("a Laplace scale", scale, 0.05)
-    n = whole("the number of draws", n, 0)
-    side = _side(scale)
-
-    def draw(size: int) -> Integers:
-        return (geometric(scale, size, words) + 1) * (side.draw(size, words) - 1)
-
-    return in_chunks(draw, n)
-
-
-@lru_cache(maxsize=64)
-def _side(scale: float) -> Table:
-    """Return the table of three cases: left of -1/2, between, right of 1/2."""
-    with exact():
-        beyond = (-1 / (2 * to_decimal(scale))).exp()
-        return make_table([beyond / 2, 1 - beyond, beyond / 2])
 
 
 # --- Gaussian -----------------------------------------------------------------------------------
@@ -201,23 +172,8 @@ def discrete_gaussian(std: float, n: int, words: Words) -> Integers:
     distribution; for the splitting see the module.
     """
     std = check_scale("a Gaussian std", std, 0.3)
-    return _gaussian(std, n, words, rounded=False)
-
-
-def rounded_gaussian(std: float, n: int, words: Words) -> Integers:
-    """Return `n` independent N(0, std^2) variates, rounded to integers, shape (n,) int64.
-
-    Parameters and errors are those of `discrete_gaussian`. Rounding commutes with adding integers,
-    so the result is distributed as exact normal noise on any grid value, post-processed by
-    rounding.
-    """
-    std = check_scale("a Gaussian std", std, 0.3)
-    return _gaussian(std, n, words, rounded=True)
-
-
-def _gaussian(std: float, n: int, words: Words, *, rounded: bool) -> Integers:
     n = whole("the number of draws", n, 0)
-    parts = _parts(std, rounded)
+    parts = _parts(std)
 
     def draw(size: int) -> Integers:
         drawn = np.zeros(size, np.int64)
@@ -229,27 +185,25 @@ def _gaussian(std: float, n: int, words: Words, *, rounded: bool) -> Integers:
 
 
 @lru_cache(maxsize=64)
-def _parts(std: float, rounded: bool) -> tuple[tuple[Table, int, int], ...]:
+def _parts(std: float) -> tuple[tuple[Table, int, int], ...]:
     """Return (table, index of the value 0, shift); the variate sums (index - middle) << shift."""
     parts = []
     left, shift = Fraction(std) ** 2, 0
-    largest = _ROUNDED_SPLIT if rounded else _SPLIT
-    while left > _WIDEST * 4**largest:
-        j = largest if 36 * 4**largest <= left else largest - 1  # 9 * 4**j is at most a quarter
-        parts.append((*_bell(Fraction(9 * 4**j), rounded), shift))
+    while left > _WIDEST * 4**_SPLIT:
+        j = _SPLIT if left >= 36 * 4**_SPLIT else _SPLIT - 1  # 9 * 4**j is at most a quarter
+        parts.append((*_bell(Fraction(9 * 4**j)), shift))
         left = left / 4**j - 9
         shift += j
-        rounded, largest = False, _SPLIT
-    parts.append((*_bell(left, rounded), shift))
+    parts.append((*_bell(left), shift))
     return tuple(parts)
 
 
 @lru_cache(maxsize=64)
-def _bell(variance: Fraction, rounded: bool) -> tuple[Table, int]:
-    """Return the table of a (discrete or rounded) Gaussian on -middle ... middle, and middle."""
+def _bell(variance: Fraction) -> tuple[Table, int]:
+    """Return the table of a discrete Gaussian on -middle ... middle, and middle."""
     middle = math.isqrt(math.ceil(_STDS**2 * variance)) + 2
     with exact():
-        half = (_cells if rounded else _ordinates)(to_decimal(variance), middle)
+        half = _ordinates(to_decimal(variance), middle)
         return make_table(half[:0:-1] + half), middle
 
 
@@ -261,25 +215,3 @@ def _ordinates(variance: Decimal, last: int) -> list[Decimal]:
         weights.append(weights[-1] * ratio)
         ratio *= square
     return weights
-
-
-def _cells(variance: Decimal, last: int) -> list[Decimal]:
-    """Return integrals of exp(-x^2 / (2 variance)) over [k - 1/2, k + 1/2] for k = 0 ... last.
-
-    From 0 to x it is x exp(-y / 2) (1 + y / 3 + y^2 / (3 * 5) + ...) with y = x^2 / variance
-    (Abramowitz & Stegun 26.2.11), which has only positive terms.
-    """
-    half, least = Decimal("0.5"), Decimal("1e-60")
-    integrals = []
-    for k in range(last + 1):
-        x = k + half
-        y = x * x / variance
-        term = series = Decimal(1)
-        odd = 1
-        while term > least * series:
-            odd += 2
-            term *= y / odd
-            series += term
-        integrals.append(x * (-y / 2).exp() * series)
-    cells = [b - a for a, b in pairwise(integrals)]
-    return [2 * integrals[0], *cells]

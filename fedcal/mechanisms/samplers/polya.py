@@ -32,7 +32,12 @@ from fedcal.core.checks import positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Integers
 from fedcal.mechanisms.samplers.lookup_tables import Table, exact, in_chunks, make_table, to_decimal
-from fedcal.mechanisms.samplers.noise import check_scale, discrete_laplace, geometric
+from fedcal.mechanisms.samplers.noise import (
+    LEAST_LAPLACE,
+    check_scale,
+    discrete_laplace,
+    geometric,
+)
 from fedcal.mechanisms.samplers.words import Words
 
 __all__ = ["polya_share"]
@@ -68,7 +73,7 @@ def polya_share(scale: float, shares: float, n: int, words: Words) -> Integers:
     ------
     Goryczka & Xiong 2017; Kairouz, Liu & Steinke 2021.
     """
-    scale = check_scale("a Laplace scale", scale, 0.05)
+    scale = check_scale("a Laplace scale", scale, LEAST_LAPLACE)
     if not 1 <= positive("the number of shares", shares) <= _LARGEST:
         raise InputError(f"the number of shares must be in [1, 2**40], got {shares!r}")
     n = whole("the number of draws", n, 0)

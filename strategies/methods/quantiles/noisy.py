@@ -47,9 +47,8 @@ class Noisy(QuantileRule):
         return float(max(self.plan.noise_std or (0.0,)))
 
     def noise(self, std: float) -> Noise:
-        """Return the noise of numbers with this std, of as many complete draws as it is of."""
-        draws = float((std / float(self.plan.std_of_sum(self.plan.shares).max())) ** 2)
-        return Noise(std, self.plan.law.tailed, draws)
+        """Return the noise of numbers with this std."""
+        return Noise(std, self.plan.noise_law(std))
 
     def learn(self, release: Release) -> Floats:
         """Return the thresholds; all labels where no site answered."""

@@ -122,8 +122,8 @@ EDGES: dict[str, tuple[Policy, Asked, Asked, str]] = {
         "asked is 2027-06-29, allowed from 2027-06-30 on",
     ),
     "mechanism": (
-        replace(POLICY, mechanism=(plan_of().mechanism,)), Asked(),
-        Asked(replace(FEDERATION, mechanism="discrete-laplace")), "mechanism: asked is discrete-",
+        replace(POLICY, mechanism=("discrete-gaussian",)), Asked(),
+        Asked(replace(FEDERATION, mechanism="laplace")), "mechanism: asked is laplace",
     ),
     "epsilon_per_run": (
         POLICY, Asked(), Asked(plan={"epsilon": 1.0000001}), "epsilon: asked is 1.0000001",

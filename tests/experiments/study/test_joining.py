@@ -31,7 +31,7 @@ from fedcal.strategies.server.job import terms_of_job
 pytestmark = pytest.mark.usefixtures("quick_figures")
 ONE = study(",".join(SITES))
 FACTS = JobFacts(
-    *("evaluate", "subject", "distributed", "add-remove", "discrete-laplace", 1.0, 0.0, 1),
+    *("evaluate", "subject", "distributed", "add-remove", "laplace", 1.0, 0.0, 1),
     *(OWN_NOISE, "host:9092", float("inf")),
 )
 
@@ -298,7 +298,7 @@ def test_the_policy_takes_the_studys_own_release_and_nothing_else(there):
         ({"unit": "example"}, "unit"),
         ({"trust": "central", "colluding": None}, "exact sum"),
         ({"quorum": 0.6}, "fewest contributions in a sum: asked is 2"),
-        ({"mechanism": "discrete-gaussian", "delta": 1e-6}, "delta"),
+        ({"mechanism": "gaussian", "delta": 1e-6}, "delta"),
         ({"method": "fedbin", "set": dict.fromkeys(of.settings)}, "method"),
         ({"set": {"by": "group", "groups": ["a"]}}, "by|groups"),
         ({"set": {"groups": ["alder", "birch"]}}, "groups"),

@@ -24,7 +24,7 @@ from fedcal.secure_aggregation.roster import in_words
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 FACTS = JobFacts(
-    *("evaluate", "subject", "distributed", "add-remove", "discrete-laplace", 1.0, 0.0, 1),
+    *("evaluate", "subject", "distributed", "add-remove", "laplace", 1.0, 0.0, 1),
     *(OWN_NOISE, "host:9092", float("inf")),
 )
 

@@ -7,6 +7,7 @@ from scipy.stats import laplace, norm
 from fedcal.conformal.levels.levels import marginal_level
 from fedcal.conformal.levels.noise_law import Noise, Tabled
 from fedcal.conformal.set_release import FAILS, SetRelease
+from fedcal.mechanisms import NoiseLaw
 from fedcal.queries.encodings import decoder_of
 
 
@@ -15,7 +16,7 @@ from fedcal.queries.encodings import decoder_of
 )
 def test_tabled_laws_are_those_of_sums(encoding, height, draws):
     weights = np.cumsum(decoder_of(encoding, 16, height), axis=0)[:-1]
-    noise = Noise(2.0, tailed=True, draws=draws)
+    noise = Noise(2.0, NoiseLaw(True, draws))
     law, more = noise.of_sums(weights)
     rng = np.random.default_rng(3)
     runs, scale = 100_000, 2.0 / np.sqrt(2 * draws)
@@ -31,13 +32,13 @@ def test_tabled_laws_are_those_of_sums(encoding, height, draws):
 
 
 def test_one_laplace_law_is_tabled_from_below():
-    law, _ = Noise(1.0, tailed=True).of_sums(np.eye(1))
+    law, _ = Noise(1.0, NoiseLaw(True)).of_sums(np.eye(1))
     assert isinstance(law, Tabled)
     x = np.linspace(-9, 9, 3001)
     exact = laplace.cdf(x, scale=np.sqrt(0.5))
     assert (law.below(x) <= exact).all()
     assert (law.below(x) >= exact - 0.02).all()
-    bound = Noise(1.0, tailed=True).bound(np.ones(1), 0.999)
+    bound = Noise(1.0, NoiseLaw(True)).bound(np.ones(1), 0.999)
     assert laplace.sf(bound, scale=np.sqrt(0.5)) <= 0.001 < laplace.sf(bound / 1.1, scale=0.7071)
 
 

@@ -84,7 +84,7 @@ def test_a_question_s_key_survives_the_wire_and_has_all_that_the_noise_follows_f
     assert request(round=2, seed=7).key == request().key  # these are the stream's own
 
 
-NOISE = noise_of("discrete-gaussian", (2, 1), (5.0, 6.0), 2)
+NOISE = noise_of("gaussian", (2, 1), (5.0, 6.0), 2)
 
 
 @pytest.mark.parametrize(

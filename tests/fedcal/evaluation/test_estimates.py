@@ -36,10 +36,12 @@ from fedcal.evaluation.intervals.intervals import (
     normal_quantile,
     warned,
 )
+from fedcal.mechanisms import NoiseLaw
 
 BUCKETS = 240
 EDGES = np.arange(BUCKETS + 1) / BUCKETS
 MIDDLES = (EDGES[1:] + EDGES[:-1]) / 2
+NORMAL = NoiseLaw()
 
 
 def truth(a: float, b: float, slope: float = 1.0, shift: float = 0.0) -> Floats:
@@ -58,7 +60,7 @@ def toeplitz(std: float) -> Floats:
 
 
 def releases(
-    probabilities: Floats, rows: int, root: Floats, number: int, law: str = "normal"
+    probabilities: Floats, rows: int, root: Floats, number: int, law: NoiseLaw = NORMAL
 ) -> list[Histogram]:
     rng = np.random.default_rng(7)
     counts = rng.multinomial(rows, probabilities.ravel(), number).reshape(number, 2, -1)
@@ -90,12 +92,12 @@ def test_gradients_are_those_of_finite_differences(name, noise):
 
 
 CASES = {
-    "no noise": ((1, 1, 0.8), 2_000, np.zeros((BUCKETS, 0)), "normal"),
-    "some": ((1, 1, 0.8), 20_000, toeplitz(20), "normal"),
-    "more than sampling": ((0.3, 0.3, 0.8), 5_000, 10 * np.eye(BUCKETS), "normal"),
-    "skewed": ((1, 6, 0.8), 20_000, toeplitz(10), "normal"),
-    "double-exponential": ((1, 1, 0.8), 100_000, 40 * np.eye(BUCKETS), "double-exponential"),
-    "dominating": ((1, 1, 0.8), 2_000, 12 * np.eye(BUCKETS), "normal"),
+    "no noise": ((1, 1, 0.8), 2_000, np.zeros((BUCKETS, 0)), NoiseLaw()),
+    "some": ((1, 1, 0.8), 20_000, toeplitz(20), NoiseLaw()),
+    "more than sampling": ((0.3, 0.3, 0.8), 5_000, 10 * np.eye(BUCKETS), NoiseLaw()),
+    "skewed": ((1, 6, 0.8), 20_000, toeplitz(10), NoiseLaw()),
+    "double-exponential": ((1, 1, 0.8), 100_000, 40 * np.eye(BUCKETS), NoiseLaw(True)),
+    "dominating": ((1, 1, 0.8), 2_000, 12 * np.eye(BUCKETS), NoiseLaw()),
 }
 SMOOTH = ("accuracy", "precision", "recall", "roc_auc", "brier", "log_loss_cut")
 CAREFUL = ("average_precision", "specificity", "calibration_slope_cut")

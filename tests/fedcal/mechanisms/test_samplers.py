@@ -26,8 +26,6 @@ from fedcal.mechanisms.samplers import (
     noise,
     polya,
     polya_share,
-    rounded_gaussian,
-    rounded_laplace,
     seeded_words,
     system_words,
 )
@@ -78,9 +76,7 @@ def sum_of_shares(scale: float, n: int, words: Words) -> np.ndarray:
 
 SAMPLERS: list[tuple[Sampler, Any, float]] = [  # and the least scale of each
     (discrete_laplace, stats.laplace, 0.05),
-    (rounded_laplace, stats.laplace, 0.05),
     (discrete_gaussian, stats.norm, 0.3),
-    (rounded_gaussian, stats.norm, 0.3),
     (sum_of_shares, stats.laplace, 0.05),
 ]
 
@@ -171,19 +167,10 @@ def test_laplace_tables_are_within_the_total_variation(scale):
     weights |= {-k: w for k, w in weights.items()}
     assert total_variation(discrete, weights) < TOTAL_VARIATION
 
-    left, middle, right = (Decimal(m) / UNIT for m in law_of(noise._side(scale))[:3])
-    assert abs(left - right) * UNIT < 3
-    rounded = {0: middle} | {1 + k: p * right for k, p in magnitude.items()}
-    rounded |= {-1 - k: p * left for k, p in magnitude.items()}
-    e = {k: (-(k + Decimal("0.5")) / Decimal(scale)).exp() / 2 for k in range(last + 2)}
-    weights = {0: 1 - 2 * e[0]} | {k: e[k - 1] - e[k] for k in range(1, last + 2)}
-    weights |= {-k: w for k, w in weights.items()}
-    assert total_variation(rounded, weights) < TOTAL_VARIATION
 
-
-def gaussian_law(std: float, rounded: bool) -> dict[int, Decimal]:
+def gaussian_law(std: float) -> dict[int, Decimal]:
     mass = {0: 1}
-    parts = noise._parts(std, rounded)
+    parts = noise._parts(std)
     for table, middle, shift in parts:
         own = [((i - middle) << shift, m) for i, m in enumerate(law_of(table)) if m]
         both: dict[int, int] = {}
@@ -194,32 +181,13 @@ def gaussian_law(std: float, rounded: bool) -> dict[int, Decimal]:
     return {k: Decimal(p) / UNIT ** len(parts) for k, p in mass.items()}
 
 
-def normal_integral(x: Decimal) -> Decimal:
-    """Integral of exp(-t^2 / 2) from 0 to x by the alternating series, unlike the library's."""
-    term, series, n = x, x, 0
-    while abs(term) > Decimal("1e-65"):
-        n += 1
-        term *= -x * x / (2 * n)
-        series += term / (2 * n + 1)
-    return series
-
-
 @pytest.mark.parametrize("std", [0.3, 1.0, 12.5, 51.5, 409.5])
 def test_gaussian_tables_are_within_the_total_variation(std):
-    discrete, rounded = (gaussian_law(std, way) for way in (False, True))
-    assert len(noise._parts(std, False)) == (2 if std > 409 else 1)
-    assert len(noise._parts(std, True)) == (2 if std > 51 else 1)
+    discrete = gaussian_law(std)
+    assert len(noise._parts(std)) == (2 if std > 409 else 1)
     double = 2 * Decimal(std) ** 2
     half = {k: (-k * k / double).exp() for k in range(max(discrete) + 21)}
     assert total_variation(discrete, half | {-k: w for k, w in half.items()}) < TOTAL_VARIATION
-    if std > 100:
-        return  # the series would take too many digits
-    last = max(rounded) + 2
-    with decimal.localcontext(decimal.Context(prec=115)):  # the series loses up to 50 digits
-        edges = [normal_integral((k + Decimal("0.5")) / Decimal(std)) for k in range(last)]
-        weights = {k: edges[k] - edges[k - 1] for k in range(1, last)}
-        weights |= {0: 2 * edges[0]} | {-k: w for k, w in weights.items()}
-        assert total_variation(rounded, weights) < TOTAL_VARIATION
 
 
 def same(one: tuple[Table, int], other: tuple[Table, int]) -> bool:
@@ -229,19 +197,18 @@ def same(one: tuple[Table, int], other: tuple[Table, int]) -> bool:
 
 
 @pytest.mark.parametrize("std", [409.5, 500.0, 768.0, 1e4, 2.0**20, 1.7 * 2.0**33, 2.0**40])
-@pytest.mark.parametrize("rounded", [False, True])
-def test_every_split_keeps_the_variance_and_is_smooth_enough(std, rounded):
+def test_every_split_keeps_the_variance_and_is_smooth_enough(std):
     # A split v = v1 + 4^j v2 is safe where x2 given the sum has a std of 2.5 * 2^j (module noise).
-    parts = noise._parts(std, rounded)
+    parts = noise._parts(std)
     assert 2 <= len(parts) <= 6
     left = Fraction(std) ** 2
     for (table, middle, shift), (_, _, following) in pairwise(parts):
         j = following - shift
         first = Fraction(9 * 4**j)
         assert first * (1 - first / left) >= Fraction(25, 4) * 4**j
-        assert same((table, middle), noise._bell(first, rounded and shift == 0))
+        assert same((table, middle), noise._bell(first))
         left = (left - first) / 4**j
-    assert same(parts[-1][:2], noise._bell(left, False))
+    assert same(parts[-1][:2], noise._bell(left))
     assert all(table.bits <= 13 for table, _, _ in parts)
 
 
@@ -324,7 +291,6 @@ def test_the_callers_decimal_context_does_not_matter():
             clear.cache_clear()
         return [
             discrete_laplace(5000.5, 500, seeded()),
-            rounded_gaussian(7.25, 500, seeded()),
             polya_share(11.0, 3, 500, seeded()),
         ]
 
@@ -381,9 +347,7 @@ def test_an_index_lies_where_the_uniform_number_falls():
 
 EVERY: dict[str, Callable[[int, Words], np.ndarray]] = {
     "discrete_laplace": lambda n, words: discrete_laplace(1e6, n, words),
-    "rounded_laplace": lambda n, words: rounded_laplace(1e6, n, words),
     "discrete_gaussian": lambda n, words: discrete_gaussian(1e6, n, words),
-    "rounded_gaussian": lambda n, words: rounded_gaussian(1e6, n, words),
     "polya_share": lambda n, words: polya_share(1e6, 2, n, words),
     "bernoulli": lambda n, words: bernoulli(0.5, n, words),
     "categorical": lambda n, words: np.array([categorical([0.0] * 9, words) for _ in range(n)]),

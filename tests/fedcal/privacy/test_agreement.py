@@ -203,7 +203,7 @@ def test_other_public_facts_are_noticed():
     own_request(job.to_fields(), request, planned(job.to_fields()))
     others = {"clients": 13, "epsilon": 2.0, "delta": 1e-6, "unit": "example", "quorum": 0.5}
     others |= {"rounds": 9, "sampling-rate": 0.25, "trust": "central", "method": "fedcal"}
-    others |= {"mechanism": "discrete-laplace", "secure-aggregation": PROTOCOL}
+    others |= {"mechanism": "laplace", "secure-aggregation": PROTOCOL}
     for name, value in (*others.items(), ("settings", '{"clip": 0.25}')):
         refuses({**job.to_fields(), name: value}, request)
 

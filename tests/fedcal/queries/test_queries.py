@@ -106,7 +106,11 @@ def test_bounds_fit_the_answer(kind, number):
             row, most = query.bound("row", (7.0,), order), getattr(query, "subject_rows", 0)
             times = most if part == "subject" and most else 1
             norms = tuple(times * norm for norm in row.norms)
-            assert query.bound(part, (), order) == replace(row, norms=norms)
+            own = query.bound(part, (), order)
+            assert own.norms == pytest.approx(norms, rel=1e-5)
+            plain = {"norms": norms, "per": "client", "whole": False}
+            assert replace(own, **plain) == replace(row, **plain)
+            assert not own.whole or (order == 1 and query.whole(part))
             assert fits(query.bound(part), query)
 
 
@@ -146,11 +150,12 @@ def test_bounds_of_one_row_in_a_search():
     several = queries.CalibrationGaps((1.5, 2.0), 4).bound("row", order=1)
     assert several == Bound((4, 4), (1.0, 1.0), "per_block", 1)
     assert queries.CalibrationGaps((1.5, 2.0), 1).bound("row", order=1).rule == "per_value"
+    whole: dict[str, Any] = {"order": 1, "per": "row", "whole": True}
     assert queries.BinOutcomes(3, "correct_wrong").bound("row", order=1) == Bound(
-        (6,), (1.0,), "joint", 1
+        (6,), (1.0,), **whole
     )
     total = queries.BinOutcomes(3, "correct_total").bound("row", order=1)
-    assert total == Bound((3, 3), (1.0, 1.0), "per_block", 1)
+    assert total == Bound((3, 3), (1.0, 1.0), "per_block", **whole)
 
 
 def test_bounds_of_one_client():

@@ -15,7 +15,7 @@ from fedcal.units.bounding import Bound
 
 W = np.linspace(-1, 1, 6)
 SEVEN, NINE = Ring(7, 2.0**-31, 12345), Ring(9, 2.0**-20)
-CONTEXT = Context("run-1", "0" * 64, 3, 4, "example", "distributed", "discrete-laplace", 1.0, 0.0)
+CONTEXT = Context("run-1", "0" * 64, 3, 4, "example", "distributed", "laplace", 1.0, 0.0)
 REQUESTS = {
     "newton": Request(
         queries.TemperatureNewton(-0.1 + 0.3, 3), Bound((1, 1), (0.1, 30.0)), SEVEN, 4
@@ -31,7 +31,7 @@ REQUESTS = {
         Bound((1,), (10.0,), "joint", 1, "row"),
         Ring(50, 2.0**-31, 10**12),
         3,
-        noise_of("discrete-laplace", (1,), (1e5 / 3,), 45),
+        noise_of("laplace", (1,), (1e5 / 3,), 45),
         1 / 3,
         2**62 + 1,
         CONTEXT,
@@ -57,7 +57,7 @@ PINNED = {
     "newton": ("723c6323f7d59161", "9974208576c1b965", 95),
     "update": ("567163888a3cc604", "6543f0539cd4f363", 94),
     "gap": ("b00ecce4ee7f254c", "7afcb70bfcc5831d", 101),
-    "distributed, per row": ("2b1a915c0cdbbb35", "ad852e3438ebb7cb", 147),
+    "distributed, per row": ("2b1a915c0cdbbb35", "9802b0494ad90b6b", 138),
     "histograms": ("5214152391baf995", "94456699c56e5643", 161),
     "no privacy": ("dad78b3413327659", "6c570692fad19244", 57),
     "local, unary": ("08b20ea8412da19c", "f45def1d0ab33996", 110),
@@ -147,7 +147,7 @@ BAD: dict[str, list[Any]] = {
 }
 BAD_NOISE: dict[str, list[Any]] = {
     # "gaussian" is not drawn in 45 shares, and the context's is another one than the last
-    "noise": ["none", "exponential", 7, ["discrete-laplace"], "gaussian", "discrete-gaussian"],
+    "noise": ["none", "exponential", 7, ["laplace"], "gaussian"],
     "noise-lengths": [[2], [1, 0], [2, -1], ["a"], 1],  # the answer's is [1]
     "noise-scales": [[1.0, 2.0], [0.0], [-1.0], [float("nan")], [float("inf")], ["wide"], [None]],
     "noise-shares": [0, -3, "all", float("nan")],
@@ -186,7 +186,7 @@ def test_a_context_that_makes_no_sense_is_refused():
         ({"rounds": nan}, f"rounds {wrong}"),
         ({"unit": "ROW"}, f"unit {wrong}"),
         ({"trust": ["central"]}, f"trust {wrong}"),
-        ({"mechanism": "laplace"}, "does not fit a run with 'laplace'"),
+        ({"mechanism": "gaussian"}, "does not fit a run with 'gaussian'"),
         *(({"epsilon": epsilon}, f"epsilon {wrong}") for epsilon in (nan, 0.0, "1", True)),
         *(({"delta": delta}, f"delta {wrong}") for delta in (1.0, -1e-9, nan)),
     ]

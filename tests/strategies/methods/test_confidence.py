@@ -68,9 +68,9 @@ def test_the_laplace_scale_is_sensitivity_over_epsilon():
         more = {"rows_per_client": 50.0} if unit == "user" else {}
         plan = method(private(epsilon=epsilon, unit=unit), counts=counts, **more).plan
         assert (plan.mechanism, plan.rounds, plan.delta) == ("laplace", 1, 0.0)
-        assert plan.noise_std == pytest.approx(
-            [math.sqrt(2) * sensitivity / epsilon] * len(plan.noise_std), rel=1e-9
-        )
+        per_row = 1 / (math.sqrt(2) * math.sinh(epsilon / sensitivity / 2))  # on integers
+        std = per_row if unit == "example" else math.sqrt(2) * sensitivity / epsilon
+        assert plan.noise_std == pytest.approx([std] * len(plan.noise_std), rel=1e-9)
 
 
 @settings(max_examples=15, deadline=None)

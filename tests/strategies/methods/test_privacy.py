@@ -169,7 +169,7 @@ def test_neighbours_differ_by_no_more_than_the_plan_says(name, unit):
     """A client's rows removed (local: replaced), a subject's, or a row; also extreme logits."""
     trust, noise = trust_of(name, unit), summed(name, unit, trust_of(name, unit))
     if (BUDGETED.index(name) // len(NOISY) + list(UNITS).index(unit)) % 2:
-        noise = "discrete-laplace" if trust == "distributed" else "laplace"
+        noise = "laplace"
     own = federation(unit=unit, trust=trust, mechanism=noise, rounds=two_rounds(name, unit))
     slow, averaged = name in FITS, averages(name, unit)
     strategy = method(name, own) if slow else moved(method(name, own), 3)
@@ -319,7 +319,6 @@ def test_local_rounds_that_nobody_was_sampled_in_change_nothing(name):
 def test_what_does_not_go_together_is_refused_in_one_line():
     bad: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         ("fedoneshot", {"mechanism": "exponential", "trust": "local"}, {}, "central"),
-        ("fedoneshot", {"mechanism": "laplace", "trust": "distributed"}, {}, "shares"),
         ("fednewton", {"mechanism": "exponential"}, {}, "sum"),
         ("fedtemp", {"delta": 0.0}, {}, "delta"),
         ("fedbin", {"unit": "example"}, {"clipping": "joint"}, "clipping"),

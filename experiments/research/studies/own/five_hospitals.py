@@ -32,6 +32,7 @@ from fedcal.evaluation.sites.verdicts import SEEN, detectable
 from fedcal.experiments.research.studies import rows as shared
 from fedcal.experiments.research.studies.rows import rng_of, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
+from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.buckets import bucket_of
 from fedcal.metrics.holm import ERROR, holm
 from fedcal.privacy.federation import Federation
@@ -143,7 +144,7 @@ def release(truths: Sequence[Truth], rng: np.random.Generator) -> Floats:
 def sites_of(counts: Floats) -> site_tests.Sites:
     """Prepare counts (..., S, 2, 10) for the tests of `verdicts_of`."""
     edges, root = edges_of("positive"), plan()[2] * np.eye(10)
-    return site_tests.Sites.of(counts, edges, root, "double-exponential")
+    return site_tests.Sites.of(counts, edges, root, NoiseLaw(tailed=True))
 
 
 def named(counts: Floats) -> tuple[Booleans, Booleans, Booleans, Changed]:

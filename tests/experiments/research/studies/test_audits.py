@@ -39,7 +39,7 @@ def row(mechanism: str, share: float, **more: Any) -> dict[str, Any]:
 def test_one_refuted_row_is_named():
     good = [row("laplace", 0.9), row("gaussian", 0.4)]
     assert [holds for _, holds, _ in audits.noise.claims(good)] == [True, True]
-    bad = [*good, row("discrete-laplace", 1.2, refuted=True, note="4 rounds")]
+    bad = [*good, row("laplace", 1.2, refuted=True, note="4 rounds")]
     (_, holds, said), _ = audits.noise.claims(bad)
-    assert (holds, said) == (False, "refuted: discrete-laplace, central, user, 4 rounds")
+    assert (holds, said) == (False, "refuted: laplace, central, user, 4 rounds")
     assert not list(audits.noise.claims([row("laplace", 0.7)]))[1][1]

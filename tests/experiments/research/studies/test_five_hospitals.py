@@ -9,6 +9,7 @@ from fedcal.evaluation.sites.verdicts import ALL, verdicts_of
 from fedcal.experiments.research.studies.expected import shipped
 from fedcal.experiments.research.studies.own import five_hospitals as study
 from fedcal.experiments.research.studies.rows import release_of, where
+from fedcal.mechanisms import NoiseLaw
 
 
 def test_patients_count_once_and_are_off_by_what_is_said():
@@ -46,7 +47,7 @@ def test_names_are_those_of_verdicts():
     joint, gap, slope, changes = study.named(np.moveaxis(np.array(years), 1, 0))
     _, asked, std = study.plan()
     for year, quarters in enumerate(years):
-        made = [ScoreRelease(asked, c.ravel(), std, "double-exponential") for c in quarters]
+        made = [ScoreRelease(asked, c.ravel(), std, NoiseLaw(True)) for c in quarters]
         for q, one in enumerate(made):
             told = verdicts_of(one, {str(k): made[k] for k in range(q)}, level=study.LEVEL)
             named = [told["sites"][s]["named"] for s in study.SITES]

@@ -61,7 +61,7 @@ def test_trusts_and_units_multiply_and_are_resolved():
         for unit in ("user", "example")
         for trust, mechanism in (
             ("central", "gaussian"),
-            ("distributed", "discrete-gaussian"),
+            ("distributed", "gaussian"),
             ("local", "gaussian"),
         )
     ]

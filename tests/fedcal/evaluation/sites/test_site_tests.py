@@ -15,6 +15,7 @@ from fedcal.evaluation.sites.site_tests import (
     ranking,
     spans,
 )
+from fedcal.mechanisms import NoiseLaw
 
 EDGES, STD = edges_of("positive"), 1.8
 RNG = np.random.default_rng(0)
@@ -31,7 +32,7 @@ def counted(x, y, shape):
 def sites(rows, offset=0.0, slope=1.0, mean=0.0, releases=2000):
     x = mean + LOG_ODDS[RNG.integers(0, len(LOG_ODDS), (releases, rows))]
     y = RNG.random(x.shape) < expit(offset + slope * x)
-    return Sites.of(counted(x, y, (releases,)), EDGES, STD * np.eye(10), "double-exponential")
+    return Sites.of(counted(x, y, (releases,)), EDGES, STD * np.eye(10), NoiseLaw(True))
 
 
 def rare(p):
@@ -60,7 +61,7 @@ def test_scores_that_rank_no_worse_than_chance_are_not_said_to(rows, rate, sprea
     y = (RNG.random((2000, rows)) < rate).astype(int)
     x = -1 + np.where(y, spread, 1.5) * RNG.standard_normal(y.shape)
     counts = counted(x, y, (2000,))
-    of = Sites.of(counts, EDGES, STD * np.eye(10), "double-exponential")
+    of = Sites.of(counts, EDGES, STD * np.eye(10), NoiseLaw(True))
     assert rare(ranking(of)[2]) < HONEST
 
 
@@ -113,7 +114,7 @@ def test_a_large_site_is_not_named_for_what_buckets_misread(monkeypatch):
     bucket = np.searchsorted(EDGES, score, side="right") - 1
     each = [np.bincount(bucket, part, 10) for part in (1 - score, score)]
     counts = np.array(each) * 1e7 / len(score)
-    none = (EDGES, np.zeros((10, 0)), "normal")
+    none = (EDGES, np.zeros((10, 0)), NoiseLaw())
     assert min(calibration(Sites.of(counts, *none))) > 0.01
     for name in ("MISREAD", "CROWDED"):
         monkeypatch.setattr(site_tests, name, 0.0)
@@ -121,7 +122,7 @@ def test_a_large_site_is_not_named_for_what_buckets_misread(monkeypatch):
 
 
 def test_a_site_without_rows_says_nothing():
-    empty = Sites.of(np.zeros((1, 2, 10)), EDGES, np.zeros((10, 0)), "normal")
+    empty = Sites.of(np.zeros((1, 2, 10)), EDGES, np.zeros((10, 0)), NoiseLaw())
     assert [float(p[0]) for p in calibration(empty)] == [1.0, 1.0, 1.0]
     assert least_gap(empty, 0.01, 0.8)[0] == np.inf
     assert (changes(empty, sites(300, releases=1))[0] == 1.0).all()

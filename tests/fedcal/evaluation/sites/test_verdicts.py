@@ -20,6 +20,7 @@ from fedcal.evaluation.sites.verdicts import (
     misread,
     verdicts_of,
 )
+from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.holm import holm
 from fedcal.queries import ScoreCounts
 from fedcal.queries.evaluation import names_text
@@ -41,7 +42,7 @@ def release(sites, score="positive", std=1.8, **more):
         bucket = np.clip(np.searchsorted(edges, expit(x), side="right") - 1, 0, 9)
         counts.append(np.bincount(10 * y + bucket, minlength=20))
     noise = RNG.laplace(0, std / 2**0.5, asked.counts) if std else 0.0
-    law = "double-exponential" if std else "normal"
+    law = NoiseLaw(std > 0)
     return ScoreRelease(asked, np.concatenate(counts) + noise, std, law, **more)
 
 

@@ -1,0 +1,287 @@
+"""Laplace noise on integers: where it is drawn, its law, its guarantee, and intervals by it."""
+
+import itertools
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedcal.conformal.levels.noise_law import Noise as SumNoise
+from fedcal.core.errors import PrivacyError
+from fedcal.evaluation.estimators.base import Asked
+from fedcal.evaluation.estimators.metrics import Accuracy, Precision
+from fedcal.evaluation.histogram import Histogram
+from fedcal.mechanisms import Laplace, NoiseLaw
+from fedcal.privacy.curator import Curator
+from fedcal.privacy.federation import Federation
+from fedcal.privacy.noise_plan import Plan, make_plan
+from fedcal.queries import BinOutcomes, ClassHistograms, PooledHistograms, ScoreCounts, SetCounts
+from fedcal.queries.base import Query
+from fedcal.units.bounding import Bound, encode_bounded
+
+DRAWS, LEVEL = 20_000, 1e-6
+NORMS, BUDGETS = (1.0, 2.0), (1.0, 3.0, 8.0)
+every_case = pytest.mark.parametrize(("epsilon", "norm"), list(itertools.product(BUDGETS, NORMS)))
+
+FIGURES = {  # std of continuous noise, and on integers
+    (3.0, 1.0): (0.471, 0.332),
+    (8.0, 1.0): (0.177, 0.026),
+    (3.0, 2.0): (0.943, 0.860),
+    (8.0, 2.0): (0.354, 0.195),
+}
+
+
+def bound_of(norm: float, length: int = 2) -> Bound:
+    return Bound((length,), (norm,), "joint", 1, "row", whole=True)
+
+
+def plan_of(bound: Bound, epsilon: float, trust: str = "central", **more: Any) -> Plan:
+    federation = Federation(10, 3, epsilon=epsilon, unit="example", trust=trust, **more)
+    return make_plan(federation, rounds=1, bound=bound, prefers=(Laplace,), row_sums=True)
+
+
+def chances(epsilon: float, norm: float, draws: float = 1.0, far: int = 400) -> np.ndarray:
+    """P(k) of k = -far ... far, of a sum of complete draws, from the definition by convolution."""
+    k = np.arange(-far, far + 1)
+    one = np.exp(-np.abs(k) * epsilon / norm)
+    one /= one.sum()
+    total = one
+    for _ in range(round(draws) - 1):
+        total = np.convolve(total, one, "same")
+    return total
+
+
+def std_of(law: np.ndarray) -> float:
+    k = np.arange(len(law)) - len(law) // 2
+    return math.sqrt(float(law @ k**2))
+
+
+@every_case
+def test_the_std_is_that_of_the_closed_form(epsilon, norm):
+    plan = plan_of(bound_of(norm), epsilon)
+    assert (plan.grid, plan.on_integers) == (1.0, True)
+    assert plan.noise_std == (pytest.approx(std_of(chances(epsilon, norm)), rel=1e-12),)
+    q = math.exp(-epsilon / norm)
+    assert plan.noise_std[0] == pytest.approx(math.sqrt(2 * q) / (1 - q), rel=1e-12)
+    if (epsilon, norm) in FIGURES:
+        fine, whole = FIGURES[epsilon, norm]
+        assert round(plan.noise_std[0], 3) == whole
+        assert round(plan_of(replace(bound_of(norm), whole=False), epsilon).noise_std[0], 3) == fine
+
+
+@every_case
+def test_neighbours_likelihood_ratio_is_at_most_e_to_the_epsilon(epsilon, norm):
+    """Of two numbers, over all integers in reach, for every change of at most the norm."""
+    plan = plan_of(bound_of(norm), epsilon)
+    scale = plan.noise.scales[0]
+    k = np.arange(-60, 61)
+    worst = 0.0
+    for a, b in itertools.product(range(-2, 3), repeat=2):
+        if abs(a) + abs(b) <= norm:
+            first, second = ((np.abs(k - c) - np.abs(k)) / scale for c in (a, b))
+            worst = max(worst, float((first[:, None] + second).max()))
+    assert worst == pytest.approx(epsilon, rel=1e-12)
+    assert worst <= epsilon * (1 + 1e-15)
+
+
+def follows(drawn: np.ndarray, law: np.ndarray) -> bool:
+    far = len(law) // 2
+    seen = np.bincount(np.clip(drawn, -far, far) + far, minlength=len(law)).astype(float)
+    want = law * len(drawn)
+    rare = want < 5
+    seen[want.argmax()] += seen[rare].sum()
+    want[want.argmax()] += want[rare].sum()
+    seen, want = seen[~rare], want[~rare]
+    if len(want) < 2:
+        return True
+    return bool(stats.chi2(len(want) - 1).sf(((seen - want) ** 2 / want).sum()) > LEVEL)
+
+
+@pytest.mark.parametrize("trust", ["central", "distributed", "local"])
+@pytest.mark.parametrize("source", ["seeded", "system"])
+@pytest.mark.parametrize(("epsilon", "norm"), [(1.0, 1.0), (3.0, 1.0), (3.0, 2.0)])
+def test_what_is_added_has_the_law_and_not_that_of_another_epsilon(trust, source, epsilon, norm):
+    """Shares of the quorum under `distributed`, a complete draw of each client under `local`."""
+    plan = plan_of(bound_of(norm, DRAWS), epsilon, trust, noise_source=source)
+    rng = None if source == "system" else np.random.default_rng(1)
+    clients = {"central": 1, "distributed": plan.shares, "local": 3}[trust]
+    drawn = np.sum([plan.noise.draw(rng) for _ in range(clients)], axis=0)
+    complete = 3 if trust == "local" else 1
+    assert follows(drawn, chances(epsilon, norm, complete))
+    for wrong in (2 / 3, 3 / 2):
+        assert not follows(drawn, chances(epsilon * wrong, norm, complete))
+
+
+@pytest.mark.parametrize("trust", ["central", "distributed", "local"])
+def test_in_one_draw_for_studies_it_has_the_same_law(trust):
+    plan = plan_of(bound_of(2.0, DRAWS), 3.0, trust)
+    of = plan.sum_of(plan.bound, 9)
+    total = plan.law.draw_sum(np.zeros(DRAWS, np.uint64), of, np.random.default_rng(1))
+    complete = 9 if trust == "local" else 1
+    assert plan.noises(9) == complete
+    assert follows(total.view(np.int64), chances(3.0, 2.0, complete))
+    assert not follows(total.view(np.int64), chances(2.0, 2.0, complete))
+
+
+EDGES = {"classes": 3, "edges": np.array([4.0])}
+SETS = {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0])}
+WHOLE: list[tuple[Query, str, float]] = [
+    (BinOutcomes(5, "correct_wrong"), "row", 1.0),
+    (BinOutcomes(5, "correct_total"), "row", 1.0),
+    (ClassHistograms(4, 3), "row", 3.0),
+    (PooledHistograms(4, 2), "row", 1.0),
+    (ScoreCounts(**EDGES), "row", 1.0),
+    (ScoreCounts(**EDGES, encoding="tree", height=2), "row", 2.0),
+    (ScoreCounts(**EDGES, gain=2.0), "row", 2.0),
+    (SetCounts(**SETS), "row", 1.0),
+    (SetCounts(**SETS, once=True), "subject", 1.0),
+]
+FINE: list[tuple[Query, str]] = [
+    (ScoreCounts(**EDGES, gain=0.5), "row"),
+    (ScoreCounts(**EDGES, subject_rows=1), "subject"),
+    (ScoreCounts(**EDGES, reference=np.full(8, 0.125)), "row"),
+    (ScoreCounts(**EDGES, encoding="tree", height=2, confusion=True), "row"),
+    (PooledHistograms(4, 3), "row"),
+    (BinOutcomes(5, "correct_wrong"), "subject"),
+    (SetCounts(**SETS), "subject"),
+    (SetCounts(**SETS, totals=0.5), "row"),
+]
+
+
+def test_only_counts_of_parts_of_clients_have_their_noise_on_integers():
+    for query, part, norm in WHOLE:
+        bound = query.bound(part, (), 1)
+        assert (bound.whole, set(bound.norms)) == (True, {norm}), query.kind
+        assert not query.bound(part, (), 2).whole
+    for query, part in FINE:
+        assert not query.bound(part, (), 1).whole, query.kind
+    assert not BinOutcomes(5, "correct_wrong").bound("client", (4.0,), 1).whole
+
+
+def test_scales_too_small_for_shares_go_to_the_fine_grid():
+    assert plan_of(bound_of(1.0), 20.0).grid == 1.0
+    fine = plan_of(bound_of(1.0), 20.1)
+    assert fine.grid < 1e-5
+    assert fine.noise_std == (pytest.approx(math.sqrt(2) / 20.1, rel=1e-6),)
+    assert fine.noise_law(fine.noise_std[0]) == NoiseLaw(True)
+
+
+def test_a_question_of_fractions_is_not_asked_under_a_plan_on_integers():
+    whole, half = ScoreCounts(**EDGES), ScoreCounts(**EDGES, gain=0.5)
+    curator = Curator(plan_of(whole.bound("row", (), 1), 1.0))
+    with pytest.raises(PrivacyError, match="adds fractions"):
+        curator.open(1, half)
+
+
+def test_addends_at_the_bound_keep_every_bit_and_no_addend_exceeds_it():
+    bound = bound_of(2.0, 3)
+    ring = plan_of(bound, 1.0).ring
+    rows = np.array([[1, 1, 0], [0, -2, 0], [2, 2, 0], [1, 1, 1], [0.9, 0, 0], [np.nan, 1e300, 7]])
+    sent = encode_bounded(rows, bound, ring).view(np.int64)
+    np.testing.assert_array_equal(sent[:3], [[1, 1, 0], [0, -2, 0], [1, 1, 0]])
+    assert np.abs(sent).sum(axis=1).max() <= 2
+    random = np.random.default_rng(1).integers(-9, 10, (2000, 3)).astype(float)
+    sent = encode_bounded(random, bound, ring).view(np.int64)
+    inside = np.abs(random).sum(axis=1) <= 2
+    np.testing.assert_array_equal(sent[inside], random[inside])
+    assert np.abs(sent).sum(axis=1).max() == 2
+
+
+# --- what is read from it -----------------------------------------------------------------------
+
+
+@every_case
+@pytest.mark.parametrize("draws", [1, 3])
+def test_quantiles_are_those_of_the_law(epsilon, norm, draws):
+    law = chances(epsilon, norm, draws)
+    std = std_of(law)
+    named = NoiseLaw(True, draws, 1 / std)
+    k = np.abs(np.arange(len(law)) - len(law) // 2)
+    for level in (0.5, 0.9, 0.95, 0.99):
+        reach = round(named.quantile(level) * std)
+        assert law[k <= reach].sum() >= level - 1e-9
+        assert reach == 0 or law[k <= reach - 1].sum() < level
+
+
+def test_a_normal_interval_covers_too_little_at_epsilon_3():
+    law = chances(3.0, 1.0)
+    far = len(law) // 2
+    assert law[far] == pytest.approx(0.905, abs=5e-4)
+    assert 1.96 * std_of(law) < 1  # so that it holds nothing but 0
+    named = NoiseLaw(True, 1, 1 / std_of(law))
+    assert named.widening(np.ones(1), 0.95) * 1.96 * std_of(law) == pytest.approx(1, rel=1e-4)
+    assert named.widening(np.ones(400), 0.95) == pytest.approx(1.0, abs=0.06)
+    assert NoiseLaw(True).widening(np.ones(1), 0.95) == pytest.approx(2.118 / 1.96, rel=1e-3)
+    assert NoiseLaw().widening(np.ones(1), 0.95) == 1.0
+
+
+@every_case
+@pytest.mark.parametrize("number", [1, 3, 20])
+def test_intervals_of_a_release_of_few_counts_cover(epsilon, norm, number):
+    """Of these rows alone, so that noise is all that makes them uncertain."""
+    rng = np.random.default_rng(3)
+    std = std_of(chances(epsilon, norm))
+    buckets = 2 * number
+    truth = rng.integers(5, 40, (2, buckets)).astype(float)
+    h = Histogram(
+        np.linspace(0, 1, buckets + 1), truth, std * np.eye(buckets), NoiseLaw(True, 1.0, 1 / std)
+    )
+    for metric in (Precision(0.5), Accuracy(0.5)):
+        value, inside = metric.value(h), 0
+        for noise in h.draws(rng, 400):
+            span = metric.span(replace(h, counts=truth + noise), Asked(rows="these"))
+            inside += span.low <= value <= span.high
+        assert inside / 400 >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 400)
+
+
+@every_case
+def test_moments_waves_and_samples_are_of_one_law(epsilon, norm):
+    law = chances(epsilon, norm, 2)
+    std = std_of(law)
+    k, named = np.arange(len(law)) - len(law) // 2, NoiseLaw(True, 2.0, 1 / std)
+    assert named.limit / std == pytest.approx(epsilon / norm, rel=1e-9)
+    t = np.array([-0.3, 0.1, 0.5]) * named.limit
+    near = np.abs(k) < 120
+    moments = np.exp(np.outer(t / std, k[near])) @ law[near]
+    np.testing.assert_allclose(named.log_moments(t)[0], np.log(moments), atol=1e-9)
+    step = 1e-5
+    up, down = named.log_moments(t + step), named.log_moments(t - step)
+    for order in (0, 1):
+        slope = (up[order] - down[order]) / (2 * step)
+        np.testing.assert_allclose(named.log_moments(t)[order + 1], slope, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(
+        np.exp(named.log_waves(t)), np.cos(np.outer(t / std, k)) @ law, atol=1e-9
+    )
+    drawn = np.rint(named.sample(np.random.default_rng(2), (DRAWS,)) * std).astype(int)
+    assert follows(drawn, law)
+
+
+@pytest.mark.parametrize("law", [NoiseLaw(), NoiseLaw(True), NoiseLaw(True, 1.1, 2.5)])
+def test_files_give_a_law_back(law):
+    import json
+
+    assert NoiseLaw.read(json.dumps(law.to_json())) == law
+    assert NoiseLaw.read("double-exponential") == NoiseLaw(True)
+    assert NoiseLaw.read("normal") == NoiseLaw()
+
+
+@pytest.mark.parametrize(("epsilon", "numbers"), [(1.0, 1), (3.0, 1), (3.0, 40), (8.0, 5)])
+def test_sums_of_counts_are_below_a_point_at_least_as_often_as_the_table_says(epsilon, numbers):
+    law = chances(epsilon, 1.0)
+    std = std_of(law)
+    noise = SumNoise(std, NoiseLaw(True, 1.0, 1 / std))
+    weights = np.tril(np.ones((numbers, numbers)))
+    table, more = noise.of_sums(weights)
+    rng = np.random.default_rng(5)
+    k = np.arange(len(law)) - len(law) // 2
+    z = rng.choice(k, p=law, size=(DRAWS, numbers)) @ weights.T
+    sums = z + more * rng.standard_normal(z.shape)
+    for x in np.linspace(-2, 2, 9) * sums.std():
+        seen = (sums < x).mean(axis=0)
+        assert (seen > table.below(np.array(x)) - 5 * math.sqrt(0.25 / DRAWS)).all()
+        assert seen.min() < table.below(np.array(x)) + 5 * math.sqrt(0.25 / DRAWS) + 0.05
+    reach = noise.bound(np.ones(numbers), 0.999)
+    assert (z[:, -1] > reach).mean() < 0.001 + 5 * math.sqrt(0.001 / DRAWS)
