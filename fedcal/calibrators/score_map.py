@@ -126,7 +126,7 @@ class ScoreMap(OfScore):
         classes: int = 0,
         how: Table = "isotonic",
     ) -> None:
-        if edges is None or how != "spline":  # a map of an earlier version is read
+        if edges is None or str(how) != "spline":  # a map of an earlier version is read
             check_kept(how)
             one_of("how", how, TABLES)
         self.how: str = how
