@@ -124,9 +124,8 @@ def _held(folder: Path) -> list[str]:
         earlier = {name: (copies[name], one) for name, one in since.items()}
         for what, value, wanted in _agreed(study, sealed, facts, release, since):
             if not np.array_equal(value, wanted):
-                raise InputError(
-                    f"{folder}: the {what} is {value!r:.80}; by the terms it is {wanted!r:.80}"
-                )
+                seen, agreed = (" ".join(repr(one).split())[:80] for one in (value, wanted))
+                raise InputError(f"{folder}: the {what} is {seen}; by the terms it is {agreed}")
         by = facts.versions.get("fedcal")
         note = "" if by == __version__ else f" It was made by fedcal {by}, this is {__version__}."
         again = told_of(study, release, facts, earlier)
