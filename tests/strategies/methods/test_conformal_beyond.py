@@ -71,7 +71,7 @@ def test_one_release_serves_every_alpha(settings, tmp_path):
 BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"target": "[0.4, 0.6]", **SOURCE, "by": "class"}, {}, "needs by = 'none'"),
     ({"target": "[0.4, 0.6]"}, {"epsilon": 1.0}, "target needs source"),
-    ({"target": "[0.5]", **SOURCE}, {}, "share"),
+    ({"target": "[0.5]", **SOURCE}, {}, "2 numbers, one for each label"),
     ({"target": "[0.4, 0.6]", **SOURCE, "quantile": "exponential"}, {"epsilon": 1.0}, "alike"),
     ({"quantile": "unary"}, {"epsilon": 1.0, "trust": "local"}, "was removed in 0.3"),
     ({"alpha": 1.0}, {}, r"in \(0, 1\)"),
