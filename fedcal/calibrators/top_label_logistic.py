@@ -15,12 +15,12 @@ from numpy.typing import ArrayLike
 
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.fits.temperature_fit import best_log_a
-from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.scaling import TemperatureScaling
 from fedcal.calibrators.top_label import TINY, with_confidence
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import row_sum, shifted, sigmoid, softmax
+from fedcal.core.scores import Kind
 from fedcal.core.types import Floats, Integers
 
 LARGEST = 8.0
@@ -102,24 +102,9 @@ class TopLabelLogistic(Calibrator):
                 break
         self.temperature, self.w = math.exp(-log_a), w
 
-    def _predict(self, logits: Floats, o: Operators) -> Floats:
+    def _predict(self, logits: Floats, input: Kind) -> Floats:
         z = shifted(logits)
         s = top_log_odds(z, 1.0 / self.temperature)
         v = mapped(float(self.w[0]), float(self.w[1]), s)
         probs = softmax(z / self.temperature)
-        return np.asarray(with_confidence(Operators(), logits, probs, v[:, None], self.classes))
-
-    def constants(self) -> dict[str, Floats]:
-        """Return `w` (3,): temperature, offset, slope."""
-        return {"w": np.array([self.temperature, *self.w])}
-
-    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """Return softmax(z / T), the predicted class by a sigmoid of its log-odds."""
-        temperature, offset, slope = (o.entry(constants["w"], i) for i in range(3))
-        scaled = o.shifted(o.double(z)) / temperature
-        total = o.total(o.exp(scaled))
-        s = -o.log(o.clip(total - 1.0, low=TINY))
-        inner = o.clip(s, -LARGEST, LARGEST)
-        v = o.sigmoid(offset + slope * inner + (s - inner))
-        v = o.or_nan(v, total)
-        return with_confidence(o, z, o.softmax(scaled), v, self.classes)
+        return np.asarray(with_confidence(logits, probs, v))

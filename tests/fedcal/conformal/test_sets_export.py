@@ -21,7 +21,6 @@ CONFORMITIES = [
     Conformity("lac"),
     Conformity("aps"),
     Conformity("raps", penalty=0.02, free=3),
-    Conformity("margin"),
 ]
 
 
