@@ -71,10 +71,10 @@ def to_torch(
             f"a {part.kind} calibrator ({type(part).__name__}) has no export; these kinds have "
             f"one: {', '.join(cls.kind for cls in MODULES)}"
         )
-    module = None if part is None else MODULES[type(part)](part, taken)
-    if isinstance(calibrator, PredictionSets):
-        module = SetModule(calibrator, module, taken)
-    return module.eval()
+    if not isinstance(calibrator, PredictionSets):
+        return MODULES[type(calibrator)](calibrator, taken).eval()
+    model = None if part is None else MODULES[type(part)](part, taken)
+    return SetModule(calibrator, model, taken).eval()
 
 
 def to_onnx(

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -67,7 +68,8 @@ class CalibrationModule(nn.Module):
     def _keep(self, **numbers: ArrayLike) -> None:
         """Register copies of the arrays as buffers."""
         for name, value in numbers.items():
-            self.register_buffer(name, torch.tensor(value, dtype=torch.float64))
+            array = np.ascontiguousarray(value)  # torch.export.save warns of others
+            self.register_buffer(name, torch.tensor(array, dtype=torch.float64))
 
     def _number(self, name: str) -> Tensor:
         """Return a buffer in double precision, whatever the module was cast to."""
@@ -233,7 +235,7 @@ class _OfConfidence(CalibrationModule):
 
     def calibrated(self, z: Tensor) -> Tensor:
         probs = self._probs(z)
-        v = self.value(probs.amax(dim=-1, keepdim=True)).clamp_min(least_value(self.classes))
+        v = self.value(probs.topk(1, dim=-1).values).clamp_min(least_value(self.classes))
         even = 1.0 / (self.classes - 1)
         predicted = _places(self.classes, z) == _first_largest(z)
         others = probs.masked_fill(predicted, 0.0)
@@ -275,12 +277,16 @@ class _OfScore(_OfConfidence):
 class _ScoreMap(_OfScore):
     def __init__(self, calibrator: calibrators.ScoreMap, input: Kind) -> None:
         super().__init__(calibrator, input)
-        self._keep(edges=calibrator.edges, values=calibrator.values)
+        # no score is below the first edge; one on the last is in the bucket below
+        edges = np.append(calibrator.edges[1:-1], 2.0)
+        self._keep(edges=edges, values=calibrator.values)
 
     def value(self, s: Tensor) -> Tensor:
-        # no score is below the first edge; one on the last is in the bucket below
-        above = _rounded(s).float() >= self._number("edges")[1:-1].float()
-        return self._number("values")[above.long().sum(dim=-1, keepdim=True)]
+        edges = self._number("edges").float()
+        above = (_rounded(s).float() >= edges).float()
+        # not a sum: that of no rows has more columns in ONNX Runtime, as has amax
+        bucket = (above @ torch.ones_like(edges)[:, None]).long()
+        return self._number("values")[bucket]
 
 
 class _ScoreLogistic(_OfScore):
