@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from fedcal.calibrators.base import Calibrator
-from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
+from fedcal.core.scores import Kind
 from fedcal.core.types import Floats, Integers
 
 
@@ -43,7 +43,5 @@ class Smoothing(Calibrator):
         top, right = softmax(z).max(axis=1), z.argmax(axis=1) == y
         self.weight = self.best(float((top - right).sum()), float((top - 1 / z.shape[1]).sum()))
 
-    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """Return the map, in double precision."""
-        w = constants["weight"]
-        return o.softmax(o.double(z)) * (1.0 - w) + w / self.classes
+    def _predict(self, logits: Floats, input: Kind) -> Floats:
+        return softmax(logits) * (1.0 - self.weight) + self.weight / self.classes

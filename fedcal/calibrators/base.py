@@ -11,7 +11,6 @@ from typing import IO, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.checks import one_of, whole
 from fedcal.core.classes import class_names, places_of
 from fedcal.core.errors import FedcalError, InputError
@@ -34,8 +33,7 @@ class Calibrator(Artifact):
     """A map from a model's scores to calibrated probabilities.
 
     Subclasses set `kind` (their name in files) and `parameters`: attributes that are arguments of
-    the constructor, too, as `classes` is. Others write `arrays` and `from_arrays` themselves. What
-    they compute, `expression`, is a function of logits.
+    the constructor, too, as `classes` is. Others write `arrays` and `from_arrays` themselves.
 
     Attributes
     ----------
@@ -104,33 +102,9 @@ class Calibrator(Artifact):
         own = {name: arrays[name][()] for name in cls.parameters}
         return cls(**own, classes=int(arrays["classes"]))
 
-    def _predict(self, logits: Floats, o: Operators) -> Floats:
-        """Return probabilities of checked logits; bits may differ from those of `expression`."""
-        return np.asarray(self.expression(o, logits, self.constants()))
-
     @abstractmethod
-    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """Return the probabilities of logits, in every runtime.
-
-        Parameters
-        ----------
-        o
-            operators of the runtime, beside `+ - * / @` and comparisons
-        z
-            (..., c) logits, in single or double precision
-        constants
-            values of `constants`, in double precision
-
-        Returns
-        -------
-        Any
-            (..., c), of any precision; a row with a NaN gives NaN
-        """
-
-    def constants(self) -> dict[str, Floats]:
-        """Return the numbers that `expression` gets by name: all parameters but text."""
-        own = {name: np.asarray(getattr(self, name)) for name in self.parameters}
-        return {name: value for name, value in own.items() if value.dtype.kind == "f"}
+    def _predict(self, logits: Floats, input: Kind) -> Floats:
+        """Return probabilities, (n, c), of checked logits; `input` is what they were made of."""
 
     def predict_proba(self, scores: ArrayLike) -> Floats:
         """Return calibrated probabilities, (n, c) -> (n, c); each row sums to 1.
@@ -173,7 +147,7 @@ class Calibrator(Artifact):
             raise InputError(
                 f"the calibrator is for {self.classes} classes, the {self.input} have {z.shape[1]}"
             )
-        return self._predict(z, Operators(input == "probs"))
+        return self._predict(z, input)
 
     def __repr__(self) -> str:
         return f"<{self.kind} calibrator for {self.classes or 'no'} classes>"

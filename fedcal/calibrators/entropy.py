@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from fedcal.calibrators.fits.curvature import product_triangle
-from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core.numerics import LOG_A_LIMIT, row_sum, shifted
 from fedcal.core.types import Floats, override
@@ -86,16 +85,6 @@ class EntropyTemperature(ParametricScaling):
         """Return Var_p(a z) times (1, h - 0.1, (h - 0.1)^2)."""
         inside = cls._inside(features, w)
         return product_triangle(inside * cls._variance(features, w, probs)[:, None], inside, rows)
-
-    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """Return softmax(a z), with the entropy as in `entropy_from_middle`."""
-        z = o.shifted(o.double(z))
-        e = o.exp(z)
-        total = o.total(e)
-        entropy = o.log(total) - o.total(e * z) / total
-        h = o.clip(entropy / math.log(self.classes), 0.0, 1.0) - MIDDLE
-        log_a = o.entry(constants["w"], 0) + o.entry(constants["w"], 1) * h
-        return o.softmax(z * o.exp(o.clip(log_a, -LOG_A_LIMIT, LOG_A_LIMIT)))
 
     @classmethod
     def _variance(cls, features: Floats, w: Floats, probs: Floats) -> Floats:

@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.fits.noisy_counts import Negatives, cleaned, merged
-from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
-from fedcal.core.scores import probs_of
+from fedcal.core.numerics import row_sum
+from fedcal.core.scores import Kind, probs_of
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.binning import bin_index
 
@@ -183,19 +183,17 @@ class _Binning(Calibrator):
         positive, negative = count_cells(cells, bins, pooled, 1)[0]
         self.table = self.table_of(positive.astype(np.float64), negative.astype(np.float64))
 
-    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+    def _predict(self, logits: Floats, input: Kind) -> Floats:
         """Return the table's entries, normalised."""
-        probs = o.probs(z)
-        return normalised(o, self.scores(o, probs, constants), probs)
+        probs = probs_of(input, logits)
+        return normalised(self.scores(probs), probs, input)
 
-    def scores(self, o: Operators, probs: Array, constants: Constants) -> Array:
-        """Return the table's entry for each predicted probability, not normalised."""
-        columns = o.column(probs, 1) if self.classes == 2 else probs
+    def scores(self, probs: Floats) -> Floats:
+        """Return the table's entry for each predicted probability, not normalised, (n, c)."""
+        columns = one_vs_rest(probs)
         count, bins = self.table.shape
-        index = o.bins(columns, bins) + o.places(count, probs) * bins
-        entry = o.take(constants["table"], index)
-        entry = o.or_nan(entry, columns)
-        return o.join(1.0 - entry, entry) if self.classes == 2 else entry
+        entry = self.table.ravel()[bin_index(columns, bins) + np.arange(count) * bins]
+        return np.concatenate([1.0 - entry, entry], axis=1) if self.classes == 2 else entry
 
 
 class HistogramBinning(_Binning):
@@ -326,19 +324,16 @@ class WeightedBinning(Calibrator):
         self.base.classes = z.shape[1]
         self.weights = np.ones(len(self.base.table))
 
-    def constants(self) -> dict[str, Floats]:
-        """Return the base's `table`, and `weights`."""
-        return {"table": self.base.table, "weights": self.weights}
-
-    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+    def _predict(self, logits: Floats, input: Kind) -> Floats:
         """Return the table's entries mixed with the model's probabilities, normalised."""
-        probs = o.probs(z)
-        g, weights = self.base.scores(o, probs, constants), constants["weights"]
-        mixed = normalised(o, weights * g + (1.0 - weights) * probs, probs)
+        probs = probs_of(input, logits)
+        g = self.base.scores(probs)
+        mixed = normalised(self.weights * g + (1.0 - self.weights) * probs, probs, input)
         if self.rows == "all":
             return mixed
-        plain = normalised(o, g, probs)
-        return o.where(o.equal(o.argmax(plain), o.argmax(probs)), plain, mixed)
+        plain = normalised(g, probs, input)
+        same = plain.argmax(axis=1) == probs.argmax(axis=1)
+        return np.where(same[:, None], plain, mixed)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the base's arrays, `weights` (tables,), `rows` () and `base` () as text."""
@@ -358,12 +353,12 @@ class WeightedBinning(Calibrator):
         return cls(base.from_arrays(arrays), arrays["weights"], rows)
 
 
-def normalised(o: Operators, g: Array, probs: Array) -> Array:
+def normalised(g: Floats, probs: Floats, input: Kind) -> Floats:
     """Divide rows of g by their sum; in place of a row that sums to 0 that of `probs`."""
-    total = o.total(g)
+    total = row_sum(g)[:, None]
     empty = total <= 0.0
-    own = probs / o.total(probs) if o.given else probs
-    return o.where(empty, own, g / o.where(empty, 1.0, total))
+    own = probs / row_sum(probs)[:, None] if input == "probs" else probs
+    return np.where(empty, own, g / np.where(empty, 1.0, total))
 
 
 def noise_weight(positive_total: Floats, std: Floats, bins: int) -> Floats:

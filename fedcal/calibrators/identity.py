@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fedcal.calibrators.base import Calibrator
-from fedcal.calibrators.operators import Array, Constants, Operators
+from fedcal.core.numerics import softmax
+from fedcal.core.scores import Kind
 from fedcal.core.types import Floats, Integers, override
 from fedcal.storage.artifact import Holdout
 
@@ -17,8 +18,8 @@ class Identity(Calibrator):
         """Learn nothing but the number of classes."""
 
     @override
-    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        return o.softmax(z)
+    def _predict(self, logits: Floats, input: Kind) -> Floats:
+        return softmax(logits)
 
     def _calibrate(self, test: Holdout) -> Floats:
         """Return the model's own probabilities, to the last bit."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from fedcal.calibrators.fits.curvature import class_triangle
-from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.core.types import Floats, override
 
@@ -46,14 +45,6 @@ class VectorScaling(ParametricScaling):
         """Return the Hessian itself: scores are linear in w."""
         factors = np.concatenate([features, np.ones_like(features)], axis=1)
         return class_triangle(probs, factors, rows)
-
-    def constants(self) -> dict[str, Floats]:
-        """Return `a` and `b`, both (c,)."""
-        return {"a": self.w[: self.classes], "b": self.w[self.classes :]}
-
-    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """Return softmax(a z + b)."""
-        return o.softmax(o.double(z) * constants["a"] + constants["b"])
 
 
 class MatrixScaling(ParametricScaling):
@@ -99,12 +90,3 @@ class MatrixScaling(ParametricScaling):
     def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
         """Return (p_j (1 - p_j) z_k^2, p_j (1 - p_j))."""
         return cls.pull_back(features * features, w, probs * (1 - probs))
-
-    def constants(self) -> dict[str, Floats]:
-        """Return `a`, (c, c), and `b`, (c,)."""
-        c = self.classes
-        return {"a": self.w[: c * c].reshape(c, c), "b": self.w[c * c :]}
-
-    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """Return softmax(A z + b)."""
-        return o.softmax(o.double(z) @ o.transposed(constants["a"]) + constants["b"])

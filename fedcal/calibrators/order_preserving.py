@@ -21,14 +21,13 @@ method is a choice of m. Decisions that the papers leave open:
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 
 import numpy as np
 
 from fedcal.calibrators.fits.curvature import rank_variances
-from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.core.numerics import FLOOR, row_max, row_sum, sigmoid, softmax, softplus
+from fedcal.core.scores import Kind
 from fedcal.core.types import Floats, Integers, override
 
 UNIT = math.log(math.e - 1)
@@ -129,28 +128,12 @@ class OrderPreserving(ParametricScaling):
         y, order = sorted_log_probs(logits)
         return y, np.asarray((order == labels[:, None]).argmax(axis=1))
 
-    def _predict(self, logits: Floats, o: Operators) -> Floats:
+    def _predict(self, logits: Floats, input: Kind) -> Floats:
         y, order = sorted_log_probs(logits)
         probs, out = softmax(self.scores(y, self.w)), np.empty_like(y)
         np.minimum.accumulate(probs, axis=1, out=probs)  # exp may be a last bit from monotone
         np.put_along_axis(out, order, probs, axis=1)
         return keep_top(out, logits)
-
-    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """Return the result of `_predict`; top ties are broken in the type of the logits."""
-        ranked, order = o.sort(o.double(z))
-        y = o.log_softmax(ranked)
-        m = self.slope_expression(o, o.clip(y, low=LOWEST), constants)
-        f = o.sums(o.gaps(y) * o.softplus(m), exclusive=True)
-        probs = o.like(o.unsort(o.softmax(f), order), z)
-        # not a product with 1 + eps: ONNX Runtime's optimiser takes that for 1 and drops it
-        raised = probs + probs * o.eps(z)
-        raised = o.where(o.equal(z, o.largest(z)), raised, probs)
-        return o.where(o.equal(o.argmax(probs), o.argmax(z)), probs, raised)
-
-    @abstractmethod
-    def slope_expression(self, o: Operators, y: Array, constants: Constants) -> Array:
-        """Return m of sorted log-probabilities, which are clipped as in `seen`, (..., c)."""
 
 
 class OrderPreservingVector(OrderPreserving):
@@ -187,14 +170,6 @@ class OrderPreservingVector(OrderPreserving):
     def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
         """Return S_k (1 - S_k) (df/da_k, df/db_k)^2, S_k the probability of ranks up to k."""
         return np.tile(rank_variances(probs), 2) * cls._factors(features, w) ** 2
-
-    def constants(self) -> dict[str, Floats]:
-        """Return `a` and `b`, both (c,)."""
-        return {"a": self.w[: self.classes], "b": self.w[self.classes :]}
-
-    @override
-    def slope_expression(self, o: Operators, y: Array, constants: Constants) -> Array:
-        return y * constants["a"] + constants["b"]
 
     @classmethod
     def _factors(cls, y: Floats, w: Floats) -> Floats:

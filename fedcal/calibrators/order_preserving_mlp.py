@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.order_preserving import (
     LOWEST,
     UNIT,
@@ -97,21 +96,6 @@ class OrderPreservingMLP(OrderPreserving):
         out = np.empty((len(x), len(w)))
         _backward((x, h1, h2), slope, w, out, _by_columns)
         return out
-
-    def constants(self) -> dict[str, Floats]:
-        """Return `w1`, `b1`, `w2`, `b2`, `w3` and `b3`, the inputs' unit in the first.
-
-        ONNX Runtime takes a factor beside a matrix product in single precision.
-        """
-        w1, *others = layers(moderate(self.w), self.classes)
-        names = ("w1", "b1", "w2", "b2", "w3", "b3")
-        return {name: w.squeeze() for name, w in zip(names, (w1 / -LOWEST, *others), strict=True)}
-
-    def slope_expression(self, o: Operators, y: Array, constants: Constants) -> Array:
-        """Return W3 relu(W2 relu(W1 x + b1) + b2) + b3."""
-        x = o.relu(y @ constants["w1"] + constants["b1"])
-        x = o.relu(x @ constants["w2"] + constants["b2"])
-        return x @ constants["w3"] + constants["b3"]
 
     def _fit(self, z: Floats, labels: Integers) -> None:
         """Fit by SGD on pooled rows from the identity, which is kept if its loss is lower.

@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.fits.lbfgs import MEMORY, dot_rows, minimize
 from fedcal.calibrators.fits.span_fit import fit_in_span, residuals
-from fedcal.calibrators.operators import Operators
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import INNER, LARGEST_LOGIT, softmax
+from fedcal.core.scores import Kind
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 
@@ -136,7 +136,7 @@ class ParametricScaling(Calibrator):
         steps = int(np.clip(_POOLED_LOGITS // z.size, *_POOLED_STEPS))
         self.w = local_fits(type(self), shards, start, steps=steps)[0]
 
-    def _predict(self, logits: Floats, o: Operators) -> Floats:
+    def _predict(self, logits: Floats, input: Kind) -> Floats:
         return softmax(self.scores(logits, self.w))
 
     def at_limits(self) -> list[str]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.fits.temperature_fit import best_log_a
-from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.checks import positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT, softmax
+from fedcal.core.scores import Kind
 from fedcal.core.types import Floats, Integers
 from fedcal.storage.artifact import at_end
 
@@ -45,12 +45,8 @@ class TemperatureScaling(Calibrator):
         """Find T in [1/20, 20] with the least negative log-likelihood on pooled rows."""
         self.temperature = math.exp(-best_log_a(z, y))
 
-    def _predict(self, logits: Floats, o: Operators) -> Floats:
+    def _predict(self, logits: Floats, input: Kind) -> Floats:
         return softmax(logits / self.temperature)
-
-    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """Return softmax(z / T), shifted first: a quotient of large logits would lose digits."""
-        return o.softmax(o.shifted(z) / o.like(constants["temperature"], z))
 
     def at_limits(self) -> list[str]:
         """Say that T is at an end of [1/20, 20], which most ways of learning it keep to."""

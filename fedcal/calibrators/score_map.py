@@ -16,12 +16,12 @@ from numpy.typing import ArrayLike
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.fits import score_fit
 from fedcal.calibrators.fits.score_fit import Curve
-from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.top_label import with_confidence
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
+from fedcal.core.numerics import row_max, sigmoid
 from fedcal.core.removed import check_kept
-from fedcal.core.scores import probs_of
+from fedcal.core.scores import Kind, probs_of
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.buckets import BELOW_HALF, DIGITS, bucket_of, check_score, equal_width, scored
 
@@ -57,9 +57,9 @@ class OfScore(Calibrator):
         self.classes = whole("classes", classes, 2)
         self.score = check_score(one_of("score", score, SCORES), classes)
 
+    @abstractmethod
     def value(self, scores: Floats) -> Floats:
-        """Return the calibrated score, (n,) -> (n,)."""
-        return np.asarray(self.mapped(Operators(), scores, self.constants()))
+        """Return the calibrated score, shape kept."""
 
     @classmethod
     @abstractmethod
@@ -79,21 +79,14 @@ class OfScore(Calibrator):
         for name in self.parameters:
             setattr(self, name, getattr(made, name))
 
-    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+    def _predict(self, logits: Floats, input: Kind) -> Floats:
         """Return the calibrated probability of class 1, or confidence."""
-        probs = o.probs(z)
+        probs = probs_of(input, logits)
         if self.score == "confidence":
-            s = o.largest(probs)
-            v = o.or_nan(self.mapped(o, s, constants), s)
-            return with_confidence(o, z, probs, v, self.classes)
-        s = o.column(probs, 1)  # 1/2 is counted below it, as `scored` does
-        s = o.where(o.rounded(s, DIGITS) <= 0.5, o.clip(s, high=BELOW_HALF), s)
-        v = o.or_nan(self.mapped(o, s, constants), s)
-        return o.join(1.0 - v, v)
-
-    @abstractmethod
-    def mapped(self, o: Operators, s: Array, constants: Constants) -> Array:
-        """Return the calibrated score, shape kept."""
+            return with_confidence(logits, probs, self.value(row_max(probs)))
+        s = probs[:, 1]  # 1/2 is counted below it, as `scored` does
+        v = self.value(np.where(np.round(s, DIGITS) <= 0.5, np.minimum(s, BELOW_HALF), s))
+        return np.stack([1.0 - v, v], axis=1)
 
 
 class ScoreMap(OfScore):
@@ -150,14 +143,10 @@ class ScoreMap(OfScore):
         new = np.append(True, values[1:] != values[:-1])  # buckets of one value become one
         return cls(np.append(h.edges[:-1][new], 1.0), values[new], score, classes, table)
 
-    def constants(self) -> dict[str, Floats]:
-        """Return `values` (b,) and `edges` (b,): without the first edge, the last above all."""
-        return {"edges": np.append(self.edges[1:-1], 2.0), "values": self.values}
-
-    def mapped(self, o: Operators, s: Array, constants: Constants) -> Array:
-        """Return the value of each score's bucket."""
-        bucket = o.bucket(o.rounded(s, DIGITS), constants["edges"])
-        return o.take(constants["values"], o.clip(bucket, high=len(self.values) - 1))
+    @override
+    def value(self, scores: Floats) -> Floats:
+        bucket = bucket_of(np.round(scores, DIGITS), self.edges)
+        return np.asarray(self.values[bucket])
 
 
 class ScoreLogistic(OfScore):
@@ -209,12 +198,8 @@ class ScoreLogistic(OfScore):
         curve = one_of("how", how, get_args(Curve))
         return cls(score_fit.logistic(h, curve), h.middles[[0, -1]], score, classes, curve)
 
-    def constants(self) -> dict[str, Floats]:
-        """Return `w` alone: the limits are plain numbers of the curve."""
-        return {name: value for name, value in super().constants().items() if name != "limits"}
-
-    def mapped(self, o: Operators, s: Array, constants: Constants) -> Array:
-        """Return the curve at each score, clipped to the limits."""
-        a, b, c = (o.entry(constants["w"], i) for i in range(3))
-        cut = o.clip(s, *self.limits.tolist())
-        return o.sigmoid(a * o.log(cut) - b * o.log1p(-cut) + c)
+    @override
+    def value(self, scores: Floats) -> Floats:
+        a, b, c = self.w
+        cut = np.clip(scores, *self.limits)
+        return sigmoid(a * np.log(cut) - b * np.log1p(-cut) + c)

@@ -21,11 +21,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedcal.calibrators.base import Calibrator
-from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import row_max, row_sum
-from fedcal.core.scores import probs_of
+from fedcal.core.scores import Kind, probs_of
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import bin_index
 
@@ -76,36 +75,36 @@ def values_of(correct: Floats, wrong_or_all: Floats, counts: Counts = "correct_w
     return np.asarray(np.minimum(values, 1.0))
 
 
-def with_confidence(o: Operators, z: Array, probs: Array, confidence: Array, classes: int) -> Array:
+def with_confidence(z: Floats, probs: Floats, confidence: Floats) -> Floats:
     """Return rows whose predicted class has a given probability; other classes share the rest.
 
     Parameters
     ----------
     z
-        (..., c) logits, the first largest is the predicted class
+        (n, c) logits, the first largest is the predicted class
     probs
-        (..., c) softmax of them
+        (n, c) softmax of them
     confidence
-        (..., 1); raised to `least_value(c)`
+        (n,); raised to `least_value(c)`
 
     Returns
     -------
-    Array
-        (..., c) by the rule at the top of this module; no prediction changes
+    Floats
+        (n, c) by the rule at the top of this module; no prediction changes
     """
-    v, even = o.clip(confidence, low=least_value(classes)), 1.0 / (classes - 1)
-    v = o.or_nan(v, confidence)
-    predicted = o.equal(o.places(classes, z), o.argmax(z))
-    others = o.where(predicted, 0.0, probs)
-    rest = o.total(others)
+    classes = z.shape[1]
+    v, even = np.maximum(confidence, least_value(classes))[:, None], 1.0 / (classes - 1)
+    predicted = np.arange(classes) == z.argmax(axis=1)[:, None]
+    others = np.where(predicted, 0.0, probs)
+    rest = row_sum(others)[:, None]
     some = rest > 0.0
     # nothing is left of the others: they share evenly
-    share = o.where(some, others / o.where(some, rest, 1.0), even)
-    largest = o.largest(o.where(predicted, 0.0, share))
+    share = np.where(some, others / np.where(some, rest, 1.0), even)
+    largest = row_max(np.where(predicted, 0.0, share))[:, None]
     excess = (1.0 - v) * largest - (1.0 - MARGIN) * v
-    room = o.clip((1.0 - v) * (largest - even), low=TINY)
-    weight = o.clip(excess / room, 0.0, 1.0)
-    return o.where(predicted, v, (1.0 - v) * (share + weight * (even - share)))
+    room = np.maximum((1.0 - v) * (largest - even), TINY)
+    weight = np.clip(excess / room, 0.0, 1.0)
+    return np.where(predicted, v, (1.0 - v) * (share + weight * (even - share)))
 
 
 class TopLabelBinning(Calibrator):
@@ -146,10 +145,8 @@ class TopLabelBinning(Calibrator):
         counts = np.bincount(cells, minlength=2 * bins).astype(np.float64)
         self.values = self.from_counts(counts[:bins], counts[bins:], z.shape[1]).values
 
-    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+    def _predict(self, logits: Floats, input: Kind) -> Floats:
         """Return the bin's value for the predicted class; other classes share the rest."""
-        probs = o.probs(z)
-        confidence = o.largest(probs)
-        v = o.take(constants["values"], o.bins(confidence, len(self.values)))
-        v = o.or_nan(v, confidence)
-        return with_confidence(o, z, probs, v, self.classes)
+        probs = probs_of(input, logits)
+        values = self.values[bin_index(row_max(probs), len(self.values))]
+        return with_confidence(logits, probs, values)

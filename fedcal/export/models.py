@@ -6,12 +6,9 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 import fedcal
 from fedcal.core.errors import InputError
 from fedcal.core.optional import need
-from fedcal.export.expressions import logits_of_layers
 from fedcal.export.targets import SUFFIXES
 from fedcal.storage.atomic import path_of, whole_file
 from fedcal.training.network import Dense
@@ -25,9 +22,9 @@ if TYPE_CHECKING:
 def save_model(model: TrainedModel, path: str | Path) -> None:
     """Write a trained model for another runtime, atomically: inputs (rows, d) -> logits (rows, c).
 
-    Both are float32. `.onnx` is of plain operators of opset 17, its input is called `inputs` and
-    its output `logits`; `.pt2` is a program of `torch.export`. Logits are those of
-    `TrainedModel.predict` up to rounding.
+    Both are float32. `.onnx` is of opset 17, its input is called `inputs` and its output `logits`;
+    `.pt2` is a program of `torch.export`. Logits are those of `TrainedModel.predict` up to
+    rounding.
 
     Raises InputError for another suffix, a network that is not made of dense layers, or if what is
     needed is not installed.
@@ -35,7 +32,17 @@ def save_model(model: TrainedModel, path: str | Path) -> None:
     path = path_of(path)
     if path.suffix not in SUFFIXES:
         raise InputError(f"cannot export to {path}: its name must end in {' or '.join(SUFFIXES)}")
-    content = _onnx(model) if path.suffix == ".onnx" else _program(model)
+    module = model_to_torch(model)
+    import torch
+
+    from fedcal.export.torch_files import onnx_of, program_of
+
+    example = torch.zeros(2, model.shape[0])
+    if path.suffix == ".onnx":
+        written = onnx_of(module, example, ("inputs", "logits"), _header(model))
+        content: bytes = written.SerializeToString(deterministic=True)
+    else:
+        content = program_of(module, example, _header(model))
     with whole_file(path) as file:
         file.write(content)
 
@@ -68,33 +75,3 @@ def _header(model: TrainedModel) -> dict[str, str]:
         "classes": str(model.classes),
         "features": str(model.shape[0]),
     }
-
-
-def _program(model: TrainedModel) -> bytes:
-    module = model_to_torch(model)
-    import torch
-
-    from fedcal.export.torch_modules import program_of
-
-    return program_of(module, torch.zeros(2, model.shape[0]), _header(model))
-
-
-def _onnx(model: TrainedModel) -> bytes:
-    layers = _layers(model)
-    need("onnx", "export", "export to ONNX")
-    from fedcal.export.onnx_graph import Graph, Value, checked
-
-    graph = Graph(model.classes)
-    constants = [[graph.constant(x, np.float32) for x in layer] for layer in layers]
-    x = Value(graph, "inputs", np.float32)
-    graph.output(logits_of_layers(graph, x, constants, math.inf), "logits")
-    written = checked(
-        graph,
-        f"fedcal_{model.network}",
-        "inputs -> logits of a trained model",
-        {"inputs": ("float32", model.shape[0])},
-        {"logits": ("float32", model.classes)},
-        _header(model),
-    )
-    content: bytes = written.SerializeToString(deterministic=True)
-    return content

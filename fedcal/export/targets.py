@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 import fedcal
 from fedcal.calibrators import Calibrator
-from fedcal.calibrators.base import kinds
 from fedcal.conformal import PredictionSets
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
@@ -17,11 +16,14 @@ from fedcal.storage.atomic import path_of, whole_file
 
 if TYPE_CHECKING:
     import onnx
+    from torch import Tensor
 
     from fedcal.export.torch_modules import CalibrationModule
 
 DTYPES = ("float32", "float64")
 SUFFIXES = (".onnx", ".pt2")
+INPUT_NAMES = {"logits": "logits", "probs": "model_probs"}
+"""What an ONNX model takes -> name of its input; `probs` is the name of the output."""
 
 
 def to_torch(
@@ -32,8 +34,8 @@ def to_torch(
     It maps scores (..., c) to calibrated probabilities (..., c) of the same floating type (at
     least float32), on any device that the module was moved to. All parameters are buffers: they
     move and are saved with the module, but no optimiser ever sees them. All but the identity and
-    temperature is computed in float64 inside, whatever the type of the scores (so it needs a
-    device that has float64).
+    temperature of logits is computed in float64 inside, whatever the type of the scores (so it
+    needs a device that has float64).
 
     Unlike `predict_proba` it does not look at values: a row with a NaN gives NaN.
 
@@ -51,25 +53,28 @@ def to_torch(
     Returns
     -------
     torch.nn.Module
-        Equal to `predict_proba` up to rounding. A probability within a rounding error of a bin's
-        edge may be counted in the neighbouring bin.
+        Equal to `predict_proba` of the same scores to 1e-6, on edges of bins, too.
 
     Raises
     ------
     InputError
         The calibrator is not fitted, its kind has no PyTorch export, or torch is not installed.
     """
-    taken = _taken(calibrator, input, "PyTorch")
+    part = _calibrator_of(calibrator)
+    taken = one_of("input", calibrator.input if input is None else input, KINDS)
     need("torch", "export", "export to PyTorch")
-    from fedcal.export.torch_modules import CalibrationModule, SetModule
+    from fedcal.export.torch_modules import MODULES, SetModule
 
-    module = (
-        SetModule(calibrator)
-        if isinstance(calibrator, PredictionSets)
-        else CalibrationModule(calibrator)
-    )
-    module.input = taken
-    return module.eval()
+    # by exact class: what a subclass computes otherwise must not be exported as its parent
+    if part is not None and type(part) not in MODULES:
+        raise InputError(
+            f"a {part.kind} calibrator ({type(part).__name__}) has no export; these kinds have "
+            f"one: {', '.join(cls.kind for cls in MODULES)}"
+        )
+    if not isinstance(calibrator, PredictionSets):
+        return MODULES[type(calibrator)](calibrator, taken).eval()
+    model = None if part is None else MODULES[type(part)](part, taken)
+    return SetModule(calibrator, model, taken).eval()
 
 
 def to_onnx(
@@ -81,11 +86,10 @@ def to_onnx(
 ) -> onnx.ModelProto:
     """Return the calibrator, or prediction sets, as an ONNX model of plain operators.
 
-    They are of opset 17: ONNX Runtime >= 1.12 runs them. The input is called `logits` or
-    `model_probs`, shape (rows, c), the output `probs`, (rows, c); `rows` is free. All but the
-    identity and temperature is computed in float64 inside. Values are not checked: a row with a NaN
-    gives NaN. The metadata hold the fedcal version, the calibrator's kind, its number of classes
-    and its input.
+    `torch.onnx.export` writes the module of `to_torch` in opset 17: ONNX Runtime >= 1.12 runs it.
+    The input is called `logits` or `model_probs`, shape (rows, c), the output `probs`, (rows, c);
+    `rows` is free. The metadata hold the fedcal version, the calibrator's kind, its number of
+    classes and its input.
 
     The output of prediction sets is called `sets`, bool (rows, c); all is computed in float64. They
     are those of `predict_set` for scores of the same bits: what a label's score is made of is cut
@@ -108,15 +112,15 @@ def to_onnx(
     Raises
     ------
     InputError
-        The calibrator is not fitted, its kind has no ONNX export, `dtype` is not allowed, onnx is
-        not installed, or nothing can be written at `path`.
+        As `to_torch`; or `dtype` is not allowed, onnx is not installed, or nothing can be written
+        at `path`.
     """
-    taken = _taken(calibrator, input, "ONNX")
-    one_of("dtype", dtype, DTYPES)
-    need("onnx", "export", "export to ONNX")
-    from fedcal.export.onnx_graph import model_of
+    module, example = _module_and_example(calibrator, input, dtype)
+    from fedcal.export.torch_files import onnx_of
 
-    model = model_of(calibrator, taken, dtype, header(calibrator, taken))
+    output = "sets" if isinstance(calibrator, PredictionSets) else "probs"
+    names = INPUT_NAMES[module.input], output
+    model = onnx_of(module, example, names, header(calibrator, module.input))
     if path is not None:
         with whole_file(path_of(path)) as f:
             f.write(model.SerializeToString(deterministic=True))
@@ -162,14 +166,9 @@ def save(
     if path.suffix == ".onnx":
         to_onnx(calibrator, path, input=input, dtype=dtype)
         return
-    one_of("dtype", dtype, DTYPES)
-    module = to_torch(calibrator, input=input)
-    import torch
+    module, example = _module_and_example(calibrator, input, dtype)
+    from fedcal.export.torch_files import program_of
 
-    from fedcal.export.torch_modules import program_of
-
-    c = calibrator.classes
-    example = torch.full((2, c), 1 / c, dtype=getattr(torch, dtype))
     content = program_of(module, example, header(calibrator, module.input))
     with whole_file(path) as f:
         f.write(content)
@@ -188,28 +187,31 @@ def header(calibrator: Calibrator | PredictionSets, input: str) -> dict[str, str
     return content
 
 
-def _taken(calibrator: Calibrator | PredictionSets, input: str | None, target: str) -> Kind:
-    """Return the kind of input of an export; InputError if the target cannot compute it."""
-    part: Calibrator | None
-    if isinstance(calibrator, PredictionSets):
-        if calibrator.conformity.randomised:
-            raise InputError(
-                "randomised sets have no export: they depend on a hash of each row's bits; "
-                "sets that are not randomised have one"
-            )
-        if calibrator.by == "group":
-            raise InputError(
-                "sets with a threshold of each group have no export: a model's scores do not "
-                "contain the group; export one group's, PredictionSets(..., by='none')"
-            )
-        part = calibrator.conformity.read_calibrator()
-    else:
-        calibrator.need_fitted()
-        part = calibrator
-    # by exact class: what a subclass computes otherwise must not be exported as its parent
-    if part is not None and kinds()[part.kind] is not type(part):
+def _module_and_example(
+    calibrator: Calibrator | PredictionSets, input: Kind | None, dtype: str
+) -> tuple[CalibrationModule, Tensor]:
+    """Return the module and an input of two rows, for a file."""
+    one_of("dtype", dtype, DTYPES)
+    module = to_torch(calibrator, input=input)
+    import torch
+
+    c = calibrator.classes
+    return module, torch.full((2, c), 1 / c, dtype=getattr(torch, dtype))
+
+
+def _calibrator_of(fitted: Calibrator | PredictionSets) -> Calibrator | None:
+    """Return the calibrator to export, None for sets without one; InputError without export."""
+    if not isinstance(fitted, PredictionSets):
+        fitted.need_fitted()
+        return fitted
+    if fitted.conformity.randomised:
         raise InputError(
-            f"a {part.kind} calibrator ({type(part).__name__}) has no {target} export; these "
-            f"kinds have one: {', '.join(kinds())}"
+            "randomised sets have no export: they depend on a hash of each row's bits; "
+            "sets that are not randomised have one"
         )
-    return one_of("input", calibrator.input if input is None else input, KINDS)
+    if fitted.by == "group":
+        raise InputError(
+            "sets with a threshold of each group have no export: a model's scores do not "
+            "contain the group; export one group's, PredictionSets(..., by='none')"
+        )
+    return fitted.conformity.read_calibrator()

@@ -1,147 +1,42 @@
-"""Calibrators as PyTorch modules; imported only when one is asked for, because torch is slow.
+"""A PyTorch module for each calibrator, for prediction sets and for dense networks.
 
-Everything a module learns is a *buffer*, not a parameter: it moves with `.to`, it is in the
-`state_dict`, and no optimiser of a model around it changes it by mistake. Gradients flow through
-to the scores: fully for the identity and all scaling, while a table is piecewise constant, so
-that only a weighted table's share of the model's own probabilities has one.
+Imported only when one is asked for, because torch is slow. Everything a module learns is a
+*buffer*, not a parameter: it moves with `.to`, it is in the `state_dict`, and no optimiser of a
+model around it changes it by mistake. Gradients flow through to the scores: fully for the identity
+and all scaling, while a table is piecewise constant, so that only a weighted table's share of the
+model's own probabilities has one.
 """
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Mapping, Sequence
-from copy import copy
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from fedcal.calibrators import Calibrator, Identity
-from fedcal.calibrators.operators import Operators
-from fedcal.conformal import PredictionSets
+from fedcal import calibrators
+from fedcal.calibrators import Calibrator
+from fedcal.calibrators.entropy import MIDDLE
+from fedcal.calibrators.order_preserving import LOWEST
+from fedcal.calibrators.order_preserving_mlp import layers, moderate
+from fedcal.calibrators.score_map import OfScore
+from fedcal.calibrators.top_label import MARGIN, TINY, least_value
+from fedcal.conformal import Conformity, PredictionSets
+from fedcal.conformal.scores import APS, LAC, RAPS, Score
+from fedcal.conformal.scores.base import SPLIT
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import FLOOR
+from fedcal.core.numerics import FLOOR, LOG_A_LIMIT
+from fedcal.core.scores import Kind
 from fedcal.core.types import Floats
-from fedcal.export.expressions import logits_of_layers, sets_of_probs
-
-
-class _TorchOperators(Operators):
-    """Operators that act on tensors."""
-
-    def exp(self, x: Tensor) -> Tensor:
-        return torch.exp(x)
-
-    def log(self, x: Tensor) -> Tensor:
-        return torch.log(x)
-
-    def log1p(self, x: Tensor) -> Tensor:
-        return torch.log1p(x)
-
-    def relu(self, x: Tensor) -> Tensor:
-        return torch.relu(x)
-
-    def sigmoid(self, x: Tensor) -> Tensor:
-        return torch.sigmoid(x)
-
-    def double(self, x: Tensor) -> Tensor:
-        return x.double()
-
-    def like(self, x: Tensor, reference: Tensor) -> Tensor:
-        return x.to(reference.dtype)
-
-    def eps(self, x: Tensor) -> float:
-        return torch.finfo(x.dtype).eps
-
-    def rounded(self, x: Tensor, digits: int) -> Tensor:
-        return torch.round(x, decimals=digits)
-
-    def places(self, count: int, like: Tensor) -> Tensor:
-        return torch.arange(count, device=like.device)
-
-    def softplus(self, x: Tensor) -> Tensor:
-        return torch.logaddexp(x, torch.zeros_like(x))
-
-    def softmax(self, x: Tensor) -> Tensor:
-        return torch.softmax(x, dim=-1)
-
-    def log_softmax(self, x: Tensor) -> Tensor:
-        return torch.log_softmax(x, dim=-1)
-
-    def shifted(self, x: Tensor) -> Tensor:
-        return x - x.amax(dim=-1, keepdim=True).detach()
-
-    def clip(self, x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
-        return x.clamp(low, high)
-
-    def where(self, condition: Tensor, yes: Any, no: Any) -> Tensor:
-        return torch.where(condition, yes, no)
-
-    def equal(self, x: Tensor, right: Tensor) -> Tensor:
-        return x == right
-
-    def total(self, x: Tensor) -> Tensor:
-        return x.sum(dim=-1, keepdim=True)
-
-    def largest(self, x: Tensor) -> Tensor:
-        return x.amax(dim=-1, keepdim=True)
-
-    def argmax(self, x: Tensor) -> Tensor:
-        return x.argmax(dim=-1, keepdim=True)
-
-    def norm(self, x: Tensor) -> Tensor:
-        norms: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        return norms
-
-    def column(self, x: Tensor, index: int) -> Tensor:
-        return x[..., index : index + 1]
-
-    def join(self, *columns: Tensor) -> Tensor:
-        return torch.cat(columns, dim=-1)
-
-    def gaps(self, x: Tensor) -> Tensor:
-        return x.diff(dim=-1, append=x[..., -1:])
-
-    def sums(self, x: Tensor, *, exclusive: bool = False) -> Tensor:
-        if not exclusive:
-            return x.cumsum(dim=-1)
-        return torch.cat([torch.zeros_like(x[..., :1]), x[..., :-1].cumsum(dim=-1)], dim=-1)
-
-    def sort(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        values, order = torch.sort(x, dim=-1, descending=True, stable=True)
-        return values, order
-
-    def unsort(self, x: Tensor, order: Tensor) -> Tensor:
-        return torch.zeros_like(x).scatter(-1, order, x)
-
-    def entry(self, constant: Tensor, index: int) -> Tensor:
-        return constant[index]
-
-    def transposed(self, constant: Tensor) -> Tensor:
-        return constant.T
-
-    def take(self, constant: Tensor, index: Tensor) -> Tensor:
-        return torch.take(constant, index)
-
-    def bins(self, x: Tensor, count: int) -> Tensor:
-        numbers = x.masked_fill(x.isnan(), 0.0)  # no cast of a NaN to an integer is defined
-        return (numbers * count).long().clamp_max(count - 1)
-
-    def or_nan(self, x: Tensor, of: Tensor) -> Tensor:
-        return torch.where(of.isnan(), of, x)
-
-    def bucket(self, x: Tensor, edges: Tensor) -> Tensor:
-        return torch.bucketize(x.contiguous(), edges, right=True)
-
-
-OPERATORS = _TorchOperators()
+from fedcal.metrics.buckets import BELOW_HALF, DIGITS
 
 
 class CalibrationModule(nn.Module):
     """Scores (..., c) -> calibrated probabilities (..., c).
-
-    The calibrator's constants are buffers of their names.
 
     Attributes
     ----------
@@ -149,59 +44,319 @@ class CalibrationModule(nn.Module):
         c
     input
         "logits" or "probs": what `forward` takes
+    single
+        whether float32 logits are computed with in float32, too
     """
 
-    def __init__(self, calibrator: Calibrator) -> None:
+    single: ClassVar[bool] = False
+
+    def __init__(self, calibrator: Calibrator | PredictionSets, input: Kind) -> None:
         super().__init__()
-        self.calibrator, self.classes, self.input = copy(calibrator), calibrator.classes, "logits"
-        self.names = _register(self, calibrator.constants(), torch.float64)
+        self.classes, self.input = calibrator.classes, input
 
     def forward(self, scores: Tensor) -> Tensor:
-        """Calibrated probabilities in the type of `scores`, at least float32."""
+        """Return calibrated probabilities in the type of `scores`, at least float32."""
+        scores = scores if scores.dtype == torch.float64 else scores.float()
+        logits, bad = self._logits(scores)
+        probs: Tensor = self.calibrated(logits).to(scores.dtype).masked_fill(bad, math.nan)
+        return probs
+
+    def calibrated(self, z: Tensor) -> Tensor:
+        """Return probabilities of finite logits."""
+        return z.softmax(dim=-1)
+
+    def _keep(self, **numbers: ArrayLike) -> None:
+        """Register copies of the arrays as buffers."""
+        for name, value in numbers.items():
+            array = np.ascontiguousarray(value)  # torch.export.save warns of others
+            self.register_buffer(name, torch.tensor(array, dtype=torch.float64))
+
+    def _number(self, name: str) -> Tensor:
+        """Return a buffer in double precision, whatever the module was cast to."""
+        return self.get_buffer(name).double()
+
+    def _logits(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the logits of scores, 0 in rows with a NaN, and which rows these are, (..., 1)."""
         if scores.shape[-1] != self.classes:
             raise InputError(
-                f"the calibrator is for {self.classes} classes, the scores have {scores.shape[-1]}"
+                f"the module is for {self.classes} classes, the scores have {scores.shape[-1]}"
             )
-        if scores.dtype != torch.float64:
-            scores = scores.float()
-        logits = torch.log(scores.clamp_min(FLOOR)) if self.input == "probs" else scores
-        return self.calibrated(logits, _TorchOperators(self.input == "probs")).to(scores.dtype)
+        bad = scores.isnan().any(dim=-1, keepdim=True)
+        z = scores.masked_fill(bad, 0.0)
+        if self.input == "probs":
+            return z.double().clamp_min(FLOOR).log(), bad
+        return z if self.single else z.double(), bad
 
-    def calibrated(self, logits: Tensor, o: _TorchOperators) -> Tensor:
-        """Probabilities of float32 or float64 logits."""
-        constants = {name: self.get_buffer(name).double() for name in self.names}
-        probs: Tensor = self.calibrator.expression(o, logits, constants)
-        return probs
+    def _probs(self, z: Tensor) -> Tensor:
+        """Return the model's own probabilities."""
+        return z.exp() if self.input == "probs" else z.softmax(dim=-1)
+
+
+class _Identity(CalibrationModule):
+    single = True
+
+
+class _Temperature(CalibrationModule):
+    single = True
+
+    def __init__(self, calibrator: calibrators.TemperatureScaling, input: Kind) -> None:
+        super().__init__(calibrator, input)
+        self._keep(temperature=calibrator.temperature)
+
+    def calibrated(self, z: Tensor) -> Tensor:
+        # shifted first: a quotient of large logits would lose digits
+        temperature = self._number("temperature").to(z.dtype)
+        return (_shifted(z) / temperature).softmax(dim=-1)
+
+
+class _Entropy(CalibrationModule):
+    def __init__(self, calibrator: calibrators.EntropyTemperature, input: Kind) -> None:
+        super().__init__(calibrator, input)
+        self._keep(w=calibrator.w)
+
+    def calibrated(self, z: Tensor) -> Tensor:
+        z = _shifted(z)
+        e = z.exp()
+        total = _total(e)
+        entropy = total.log() - _total(e * z) / total
+        h = (entropy / math.log(self.classes)).clamp(0.0, 1.0) - MIDDLE
+        w = self._number("w")
+        log_a = (w[0] + w[1] * h).clamp(-LOG_A_LIMIT, LOG_A_LIMIT)
+        return (z * log_a.exp()).softmax(dim=-1)
+
+
+class _Vector(CalibrationModule):
+    def __init__(self, calibrator: calibrators.VectorScaling, input: Kind) -> None:
+        super().__init__(calibrator, input)
+        self._keep(a=calibrator.w[: self.classes], b=calibrator.w[self.classes :])
+
+    def calibrated(self, z: Tensor) -> Tensor:
+        return (z * self._number("a") + self._number("b")).softmax(dim=-1)
+
+
+class _Matrix(CalibrationModule):
+    def __init__(self, calibrator: calibrators.MatrixScaling, input: Kind) -> None:
+        super().__init__(calibrator, input)
+        c = self.classes
+        self._keep(a=calibrator.w[: c * c].reshape(c, c).T, b=calibrator.w[c * c :])
+
+    def calibrated(self, z: Tensor) -> Tensor:
+        return (z @ self._number("a") + self._number("b")).softmax(dim=-1)
+
+
+class _OrderPreserving(CalibrationModule):
+    def forward(self, scores: Tensor) -> Tensor:
+        """Break ties at the top in favour of the model's prediction, in the type of the scores."""
+        probs = super().forward(scores)
+        z = scores.to(probs.dtype)
+        # not a product with 1 + eps: ONNX Runtime's optimiser takes that for 1 and drops it
+        raised = probs + probs * torch.finfo(probs.dtype).eps
+        raised = torch.where(z == z.amax(dim=-1, keepdim=True), raised, probs)
+        return torch.where(_first_largest(probs) == _first_largest(z), probs, raised)
+
+    def calibrated(self, z: Tensor) -> Tensor:
+        ranked, order = _falling(z)
+        y = ranked - ranked[..., :1]
+        y = y - _total(y.exp()).log()
+        m = self.slopes(y.clamp_min(LOWEST))[..., :-1]
+        steps = (y[..., 1:] - y[..., :-1]) * _softplus(m)
+        f = torch.cat([torch.zeros_like(y[..., :1]), steps.cumsum(dim=-1)], dim=-1)
+        return _unsorted(f.softmax(dim=-1), order)
+
+    def slopes(self, y: Tensor) -> Tensor:
+        """Return m of sorted log-probabilities that are clipped at `LOWEST`."""
+        return y * self._number("a") + self._number("b")
+
+
+class _OrderPreservingVector(_OrderPreserving):
+    def __init__(self, calibrator: calibrators.OrderPreservingVector, input: Kind) -> None:
+        super().__init__(calibrator, input)
+        self._keep(a=calibrator.w[: self.classes], b=calibrator.w[self.classes :])
+
+
+class _OrderPreservingMLP(_OrderPreserving):
+    def __init__(self, calibrator: calibrators.OrderPreservingMLP, input: Kind) -> None:
+        super().__init__(calibrator, input)
+        w1, b1, w2, b2, w3, b3 = layers(moderate(calibrator.w), self.classes)
+        # ONNX Runtime takes a factor beside a matrix product in single precision
+        self._keep(w1=w1 / -LOWEST, w2=w2, w3=w3, b1=b1[0], b2=b2[0], b3=b3[0])
+
+    def slopes(self, y: Tensor) -> Tensor:
+        y = (y @ self._number("w1") + self._number("b1")).relu()
+        y = (y @ self._number("w2") + self._number("b2")).relu()
+        return y @ self._number("w3") + self._number("b3")
+
+
+class _Binning(CalibrationModule):
+    def __init__(
+        self, calibrator: calibrators.HistogramBinning | calibrators.BBQ, input: Kind
+    ) -> None:
+        super().__init__(calibrator, input)
+        self.bins = calibrator.table.shape[1]
+        self._keep(table=calibrator.table)
+
+    def calibrated(self, z: Tensor) -> Tensor:
+        probs = self._probs(z)
+        return self.normalised(self.entries(probs), probs)
+
+    def entries(self, probs: Tensor) -> Tensor:
+        """Return the table's entry for each predicted probability."""
+        columns = probs[..., 1:] if self.classes == 2 else probs
+        table = self._number("table")
+        index = _bin_index(columns, self.bins) + _places(table.shape[0], columns) * self.bins
+        entry = table.flatten()[index]
+        return torch.cat([1.0 - entry, entry], dim=-1) if self.classes == 2 else entry
+
+    def normalised(self, g: Tensor, probs: Tensor) -> Tensor:
+        """Divide rows of g by their sum; in place of a row that sums to 0 that of `probs`."""
+        total = _total(g)
+        empty = total <= 0.0
+        return torch.where(empty, probs / _total(probs), g / torch.where(empty, 1.0, total))
+
+
+class _WeightedBinning(_Binning):
+    def __init__(self, calibrator: calibrators.WeightedBinning, input: Kind) -> None:
+        super().__init__(calibrator.base, input)
+        self.all_rows = calibrator.rows == "all"
+        self._keep(weights=calibrator.weights)
+
+    def calibrated(self, z: Tensor) -> Tensor:
+        probs, weights = self._probs(z), self._number("weights")
+        g = self.entries(probs)
+        mixed = self.normalised(weights * g + (1.0 - weights) * probs, probs)
+        if self.all_rows:
+            return mixed
+        plain = self.normalised(g, probs)
+        return torch.where(_first_largest(plain) == _first_largest(probs), plain, mixed)
+
+
+class _OfConfidence(CalibrationModule):
+    """The predicted class gets a value of its confidence: see `fedcal.calibrators.top_label`."""
+
+    def calibrated(self, z: Tensor) -> Tensor:
+        probs = self._probs(z)
+        v = self.value(probs.topk(1, dim=-1).values).clamp_min(least_value(self.classes))
+        even = 1.0 / (self.classes - 1)
+        predicted = _places(self.classes, z) == _first_largest(z)
+        others = probs.masked_fill(predicted, 0.0)
+        rest = _total(others)
+        share = torch.where(rest > 0.0, others / torch.where(rest > 0.0, rest, 1.0), even)
+        largest = share.masked_fill(predicted, 0.0).amax(dim=-1, keepdim=True)
+        excess = (1.0 - v) * largest - (1.0 - MARGIN) * v
+        weight = (excess / ((1.0 - v) * (largest - even)).clamp_min(TINY)).clamp(0.0, 1.0)
+        return torch.where(predicted, v, (1.0 - v) * (share + weight * (even - share)))
+
+    def value(self, s: Tensor) -> Tensor:
+        """Return the calibrated score, shape kept."""
+        raise NotImplementedError
+
+
+class _TopLabelBinning(_OfConfidence):
+    def __init__(self, calibrator: calibrators.TopLabelBinning, input: Kind) -> None:
+        super().__init__(calibrator, input)
+        self.bins = len(calibrator.values)
+        self._keep(values=calibrator.values)
+
+    def value(self, s: Tensor) -> Tensor:
+        return self._number("values")[_bin_index(s, self.bins)]
+
+
+class _OfScore(_OfConfidence):
+    def __init__(self, calibrator: OfScore, input: Kind) -> None:
+        super().__init__(calibrator, input)
+        self.positive = calibrator.score == "positive"
+
+    def calibrated(self, z: Tensor) -> Tensor:
+        if not self.positive:
+            return super().calibrated(z)
+        s = self._probs(z)[..., 1:]
+        v = self.value(torch.where(_rounded(s) <= 0.5, s.clamp_max(BELOW_HALF), s))
+        return torch.cat([1.0 - v, v], dim=-1)
+
+
+class _ScoreMap(_OfScore):
+    def __init__(self, calibrator: calibrators.ScoreMap, input: Kind) -> None:
+        super().__init__(calibrator, input)
+        # no score is below the first edge; one on the last is in the bucket below
+        edges = np.append(calibrator.edges[1:-1], 2.0)
+        self._keep(edges=edges, values=calibrator.values)
+
+    def value(self, s: Tensor) -> Tensor:
+        edges = self._number("edges").float()
+        above = (_rounded(s).float() >= edges).float()
+        # not a sum: that of no rows has more columns in ONNX Runtime, as has amax
+        bucket = (above @ torch.ones_like(edges)[:, None]).long()
+        return self._number("values")[bucket]
+
+
+class _ScoreLogistic(_OfScore):
+    def __init__(self, calibrator: calibrators.ScoreLogistic, input: Kind) -> None:
+        super().__init__(calibrator, input)
+        self._keep(w=calibrator.w)
+        self.low, self.high = calibrator.limits.tolist()
+
+    def value(self, s: Tensor) -> Tensor:
+        w, s = self._number("w"), s.clamp(self.low, self.high)
+        return (w[0] * s.log() - w[1] * torch.log1p(-s) + w[2]).sigmoid()
+
+
+MODULES: dict[type[Calibrator], Callable[[Any, Kind], CalibrationModule]] = {
+    calibrators.Identity: _Identity,
+    calibrators.TemperatureScaling: _Temperature,
+    calibrators.EntropyTemperature: _Entropy,
+    calibrators.VectorScaling: _Vector,
+    calibrators.MatrixScaling: _Matrix,
+    calibrators.OrderPreservingVector: _OrderPreservingVector,
+    calibrators.OrderPreservingMLP: _OrderPreservingMLP,
+    calibrators.HistogramBinning: _Binning,
+    calibrators.BBQ: _Binning,
+    calibrators.WeightedBinning: _WeightedBinning,
+    calibrators.TopLabelBinning: _TopLabelBinning,
+    calibrators.ScoreMap: _ScoreMap,
+    calibrators.ScoreLogistic: _ScoreLogistic,
+}
+"""Class of calibrator -> its module."""
 
 
 class SetModule(CalibrationModule):
     """Scores of a model (..., c) -> which labels are in each row's set, bool (..., c).
 
-    All is computed in float64. The buffer `thresholds` has one entry or c; `model` maps logits to
-    the probabilities that sets are made of; None = they are the model's own.
+    All is computed in float64. A row with a NaN has an empty set.
     """
 
-    thresholds: Tensor
-
-    def __init__(self, sets: PredictionSets) -> None:
-        super().__init__(Identity(sets.classes))
-        self.sets = copy(sets)
-        calibrator = sets.conformity.read_calibrator()
-        self.model = None if calibrator is None else CalibrationModule(calibrator)
-        self.register_buffer("thresholds", torch.tensor(sets.thresholds, dtype=torch.float64))
+    def __init__(self, sets: PredictionSets, model: CalibrationModule | None, input: Kind) -> None:
+        super().__init__(sets, input)
+        self.conformity, self.model = sets.conformity, model
+        self._keep(thresholds=sets.thresholds)
 
     def forward(self, scores: Tensor) -> Tensor:
         """Return which labels are in the sets."""
-        if scores.shape[-1] != self.classes:
-            raise InputError(
-                f"these sets are for {self.classes} classes, the scores have {scores.shape[-1]}"
-            )
-        z = scores.double()
-        logits = torch.log(z.clamp_min(FLOOR)) if self.input == "probs" else z
-        o = _TorchOperators(self.input == "probs")
-        probs = o.probs(logits) if self.model is None else self.model.calibrated(logits, o)
-        inside: Tensor = sets_of_probs(o, probs, self.sets, self.thresholds)
+        logits, bad = self._logits(scores.double())
+        probs = self._probs(logits) if self.model is None else self.model(scores.double())
+        scaled = probs * SPLIT
+        settled = scaled - (scaled - probs)  # as `scores.settled`
+        score = SCORES[self.conformity.score](settled, self.conformity)
+        inside: Tensor = (_rounded(score) <= self._number("thresholds")) & ~bad
         return inside
+
+
+def _by_rank(probs: Tensor, penalty: float, free: int) -> Tensor:
+    """Return the mass of the classes up to each one, with the penalties of RAPS."""
+    c = probs.shape[-1]
+    falling, order = _falling(probs)
+    place = _places(c, probs)
+    mass = torch.where(place == c - 1, 1.0, falling.cumsum(dim=-1))
+    excess = penalty * (place + (1 - free)).clamp_min(0).double()
+    score = (mass + excess) / (1.0 + penalty * max(0.0, float(c - free)))
+    return _unsorted(score.clamp_max(1.0), order)
+
+
+SCORES: dict[type[Score], Callable[[Tensor, Conformity], Tensor]] = {
+    LAC: lambda probs, conformity: 1.0 - probs,
+    APS: lambda probs, conformity: _by_rank(probs, 0.0, 0),
+    RAPS: lambda probs, conformity: _by_rank(probs, *conformity.regularisation),
+}
+"""Class of score -> its function of probabilities, without randomness."""
 
 
 class DenseLayers(nn.Module):
@@ -214,40 +369,66 @@ class DenseLayers(nn.Module):
         super().__init__()
         self.longest, self.count = longest, len(layers)
         for number, (weights, bias) in enumerate(layers):
-            named = {f"weights{number}": weights, f"bias{number}": bias}
-            _register(self, named, torch.float32)
+            for name, value in ((f"weights{number}", weights), (f"bias{number}", bias)):
+                self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits of inputs."""
-        layers = [
-            (self.get_buffer(f"weights{number}"), self.get_buffer(f"bias{number}"))
-            for number in range(self.count)
-        ]
-        logits: Tensor = logits_of_layers(OPERATORS, x.float(), layers, self.longest)
-        return logits
+        x = x.float()
+        if math.isfinite(self.longest):
+            norm = (x * x).sum(dim=-1, keepdim=True).sqrt()
+            x = x * (self.longest / norm.clamp_min(self.longest))
+        for number in range(self.count):
+            x = x if number == 0 else x.relu()
+            x = x @ self.get_buffer(f"weights{number}").T + self.get_buffer(f"bias{number}")
+        return x
 
 
-def _register(module: nn.Module, named: Mapping[str, ArrayLike], dtype: Any) -> list[str]:
-    """Register copies of the arrays as buffers, and return their names."""
-    for name, value in named.items():
-        module.register_buffer(name, torch.tensor(value, dtype=dtype))
-    return list(named)
+def _total(x: Tensor) -> Tensor:
+    return x.sum(dim=-1, keepdim=True)
 
 
-def program_of(module: nn.Module, example: Tensor, header: Mapping[str, str]) -> bytes:
-    """Return a `torch.export` program of the module.
+def _shifted(x: Tensor) -> Tensor:
+    return x - x.amax(dim=-1, keepdim=True).detach()
 
-    Parameters
-    ----------
-    module
-        in evaluation mode
-    example
-        (2, c) input; the number of rows is free
-    header
-        kept as `fedcal.json` in the program
-    """
-    rows = torch.export.Dim("rows", min=0)
-    program = torch.export.export(module, (example,), dynamic_shapes=({0: rows},))
-    buffer = io.BytesIO()  # torch writes a path or a seekable buffer, not any open file
-    torch.export.save(program, buffer, extra_files={"fedcal.json": json.dumps(header)})
-    return buffer.getvalue()
+
+def _first_largest(x: Tensor) -> Tensor:
+    """Return the column of the first largest entry of each row, (..., 1)."""
+    return x.argmax(dim=-1, keepdim=True)
+
+
+def _places(count: int, like: Tensor) -> Tensor:
+    return torch.arange(count, device=like.device)
+
+
+def _softplus(x: Tensor) -> Tensor:
+    """log(1 + exp(x)); ONNX Runtime has no operator for it in double."""
+    return x.clamp_min(0.0) + torch.log1p((-x.abs()).exp())
+
+
+def _rounded(x: Tensor) -> Tensor:
+    """Round to `DIGITS` decimals, as `numpy.round`."""
+    rounded: Tensor = (x * 10.0**DIGITS).round() / 10.0**DIGITS
+    return rounded
+
+
+def _bin_index(x: Tensor, bins: int) -> Tensor:
+    """Return `fedcal.metrics.binning.bin_index`: numbers and edges are compared in float32."""
+    x = x.float().double()
+    below = (x * bins).floor()
+    on_edge = ((below + 1.0) / bins).float().double() <= x  # an edge that rounds down to x
+    return (below.long() + on_edge.long()).clamp_max(bins - 1)
+
+
+def _falling(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Sort each row, falling, and return the original columns; ties stay in order."""
+    if torch.onnx.is_in_onnx_export():  # its TopK keeps ties in order, and a stable sort has none
+        values, order = torch.sort(x, dim=-1, descending=True)
+    else:
+        values, order = torch.sort(x, dim=-1, descending=True, stable=True)
+    return values, order
+
+
+def _unsorted(x: Tensor, order: Tensor) -> Tensor:
+    """Return entries of sorted rows to their original columns."""
+    return torch.zeros_like(x).scatter(-1, order, x)

@@ -151,7 +151,6 @@ ENROLLED = {
     "contracts/test_settings.py": METHODS,
     "contracts/test_legal_rows.py": METHODS,
     "contracts/test_calibrator_contract.py": (CALIBRATOR,),
-    "fedcal/export/test_export.py": (CALIBRATOR,),
     "end_to_end/test_cli.py": (COMMAND,),
     "contracts/test_statistic_contract.py": ("label_ranks",),
     "contracts/test_every_mechanism.py": (MECHANISM,),

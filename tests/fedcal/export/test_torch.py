@@ -11,11 +11,11 @@ torch = pytest.importorskip("torch")
 
 from fedcal import export  # noqa: E402
 from fedcal.calibrators import BBQ, Calibrator, Identity, WeightedBinning  # noqa: E402
-from fedcal.calibrators.base import kinds  # noqa: E402
 from fedcal.core.errors import InputError  # noqa: E402
+from fedcal.export.torch_modules import MODULES  # noqa: E402
 
 SCORES, LABELS = scored(3, 50, 1, 3.0, 1.5)
-ALL: dict[str, Calibrator] = {kind: cls().fit(SCORES, LABELS) for kind, cls in kinds().items()}
+ALL: dict[str, Calibrator] = {cls.kind: cls().fit(SCORES, LABELS) for cls in MODULES}
 ALL["changed"] = WeightedBinning(BBQ().fit(SCORES, LABELS), [0.2, 0.5, 0.8], "changed")
 every_one = pytest.mark.parametrize("calibrator", ALL.values(), ids=ALL.keys())
 LOGITS = torch.from_numpy(SCORES)
