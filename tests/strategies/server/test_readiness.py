@@ -177,17 +177,6 @@ def test_the_operator_may_say_that_the_run_goes_on_without_them(tmp_path):
     assert {kind for name, kind in sites.asked if name == "birch"} == {"query.who", READY}
 
 
-def test_without_a_federation_the_operator_hears_flowers_number_of_the_site(tmp_path):
-    """Whatever column a question needs: it is tried on no rows."""
-    sites = Sites(tmp_path, federated=False)
-    with pytest.raises(InputError, match=r"site 1 \(node 61\).* cannot take part"):
-        sites.run("evaluate", settings={"other": True})
-    (line,) = [one for one in sites.notices if "site 1" in one]
-    what = "the question is about a second model, but these"
-    assert line.startswith(f"fedcal: site 1 (node 61): {what}")
-    sites.assert_nothing_was_booked()
-
-
 def test_one_that_comes_late_and_cannot_take_part_stops_nobody(tmp_path):
     newton = {"fednewton": CLIP}
     sites = Sites(tmp_path, rules={"birch": newton, "dogwood": newton})
