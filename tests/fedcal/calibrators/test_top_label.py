@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import scored
-from refusals import refused
 
 from fedcal.calibrators import TopLabelBinning
 from fedcal.calibrators.top_label import MARGIN, least_value, outcome_cells, top_confidence
@@ -82,8 +81,3 @@ def test_the_confidence_is_softmax_largest_bit_for_bit():
         assert (top_confidence(shifted(z)) == softmax(z).max(axis=1)).all()
         cells = outcome_cells(softmax(z), y, 15)
         assert ((cells >= 15) == (z.argmax(axis=1) != y)).all()
-
-
-def test_bad_counts_are_refused():
-    refused("counts", TopLabelBinning.from_counts, np.ones(3), np.ones(3), 3, "all")
-    refused("values", TopLabelBinning, [0.5, np.nan], 3)

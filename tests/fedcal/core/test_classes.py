@@ -4,7 +4,7 @@ import hashlib
 
 from refusals import each_is_refused
 
-from fedcal.core.classes import class_names, digest_of, names_in
+from fedcal.core.classes import class_names, digest_of
 
 
 def test_the_digest_is_of_the_names_in_their_order():
@@ -23,8 +23,3 @@ def test_names_are_one_for_each_class():
     each_is_refused(
         [(names, "class names") for names in wrong], lambda names: class_names(names, 2)
     )
-
-
-def test_a_command_line_has_names_by_comma():
-    assert names_in("healthy, disease") == names_in("healthy,disease") == ("healthy", "disease")
-    each_is_refused([(wrong, "class names") for wrong in ("a,,b", "a,a", "")], names_in)

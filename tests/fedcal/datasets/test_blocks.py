@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
-from fedcal import datasets, evaluate, simulate
+from fedcal import datasets, simulate
 from fedcal.core.errors import InputError
 from fedcal.datasets import _blocks, in_blocks
-from fedcal.experiments.cli.main import main
-from fedcal.experiments.report.headline import headline
 from fedcal.experiments.runs.engines import inline, run
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies.server.job import Job
@@ -112,35 +110,6 @@ def test_memory_is_that_of_a_few_pieces(tmp_path, monkeypatch):
         tracemalloc.stop()
     assert peaks[2] < 1.3 * peaks[1]  # the number of clients is a small part of it
     assert peaks[2] < logits.nbytes
-
-
-def test_from_the_command_line_and_in_python(tmp_path, capsys):
-    place = write(tmp_path / "rows", "npz", rows())
-    tested = {f"test_{k}": v for k, v in rows(50).items() if k in ("logits", "labels")}
-    np.savez(tmp_path / "one.npz", **rows(), **tested)
-    seen: list[tuple[int, int]] = []
-    options: dict[str, Any] = {"partition": "natural", "epsilon": 1.0}
-    learnt = simulate(place, progress=lambda *step: seen.append(step), **options)
-    assert seen[-1][0] == seen[-1][1] > 20  # pieces of all rounds
-    assert any("judges nothing" in line for line in learnt.privacy["statement"])
-    assert learnt.config.data == f"blocks:{place}"
-    assert "Nothing was held out" in headline(learnt.to_json())
-    judged = simulate(f"blocks:{tmp_path}/one.npz", **options)
-    assert judged.after["nll"] > 0
-    assert judged.calibrator.temperature == learnt.calibrator.temperature
-    judged.save(tmp_path / "run")
-    again = evaluate(
-        f"{place}/*.npz", calibrator=tmp_path / "run" / "calibrator.npz", partition="natural"
-    )
-    assert again.metrics
-    for words, code in (
-        (["simulate", "--config", str(tmp_path / "run" / "config.toml"), "--quiet"], 0),
-        (["compare", "--data", f"blocks:{place}"], 2),
-    ):
-        with pytest.raises(SystemExit) as left:
-            main(words)
-        assert (left.value.code or 0) == code
-    assert "rows in blocks are for simulate and evaluate" in capsys.readouterr().err
 
 
 def test_what_cannot_be_read_in_blocks_is_one_line(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from refusals import each_is_refused, refused
 from sklearn.linear_model import LogisticRegression
 
-from fedcal import FederatedCalibrator, InputError, calibrators, metrics
+from fedcal import FederatedCalibrator, InputError, metrics
 from fedcal.calibrators import TemperatureScaling
 from fedcal.conformal import PredictionSets
 from fedcal.conformal.conformity import Conformity
@@ -191,29 +191,6 @@ def test_a_missing_id_is_refused_with_how_many_and_the_first(reader: Reader, key
     assert len(np.unique(reader(tmp_path, {"probs": P, "labels": Y, "group": names}).group)) == N
 
 
-@pytest.mark.parametrize("empty", [None, np.nan, pd.NA])
-def test_a_missing_id_of_other_types_is_refused(empty, tmp_path):
-    for kind in ("str", "int"):
-        ids = pd.Series([f"s{i}" if kind == "str" else i for i in range(N)], dtype=object)
-        ids[[3, 7]] = empty
-        frame = columns({"probs": P, "labels": Y}).assign(subject=ids)
-        refused(r"subject: .*row 3.* 2 |subject: .* 2 .*row 3", from_frame, frame)
-        refused("row 3", from_arrays, probs=P, labels=Y, subject=ids)
-        given = frame.assign(subject=ids.convert_dtypes())
-        given.to_parquet(tmp_path / "x.parquet")
-        refused("subject: missing in 2 of 100 rows.* row 3", load, tmp_path / "x.parquet")
-
-
-def test_a_site_and_a_simulation_hear_of_missing_ids(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    ids = np.array(["NA"] * 40 + [f"s{i}" for i in range(N - 40)])
-    columns({"probs": P, "labels": Y, "subject": ids}).to_csv("x.csv", index=False)
-    for words in (["site", "--dry-run"], ["simulate", "--out", "run"], ["evaluate", "--out", "r"]):
-        assert _run([*words, "--data", "x.csv"]) == 2
-        assert "subject: missing in 40 of 100 rows, the first is line 2" in capsys.readouterr().err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.csv"]
-
-
 # -- masks and named columns -------------------------------------------------------------------
 
 MASK = np.arange(N) == N - 1
@@ -259,8 +236,6 @@ def test_a_masked_array_is_refused_wherever_it_is_given():
 
 ORDER = [2, 0, 1]
 NUMBERED = [pd.DataFrame(P[:, ORDER], columns=[f"{p}{j}" for j in ORDER]) for p in ("prob_", "")]
-NAMED = pd.DataFrame(P[:, ORDER], columns=["c", "a", "b"])
-ABC = ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("frame", [*NUMBERED, NUMBERED[0].rename(columns=lambda c: int(c[-1]))])
@@ -282,33 +257,6 @@ def test_columns_with_numbers_are_put_in_their_order(frame):
     frame = frame.rename(columns=str)  # as scikit-learn wants it
     ways[0].fit(P, Y), ways[1].fit(frame, Y)
     assert (ways[0].predict_proba(P) == ways[1].predict_proba(frame)).all()
-
-
-def test_columns_with_names_are_put_in_their_order_or_refused():
-    labels = np.array(ABC)[Y]
-    for options in ({}, {"class_names": ABC}, {"classes": ABC}):
-        rows = from_arrays(probs=NAMED, labels=labels, **options)
-        assert accuracy(rows) == 1
-    rows = from_arrays(probs=P, labels=labels, class_names=ABC, other_probs=NAMED)
-    assert (rows.other_scores == P).all()
-    fitted = TemperatureScaling().fit(NAMED, labels, input="probs")
-    assert fitted.class_names == ("c", "a", "b")
-    back = NAMED[ABC]
-    assert (fitted.predict_proba(back) == fitted.predict_proba(NAMED)).all()
-    assert metrics.accuracy(NAMED, labels) == 1
-    grades = NAMED.rename(columns={"a": "1", "b": "2", "c": "3"})
-    assert metrics.accuracy(grades, Y + 1) == 1
-    unnamed = TemperatureScaling().fit(P, Y, input="probs")
-    table: list[tuple[Any, str]] = [
-        (lambda: unnamed.predict_proba(NAMED), "its columns are for the classes c, a, b"),
-        (lambda: fitted.predict_proba(NAMED.rename(columns={"a": "x"})), "not c, a, b"),
-        (lambda: from_arrays(probs=NAMED, labels=Y, classes=["x", "y", "z"]), "not x, y, z"),
-        (lambda: from_arrays(probs=P, labels=Y, other_probs=NAMED), "for the classes c, a, b"),
-        (lambda: from_arrays(probs=P, labels=Y, test_probs=NAMED, test_labels=Y), "c, a, b"),
-        (lambda: FederatedCalibrator(input="probs").fit(NAMED, Y + 1), "c, a, b, not 1, 2, 3"),
-        (lambda: metrics.accuracy(pd.DataFrame(P, columns=["a", "a", "b"]), Y), "a, a, b"),
-    ]
-    each_is_refused(table, lambda call: call())
 
 
 # -- one name however it is written ------------------------------------------------------------
@@ -380,11 +328,3 @@ def test_a_control_character_is_refused_before_anything_is_spent(tmp_path, capsy
     assert not Path("l").exists()
     assert not Path("run").exists()
     refused("name of the data: .*control", from_arrays, probs=P, labels=Y, name="a\x07")
-
-
-def test_calibrators_hear_of_labels_by_the_names_of_their_columns():
-    grades = pd.DataFrame(P, columns=["1", "2", "3"])
-    for kind in (calibrators.TemperatureScaling, calibrators.VectorScaling):
-        named, plain = kind().fit(grades, Y + 1, input="probs"), kind().fit(P, Y, input="probs")
-        assert (named.predict_proba(grades) == plain.predict_proba(P)).all()
-    refused("0 at row 0; .*allowed: 1, 2, 3", TemperatureScaling().fit, grades, Y, input="probs")

@@ -62,41 +62,6 @@ def test_scores_of_any_shape(scores, batch, tmp_path, monkeypatch):
     assert data.test_scores is None
 
 
-def test_labels_of_any_type(tmp_path):
-    decimals = pa.array([decimal.Decimal(int(v)) for v in Y])
-    for labels in (Y.astype(np.uint8), Y * 1.0, decimals, pa.array(Y).dictionary_encode()):
-        data = load(write(tmp_path, SCORES["list"] | {"label": labels}))
-        np.testing.assert_array_equal(data.labels, Y)
-
-
-def test_probabilities_and_true_and_false(tmp_path):
-    p = np.array([[0.25, 0.75], [1.0, 0.0]])
-    columns = {"prob_0": p[:, 0], "prob_1": p[:, 1]}
-    for scores in ({"probs": p.tolist()}, columns, {"score": p[:, 1]}):
-        data = load(write(tmp_path, {"label": [True, False]} | scores))
-        assert data.input == "probs"
-        np.testing.assert_array_equal(data.scores, p)
-        np.testing.assert_array_equal(data.labels, [1, 0])
-
-
-CLIENTS: list[Any] = [
-    (["b", "a", "c", "a"], ("a", "b", "c")),
-    (pa.array(["b", "a", "c", "a"], pa.large_string()), ("a", "b", "c")),
-    (pa.array(["b", "a", "c", "a"]).dictionary_encode(), ("a", "b", "c")),
-    ([30, 4, 50, 4], ("4", "30", "50")),
-    ([30.0, 4.0, 50.0, 4.0], ("4", "30", "50")),
-]
-
-
-@pytest.mark.parametrize("batch", [1, 3])
-def test_clients_of_any_type(batch, tmp_path, monkeypatch):
-    monkeypatch.setattr(_parquet, "BATCH", batch)
-    for client, names in CLIENTS:
-        data = load(write(tmp_path, SCORES["list"] | {"label": Y, "client": client}))
-        assert data.client_names == names
-        assert data.client[1] == data.client[3] == 0
-
-
 def test_split_and_row_groups(tmp_path):
     split = pa.array(["train", "test", "test", "train"]).dictionary_encode()
     own = {"client": list("abca"), "subject": [7, 8, 9, 7]}
@@ -107,13 +72,6 @@ def test_split_and_row_groups(tmp_path):
     np.testing.assert_array_equal(data.test_labels, [2, 1])
     assert data.client_names == ("a",)
     assert len(data.subject) == len(data.labels)
-
-
-def test_without_labels_only_where_they_are_not_needed(tmp_path):
-    path = write(tmp_path, SCORES["list"])
-    with pytest.raises(InputError, match="column 'label' is missing"):
-        load(path)
-    assert not load(path, labels_required=False).labelled
 
 
 HOLED = pa.array([[1.0, 2.0], [1.0, None], [0.0, 1.0], [0.0, 1.0]])
@@ -219,26 +177,3 @@ def test_damage_never_escapes_as_another_error(compression, tmp_path):
             refused += 1
             assert "\n" not in str(error)  # noqa: PT017
     assert refused > len(all_bent) / 2
-
-
-def test_damaged_statistics_do_not_end_the_process(tmp_path):
-    # a column's own metadata read from Python throws where nobody catches (pyarrow 26)
-    path = write(tmp_path, SCORES["list"] | {"label": Y}, compression="none")
-    called: list[str] = []
-
-    class Watched(pq.ParquetFile):
-        @property
-        def metadata(self) -> Any:
-            metadata = super().metadata
-
-            class Only:
-                def __getattr__(self, name: str) -> Any:
-                    called.append(name)
-                    return getattr(metadata, name)
-
-            return Only()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pq, "ParquetFile", Watched)
-        load(path)
-    assert set(called) <= {"num_rows", "num_row_groups"}

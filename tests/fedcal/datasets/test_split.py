@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
-from fedcal.core.errors import InputError
 from fedcal.datasets import load
 
 
@@ -26,12 +25,6 @@ def test_rows_of_test_are_the_test_part(fit, tmp_path):
     np.testing.assert_array_equal(data.test_scores, [[3, 4], [7, 8]])
     np.testing.assert_array_equal(data.test_labels, [1, 0])
     assert data.split(0) is data
-
-
-def test_without_a_row_of_test_half_is_held_out_as_ever(tmp_path):
-    data = load(write(tmp_path / "x.csv", "score,label,split", ".5,0,train", ".5,1,train"))
-    assert data.test_scores is None
-    assert len(data.split(0).scores) == 1
 
 
 def test_bad_splits_are_refused_in_one_line(tmp_path):
@@ -63,8 +56,3 @@ def test_rows_that_are_calibrated_keep_their_order(tmp_path):
     data = load(unlabelled, labels_required=False)
     np.testing.assert_array_equal(data.scores[:, 1], [0.1, 0.2])
     assert data.test_scores is None
-
-
-def test_the_index_of_pandas_gets_a_hint(tmp_path):
-    with pytest.raises(InputError, match=r"unknown column ''; .*\(pandas: index=False\)"):
-        load(write(tmp_path / "x.csv", ",score,label", "0,.5,1"))

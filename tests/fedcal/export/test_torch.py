@@ -3,14 +3,13 @@
 import copy
 import io
 
-import numpy as np
 import pytest
 from made_up import scored
 
 torch = pytest.importorskip("torch")
 
 from fedcal import export  # noqa: E402
-from fedcal.calibrators import BBQ, Calibrator, Identity, WeightedBinning  # noqa: E402
+from fedcal.calibrators import BBQ, Calibrator, WeightedBinning  # noqa: E402
 from fedcal.calibrators.base import kinds  # noqa: E402
 from fedcal.core.errors import InputError  # noqa: E402
 
@@ -26,18 +25,6 @@ def same(got: torch.Tensor, want: torch.Tensor, calibrator: Calibrator) -> bool:
     if calibrator.kind not in ("matrix", "order-preserving-mlp"):
         return torch.equal(got, want)
     return got.shape == want.shape and torch.allclose(got, want, rtol=0, atol=1e-15)
-
-
-@every_one
-def test_its_numbers_are_its_own_buffers_and_no_parameters(calibrator):
-    module = export.to_torch(calibrator)
-    assert list(module.parameters()) == []
-    assert not module.training
-    assert (list(module.state_dict()) == []) == isinstance(calibrator, Identity)
-    before = calibrator.predict_proba(LOGITS.numpy())
-    for buffer in module.buffers():
-        buffer.mul_(0.5)
-    np.testing.assert_array_equal(calibrator.predict_proba(LOGITS.numpy()), before)
 
 
 @every_one

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
-from fedcal.core.streams import Purpose, stream
 from fedcal.datasets import Dataset, from_arrays
-from fedcal.partition import deal, dirichlet, iid, label_shards, parse, quantity
+from fedcal.partition import deal, parse
 
 
 def small(**more: Any) -> Dataset:
@@ -38,20 +37,6 @@ def test_partitions():
         "flwr": "needs flwr:NAME",
     }
     each_is_refused([(spec, re.escape(said)) for spec, said in table.items()], parse, most=400)
-
-
-def test_shards_are_dealt_by_their_functions():
-    data, draw = small(), (3, Purpose.PARTITION)
-    for spec, owner in (
-        ("iid", iid(data.labels, 7, stream(*draw))),
-        ("dirichlet:0.1", dirichlet(data.labels, 7, 0.1, stream(*draw))),
-        ("quantity:0.5", quantity(data.labels, 7, 0.5, stream(*draw))),
-        ("shards:2", label_shards(data.labels, 7, 2, stream(*draw))),
-    ):
-        dealt = deal(data, spec, 7, 3)
-        np.testing.assert_array_equal(dealt.rows, np.bincount(owner, minlength=7))
-        np.testing.assert_array_equal(dealt.logits, data.logits[np.argsort(owner, kind="stable")])
-    assert deal(data, "iid", None, 3).clients == 100
 
 
 def test_natural_shards_are_the_data_s_own():

@@ -292,14 +292,6 @@ def test_a_charge_that_cannot_be_written_is_refused(file):
     one_line(error)
 
 
-def test_a_name_that_looks_like_memory_is_a_file(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with Ledger(":memory:", 1.0) as ledger:
-        reserve(ledger, "a", 1.0)
-    with Ledger(tmp_path / ":memory:") as ledger:
-        assert ledger.spent()[0] == 1.0
-
-
 def start(body: str, file: Path) -> subprocess.Popen[str]:
     head = (
         "import os, sys\n"

@@ -296,16 +296,6 @@ def test_what_does_not_go_together_is_refused():
     assert not plan_of(delta=0.0, epsilon=math.inf).private
 
 
-def test_the_user_and_the_trust_model_choose_the_mechanism():
-    for trust, asked, want in (
-        ("central", "auto", "laplace"),
-        ("distributed", "auto", "laplace"),
-        ("local", "auto", "laplace"),
-        ("central", "gaussian", "gaussian"),
-    ):
-        assert plan_of(1, prefers="laplace", trust=trust, mechanism=asked).mechanism == want
-
-
 @pytest.mark.parametrize("trust", NOISY)
 @pytest.mark.parametrize("delta", [1e-5, 1e-2])
 @pytest.mark.parametrize("length", [1, 4, 30, 300])
