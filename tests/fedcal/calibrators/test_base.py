@@ -76,22 +76,6 @@ def test_extreme_logits_may_tie_but_never_change_places(temperature):
     np.testing.assert_array_equal(proba[np.arange(3), best], proba.max(axis=1))
 
 
-@pytest.mark.parametrize("classes", [2, 10])
-def test_histograms_count_each_row_once_per_class(classes):
-    """P_j(b) = #{y = j, p_j in b}, N_j(b) = #{y != j, p_j in b}, of each client."""
-    bins, clients = 8, 4
-    logits, labels = rows(classes, 200)
-    owner = np.arange(200) % 3  # client 3 is empty
-    counts = count_cells(cells_of(softmax(logits), labels, bins), bins, owner, clients)
-    want = np.zeros_like(counts)
-    probs = softmax(logits)
-    for i in range(200):
-        for table, j in enumerate([1] if classes == 2 else range(classes)):
-            b = min(int(probs[i, j] * bins), bins - 1)
-            want[owner[i], 0 if labels[i] == j else 1, table, b] += 1
-    np.testing.assert_array_equal(counts, want)
-
-
 def test_histogram_binning_by_hand():
     positive = np.array([[0.0, 1.0, 3.0, 0.0], [5.0, 0.0, -2.0, -1.0]])
     negative = np.array([[4.0, 3.0, 1.0, 0.0], [-5.0, 0.0, 2.0, -1.0]])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
-from fedcal import datasets, simulate
+from fedcal import datasets
 from fedcal.core.errors import InputError
 from fedcal.datasets import _blocks, in_blocks
 from fedcal.experiments.runs.engines import inline, run
@@ -141,18 +141,8 @@ def test_what_cannot_be_read_in_blocks_is_one_line(tmp_path):
         (tmp_path / "empty-*.npz", "no file here"),
     ]
     each_is_refused(table, in_blocks)
-    fine = place({})
     file = place({}) / "rows-0.npz"
     opened = in_blocks(file)
     file.unlink()
     with pytest.raises(InputError, match=r"cannot be read: No such file"):
         opened.piece(0)
-    table = [
-        ({}, "give partition 'natural'"),
-        ({"partition": "natural", "clients": 3}, "natural clients, but clients = 3"),
-        ({"partition": "natural", "method": "pooled-bbq"}, "needs all rows in memory"),
-        ({"partition": "natural", "engine": "grpc"}, "blocks need inline or ray"),
-        ({"partition": "natural", "method": "evaluate", "set": {"groups": "site"}}, "by client"),
-        ({"partition": "natural", "csv": "de"}, "not read in blocks"),
-    ]
-    each_is_refused(table, lambda options: simulate(fine, **options))

@@ -205,15 +205,6 @@ def test_bad_arrays_are_refused_in_one_line():
     each_is_refused(BAD, lambda arguments: from_arrays(**{"labels": Y, **arguments}))
 
 
-def test_labels_of_any_numeric_type_and_column_shape():
-    for labels in (Y[:, None], Y.astype(np.float32), Y.astype(np.uint8), list(Y)):
-        data = from_arrays(logits=Z, labels=labels)
-        assert data.labels.dtype == np.int64
-        np.testing.assert_array_equal(data.labels, Y)
-    data = from_arrays(logits=np.zeros((2, 300)), labels=np.array([255, 0], np.uint8))
-    np.testing.assert_array_equal(data.labels, [255, 0])
-
-
 @pytest.mark.parametrize(
     ("client", "numbers", "names"),
     [
@@ -229,19 +220,6 @@ def test_clients_are_numbered_in_sorted_order(client, numbers, names):
     assert data.client.dtype == np.int64
     np.testing.assert_array_equal(data.client, numbers)
     assert data.client_names == names
-
-
-def test_scores_stay_as_given():
-    off = P * 1.00002  # like the source of imdb-binary
-    assert from_arrays(probs=off, labels=Y).scores.tolist() == off.tolist()
-    half = P.astype(np.float16)
-    np.testing.assert_array_equal(from_arrays(probs=half, labels=Y).scores, half)
-    rounding = with_entry(P, (1, 1), -1e-9)
-    assert from_arrays(probs=rounding, labels=Y).scores[1, 1] == 0
-    assert rounding[1, 1] == -1e-9  # the caller's array is left alone
-    columns = np.asfortranarray(Z)
-    assert from_arrays(logits=columns, labels=Y).scores.flags.c_contiguous
-    assert from_arrays(logits=Z.astype(int), labels=Y).scores.dtype == np.float64
 
 
 # --- npz -----------------------------------------------------------------------------------

@@ -68,14 +68,6 @@ def test_parquet(tmp_path):
         check(load(tmp_path / "x.parquet"))
 
 
-def test_a_column_split_parts_them(tmp_path):
-    columns = table() | {"split": ["train", "test", "train", "test"]}
-    data = load(write_csv(tmp_path / "x.csv", columns))
-    assert data.group_names == ("ward 2", "ward 1", "ward 3")
-    assert (data.group.tolist(), data.test_group.tolist()) == ([0, 0], [1, 2])
-    np.testing.assert_array_equal(data.other_scores, P[::2])
-
-
 @pytest.mark.parametrize(("last", "clients"), [("b", [0, 1]), ("c", None)])
 def test_test_rows_have_clients_if_none_of_these_is_held_out(last, clients, tmp_path):
     columns = table() | {"split": ["train", "test"] * 2, "client": ["a", "a", "b", last]}

@@ -152,27 +152,6 @@ def test_a_site_without_the_highest_grade_is_read_as_the_others_are(tmp_path, ca
     assert not Path("other").exists()
 
 
-@pytest.mark.parametrize("names", [("1", "2", "3"), ("True", "False")])
-@pytest.mark.parametrize("form", ["npz", "csv", "parquet"])
-def test_what_apply_writes_is_read_as_it_was(names, form, tmp_path):
-    c = len(names)
-    probs, labels = (P, Y) if c == 3 else (P[:, :2] / P[:, :2].sum(axis=1, keepdims=True), Y % 2)
-    fitted = TemperatureScaling().fit(probs, labels, input="probs")
-    fitted.of_classes(names)
-    fitted.save(tmp_path / "c.npz")
-    rows = {"probs": probs, "labels": np.array(names)[labels], "class_names": np.array(names)}
-    np.savez(tmp_path / "x.npz", **rows)
-    words = ["apply", "--calibrator", str(tmp_path / "c.npz"), "--data", str(tmp_path / "x.npz")]
-    out = tmp_path / f"y.{form}"
-    assert _run([*words, "--out", str(out)]) == 0
-    if form == "npz" or not names[0].isdecimal():
-        again = load(out)
-        assert again.class_names == names
-        assert again.labels.tolist() == labels.tolist()
-    else:  # prob_1, prob_2, prob_3: numbers that are not those of columns
-        refused("'prob_0' is missing", load, out)
-
-
 # -- missing ids -------------------------------------------------------------------------------
 
 MISSING = ["NA", "", "N/A", "nan", "NULL", "None", "<NA>"]

@@ -156,14 +156,3 @@ def test_a_calibrator_of_probabilities_takes_probabilities(target, make):
         probs = softmax(rows(3, seed=1)[0]).astype(dtype)
         probs[0] = [1.0, 0.0, 0.0]
         same(exported(target, calibrator, dtype), calibrator, probs, dtype)
-
-
-@every_target
-def test_the_input_can_be_chosen(target):
-    calibrator, logits = calibrators.TemperatureScaling(2.0, 3), rows(3)[0]
-    want = calibrator.predict_proba(logits)
-    got = exported(target, calibrator, input="probs")(softmax(logits))
-    np.testing.assert_allclose(got, want, rtol=0, atol=1e-9)  # the floor of 1e-12 moves it a bit
-    calibrator.input = "probs"
-    got = exported(target, calibrator, input="logits")(logits)
-    np.testing.assert_allclose(got, want, rtol=0, atol=1e-12)

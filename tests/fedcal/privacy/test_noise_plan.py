@@ -50,18 +50,6 @@ def test_the_multiplier_is_the_smallest_that_meets_the_target(rounds, epsilon):
     assert 0.1 < one.multiplier / plan_of(1).multiplier < 0.5
 
 
-def test_without_privacy_nothing_is_added():
-    plan = make_plan(federation(epsilon=math.inf), rounds=4, bound=PAIR, counting_rounds=1)
-    assert not plan.private
-    assert (plan.mechanism, plan.epsilon, plan.delta) == ("none", math.inf, 0.0)
-    assert (plan.multiplier, plan.noise_std, plan.bound) == (0.0, (0.0,), None)
-    assert (plan.rounds, plan.counting_rounds, plan.trust) == (5, 1, "secagg")
-    assert plan.event == "5 x Poisson(1.0) of exact sum"
-    assert plan.grid == 2.0**-24
-    private = make_plan(federation(), rounds=4, bound=PAIR, counting_rounds=1)
-    assert (private.rounds, private.counting_rounds, private.trust) == (4, 0, "central")
-
-
 @pytest.mark.parametrize("rate", [1.0, 0.25])
 def test_an_exponential_plan_is_pure(rate):
     plan = plan_of(1, SCORES, "exponential", sampling_rate=rate)

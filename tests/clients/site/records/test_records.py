@@ -432,7 +432,7 @@ def test_two_processes_that_race_for_a_round_send_the_same_bytes(file):
         racers.stdin.write("go")
         racers.stdin.flush()
         time.sleep(0.2)
-    one, other, *ends = racers.communicate()[0].split()
+    *ends, one, other = sorted(racers.communicate()[0].split(), key=len)
     assert one == other
     assert len(one) == 16
     assert ends == ["0", "0"]
@@ -509,21 +509,6 @@ def test_a_death_does_not_hide_a_backup(tmp_path):
             pytest.raises(InputError, match="restored from a backup"),
         ):
             records.answer(JOB, FACTS, 4, "q", never)
-
-
-def test_a_file_that_stays_where_it_is_is_no_backup(tmp_path):
-    file = tmp_path / "site" / "records.sqlite"
-    file.parent.mkdir()
-    for round in range(1, 4):
-        with SiteRecords(file) as records:
-            give(records, round=round)
-            assert records.booked()
-        (tmp_path / "site").rename(tmp_path / "moved")
-        (tmp_path / "moved").rename(tmp_path / "site")
-    with closing(sqlite3.connect(file)) as reader:
-        reader.execute("SELECT * FROM jobs").fetchall()
-    with SiteRecords(file) as records:
-        assert not records.restored
 
 
 # --- the key --------------------------------------------------------------------------------------
