@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
 
 from fedcal.core.errors import InputError, NoEffect
 from fedcal.core.shards import Shards, numbered
@@ -17,7 +16,7 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.settings import check_settings, settings_of
+from fedcal.strategies.settings import settings_of
 
 CLIENTS = 12
 
@@ -186,21 +185,6 @@ def test_a_setting_has_an_effect_or_is_refused(method):
         more = {"search": "exponential"} if grid else {}
         runs = ("user", "exact", "example", "subject")
         assert any(moves(method, name, run, 3, **more) for run in runs), name
-
-
-def test_a_wrong_type_is_one_line_that_says_what_is_allowed():
-    def made(given: tuple[str, str, Any]) -> None:
-        method, name, value = given
-        check_settings(method, {name: value})
-        Job(method, Federation(CLIENTS, 3), {name: value}).strategy()
-
-    table = [
-        (("evaluate", "groups", [1]), "^groups must be a list of names"),
-        (("evaluate", "bins", [2]), "^bins must be a single number or name"),
-        (("evaluate", "other", "yes"), "^other must be true or false"),
-        (("conformal", "target", "0.5"), "^target must be a list of numbers"),
-    ]
-    each_is_refused(table, made)
 
 
 def test_rows_per_client_is_a_fact_and_may_always_stand():

@@ -42,13 +42,10 @@ def test_what_was_written_is_read(tmp_path):
     assert (site.shards.input, site.names, site.number) == ("probs", ("x", "y"), 3)
     assert site.simulated
     assert site.digest == digest_of(["x", "y"])
-    prepare(tmp_path / "b", ROWS)
+    prepare(tmp_path / "b", Shards(ROWS.logits, ROWS.labels, ROWS.offsets))
     real = prepared(tmp_path / "b")
     assert (real.names, real.number, real.simulated, real.test) == (("0", "1"), None, False, None)
-    prepare(tmp_path / "c", Shards(ROWS.logits, ROWS.labels, ROWS.offsets))
-    plain = prepared(tmp_path / "c").shards
-    assert plain.subjects is plain.groups is plain.other is None
-    assert plain.group_names == ()
+    assert real.shards.subjects is real.shards.groups is real.shards.other is None
 
 
 def test_rows_are_mapped_not_read_in_a_folder_that_nobody_else_can_enter(tmp_path):

@@ -270,10 +270,3 @@ def test_a_wrong_entry_is_computed_anew(folder):
         entry(folder).write_text(text, encoding="latin-1")
         forget()
         assert gaussian_multiplier(*PLAN) == first, text[:9]
-
-
-def test_a_folder_that_cannot_be_written_is_ignored(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("in the way")
-    monkeypatch.setenv("FEDCAL_CACHE", str(tmp_path / "file" / "below"))
-    multiplier = gaussian_multiplier(*PLAN)
-    assert poisson_gaussian_epsilon(PLAN[1], multiplier, *PLAN[2:]) <= PLAN[0]

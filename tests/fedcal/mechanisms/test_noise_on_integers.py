@@ -143,11 +143,9 @@ FINE: list[tuple[Query, str]] = [
     (ScoreCounts(**EDGES, gain=0.5), "row"),
     (ScoreCounts(**EDGES, subject_rows=1), "subject"),
     (ScoreCounts(**EDGES, reference=np.full(8, 0.125)), "row"),
-    (ScoreCounts(**EDGES, encoding="tree", height=2), "row"),
     (PooledHistograms(4, 3), "row"),
     (BinOutcomes(5, "correct_wrong"), "subject"),
     (SetCounts(**SETS), "subject"),
-    (SetCounts(**SETS, totals=0.5), "row"),
 ]
 
 

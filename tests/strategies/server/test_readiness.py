@@ -47,7 +47,7 @@ def rows(k: int, columns: bool = True) -> Shards:
 
 
 class Sites(InProcessGrid):
-    """Three sites, of a federation or of none.
+    """Three sites of a federation.
 
     `lacks` = who has no column subject; `rules` = which settings a policy has.
     """
@@ -58,7 +58,6 @@ class Sites(InProcessGrid):
         *,
         lacks: Iterable[str] = (),
         rules: dict[str, Any] | None = None,
-        federated: bool = True,
     ) -> None:
         self.folder, self.asked = folder, list[tuple[str, str]]()
         self.before: Callable[[str, str], object] = lambda name, kind: None
@@ -85,9 +84,8 @@ class Sites(InProcessGrid):
                 "sign_key": folder / f"{name}.pem",
                 "policy": folder / f"{name}.toml",
             }
-            prepare(folder / name, rows(k, name not in lacks), **(files if federated else {}))
+            prepare(folder / name, rows(k, name not in lacks), **files)
         super().__init__(site_app.site_app(folder, terms_of_job), NODES)
-        self._federated = federated
         self._apps = [site_app.site_app(folder / name, terms_of_job) for name in NAMES]
 
     def _deliver(self, message: Message) -> Message:
@@ -109,17 +107,14 @@ class Sites(InProcessGrid):
     ) -> list[str]:
         """Serve the job; the server's notices."""
         facts: dict[str, Any] = {"epsilon": 1.0, "unit": "subject", "noise_source": "system"}
-        among: dict[str, Any] = {}
-        if self._federated:
-            facts |= {"trust": "distributed", "committee": 3, "threshold": 2, "colluding": 0}
-            facts["quorum"] = quorum
-            among = {"secure_aggregation": "protocol", "roster": self.roster.to_text()}
+        facts |= {"trust": "distributed", "committee": 3, "threshold": 2, "colluding": 0}
         job = Job(
             method,
-            Federation(3, 3, 2 if method == "fednewton" else None, **facts),
+            Federation(3, 3, 2 if method == "fednewton" else None, quorum=quorum, **facts),
             settings={"rows_per_client": 50, **(settings or {})},
             **{"tolerant": True, "timeout": 2.0, "grace": 0.2, "ledger": self._ledger, "cap": 1.0},
-            **among,
+            secure_aggregation="protocol",
+            roster=self.roster.to_text(),
         )
         out = self.folder / "out"
         fields = {**job.to_fields(), "classes": 0, "input": "", "data": "", "partition": ""}
