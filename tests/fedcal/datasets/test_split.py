@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
 
 from fedcal.datasets import load
 
@@ -25,22 +24,6 @@ def test_rows_of_test_are_the_test_part(fit, tmp_path):
     np.testing.assert_array_equal(data.test_scores, [[3, 4], [7, 8]])
     np.testing.assert_array_equal(data.test_labels, [1, 0])
     assert data.split(0) is data
-
-
-def test_bad_splits_are_refused_in_one_line(tmp_path):
-    table = [
-        (["train", "Test"], "line 3: unknown split 'Test'; did you mean 'test'"),
-        (["train", ""], "line 3: unknown split ''; allowed: test, train, fit"),
-        (["train", "dev" * 999], "line 3: unknown split 'devdev"),
-        (["test", "test"], "split: no fit part; one of train, fit, calibration, validation"),
-        (["validation", "train", "test"], "split: train and validation together"),
-    ]
-
-    def read(cells: list[str]) -> object:
-        rows = (f".5,0,{cell}" for cell in cells)
-        return load(write(tmp_path / "x.csv", "score,label,split", *rows))
-
-    each_is_refused(table, read, most=400)
 
 
 def test_rows_that_are_calibrated_keep_their_order(tmp_path):

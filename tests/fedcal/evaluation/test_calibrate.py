@@ -149,13 +149,3 @@ def test_any_counts_give_a_calibrator(buckets, rows, std, how, seed):
     assert ((probs >= 0) & (probs <= 1)).all()
     if how in ("isotonic", "platt", "beta"):
         assert (np.diff(probs[:, 1]) >= 0).all()
-
-
-@pytest.mark.parametrize("how", HOWS)
-def test_without_rows_or_with_noise_alone_scores_stay_about_what_they_were(how):
-    empty = Histogram.exact(equal_width(B), np.zeros((2, B)))
-    made = calibrator_from(empty, "positive", how, 2, "logits")
-    z = np.stack([np.zeros(41), np.linspace(-4, 4, 41)], axis=1)
-    p = 1 / (1 + np.exp(-z[:, 1]))
-    coarse = {"binning": 1 / 30, "bbq": 0.5}.get(how, 1 / 480)
-    assert np.abs(made.predict_proba(z)[:, 1] - p).max() <= coarse + 1e-3

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedcal.accounting.zcdp import zcdp_rho
-from fedcal.calibrators import BBQ, HistogramBinning, WeightedBinning
+from fedcal.calibrators import BBQ, WeightedBinning
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.experiments.runs.engines.inline import run_inline
@@ -45,28 +45,6 @@ def some_shards(clients: int = 20, rows: int = 300, classes: int = CLASSES) -> S
     rng = np.random.default_rng(2)
     labels, owner = rng.integers(0, classes - 1, rows), rng.integers(0, clients, rows)
     return Shards.from_owner(rng.normal(0, 3, (rows, classes)), labels, owner, clients)
-
-
-@pytest.mark.parametrize(
-    ("method", "calibrator"),
-    [
-        (FedBin(federation(), bins_exponent=2), HistogramBinning),
-        (FedBBQ(federation(), bins_exponent=2, weighting="none"), BBQ),
-    ],
-)
-def test_the_result_is_the_calibrator_of_the_histograms(method, calibrator):
-    ask = method.query(1)
-    assert (ask.kind, ask.params(), ask.everyone) == ("class_histograms", {"bins": BINS}, False)
-    assert ask.lengths() == (BINS,) * (2 * CLASSES)
-    method.update(histograms(POSITIVE, NEGATIVE))
-    want = calibrator.from_histograms(POSITIVE, NEGATIVE, CLASSES)
-    result = method.result()
-    assert type(result) is calibrator
-    table = result.arrays()["table"]
-    assert np.array_equal(table, want.table)
-    if calibrator is HistogramBinning:  # the share of positives in each bin
-        assert table[0].tolist() == [1 / 10, 2 / 3, 0.0, 1.0]
-        assert table[1:].tolist() == [[0.0, 0.0, 1.0, 1.0], [2 / 3] * 4]
 
 
 @pytest.mark.parametrize("weighting", ["all", "changed"])
