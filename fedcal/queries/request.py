@@ -20,7 +20,7 @@ from fedcal import accounting
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.streams import check_seed, key_of
-from fedcal.mechanisms import MECHANISMS, Noise
+from fedcal.mechanisms import FORMER, MECHANISMS, Noise
 from fedcal.queries import QUERIES
 from fedcal.queries.base import Param, Query, Scalar
 from fedcal.secure_aggregation import Ring
@@ -135,7 +135,8 @@ class Request:
             raise InputError(
                 f"a query of round {self.round} has a context of round {context.round}"
             )
-        if self.noise is not None and self.noise.mechanism != context.mechanism:
+        mechanism = FORMER.get(context.mechanism, context.mechanism)
+        if self.noise is not None and self.noise.mechanism != mechanism:
             raise InputError(
                 f"noise of {self.noise.mechanism!r} does not fit a run with {context.mechanism!r}"
             )
@@ -298,8 +299,10 @@ def _real(name: str, value: Any) -> None:
 def _noise(fields: Mapping[str, Any]) -> Noise | None:
     if "noise" not in fields:
         return None
+    name = fields["noise"]
+    now = FORMER.get(name, name) if isinstance(name, str) else name
     return Noise(
-        MECHANISMS[one_of("noise", fields["noise"], MECHANISMS)],
+        MECHANISMS[one_of("noise", now, MECHANISMS)],
         tuple(int(n) for n in fields["noise-lengths"]),
         tuple(float(s) for s in fields["noise-scales"]),
         int(fields["noise-shares"]),

@@ -61,7 +61,7 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "rows_per_subject": (1, 3),
     "score": ("confidence", "classes"),
     "score_seed": (1, 2),
-    "search": ("golden", "auto"),
+    "search": ("golden", "posterior"),
     "server_lr": (0.5, 1.0),
     "shape": ("3", "4"),
     "source": ((0.8, 0.1, 0.1), (0.2, 0.4, 0.4)),
@@ -73,6 +73,7 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
 }
 
 OWN_VALUES: dict[tuple[str, str], tuple[Any, Any]] = {
+    **{(name, "search"): ("golden", "exponential") for name in ("nllt", "ecet")},
     ("conformal", "score"): ("lac", "aps"),
     ("evaluate", "by"): ("group", "site"),
     ("evaluate", "within"): ((), ("a",)),

@@ -92,7 +92,7 @@ def test_without_extras_the_line_names_the_one_that_is_needed(folder):
 
 
 def test_a_package_that_is_missing_costs_no_budget(folder):
-    line = "train --data images.npz --clients 4 --epsilon 8 --ledger ledger.db --cap 8"
+    line = "train --data adult-features --clients 4 --epsilon 8 --ledger ledger.db --cap 8"
     check({line: "pip install 'fedcal[train]'"}, folder, "opacus")
     assert not (folder / "ledger.db").exists()
 

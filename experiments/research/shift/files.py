@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
-from fedcal.core.optional import need
 from fedcal.experiments.training.features import read_labelled
 from fedcal.experiments.training.rows import LabelledRows, named
 from fedcal.storage.atomic import path_of
@@ -84,7 +83,8 @@ def read_image(
     InputError
         One line: no intact image, more than 8 bits per channel, another size.
     """
-    pillow = need("PIL.Image", "bench", "reading images")
+    from PIL import Image as pillow
+
     name = f"{file.parent.name}/{file.name}"
     try:
         with pillow.open(file) as image:

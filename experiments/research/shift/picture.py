@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.optional import need
 from fedcal.experiments.research.command import run_module
 from fedcal.experiments.research.corruptions import CORRUPTIONS, TABLES, corrupt
 from fedcal.experiments.research.shift.files import read_bytes
@@ -60,6 +59,7 @@ def _run(options: Any) -> None:
     panels = grid(images, options.table, options.seed)
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from PIL import Image
 
     height, width = panels[1][1].shape[:2]
     rows = -(-len(panels) // _COLUMNS)
@@ -73,9 +73,7 @@ def _run(options: Any) -> None:
         axis.imshow(tiles, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
         axis.set_title(name.replace("_", " "), fontsize=8)
     canvas.draw()
-    picture = need("PIL.Image", "train", "writing a small picture").fromarray(
-        np.asarray(canvas.buffer_rgba())
-    )
+    picture = Image.fromarray(np.asarray(canvas.buffer_rgba()))
     with whole_file(options.out) as file:  # few colours: a third of the bytes
         picture.convert("RGB").quantize(_COLOURS).save(file, format="PNG", optimize=True)
 

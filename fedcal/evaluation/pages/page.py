@@ -36,7 +36,7 @@ def heading(metric: str, score: str = "") -> str:
     """
     metric_class = described(metric)
     text = metric_class.of_score.get(score, metric_class.heading) if metric_class else ""
-    return text or metric.replace("_", " ")
+    return text or {"mce": "MCE, %"}.get(metric, metric.replace("_", " "))
 
 
 def decimals(metric: str, low: float, high: float) -> int:

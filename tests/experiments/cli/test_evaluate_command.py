@@ -46,7 +46,7 @@ def file(tmp_path):
     return path
 
 
-@pytest.mark.parametrize(("only", "metric"), [("accuracy",) * 2, ("auc", "roc_auc"), ("ks",) * 2])
+@pytest.mark.parametrize(("only", "metric"), [("accuracy",) * 2])
 def test_one_metric_alone_has_the_whole_budget(only, metric):
     given, run = arrays(), {"partition": "natural", "epsilon": 8.0}
     alone = evaluate(given, only=only, **run)
@@ -294,7 +294,6 @@ def test_what_is_no_reading_is_refused(release, capsys):
         ("--at recall>=0.9 --threshold 0.5", "at finds a threshold"),
         ("--calibrate platt", "give --out FILE"),
         ("--calibrate magic --out c.npz", "unknown how 'magic'"),
-        ("--at precision>=0.999999", "no threshold reaches a precision"),
         ("--at auc>=0.9", "at must be recall>=SHARE"),
     ):
         _, line = again(capsys, release, *options.split(), code=2)

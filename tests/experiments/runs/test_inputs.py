@@ -117,7 +117,7 @@ def test_a_path_may_begin_at_home(tmp_path, monkeypatch):
     sets = simulate("~/rows.npz", **small, method="conformal", out="~/sets")
     assert conformal.load("~/sets/sets.npz").classes == sets.sets.classes
     evaluate("~/rows.npz", **small, out="~/told", calibrator="~/mine.npz", score="confidence")
-    assert reread("~/told/release.npz", goals={}).path == home / "told" / "release.npz"
+    assert reread("~/told/release.npz").path == home / "told" / "release.npz"
     compare("~/rows.npz", **small, method="fedtemp", epsilon=1, seeds=1, jobs=1, out="~/table")
     assert (home / "table" / "compare.json").is_file()
     assert load_config("~/run/config.toml", {}).ledger == str(home / "ledger.db")

@@ -119,7 +119,7 @@ def test_a_warning_is_raised_before_the_first_charge(tmp_path):
 @pytest.mark.parametrize(
     ("end", "again"),
     [
-        ((training, "scored"), ("report", "{out}")),
+        ((training, "summary"), ("report", "{out}")),
         ((trained.Training, "to_json"), ("train", "--out", "{out}", "--resume")),
         ((page, "render"), ("report", "{out}")),
     ],

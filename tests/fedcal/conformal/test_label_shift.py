@@ -13,6 +13,7 @@ from fedcal.conformal.levels.crossing import Draw
 from fedcal.conformal.levels.noise_law import Law, Noise, Normal
 from fedcal.conformal.set_release import SetRelease
 from fedcal.core.types import Floats, Integers
+from fedcal.mechanisms import NoiseLaw
 from fedcal.queries.conformal import SetGaps
 from fedcal.queries.encodings import decoder_of
 
@@ -103,7 +104,7 @@ def test_noisy_counts_keep_the_promise(name, rows, tailed, grid):
     _, cells = some_counts(rng, rows, 300, grid)
     decoder = decoder_of("prefix", len(grid), 1)
     unit = std * (2.0 if tailed else 128 * 1.6)  # of a row whose norm is that of a column
-    noise = Noise(unit, tailed)
+    noise = Noise(unit, NoiseLaw(tailed))
     found = []
     for counts in cells:
         size = (3, decoder.shape[1])

@@ -77,7 +77,6 @@ def test_a_value_that_goes_with_nothing_is_refused():
         ({"trust": "secagg"}, "^fedtemp on d, iid, epsilon 1: .*secagg"),
         ({"epsilon": "inf,1", "trust": "secagg"}, "secagg"),
         ({"trust": "secagg,central"}, "secagg"),
-        ({"trust": "distributed", "mechanism": "laplace"}, "cannot be drawn in shares"),
         ({"trust": "central,local", "mechanism": "auto,unary"}, "'unary' does not fit"),
         ({"mechanism": "auto,exponential"}, "'exponential' does not fit a release that is a sum"),
         ({"quorum": 0.5}, "quorum"),
@@ -99,17 +98,17 @@ def test_a_mechanism_of_some_methods_only():
 
 
 def test_what_is_left_out_is_told_before_and_after():
-    options: dict[str, Any] = {"trust": "central,distributed", "mechanism": "auto,laplace"}
+    options: dict[str, Any] = {"mechanism": "auto,exponential"}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = compare(
-            arrays(), jobs=1, seeds=1, method="fedtemp,fedbin", epsilon=1, clients=10, **options
+            arrays(), jobs=1, seeds=1, method="fedtemp,fedoneshot", epsilon=1, clients=10, **options
         )
     (warning,) = (str(w.message) for w in caught if w.category is not TooLittle)
-    assert warning.startswith("2 impossible combinations are skipped, the first FedTemp with ")
+    assert warning.startswith("1 impossible combination is skipped, the first FedTemp with ")
     (said,) = [line for line in found.statement if line.startswith("Skipped: ")]
-    assert "FedTemp, FedBin with epsilon 1, unit user, trust distributed, mechanism laplace" in said
-    assert "cannot be drawn in shares" in said
-    assert len(found.cells) == 1 + 6
-    assert "| trust | mechanism |" in found.to_markdown().splitlines()[2]
+    assert "FedTemp with epsilon 1, unit user, mechanism exponential" in said
+    assert "'exponential' does not fit" in said
+    assert len(found.cells) == 1 + 3
+    assert "| mechanism |" in found.to_markdown().splitlines()[2]
     assert "mechanism" in found.to_csv().splitlines()[0]

@@ -172,20 +172,20 @@ def test_an_error_of_a_client_releases_nothing_and_one_of_the_learner_keeps_the_
 
 def test_the_ledger_is_charged_before_anything_is_added_up(shards, ledger, monkeypatch):
     order: list[str] = []
-    charge, unmask = Ledger.charge, FederatedStrategy._unmasked
+    charge, close = Ledger.charge, FederatedStrategy.close_round
 
     def charged(self: Ledger, run: str, number: int) -> None:
         order.append("charge")
         charge(self, run, number)
 
-    def unmasked(self: FederatedStrategy, *args: Any) -> Any:
-        order.append("unmask")
-        return unmask(self, *args)
+    def closed(self: FederatedStrategy, *args: Any) -> Any:
+        order.append("close")
+        return close(self, *args)
 
     monkeypatch.setattr(Ledger, "charge", charged)
-    monkeypatch.setattr(FederatedStrategy, "_unmasked", unmasked)
+    monkeypatch.setattr(FederatedStrategy, "close_round", closed)
     run_in_process(newton(ledger=ledger), shards)
-    assert order == ["charge", "unmask"] * 3
+    assert order == ["charge", "close"] * 3
 
 
 def test_only_an_app_itself_runs_its_engine(shards):
