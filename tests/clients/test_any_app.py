@@ -1,15 +1,12 @@
 """What a client of somebody else's Flower app answers, and what it keeps to itself."""
 
-import json
 import logging
-import tomllib
 
 import numpy as np
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord, Context
 from flwr.clientapp import ClientApp
-from scipy.special import softmax
 
 from fedcal import (
     AfterTraining,
@@ -99,19 +96,6 @@ def test_batches_are_read_as_quickstarts_make_them(batch):
     np.testing.assert_allclose(found["logits"], np.tile(expected, (2, 1)), rtol=1e-6)
     assert found["labels"].tolist() == 2 * LABELS.tolist()
     assert net.training
-
-
-@pytest.mark.parametrize(
-    ("batches", "said"),
-    [
-        ([{"img": ROWS}], "no labels: its keys are img"),
-        ([], "no batches"),
-        ([(ROWS[:, :, None].repeat(1, 1, 2), LABELS)], "outputs of shape .* for 4 rows"),
-    ],
-)
-def test_other_batches_are_refused(batches, said):
-    with pytest.raises(InputError, match=said):
-        logits_of(Net(), batches)
 
 
 def test_noise_is_the_client_s_own_whatever_seed_the_server_sends(monkeypatch):
@@ -208,25 +192,6 @@ def test_an_exact_run_hears_that_rows_have_no_label(spoilt, caplog):
     assert private.start(grid_of(everywhere), MODEL).sites["answered"] == 4
 
 
-def test_a_client_with_such_rows_is_missed_and_the_log_says_why(caplog):
-    def one_of_four(arrays, context):
-        found = [np.array(x) for x in scaled(arrays, context)]
-        return shifted(*found) if context.node_config["partition-id"] == 2 else found
-
-    with caplog.at_level(logging.WARNING, "flwr"):
-        result = AfterTraining("evaluate").start(grid_of(one_of_four), MODEL)
-    assert (result.sites["answered"], result.sites["absent"]) == (3, ["site 2"])
-    assert "site 2 answered with an error: InputError: not all have finite scores" in caplog.text
-
-
-def test_nodes_are_numbered_by_the_server_whatever_they_call_themselves():
-    grid = grid_of(scaled)
-    for node, context in grid._contexts.items():
-        context.node_config["partition-id"] = 2 + node % 2
-    result = AfterTraining("evaluate").start(grid, MODEL)
-    assert result.sites["answered"] == 4
-
-
 def test_one_client_does_not_say_how_many_classes_the_others_have():
     def lies(arrays, context):
         logits, labels = scaled(arrays, context)
@@ -262,89 +227,3 @@ def test_it_needs_the_model_and_one_way_to_score(tmp_path):
             add_answers(ClientApp(), **given)
     with pytest.raises(InputError, match="such as its class, not a module"):
         add_answers(ClientApp(), Net(), rows=scaled)
-
-
-@pytest.mark.parametrize(
-    ("second", "asked", "said"),
-    [
-        (lambda z, y: (np.c_[z, z[:, 0]], y), {}, "site 1 has logits of 11 classes, .* of 10"),
-        (
-            lambda z, y: {"probs": softmax(z, 1), "labels": y},
-            {},
-            "1 has probs of 10 .* logits",
-        ),
-        (lambda z, y: (z, y), {"class_names": "a,b"}, "site 0 has logits of 10 .* of 2"),
-        (lambda z, y: (z, y), {"test": (np.eye(4) * 9, range(4))}, "site 0 .* 10 .* logits of 4"),
-    ],
-)
-def test_classes_must_be_those_of_all_before_anything_is_asked(second, asked, said):
-    def scores(arrays, context):
-        rows = scaled(arrays, context)
-        return second(*rows) if context.node_config["partition-id"] == 1 else rows
-
-    with pytest.raises(InputError, match=said):
-        AfterTraining("fednewton", **asked).start(grid_of(scores), MODEL)
-
-
-def test_columns_of_a_client_s_frame_are_put_in_order_or_refused(caplog):
-    """A private client cannot refuse rows; that columns have other names is no matter of rows."""
-    pandas = pytest.importorskip("pandas")
-    order = [2, 0, 1, *range(3, 10)]
-
-    def frame(arrays, context, names=order):
-        logits, labels = scaled(arrays, context)
-        return pandas.DataFrame(logits[:, order], columns=names), labels
-
-    exact, named = (AfterTraining("fednewton").start(grid_of(s), MODEL) for s in (scaled, frame))
-    assert exact.calibrator.temperature == named.calibrator.temperature
-    words = grid_of(lambda arrays, context: frame(arrays, context, list("cabdefghij")))
-    with pytest.raises(RoundFailed, match="no client can score rows"):
-        AfterTraining("fednewton").start(words, MODEL)
-    assert "logits: its columns are for the classes c, a, b" in caplog.text
-
-
-def test_names_for_labels_are_the_server_s_to_give(caplog):
-    def named(arrays, context):
-        logits, labels = scaled(arrays, context)
-        return logits, np.array(list("abcdefghij"))[labels]
-
-    with pytest.raises(RoundFailed, match="no client can score rows"):
-        AfterTraining().start(grid_of(named), MODEL)
-    assert "labels must be the numbers of the columns" in caplog.text
-
-
-def test_the_clients_say_what_a_calibrator_is_worth(tmp_path):
-    out, grid, asked = tmp_path / "out", grid_of(scaled), {"epsilon": 8.0, "unit": "example"}
-    calibrated = AfterTraining("fednewton", out=out, **asked).start(grid, MODEL)
-    assert str(calibrated).startswith("fednewton on 4 clients of a Flower app")
-    with pytest.raises(InputError, match="and the clients keep theirs"):
-        _ = calibrated.before
-    page = (out / "report.html").read_text("utf-8")
-    assert "No rows tell here what this calibrator is worth" in page
-    assert not [word for word in ("each site", "Each site", "on real sites") if word in page]
-    assert not (out / "lock").exists()
-    setting = {"calibrator": str(out / "calibrator.npz")}
-    AfterTraining("evaluate", out=tmp_path / "worth", set=setting, **asked).start(grid, MODEL)
-    worth = json.loads((tmp_path / "worth/result.json").read_text("utf-8"))
-    assert worth["metrics_after"]["ece"]["value"] < worth["metrics"]["ece"]["value"]
-    with pytest.warns(UserWarning, match="holds a run of fednewton, which is replaced"):
-        again = AfterTraining("fedbbq", out=out, overwrite=True, **asked)
-    assert again.start(grid, MODEL).config.method == "fedbbq"
-
-
-def test_what_was_released_is_there_before_anything_can_fail(tmp_path, monkeypatch):
-    from fedcal.experiments.deploy import after_training
-    from fedcal.experiments.runs.unreported import finish
-
-    def fail(*args, **given):
-        raise MemoryError
-
-    monkeypatch.setattr(after_training, "of_messages", fail)
-    with pytest.raises(Exception, match=r"fedcal report .* makes the report"):
-        AfterTraining("fedbbq", epsilon=1.0, out=tmp_path).start(grid_of(scaled), MODEL)
-    assert finish(tmp_path).is_file()
-    said = (tmp_path / "report.html").read_text("utf-8")
-    assert "without the guard, the policy and the ledger" in said
-    assert tomllib.loads((tmp_path / "config.toml").read_text("utf-8"))["partition"] == "natural"
-    with pytest.raises(InputError, match="holds "):
-        AfterTraining("fedbbq", epsilon=1.0, out=tmp_path)

@@ -279,11 +279,3 @@ def test_what_is_no_intact_calibrator_is_refused(saved, tmp_path):
     refused(lambda: calibrators.load(path), str(path), "is not an intact .npz file")
     refused(lambda: calibrators.load(tmp_path / "none.npz"), "cannot be read: No such file")
     refused(lambda: calibrators.load(tmp_path), str(tmp_path), "cannot be read")
-
-
-def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
-    calibrator = calibrators.Identity(3)
-    refused(lambda: calibrator.save(tmp_path / "no" / "c.npz"), "cannot write")
-    (tmp_path / "folder").mkdir()
-    refused(lambda: calibrator.save(tmp_path / "folder"), "cannot write")
-    assert [p.name for p in tmp_path.iterdir()] == ["folder"]

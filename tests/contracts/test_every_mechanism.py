@@ -31,7 +31,6 @@ every_case = pytest.mark.parametrize(
     CASES,
     ids=[f"{law.name}-{trust.name}-{sum(e['lengths'])}" for law, trust, e in CASES],
 )
-every_law = pytest.mark.parametrize("law", PRIVATE.values(), ids=list(PRIVATE))
 
 
 def unit_of(law: type[Mechanism]) -> str:
@@ -110,15 +109,3 @@ def test_who_spends_several_times_as_much_is_caught(law, trust, example):
     budget = Target(3.0 if law.pure else 10.0, 1e-5, 1)
     weak = replace(plan, law=law.calibrate(budget))
     assert audit(weak, trials, error=1e-4, seed=3).refuted
-
-
-@every_law
-def test_one_law_has_one_key_and_tells_what_it_is(law):
-    made = [law.calibrate(Target(e, 1e-5, 2)) for e in (1.0, 2.0)]
-    keys = [(one.multiplier, one.epsilon) for one in made]
-    assert keys[0] != keys[1]
-    assert made[0] == law.calibrate(Target(1.0, 1e-5, 2))
-    assert min(keys[0]) == 0
-    assert str(max(keys[0])) in made[0].event
-    assert law.name == law.name.lower()
-    assert law.meaning

@@ -3,14 +3,12 @@
 Generated from the registry. Of `rows_per_client`, a fact about the federation, see the end.
 """
 
-import json
 from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
 
 from fedcal.core.errors import InputError, NoEffect
 from fedcal.core.shards import Shards, numbered
@@ -18,7 +16,7 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.settings import check_settings, settings_of
+from fedcal.strategies.settings import settings_of
 
 CLIENTS = 12
 
@@ -188,51 +186,6 @@ def test_a_setting_has_an_effect_or_is_refused(method):
         more = {"search": "exponential"} if grid else {}
         runs = ("user", "exact", "example", "subject")
         assert any(moves(method, name, run, 3, **more) for run in runs), name
-
-
-def test_what_is_refused_is_named():
-    no_effect: list[tuple[str, dict[str, Any], str]] = [
-        ("fedbin", {"clip_positive": 1.0}, "exact"),
-        ("fedbbq", {"clipping": "joint"}, "exact"),
-        ("fedbbq", {"negatives": "cut"}, "exact"),
-        ("fedbbq", {"clip_negative": 2.0}, "example"),
-        ("acct", {"clip": 2.0}, "exact"),
-        ("nllt", {"points": 7}, "user"),
-        ("dp-histogram", {"clip": 2.0}, "unary"),
-    ]
-    for method, given, run in no_effect:
-        federation = Federation(CLIENTS, 3, **RUNS[run])
-        rows = {"rows_per_client": 9} if "clip" in given else {}
-        with pytest.raises(NoEffect, match="has no effect here") as caught:
-            Job(method, federation, given | rows).strategy()
-        assert "\n" not in str(caught.value)
-        assert str(caught.value).startswith(caught.value.name)
-        assert caught.value.name in given
-
-
-def test_a_list_and_its_json_text_are_one_setting():
-    lists: dict[str, Any] = {"evaluate": ("groups", ["a", "b"]), "conformal": ("groups", ["a"])}
-    for method, (name, given) in lists.items():
-        text = json.dumps(given, separators=(",", ":"))  # as people write it after --set
-        one, two = (outcome(method, "exact", 3, {name: v}) for v in (tuple(given), text))
-        assert one == two
-        fields = Job(method, Federation(CLIENTS, 3), {name: given}).to_fields()
-        assert Job.from_fields(fields).settings == {name: json.dumps(given)}
-
-
-def test_a_wrong_type_is_one_line_that_says_what_is_allowed():
-    def made(given: tuple[str, str, Any]) -> None:
-        method, name, value = given
-        check_settings(method, {name: value})
-        Job(method, Federation(CLIENTS, 3), {name: value}).strategy()
-
-    table = [
-        (("evaluate", "groups", [1]), "^groups must be a list of names"),
-        (("evaluate", "bins", [2]), "^bins must be a single number or name"),
-        (("evaluate", "other", "yes"), "^other must be true or false"),
-        (("conformal", "target", "0.5"), "^target must be a list of numbers"),
-    ]
-    each_is_refused(table, made)
 
 
 def test_rows_per_client_is_a_fact_and_may_always_stand():

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
-from strategy_checks import assert_refused
 
 import fedcal.strategies.server_app as server
 from fedcal.clients.client_app import app as site_app
@@ -21,7 +20,6 @@ from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
-from fedcal.strategies.server import exchange
 from fedcal.strategies.server.checkpoint import Checkpoint
 from fedcal.strategies.server.exchange import PromptGrid, message
 from fedcal.strategies.server.job import Job
@@ -157,23 +155,6 @@ def test_what_stops_a_run_is_told(shards, tmp_path):
         assert ("site" in str(error)) == (epsilon > 1)
 
 
-def test_what_an_earlier_run_left_is_not_believed(shards, tmp_path):
-    stopped({**fields_of(job_of(), tmp_path), "seed": -1}, shards, tmp_path)
-    server.serve(Wire(shards), fields_of(job_of(rounds=1), tmp_path))
-    assert read_error(tmp_path) is None
-    assert read_progress(tmp_path) == [(1, 1)]
-    (tmp_path / "file").write_text("")
-    table = [
-        (tmp_path, "holds the result of a run: choose another folder"),
-        ("out", "must be an absolute path, got 'out'"),
-        (tmp_path / "file" / "out", "cannot write the outcome"),
-    ]
-    assert_refused(table, lambda out: server.serve(Wire(shards), fields_of(job_of(), out)))
-    assert read_progress(tmp_path) == [(1, 1)]
-    (tmp_path / "progress").write_text("1 12\n2 1")  # half a line is not read
-    assert read_progress(tmp_path) == [(1, 12)]
-
-
 def test_the_server_waits_for_all_nodes_before_it_reserves(shards, tmp_path, monkeypatch):
     """And takes the fields of its context, where Flower calls it."""
     looks, all_of = [0], Wire.get_node_ids
@@ -227,36 +208,6 @@ def test_no_clients_are_as_many_as_there_are_nodes(nodes, epsilon, caplog):
     assert told == ("rows_per_client" in want.config.set) == (epsilon == 1.0)
 
 
-def test_nodes_or_data_that_do_not_fit_stop_the_run():
-    for nodes, tell, why in (
-        (3, 4, "site 2 deals the data to 4 clients, not 3"),
-        (1, 4, "there are 1 nodes for 4 clients"),
-        (0, None, r"there are 0 nodes$"),
-    ):
-        fields = by_itself(np.inf)
-        with pytest.raises(RoundFailed, match=why):
-            server.serve(simulation(nodes, fields, tell), fields)
-    wrong = fields | {"partition": "natural"}
-    with pytest.raises(InputError, match="resnet110-cifar10 names no clients"):
-        server.serve(simulation(2, wrong), wrong)
-
-
-def test_a_deployment_must_say_how_many_there_are(shards, tmp_path):
-    file = tmp_path / "ledger.db"
-    fields = fields_of(job_of(ledger=str(file), cap=1.0))
-    table = [
-        ({"clients": 0}, "'clients' of the run config is 0, and these nodes do"),
-        ({"classes": 0}, "'classes' of the run config is 0, and the clients' data"),
-        (
-            {**BY_NAME, "settings": "{}"},
-            "^fednewton with privacy needs a public nominal number of rows of a client: give "
-            """settings='{"rows_per_client": 50}' in the run config$""",
-        ),
-    ]
-    assert_refused(table, lambda change: server.serve(Wire(shards), {**fields, **change}))
-    assert not file.exists()
-
-
 ASKED = [11, 12, 13]
 
 
@@ -301,16 +252,6 @@ def test_each_message_has_one_reply_and_its_bytes_are_counted():
     assert (grid.bytes_up, grid.bytes_down) == (2 * up, 2 * down)
     assert grid.get_node_ids() == ASKED  # everything else is the grid's own
     assert {m.metadata.ttl for m in asking()} == {5.0}  # it lives as long as the server waits
-
-
-def test_a_line_says_once_whom_the_server_waits_for_and_for_what(caplog, monkeypatch):
-    caplog.set_level(logging.WARNING, "flwr")
-    monkeypatch.setattr(exchange, "TELL_S", 0.1)
-    for names in ({}, {ASKED[0]: "birch", ASKED[1]: "cedar"}):
-        grid = PromptGrid(Slow(lost=frozenset(ASKED[:1])))
-        grid.names = names
-        grid.send_and_receive(asking(), timeout=1.2)
-    assert caplog.messages == ["fedcal: waiting for birch (who), 1 s more at most"]
 
 
 def test_messages_that_flower_does_not_take_fail_the_round_and_nobody_is_waited_for():

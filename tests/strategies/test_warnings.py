@@ -1,7 +1,6 @@
 """A run that is unlikely to help says so in a line, and healthy ones say nothing."""
 
 import re
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +8,11 @@ import numpy as np
 import pytest
 from strategy_checks import BUDGETED, nobody
 
-from fedcal import datasets, simulate
+from fedcal import simulate
 from fedcal.core.errors import TooLittle
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.config import merge
 from fedcal.experiments.runs.jobs import job_of
-from fedcal.partition import deal
 from fedcal.privacy.federation import Federation
 from fedcal.strategies.methods.conformal import FedConformal
 from fedcal.strategies.methods.quantiles import QUANTILES
@@ -32,37 +30,6 @@ def rows(n: int, classes: int = 3, **more: Any) -> dict[str, Any]:
     return {"logits": 3 * (rng.normal(size=(n, classes)) + 2 * np.eye(classes)[y]), "labels": y} | (
         held | more
     )
-
-
-FEW_CLIENTS = {"clients": 5, "epsilon": 0.2}
-DROWNED = {"method": "dp-histogram", "partition": "natural", "epsilon": 0.15}
-ONE_LABEL = rows(400, labels=np.ones(400, np.int64))
-LITTLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    (rows(1000), FEW_CLIENTS, "at least about 22 clients"),
-    (rows(1000), {**FEW_CLIENTS, "trust": "distributed"}, "trust distributed"),
-    (rows(400, client=np.arange(400)), DROWNED, "with 400 clients at epsilon 0.15"),
-    (rows(2), {"clients": 2}, "2 rows in all; it needs at least about 30"),
-    (rows(2), {"method": "pooled-temperature"}, "2 rows in all"),
-    (ONE_LABEL, {"clients": 10}, "all 400 rows have the label"),
-    (
-        rows(500),
-        {"clients": 50, "method": "fedtemp"},
-        "fits 10 rows at each client, which misleads",
-    ),
-]
-
-
-@pytest.mark.parametrize(("data", "options", "said"), LITTLE)
-def test_it_says_so_once_and_in_the_statement(data, options, said):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", TooLittle)
-        result = simulate(data, **options)
-    (line,) = (str(w.message) for w in caught if w.category is TooLittle)
-    assert line.startswith("unlikely to help: ")
-    assert said in line
-    assert "\n" not in line
-    assert "need" in line
-    assert [s for s in result.privacy["statement"] if said in s] == [f"U{line[1:]}."]
 
 
 @pytest.mark.filterwarnings("ignore:rows_per_client")
@@ -102,20 +69,6 @@ def test_where_half_of_the_clients_have_no_row_the_noise_is_of_the_others():
     assert ratio is not None
     assert ratio == pytest.approx(2 * (noise_ratio(job, 1.0) or 0.0))
     assert noise_ratio(job, 1.0) == noise_ratio(job, 2.0)
-
-
-def test_which_methods_hear_it_by_default_at_epsilon_1():
-    data = datasets.load("resnet110-cifar10")
-    shards = deal(data, "dirichlet:0.1", 100, 0)
-    heard = {
-        method
-        for method in BUDGETED
-        if underpowered(method, shards, job_of(merge({"method": method, "epsilon": 1.0}), shards))
-    }
-    assert heard == {
-        *("fedbin", "fedbbq", "dp-histogram", "fedmatrix", "fedcal"),
-        *("nllt", "ecet"),
-    }
 
 
 @pytest.mark.parametrize(("trust", "power"), [("central", 1), ("local", 2)])

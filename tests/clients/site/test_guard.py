@@ -40,14 +40,6 @@ def site(tmp_path):
     return prepared(tmp_path / "site")
 
 
-def test_an_honest_request_passes(site):
-    request = asked()
-    assert check(FIELDS, request, site) == request
-    known = {**FIELDS, "classes": 0, "class-digest": digest_of(["healthy", "disease"])}
-    again = asked()
-    assert check(known, again, site) == again
-
-
 def test_a_run_that_is_another_is_refused(site):
     table: list[tuple[dict[str, Any], str]] = [
         ({"class-digest": digest_of(["disease", "healthy"])}, "class names are not this site's"),

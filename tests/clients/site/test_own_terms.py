@@ -11,8 +11,7 @@ import pytest
 from policies import policy_text
 from refusals import each_is_refused, refused
 
-from fedcal.clients.site import own_terms as module
-from fedcal.clients.site.own_terms import PLANS, own_terms, plan_fields, plan_from
+from fedcal.clients.site.own_terms import own_terms, plan_fields, plan_from
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import InputError
 from fedcal.core.scores import Kind
@@ -97,22 +96,6 @@ def test_a_run_stays_the_job_that_it_was(site):
         with pytest.raises(InputError):
             own_terms({**fields, **change}, "r", site, planner)
     assert planner.made == 1
-
-
-def test_another_version_or_other_rows_make_it_anew(site, monkeypatch):
-    planner = Planner()
-    own_terms(FIELDS, "r", site, planner)
-    monkeypatch.setattr(module, "__version__", "another")
-    own_terms(FIELDS, "r", site, planner)
-    assert planner.made == 2
-
-
-def test_the_last_plans_are_kept_and_what_cannot_be_planned_is_not(site):
-    refused("method", own_terms, {**FIELDS, "method": "rm"}, "r", site, terms_of_job)
-    assert not (site.folder / PLANS).exists()
-    for number in range(module.KEPT_PLANS + 2):
-        own_terms(FIELDS, f"r{number}", site, terms_of_job)
-    assert len(json.loads((site.folder / PLANS).read_text("utf-8"))) == module.KEPT_PLANS
 
 
 def test_a_run_has_a_name(site):

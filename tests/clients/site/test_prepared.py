@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from fedcal.clients.site.policy import CPU_SECONDS, Policy
 from fedcal.clients.site.prepared import LOCK, SITE, alone, prepare, prepared
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import InputError
@@ -43,13 +42,10 @@ def test_what_was_written_is_read(tmp_path):
     assert (site.shards.input, site.names, site.number) == ("probs", ("x", "y"), 3)
     assert site.simulated
     assert site.digest == digest_of(["x", "y"])
-    prepare(tmp_path / "b", ROWS)
+    prepare(tmp_path / "b", Shards(ROWS.logits, ROWS.labels, ROWS.offsets))
     real = prepared(tmp_path / "b")
     assert (real.names, real.number, real.simulated, real.test) == (("0", "1"), None, False, None)
-    prepare(tmp_path / "c", Shards(ROWS.logits, ROWS.labels, ROWS.offsets))
-    plain = prepared(tmp_path / "c").shards
-    assert plain.subjects is plain.groups is plain.other is None
-    assert plain.group_names == ()
+    assert real.shards.subjects is real.shards.groups is real.shards.other is None
 
 
 def test_rows_are_mapped_not_read_in_a_folder_that_nobody_else_can_enter(tmp_path):
@@ -111,26 +107,6 @@ def files(tmp_path):
         "sign_key": tmp_path / "signing.pem",
         "policy": tmp_path / "site.toml",
     }
-
-
-def test_roster_key_and_policy_are_kept(files, tmp_path):
-    prepare(tmp_path / "a", ROWS, names=["x", "y"], **files)
-    site = prepared(tmp_path / "a")
-    assert site.roster == Roster.read(files["federation"])
-    assert site.place == 1
-    assert site.roster.number_of(site.sign_key.public) == 1
-    assert site.policy == Policy.read(files["policy"])
-    assert site.cpu_seconds == 9
-    for file in files.values():  # the folder's copies are what was agreed to
-        file.unlink()
-    assert prepared(tmp_path / "a").roster == site.roster
-    with pytest.raises(InputError, match=r"signing\.pem cannot be read"):
-        _ = prepared(tmp_path / "a").sign_key
-
-    prepare(tmp_path / "b", ROWS)
-    plain = prepared(tmp_path / "b")
-    assert (plain.roster, plain.policy, plain.sign_key, plain.place) == (None,) * 4
-    assert plain.cpu_seconds == CPU_SECONDS
 
 
 def test_a_policy_may_stand_alone_and_a_federation_may_not(files, tmp_path):

@@ -44,10 +44,3 @@ def test_a_stranger_s_text_controls_nothing(path):
     (first, second) = path.read_text("utf-8").splitlines()
     assert first == second
     assert first.endswith("refused to answer: \\x1b[1A\\x1b[2K\\n2026-01-01 00:00:00 answered")
-
-
-def test_flower_s_own_lines_stay_lines(path, caplog):
-    """`fedcal site` reads in them why a SuperNode has ended."""
-    logging.getLogger("flwr").error("\n\nExit Code: 305\nno \x1b[2J connection\n")
-    (record,) = [one for one in caplog.records if one.name == "flwr"]
-    assert record.getMessage() == "\n\nExit Code: 305\nno \\x1b[2J connection\n"

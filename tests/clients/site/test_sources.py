@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
 
 from fedcal import datasets
 from fedcal.clients.site.sources import site_rows, write_dealt
-from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.partition import DEALT, deal
 
@@ -41,26 +39,6 @@ def test_every_site_has_the_rows_that_it_is_dealt(partition, clients, seed, tmp_
         assert same(site_rows(run, {"partition-id": site}), want.block(site, site + 1))
 
 
-def test_a_method_that_evaluates_reads_the_test_part():
-    data = datasets.load("resnet110-cifar10")
-    want = deal(data.evaluated(), "iid", 7, 0)
-    assert len(want.labels) == len(data.test_labels)
-    run = run_config("resnet110-cifar10", "iid", 7) | {"method": "evaluate"}
-    assert same(site_rows(run, {"partition-id": 2}), want.block(2, 3))
-
-
-def test_no_clients_are_as_many_as_flower_says_there_are():
-    want = deal(datasets.load("imdb-binary").split(0), "dirichlet:0.1", 7, 0)
-    for site in range(7):
-        node = {"partition-id": site, "num-partitions": 7}
-        assert same(
-            site_rows(run_config("imdb-binary", "dirichlet:0.1", 0), node),
-            want.block(site, site + 1),
-        )
-    with pytest.raises(InputError, match="needs the key 'num-partitions'"):
-        site_rows(run_config("imdb-binary", "iid", 0), {"partition-id": 0})
-
-
 def test_columns_travel_with_their_rows_and_with_those_who_have_none(tmp_path):
     file = tmp_path / "rows.csv"
     scores = [((k * 7 % 10) / 10, (k * 3 % 10) / 10) for k in range(40)]
@@ -82,26 +60,3 @@ def test_columns_travel_with_their_rows_and_with_those_who_have_none(tmp_path):
                 assert getattr(there, column) is not None
                 np.testing.assert_array_equal(getattr(here, column), getattr(there, column))
             assert here.group_names == ("w0", "w1", "w2", "w3", "w4")
-
-
-def test_what_is_not_there_is_refused(tmp_path):
-    run, node = run_config("imdb-binary", "iid", 7), {"partition-id": 0}
-    short = [(key, f"needs the key '{key}'") for key in (*run, *node)]
-    each_is_refused(
-        short,
-        lambda gone: site_rows(
-            *({k: v for k, v in one.items() if k != gone} for one in (run, node))
-        ),
-    )
-    away = [(site, f"site {site} does not exist: the data have 7 sites") for site in (-1, 7, 10**6)]
-    each_is_refused(away, lambda site: site_rows(run, {"partition-id": site}))
-    shards = Shards.from_owner(np.zeros((2, 2)), np.array([0, 1]), np.array([0, 1]), 2)
-    write_dealt(tmp_path / "rows.npz", shards)
-    np.savez(tmp_path / "other.npz", logits=np.zeros((2, 2)))
-    files = [
-        (("rows.npz", 3), "partitioned among 2 clients, not 3"),
-        (("other.npz", 2), "contains no partitioned rows: 'labels' is missing"),
-    ]
-    each_is_refused(
-        files, lambda of: site_rows(run_config(tmp_path / of[0], DEALT, of[1]), {"partition-id": 0})
-    )

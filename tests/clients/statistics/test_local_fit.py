@@ -1,7 +1,5 @@
 """Local fits: the minimisers that scipy finds, one client at a time."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize as scipy_minimize
@@ -77,62 +75,6 @@ def test_each_client_gets_its_own_optimum(form, c, proximal):
     assert got[2].tolist() == start.tolist()
 
 
-@forms
-@pytest.mark.parametrize("steps", [1, 2, 5, 50])
-@pytest.mark.parametrize("proximal", [0.0, 1.0])
-def test_no_client_ends_higher_than_it_began(form, steps, proximal):
-    shards = some_shards(10, clients=30)
-    start = form.identity(10) + np.random.default_rng(2).normal(0, 0.5, form.size(10))
-    w = local_fits(form, shards, start, proximal=proximal, steps=steps)
-    before = losses(form, shards, np.tile(start, (30, 1)), start, proximal)
-    after = losses(form, shards, w, start, proximal)
-    assert (after <= before * (1 + 1e-12)).all()
-    assert (after[shards.rows > 0] < before[shards.rows > 0]).all() or steps < 5
-
-
-@forms
-def test_a_shard_without_errors_goes_far_and_stays_in_the_box(form):
-    rng = np.random.default_rng(3)
-    logits = rng.normal(0, 2, (40, 4))
-    own = Shards.from_owner(logits, logits.argmax(axis=1), np.zeros(40, np.int64), 1)
-    middle = form.identity(4)
-    w = local_fits(form, own, middle, steps=300)
-    away = np.abs(w[0] - middle)
-    assert away.max() > 5
-    assert away.max() <= LIMIT * (1 + 1e-15)
-    assert losses(form, own, w, middle)[0] < 0.1 * losses(form, own, middle[None], middle)[0]
-
-
-@forms
-def test_a_start_outside_the_box_is_brought_in(form):
-    shards = some_shards(3)
-    start = form.identity(3) + 30.0
-    w = local_fits(form, shards, start, steps=3)
-    has_rows = shards.rows > 0
-    assert (np.abs(w[has_rows] - form.identity(3)) <= LIMIT + 1e-9).all()
-    assert w[~has_rows].tolist() == [start.tolist()]
-
-
-@forms
-def test_clients_with_more_rows_than_a_piece_add_up_the_same(form):
-    """Cut or not, the sums are those of the definition."""
-    c, rows = 6, 9000
-    shards = some_shards(c, clients=4, rows=rows)
-    keep = np.flatnonzero(shards.rows)
-    part = shards.take(keep)
-    rng = np.random.default_rng(4)
-    w = form.identity(c) + rng.normal(0, 0.2, (len(keep), form.size(c)))
-    problems = LocalLosses(form, *rows_of(form, part), part.rows, form.identity(c), 0.0)
-    value, gradient = problems.value(w)
-    assert value == pytest.approx(losses(form, part, w, form.identity(c)), rel=1e-12)
-    for k in range(len(keep)):
-        x, columns = form.features(*(lambda s: (s.logits, s.labels))(part.block(k, k + 1)))
-        p = softmax(form.scores(x, w[k]))
-        p[np.arange(len(columns)), columns] -= 1
-        want = form.pull_back(x, w[k], p).sum(axis=0)
-        assert gradient[k] == pytest.approx(want, rel=1e-9, abs=1e-9)
-
-
 @pytest.mark.parametrize("form", [VectorScaling, EntropyTemperature])
 @pytest.mark.parametrize("c", [2, 9, 40])
 def test_the_triangle_of_many_blocks_is_the_sum_of_single_rows(form, c):
@@ -198,10 +140,3 @@ def test_matrix_scaling_of_many_classes_is_at_its_optimum(far):
     slow = minimize(at, np.tile(start, (6, 1)), start - LIMIT, start + LIMIT, 1000)
     assert (value[few] <= at.value(slow)[0][few] * (1 + 1e-12)).all()
     np.testing.assert_allclose(w[few], slow[few], atol=1e-5)
-
-
-def test_an_optimum_outside_the_box_is_left_to_the_box():
-    shards, middle = some_shards(40), MatrixScaling.identity(40)
-    faint = replace(shards, logits=0.01 * shards.logits)
-    w = local_fits(MatrixScaling, faint, middle, proximal=1e-6)
-    assert np.abs(w - middle).max() == LIMIT

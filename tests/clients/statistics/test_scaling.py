@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
 from strategy_checks import some_shards
 
 from fedcal.calibrators import (
@@ -106,18 +105,6 @@ def test_curvature_of_rows_so_confident_that_1_p_has_no_digits_is_positive():
     for h in (unpacked(triangle, len(w)) for triangle in full):
         near = np.sqrt(np.maximum(np.diag(h), 1e-300))
         assert np.linalg.eigvalsh(h / near / near[:, None]).min() > -1e-12
-
-
-def test_a_query_that_cannot_be_answered_is_refused():
-    usual = {"form": "vector", "w": VectorScaling.identity(3), "classes": 3}
-    table: list[tuple[dict[str, Any], str]] = [
-        ({"form": "temperature"}, "unknown form 'temperature'"),
-        ({"form": "matrix"}, "12 parameters"),
-        ({"form": "matrix", "w": MatrixScaling.identity(3)}, "no full curvature"),
-    ]
-    each_is_refused(
-        table, lambda change: scaling_newton(few_shards(3), ScalingNewton(**(usual | change)))
-    )
 
 
 SIZES = (0, 1, 130, 7, 64, 65, 0, 20, 300, 8)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from refusals import each_is_refused, refused
 
 from fedcal.accounting import gaussian as module
-from fedcal.accounting import plan_cache, zcdp
+from fedcal.accounting import zcdp
 from fedcal.accounting.gaussian import (
     check_delta,
     check_epsilon,
@@ -248,20 +248,6 @@ def test_a_delta_that_sampling_alone_would_meet_or_below_the_arithmetic_is_refus
 PLAN = (1.0, 1e-5, 4, 0.5)
 
 
-@pytest.fixture
-def evaluations(monkeypatch):
-    """The multipliers that PLD was asked about."""
-    asked: list[float] = []
-    real = module._pld_epsilon
-
-    def counting(delta: float, multiplier: float, rounds: int, rate: float, grid: float) -> float:
-        asked.append(multiplier)
-        return real(delta, multiplier, rounds, rate, grid)
-
-    monkeypatch.setattr(module, "_pld_epsilon", counting)
-    return asked
-
-
 def entry(folder: Path) -> Path:
     (file,) = folder.iterdir()
     return file
@@ -271,23 +257,6 @@ def poison(folder: Path, **change: object) -> None:
     file = entry(folder)
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
     forget()
-
-
-def test_a_plan_is_searched_once_and_later_processes_check_it(folder, evaluations):
-    first = gaussian_multiplier(*PLAN)
-    assert 3 < len(evaluations) < 15
-    evaluations.clear()
-    assert gaussian_multiplier(*PLAN) == first
-    assert not evaluations
-    assert json.loads(entry(folder).read_text())["multiplier"] == first
-    forget()
-    assert gaussian_multiplier(*PLAN) == first
-    assert evaluations == [first]
-    for change in ({"epsilon": 2.0}, {"rounds": 5}, {"dp_accounting": "0.1"}):
-        poison(folder, **change)  # the entry of another plan, or library
-        evaluations.clear()
-        gaussian_multiplier(*PLAN)
-        assert len(evaluations) > 1
 
 
 def test_a_wrong_entry_is_computed_anew(folder):
@@ -301,33 +270,3 @@ def test_a_wrong_entry_is_computed_anew(folder):
         entry(folder).write_text(text, encoding="latin-1")
         forget()
         assert gaussian_multiplier(*PLAN) == first, text[:9]
-
-
-def test_a_folder_that_cannot_be_written_is_ignored(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("in the way")
-    monkeypatch.setenv("FEDCAL_CACHE", str(tmp_path / "file" / "below"))
-    multiplier = gaussian_multiplier(*PLAN)
-    assert poisson_gaussian_epsilon(PLAN[1], multiplier, *PLAN[2:]) <= PLAN[0]
-
-
-def test_closed_forms_and_a_write_that_fails_leave_nothing_behind(folder, monkeypatch):
-    gaussian_multiplier(1.0, 1e-5, 4)
-    gaussian_multiplier(1.0, 1e-5, 1, 0.1)
-    assert not folder.exists()
-
-    def full(*_: object) -> None:
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(plan_cache.os, "replace", full)
-    gaussian_multiplier(*PLAN)
-    assert list(folder.iterdir()) == []
-
-
-def test_the_folder_is_chosen_by_the_environment(tmp_path, monkeypatch):
-    assert plan_cache.folder() == tmp_path / "cache"
-    monkeypatch.setenv("FEDCAL_CACHE", "")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert plan_cache.folder() == tmp_path / "xdg" / "fedcal"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert plan_cache.folder() == tmp_path / "home" / ".cache" / "fedcal"

@@ -24,7 +24,6 @@ from fedcal.accounting import (
     gaussian_epsilon,
     gaussian_multiplier,
     poisson_gaussian_epsilon,
-    stages,
 )
 
 DELTA = 1e-5
@@ -82,17 +81,6 @@ def test_gaussian_stages_add_up_in_closed_form(noises):
     mu = math.sqrt(sum(rounds / multiplier**2 for multiplier, rounds in noises))
     found = composed_epsilon([Stage(*noise) for noise in noises], DELTA)
     assert found == pytest.approx(gaussian_epsilon(DELTA, 1 / mu), rel=1e-12)
-
-
-def test_the_convolution_is_not_below_the_closed_form():
-    """Gaussian stages at rate 1 sent through the same FFT as sampled ones."""
-    for epsilon_of in (2.0, 6.0):
-        first = gaussian_multiplier(epsilon_of, DELTA, 2000)
-        exact = composed_epsilon([Stage(first, 2000), Stage(3.0)], DELTA)
-        parts = ((Stage(first, 2000, 1.0),), (), 1 / 9)
-        for fraction in (0.3, 1.0, 1.5):
-            found = stages._pld_epsilon(parts, DELTA, fraction * stages._grid(exact, parts))
-            assert exact <= found <= exact * 1.002
 
 
 def test_a_guarantee_costs_less_than_its_epsilon_and_never_less_than_noise_that_has_it():

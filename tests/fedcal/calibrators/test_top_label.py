@@ -5,28 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import scored
-from refusals import refused
 
 from fedcal.calibrators import TopLabelBinning
 from fedcal.calibrators.top_label import MARGIN, least_value, outcome_cells, top_confidence
 from fedcal.core.numerics import shifted, softmax
-from fedcal.metrics.binning import bin_index
 
 
 def rows(classes: int, n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return scored(classes, n, [classes, seed])
-
-
-@pytest.mark.parametrize("classes", [2, 3, 10])
-def test_fit_counts_correct_predictions_in_each_bin(classes):
-    z, y = rows(classes)
-    probs, bins = softmax(z), 15
-    calibrator = TopLabelBinning().fit(z, y)
-    index = bin_index(probs.max(axis=1), bins)
-    for b in range(bins):
-        inside = index == b
-        want = (z.argmax(axis=1) == y)[inside].mean() if inside.any() else (b + 0.5) / bins
-        assert calibrator.values[b] == pytest.approx(want, abs=1e-15)
 
 
 @settings(max_examples=150, deadline=None)
@@ -82,8 +68,3 @@ def test_the_confidence_is_softmax_largest_bit_for_bit():
         assert (top_confidence(shifted(z)) == softmax(z).max(axis=1)).all()
         cells = outcome_cells(softmax(z), y, 15)
         assert ((cells >= 15) == (z.argmax(axis=1) != y)).all()
-
-
-def test_bad_counts_are_refused():
-    refused("counts", TopLabelBinning.from_counts, np.ones(3), np.ones(3), 3, "all")
-    refused("values", TopLabelBinning, [0.5, np.nan], 3)

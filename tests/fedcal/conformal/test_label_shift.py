@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
 from scipy.stats import norm
 
 from fedcal.conformal.conformity import spread
-from fedcal.conformal.label_shift import LabelShift, shift_of, weighted_level
+from fedcal.conformal.label_shift import LabelShift, weighted_level
 from fedcal.conformal.levels.crossing import Draw
 from fedcal.conformal.levels.noise_law import Law, Noise, Normal
 from fedcal.conformal.set_release import SetRelease
@@ -135,20 +134,3 @@ def test_a_draw_keeps_the_promise(name):
         costs = query.costs(hit @ np.cumsum(counts, axis=1) - need @ n)
         found.append(grid[np.argmax(rng.gumbel(size=64) - costs / scale)])
     enough(gain(shift, np.array(found)))
-
-
-def test_what_is_no_label_shift_is_refused():
-    thirds = "[0.5, 0.25, 0.25]"
-    table: list[tuple[tuple[str, str], str]] = [
-        ((thirds, ""), "target needs source"),
-        (("", thirds), "source needs target"),
-        (("[0.5, 0.6, 0]", thirds), "add up to 1"),
-        (("[1, 0]", thirds), "3 numbers"),
-        ((thirds, "[1, 0]"), "one share for each label"),
-        (("[0, 0, 1]", "[0.5, 0.5, 0]"), "source must be > 0"),
-        (("[1.5, -0.5, 0]", thirds), "add up to 1"),
-        (("nothing", thirds), ""),
-    ]
-    each_is_refused(table, lambda given: shift_of(3, *given))
-    counted = {"kind": "target", "numbers": [0.5, 0.5], "source": []}  # written by 0.2
-    each_is_refused([(counted, "was removed in 0.3")], LabelShift.of_json)

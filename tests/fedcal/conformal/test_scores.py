@@ -1,14 +1,9 @@
 """Conformity scores: by hand, in [0, 1], the same bits by every way."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from refusals import each_is_refused
 
-from fedcal.calibrators import TemperatureScaling
-from fedcal.calibrators.as_text import text_of
 from fedcal.conformal import SCORES, Conformity
 from fedcal.conformal.conformity import uniform_of
 from fedcal.conformal.scores import settled
@@ -90,23 +85,3 @@ def test_probabilities_that_differ_in_their_last_bits_are_equal():
     p = np.random.default_rng(0).dirichlet(np.ones(4), 5000)
     assert (settled(np.nextafter(p, 1.0)) == settled(p)).mean() > 0.998
     np.testing.assert_allclose(settled(p), p, rtol=2.0**-40)
-
-
-def test_calibrated_probabilities(tmp_path):
-    path = f"{tmp_path}/calibrator.npz"
-    TemperatureScaling(2.0, 5).save(path)
-    logits = rows(50, 5)
-    calibrated = Conformity("aps", calibrator=text_of(path, 5))
-    assert_array_equal(calibrated.of_all(logits), Conformity("aps").of_all(logits / 2.0))
-
-
-def test_what_does_nothing_is_refused():
-    table: list[tuple[dict[str, Any], str]] = [
-        ({"name": "x"}, "allowed"),
-        ({"name": "lac", "randomised": True}, "does not use the order"),
-        ({"name": "margin"}, "was removed in 0.3: use score=lac"),
-        ({"name": "aps", "penalty": 0.1}, "'raps'"),
-        ({"name": "raps", "penalty": -1.0}, "penalty"),
-        ({"name": "raps", "free": -1}, "free"),
-    ]
-    each_is_refused(table, lambda settings: Conformity(**settings))

@@ -50,17 +50,6 @@ def test_thresholds_of_classes_and_groups():
     each_is_refused(table, lambda thresholds: lac(*thresholds))
 
 
-def test_the_file_gives_the_same_sets(tmp_path):
-    conformity = Conformity("raps", randomised=True, penalty=0.1, free=1, seed=4)
-    of_groups = (np.array([0.6, 0.8, 1.0]), 4, 0.2, "group", ("a", "b"))
-    made = PredictionSets(conformity, *of_groups, "probs", ("proven",), ("private",))
-    assert made.write(tmp_path, "sets") == ["sets.npz"]
-    read = PredictionSets.read(tmp_path, "sets")
-    assert (read.conformity, read.names, read.guarantee) == (conformity, ("a", "b"), ("proven",))
-    groups = ["b", "a", "c"]
-    assert_array_equal(read.predict_set(PROBS, groups), made.predict_set(PROBS, groups))
-
-
 def holdout(rows: int = 3, known: bool = True) -> Holdout:
     at = np.arange(rows) % 3
     more = {}

@@ -1,13 +1,11 @@
 """Exported prediction sets are those of `predict_set`, on real rows."""
 
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from refusals import refused
 
 from fedcal import datasets, export
 from fedcal.calibrators import BBQ, TemperatureScaling, TopLabelBinning
@@ -108,21 +106,3 @@ def near(found: np.ndarray, expected: np.ndarray) -> bool:
     """Two classes whose calibrated probabilities differ in the last bit may change places."""
     differ = (found != expected).sum(axis=1)
     return bool((differ > 0).sum() <= 2 and (found.sum(axis=1) == expected.sum(axis=1)).all())
-
-
-def test_files(tmp_path):
-    sets = fitted(CONFORMITIES[1], "mmlu-llama")
-    onnx = pytest.importorskip("onnx")
-    export.save(sets, tmp_path / "sets.onnx")
-    told = {p.key: p.value for p in onnx.load(tmp_path / "sets.onnx").metadata_props}
-    assert (told["kind"], told["score"], told["alpha"]) == ("sets", "aps", "0.1")
-
-
-def test_what_has_no_export_is_refused():
-    sets = fitted(Conformity("aps", randomised=True), "mmlu-llama")
-    by_group = replace(
-        fitted(CONFORMITIES[0], "mmlu-llama"), by="group", names=("a",), thresholds=np.ones(2)
-    )
-    for to in (export.to_onnx, export.to_torch):
-        refused("randomised sets have no export", to, sets)
-        refused("of each group have no export", to, by_group)

@@ -23,14 +23,6 @@ def test_the_extra_the_constraints_and_the_pages_name_what_was_tried():
     assert f"({version})" in (ROOT / "docs/guide/deploy.md").read_text("utf-8")
 
 
-@pytest.mark.filterwarnings("ignore:.*is_flag:DeprecationWarning")  # Flower's own command line
-def test_each_name_is_there():
-    for name in internals._NAMES:
-        assert getattr(internals, name) is not None
-    with pytest.raises(AttributeError, match="flower_internals has no attribute Nothing"):
-        internals.Nothing  # noqa: B018
-
-
 def test_a_reply_that_stays_in_pieces_is_given_up(monkeypatch):
     """Flower's own pull, of a part that never comes: it would wait for three minutes."""
     from flwr.supercore.inflatable import inflatable_utils as flower_parts

@@ -50,46 +50,26 @@ def test_data_that_are_no_longer_read_say_what_to_use(tmp_path):
     each_is_refused(table, lambda data: fedcal.simulate(data, partition="natural"))
 
 
-@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("method ")])
-def test_a_method_that_was_removed_says_what_to_use(name, capsys):
-    for command in ("simulate", "compare"):
-        assert _run([command, "--method", name.removeprefix("method ")]) == 2
-        line = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
-        assert capsys.readouterr() == ("", line)
+EVALUATE = {
+    "--estimand clients --data heart-disease": "estimand=clients",
+    "--release r.npz --recall 0.9": "fedcal evaluate --recall",
+    "--release r.npz --confident": "fedcal evaluate --confident",
+    "--only mcc --data heart-disease": "mcc",
+    "--set confusion=true --data heart-disease": "confusion",
+}
+SETTINGS = ("guarantee", "confidence", "costs", "among", "weigh", "report")
+METHODS = [name for name in REMOVED if name.startswith("method ")]
+LINES = [
+    *((f"{c} --{name}", name) for name in METHODS for c in ("simulate", "compare")),
+    *((f"train --data adult-features {n}", n) for n in REMOVED if n.startswith("--model ")),
+    *((f"simulate --method conformal --set {n}", n) for n in ("score=margin", "quantile=unary")),
+    *((f"simulate --method conformal --set {n}=1", f"--set {n}") for n in SETTINGS),
+    *((f"evaluate {options}", name) for options, name in EVALUATE.items()),
+]
 
 
-OF_SETS = (
-    *("score=margin", "quantile=unary", "--set guarantee", "--set confidence"),
-    *("--set costs", "--set among", "--set weigh", "--set report"),
-)
-
-
-@pytest.mark.parametrize("name", OF_SETS)
-def test_a_setting_of_prediction_sets_that_was_removed_says_what_to_use(name, capsys):
-    setting = name if "=" in name else f"{name.removeprefix('--set ')}=1"
-    assert _run(["simulate", "--method", "conformal", "--set", setting]) == 2
-    line = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
-    assert capsys.readouterr().err == line
-
-
-@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("--model ")])
-def test_a_model_that_was_removed_says_what_to_use(name, capsys):
-    assert _run(["train", "--data", "adult-features", *name.split()]) == 2
-    line = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
-    assert capsys.readouterr().err == line
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ("--estimand clients --data heart-disease", "estimand=clients"),
-        ("--release r.npz --recall 0.9", "fedcal evaluate --recall"),
-        ("--release r.npz --confident", "fedcal evaluate --confident"),
-        ("--only mcc --data heart-disease", "mcc"),
-        ("--set confusion=true --data heart-disease", "confusion"),
-    ],
-)
-def test_an_option_of_evaluate_that_was_removed_says_what_to_use(options, name, capsys):
-    assert _run(["evaluate", *options.split()]) == 2
-    line = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
-    assert capsys.readouterr().err == line
+@pytest.mark.parametrize(("line", "name"), LINES)
+def test_what_was_removed_of_a_command_says_what_to_use(line, name, capsys):
+    assert _run(line.split()) == 2
+    said = f"fedcal: error: {name} was removed in 0.3: {REMOVED[name]}\n"
+    assert capsys.readouterr() == ("", said)

@@ -1,12 +1,9 @@
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
 
-from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 
 CLIENTS = 9
@@ -77,46 +74,6 @@ def test_blocks_cut_the_clients_into_pieces(ids, size):
         assert not len(block.logits) or np.shares_memory(block.logits, shards.logits)
 
 
-def test_derived_arrays_are_computed_once_and_carried():
-    shards = shards_of(owners((0, 4)))
-    calls = 0
-
-    def square(s: Shards) -> np.ndarray:
-        nonlocal calls
-        calls += 1
-        return s.logits**2 + s.labels[:, None]
-
-    shards.derived("square", square)
-    assert shards.owner.max() == CLIENTS - 1  # computed, and not carried along
-    rows = shards.each_row()
-    ids = np.array([8, 1, 4, 2])
-    parts = [shards, shards.take(ids), shards.block(2, 7), shards.take(ids).block(1, 3)]
-    for part in (*parts, rows, *(rows.block(i, i + 1) for i in (0, 17))):
-        want = part.logits**2 + part.labels[:, None]
-        np.testing.assert_array_equal(part.derived("square", square), want)
-        assert part.owner.tolist() == np.repeat(np.arange(part.clients), part.rows).tolist()
-    assert calls == 1
-    old = Shards(np.eye(3), np.array([0, 1, 2]), np.array([0, 1, 3]))
-    new = replace(old, labels=np.array([2, 1, 0]))
-    for each in (old, new, old):
-        assert each.derived("labels", lambda s: s.labels).tolist() == each.labels.tolist()
-
-
-def test_each_row_may_be_a_client_of_its_own():
-    shards = shards_of(owners((0, 4)))
-    rows, n = shards.each_row(), len(shards.labels)
-    assert (rows.clients, rows.rows.tolist(), rows.owner.tolist()) == (n, [1] * n, list(range(n)))
-    assert np.shares_memory(rows.logits, shards.logits)
-    for i in (0, 17, n - 1):
-        one = rows.block(i, i + 1)
-        np.testing.assert_array_equal(one.logits, shards.logits[i : i + 1])
-        assert one.labels.tolist() == [shards.labels[i]]
-    nothing = shards_of(np.zeros(0, np.int64))
-    assert nothing.each_row().clients == 0
-    assert nothing.rows.tolist() == nothing.sum_rows(np.zeros(0)).tolist() == [0] * CLIENTS
-    assert nothing.take(np.array([3, 1])).clients == 2
-
-
 def of_subjects(empty: tuple[int, ...]) -> tuple[Shards, np.ndarray, np.ndarray]:
     """Shards whose logits tell the number of their row, the owners and the subjects."""
     owner = owners(empty)
@@ -170,33 +127,6 @@ def test_columns_are_carried_by_blocks_and_choices(size):
             assert part.group_names == ("a", "b", "c", "d")
             np.testing.assert_array_equal(piece[part.owner], owner[rows])
     np.testing.assert_array_equal(shards.each_row().subjects, shards.subjects)
-
-
-def test_rows_without_subjects_have_none_to_tell_apart():
-    shards = shards_of(owners(()))
-    assert shards.subjects is shards.block(0, 3).subjects is shards.each_row().subjects is None
-    with pytest.raises(InputError, match="unit 'subject' needs a column subject"):
-        shards.each_subject()
-    none = np.zeros(0, np.int64)
-    parts, client = Shards.from_owner(np.zeros((0, 2)), none, none, 3, subjects=none).each_subject()
-    assert (parts.clients, client.tolist()) == (0, [])
-
-
-def test_what_does_not_fit_is_refused():
-    zeros, two = np.zeros(5, np.int64), ("a", "b")
-    table: list[tuple[dict[str, Any], str]] = [
-        ({"owner": np.array([0, 1, 9, 0, 0])}, r"owner must lie in \[0, 9\)"),
-        ({"owner": np.array([0, -1, 2, 0, 0])}, r"owner must lie in \[0, 9\)"),
-        ({"labels": np.zeros(2, int)}, "got 5, 2 and 5"),
-        ({"subjects": np.zeros(2, int)}, "2 subjects for 5 rows"),
-        ({"groups": np.array([0, 1]), "group_names": two}, "2 groups for 5 rows"),
-        ({"groups": np.array([0, 1, 2, 0, 0]), "group_names": two}, r"groups must lie in \[0, 2\)"),
-        ({"groups": np.array([0, -1, 0, 0, 0]), "group_names": two}, r"groups .* got -1\.\.0"),
-        ({"other": np.zeros((5, 3))}, r"shape \(5, 2\), of the other model \(5, 3\)"),
-        ({"other": np.full((5, 2), 0.5)}, "other_logits: rows lie in"),
-    ]
-    whole = {"logits": np.zeros((5, 2)) - 1, "labels": zeros, "owner": zeros, "clients": 9}
-    each_is_refused(table, lambda change: Shards.from_owner(**whole | change))
 
 
 def test_sums_of_rows_are_exact_in_any_order():

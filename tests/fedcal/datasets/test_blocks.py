@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
-from fedcal import datasets, evaluate, simulate
+from fedcal import datasets
 from fedcal.core.errors import InputError
 from fedcal.datasets import _blocks, in_blocks
-from fedcal.experiments.cli.main import main
-from fedcal.experiments.report.headline import headline
 from fedcal.experiments.runs.engines import inline, run
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies.server.job import Job
@@ -114,35 +112,6 @@ def test_memory_is_that_of_a_few_pieces(tmp_path, monkeypatch):
     assert peaks[2] < logits.nbytes
 
 
-def test_from_the_command_line_and_in_python(tmp_path, capsys):
-    place = write(tmp_path / "rows", "npz", rows())
-    tested = {f"test_{k}": v for k, v in rows(50).items() if k in ("logits", "labels")}
-    np.savez(tmp_path / "one.npz", **rows(), **tested)
-    seen: list[tuple[int, int]] = []
-    options: dict[str, Any] = {"partition": "natural", "epsilon": 1.0}
-    learnt = simulate(place, progress=lambda *step: seen.append(step), **options)
-    assert seen[-1][0] == seen[-1][1] > 20  # pieces of all rounds
-    assert any("judges nothing" in line for line in learnt.privacy["statement"])
-    assert learnt.config.data == f"blocks:{place}"
-    assert "Nothing was held out" in headline(learnt.to_json())
-    judged = simulate(f"blocks:{tmp_path}/one.npz", **options)
-    assert judged.after["nll"] > 0
-    assert judged.calibrator.temperature == learnt.calibrator.temperature
-    judged.save(tmp_path / "run")
-    again = evaluate(
-        f"{place}/*.npz", calibrator=tmp_path / "run" / "calibrator.npz", partition="natural"
-    )
-    assert again.metrics
-    for words, code in (
-        (["simulate", "--config", str(tmp_path / "run" / "config.toml"), "--quiet"], 0),
-        (["compare", "--data", f"blocks:{place}"], 2),
-    ):
-        with pytest.raises(SystemExit) as left:
-            main(words)
-        assert (left.value.code or 0) == code
-    assert "rows in blocks are for simulate and evaluate" in capsys.readouterr().err
-
-
 def test_what_cannot_be_read_in_blocks_is_one_line(tmp_path):
     def place(change: dict[str, Any], form: str = "npz") -> Path:
         return write(tmp_path / f"{len(list(tmp_path.iterdir()))}", form, rows() | change)
@@ -172,18 +141,8 @@ def test_what_cannot_be_read_in_blocks_is_one_line(tmp_path):
         (tmp_path / "empty-*.npz", "no file here"),
     ]
     each_is_refused(table, in_blocks)
-    fine = place({})
     file = place({}) / "rows-0.npz"
     opened = in_blocks(file)
     file.unlink()
     with pytest.raises(InputError, match=r"cannot be read: No such file"):
         opened.piece(0)
-    table = [
-        ({}, "give partition 'natural'"),
-        ({"partition": "natural", "clients": 3}, "natural clients, but clients = 3"),
-        ({"partition": "natural", "method": "pooled-bbq"}, "needs all rows in memory"),
-        ({"partition": "natural", "engine": "grpc"}, "blocks need inline or ray"),
-        ({"partition": "natural", "method": "evaluate", "set": {"groups": "site"}}, "by client"),
-        ({"partition": "natural", "csv": "de"}, "not read in blocks"),
-    ]
-    each_is_refused(table, lambda options: simulate(fine, **options))

@@ -78,26 +78,6 @@ def test_catalogue_tells_the_truth(entry):
         np.testing.assert_allclose(data.scores.sum(axis=1), 1, atol=1e-12)
 
 
-def test_default_comes_first_and_every_file_is_accounted_for():
-    first = ["resnet110-cifar10", "densenet-cifar100", "imdb-binary", "game-forecasts"]
-    assert [entry.name for entry in catalogue()] == [
-        *first,
-        *("mnist-cnn", "mnist-shift", "heart-disease", "mmlu-llama", "adult-income"),
-    ]
-    listed = [file for entry in (*catalogue(), *feature_sets()) for file in entry.files]
-    assert sorted(listed) == sorted(path.name for path in HERE.glob("*.npz"))
-
-
-def test_shipped_files_are_small_and_hold_no_pickles():
-    kinds = {"logits": "float16", "log_odds": "float16", "subject": "uint16"}
-    kinds |= dict.fromkeys(("labels", "client", "group"), "uint8")
-    for file in {file for entry in catalogue() if not entry.variants for file in entry.files}:
-        assert (HERE / file).stat().st_size < 2**20
-        with np.load(HERE / file, allow_pickle=False) as archive:
-            for key in set(archive) - {"client_names", "group_names"}:
-                assert str(archive[key].dtype) == kinds[key.removeprefix("test_")]
-
-
 def test_attribution_is_complete():
     text = (HERE / "README.md").read_text(encoding="utf-8")
     assert "Copyright (c) 2018 Markus Kängsepp" in text
@@ -106,33 +86,6 @@ def test_attribution_is_complete():
         assert f"`{entry.name}`" in text
         assert entry.author
         assert entry.licence in ("MIT", "Apache-2.0", "CC-BY-4.0")
-
-
-def test_shipped_features_go_to_training():
-    sizes = [(HERE / file).stat().st_size for entry in feature_sets() for file in entry.files]
-    assert sum(sizes) < 4 * 2**20
-    refused("fedcal train --data mnist-features", load, "mnist-features")
-
-
-def test_forecasts_have_natural_clients():
-    data = load("game-forecasts")
-    assert list(data.client_names) == sorted(data.client_names)
-    rows = np.bincount(data.client)
-    assert len(rows) == 29
-    assert rows[data.client_names.index("nba_games 2019")] == 1312
-    assert rows.min() == 96  # world_cup_matches_men 2014
-    assert (data.scores[:, 1] == 0).sum() == 63  # the source's zeros stay zeros
-    names = np.array(data.client_names)[data.client]
-    leagues = np.array(data.group_names)[data.group]
-    assert all(name.startswith(f"{k} ") for name, k in set(zip(names, leagues, strict=True)))
-
-
-def test_hospitals_are_clients_in_both_parts_and_each_patient_is_a_subject():
-    data = load("heart-disease")
-    assert data.client_names == ("cleveland", "hungary", "longbeach", "switzerland")
-    assert np.bincount(data.client).tolist() == [76, 147, 100, 61]
-    assert np.bincount(data.test_client).tolist() == [76, 147, 100, 62]
-    assert len(np.unique(data.subject)) == len(data.subject)
 
 
 # --- Dataset -------------------------------------------------------------------------------
@@ -161,20 +114,6 @@ def test_split_is_deterministic_disjoint_and_complete():
     assert one.client_names == data.client_names == ("0", "1", "2", "3", "4")
     assert one.scores.flags.c_contiguous
     assert one.split(99) is one
-
-
-def test_split_of_sorted_rows_keeps_both_classes_and_every_client():
-    reviews = load("imdb-binary").split(0)  # rows are sorted by label in the source
-    assert abs(reviews.labels.mean() - 0.5) < 0.02  # six standard deviations
-    forecasts = load("game-forecasts").split(0)
-    assert len(np.unique(forecasts.client)) == len(forecasts.client_names or ()) == 29
-
-
-def test_split_refuses_what_it_cannot_split():
-    refused("1 row cannot be split", from_arrays(logits=[[1.0, 2.0]], labels=[0]).split, 0)
-    unlabelled = from_arrays(logits=[[1.0, 2.0]] * 4, labels=None, labels_required=False)
-    refused("without labels", unlabelled.split, 0)
-    refused("seed", small().split, -1)
 
 
 def test_logits_and_probs_of_either_kind():
@@ -262,22 +201,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_test_rows_have_clients_too():
-    given = from_arrays(logits=Z, labels=Y, client=list("bacc"), **TEST, test_client=list("cbba"))
-    np.testing.assert_array_equal(given.test_client, [2, 1, 1, 0])
-
-
 def test_bad_arrays_are_refused_in_one_line():
     each_is_refused(BAD, lambda arguments: from_arrays(**{"labels": Y, **arguments}))
-
-
-def test_labels_of_any_numeric_type_and_column_shape():
-    for labels in (Y[:, None], Y.astype(np.float32), Y.astype(np.uint8), list(Y)):
-        data = from_arrays(logits=Z, labels=labels)
-        assert data.labels.dtype == np.int64
-        np.testing.assert_array_equal(data.labels, Y)
-    data = from_arrays(logits=np.zeros((2, 300)), labels=np.array([255, 0], np.uint8))
-    np.testing.assert_array_equal(data.labels, [255, 0])
 
 
 @pytest.mark.parametrize(
@@ -297,19 +222,6 @@ def test_clients_are_numbered_in_sorted_order(client, numbers, names):
     assert data.client_names == names
 
 
-def test_scores_stay_as_given():
-    off = P * 1.00002  # like the source of imdb-binary
-    assert from_arrays(probs=off, labels=Y).scores.tolist() == off.tolist()
-    half = P.astype(np.float16)
-    np.testing.assert_array_equal(from_arrays(probs=half, labels=Y).scores, half)
-    rounding = with_entry(P, (1, 1), -1e-9)
-    assert from_arrays(probs=rounding, labels=Y).scores[1, 1] == 0
-    assert rounding[1, 1] == -1e-9  # the caller's array is left alone
-    columns = np.asfortranarray(Z)
-    assert from_arrays(logits=columns, labels=Y).scores.flags.c_contiguous
-    assert from_arrays(logits=Z.astype(int), labels=Y).scores.dtype == np.float64
-
-
 # --- npz -----------------------------------------------------------------------------------
 
 
@@ -326,25 +238,6 @@ def test_npz_round_trip(tmp_path):
         assert data.client_names == ("a", "b")
         np.testing.assert_array_equal(data.test_scores, P[:2])
         np.testing.assert_array_equal(data.test_labels, Y[:2])
-
-
-def test_npz_in_column_order_and_float16(tmp_path):
-    path = tmp_path / "scores.npz"
-    np.savez_compressed(path, logits=np.asfortranarray(Z.astype(">f2")), labels=Y[:, None] * 1.0)
-    data = load(path)
-    np.testing.assert_array_equal(data.scores, Z)
-    assert data.scores.flags.c_contiguous
-    np.testing.assert_array_equal(data.labels, Y)
-
-
-def test_npz_without_labels_only_where_they_are_not_needed(tmp_path):
-    path = tmp_path / "rows.npz"
-    np.savez(path, logits=Z)
-    refused(r"rows\.npz': labels are missing", load, path)
-    data = load(path, labels_required=False)
-    assert not data.labelled
-    assert len(data.labels) == 0
-    np.testing.assert_array_equal(data.logits, Z)
 
 
 def npy(shape: object, descr: object = "<f8", data: bytes = b"", version: int = 1) -> bytes:
@@ -469,20 +362,6 @@ def test_csv_clients_that_are_written_differently_are_different(tmp_path):
     np.testing.assert_array_equal(numbers.scores, [[0.75, 0.25], [0, 1]])
 
 
-def test_subjects_are_numbers_and_stay_with_their_rows(tmp_path):
-    names = ["eve", "bob", "eve", "ann"]
-    data = from_arrays(logits=Z, labels=Y, subject=names)
-    assert data.subject.dtype == np.int64
-    assert data.subject.tolist() == [2, 1, 2, 0]
-    assert from_arrays(logits=Z, labels=Y).subject is None
-    np.savez(tmp_path / "x.npz", logits=Z, labels=Y, subject=np.array(names))
-    assert load(tmp_path / "x.npz").subject.tolist() == [2, 1, 2, 0]
-    rows = ["1,.5,7,a", "0,.5,07,a", "1,.5,7,b"]
-    table = load(write_csv(tmp_path / "x.csv", "label,score,subject,client", *rows))
-    assert table.subject.tolist() == [1, 0, 1]
-    assert table.client.tolist() == [0, 0, 1]
-
-
 def test_csv_with_byte_order_mark_and_without_labels(tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(b"\xef\xbb\xbflogit_0,logit_1\r\n1,2\r\n")
@@ -588,21 +467,6 @@ def test_damaged_csv(tmp_path):
 
 
 # --- names and paths -----------------------------------------------------------------------
-
-
-NEAR = [("heart", "heart-disease"), ("hart-disease", "heart-disease"), ("mnist", None)]
-
-
-@pytest.mark.parametrize(("name", "meant"), [*NEAR, ("mnist-shfit:fog:5", "mnist-shift")])
-def test_an_unknown_name_is_told_what_is_near(name, meant):
-    with pytest.raises(InputError, match=f"unknown data set '{name}'") as caught:
-        load(name)
-    said = str(caught.value)
-    assert (f"did you mean '{meant}'? " if meant else "") in said
-    assert ("did you mean" in said) == (meant is not None)
-    assert sum(shipped in said.partition("nearest of 9: ")[2] for shipped in NAMES) == 3
-    assert "fedcal datasets lists all" in said
-    assert "\n" not in said
 
 
 def test_paths_and_names_that_are_no_data_get_one_line(tmp_path):

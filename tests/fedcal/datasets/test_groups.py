@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
 
 from fedcal.core.scores import logits_of
-from fedcal.datasets import Dataset, from_arrays, from_frame, load
+from fedcal.datasets import Dataset, from_arrays, load
 from fedcal.partition import deal
 
 Z = np.array([[3.0, 0, 1], [0, 2.0, -1], [1, 0, 4.0], [-1, 0, 2.0]])
@@ -69,28 +68,6 @@ def test_parquet(tmp_path):
         check(load(tmp_path / "x.parquet"))
 
 
-def test_frames():
-    pandas = pytest.importorskip("pandas")
-    check(from_frame(pandas.DataFrame(table())))
-    lists = {"logits": Z.tolist(), "other_probs": P.tolist(), "label": Y, "group": GROUP}
-    check(from_frame(pandas.DataFrame(lists)))
-
-
-def test_test_rows_have_groups_of_their_own():
-    test = {"test_logits": Z[:2], "test_labels": Y[:2]}
-    data = from_arrays(logits=Z, labels=Y, group=GROUP, **test, test_group=["ward 0", "ward 2"])
-    assert data.group_names == (*NAMES, "ward 0")
-    assert (data.group.tolist(), data.test_group.tolist()) == (CODES, [3, 1])
-
-
-def test_a_column_split_parts_them(tmp_path):
-    columns = table() | {"split": ["train", "test", "train", "test"]}
-    data = load(write_csv(tmp_path / "x.csv", columns))
-    assert data.group_names == ("ward 2", "ward 1", "ward 3")
-    assert (data.group.tolist(), data.test_group.tolist()) == ([0, 0], [1, 2])
-    np.testing.assert_array_equal(data.other_scores, P[::2])
-
-
 @pytest.mark.parametrize(("last", "clients"), [("b", [0, 1]), ("c", None)])
 def test_test_rows_have_clients_if_none_of_these_is_held_out(last, clients, tmp_path):
     columns = table() | {"split": ["train", "test"] * 2, "client": ["a", "a", "b", last]}
@@ -113,34 +90,3 @@ def test_they_stay_with_their_rows():
         np.testing.assert_array_equal(shards.groups, shards.logits[:, 0] % 7)
         np.testing.assert_array_equal(shards.other, -shards.logits)
         assert shards.group_names == data.group_names
-
-
-TEST = {"test_group": GROUP, "test_logits": Z, "test_labels": Y}
-BAD: list[tuple[dict[str, Any], str]] = [
-    ({"group": ["a"]}, "group: 1 entries for 4 rows of logits"),
-    ({"group": [0, 0.5, 1, 1]}, "group: 0.5 at row 1; must be whole numbers"),
-    ({"group": ["a", None, "b", "b"]}, "group: a missing value at row 1"),
-    ({"group": GROUP, "test_group": GROUP}, "test_group without a test part"),
-    (TEST, "test_group without group: the fit part needs both"),
-    ({"other_probs": P, "other_logits": Z}, "both other_logits and other_probs are given"),
-    ({"other_probs": P[:3]}, r"other_probs: has shape \(3, 3\), logits has \(4, 3\)"),
-    ({"other_logits": Z[:, :2]}, r"other_logits: has shape \(4, 2\), logits has \(4, 3\)"),
-    ({"other_probs": 2 * P}, "other_probs: 1.5 at row 2, column 2; probabilities must lie"),
-]
-TWO = {"label": [0, 1], "other_score": [0.5, 2]}
-BAD_COLUMNS: list[tuple[dict[str, list[Any]], str]] = [
-    (table() | {"other_score": [0] * 4}, "other_prob and other_score columns together"),
-    (table() | {"other_prob_4": [0] * 4}, "column 'other_prob_3' is missing"),
-    (table() | {"other_prop_0": [0] * 4}, "unknown column 'other_prop_0'"),
-    (
-        table() | {"group": ["a", "", "b", "c"]},
-        "group: missing in 1 of 4 rows, the first is line 3",
-    ),
-    (TWO, "no score columns among 'label', 'other_score'"),
-    (TWO | {"score": [0.5, 0.25]}, r"line 3: other_score must lie in \[0, 1\], got 2"),
-]
-
-
-def test_bad_arrays_and_columns_are_refused_in_one_line(tmp_path):
-    each_is_refused(BAD, lambda given: from_arrays(logits=Z, labels=Y, **given))
-    each_is_refused(BAD_COLUMNS, lambda given: load(write_csv(tmp_path / "x.csv", given)))

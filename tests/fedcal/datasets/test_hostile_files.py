@@ -6,7 +6,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from studies import study
 
 from fedcal import datasets
 from fedcal.clients.site.policy import Policy
@@ -59,13 +58,6 @@ def test_a_sealed_study_is_bounded_too(tmp_path):
     assert (kind, type(value)) == ("x", str)
 
 
-def test_points_in_texts_and_comments_are_no_keys(tmp_path):
-    path = tmp_path / "x.toml"
-    text = study(question="1.2.3.4.5.6.7.8.9.10.11.12.13.14.15.16.17.18.19 it's").to_toml()
-    path.write_text(f"# {'a.' * PARTS} it's\n{text}", "utf-8")
-    assert Study.read(path).question.startswith("1.2.3")
-
-
 def table(columns, rows=2):
     return "\n".join([",".join(columns), *[",".join("0" for _ in columns)] * rows])
 
@@ -114,26 +106,3 @@ def test_a_parquet_file_that_unpacks_too_far_is_refused(tmp_path):
         pa.table({"label": np.zeros(len(wide), int), "logits": wide}), tmp_path / "y.parquet"
     )
     refused_soon("holds more than 256 MiB", datasets.load, tmp_path / "y.parquet")
-
-
-def test_tens_of_thousands_of_classes_are_read(tmp_path):
-    classes, rng = 30_000, np.random.default_rng(0)
-    logits = rng.normal(size=(40, classes)).astype(np.float32)
-    labels = rng.integers(0, classes, 40)
-    labels[0] = classes - 1
-    np.savez_compressed(tmp_path / "x.npz", logits=logits, labels=labels)
-    assert datasets.load(tmp_path / "x.npz").classes == classes
-    names = ["label", *(f"logit_{j}" for j in range(classes))]
-    rows = [
-        ",".join([str(y), *map("{:.2f}".format, z)])
-        for y, z in zip(labels[:3], logits[:3], strict=True)
-    ]
-    (tmp_path / "x.csv").write_text("\n".join([",".join(names), *rows]), "utf-8")
-    start = time.monotonic()
-    assert datasets.load(tmp_path / "x.csv").classes == classes
-    assert time.monotonic() - start < 10
-    pq = pytest.importorskip("pyarrow.parquet")
-    from pyarrow import table as arrow
-
-    pq.write_table(arrow({"label": labels, "logits": list(logits)}), tmp_path / "x.parquet")
-    np.testing.assert_array_equal(datasets.load(tmp_path / "x.parquet").scores, logits)

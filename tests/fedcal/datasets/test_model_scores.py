@@ -8,7 +8,6 @@ from refusals import each_is_refused
 
 from fedcal.datasets import from_model
 from fedcal.datasets.model_scores import BATCH
-from fedcal.experiments import compare, evaluate, simulate
 
 sklearn_linear = pytest.importorskip("sklearn.linear_model")
 torch = pytest.importorskip("torch")
@@ -57,19 +56,6 @@ def test_a_classifier_names_its_columns_and_labels_are_found_by_them():
         np.testing.assert_array_equal(found.labels, labels.astype(int) - int(labels.min()))
 
 
-def test_frames_and_mappings_have_clients_groups_and_a_test_part():
-    more = {"label": NAMES[Y], "client": Y, "group": Y % 2, "split": ["train", "test"] * 45}
-    data = from_model(OF_FRAME, FRAME[list("dcba")].assign(**more))
-    part = np.arange(90) % 2 == 0
-    keys = {"rows": FRAME[part], "test_rows": FRAME[~part], "test_labels": NAMES[Y][~part]}
-    keys |= {"labels": NAMES[Y][part], "client": Y[part], "group": (Y % 2)[part]}
-    same = from_model(OF_FRAME, keys | {"test_client": Y[~part], "test_group": (Y % 2)[~part]})
-    for name in ("scores", "labels", "client", "group", "test_scores", "test_labels"):
-        np.testing.assert_array_equal(getattr(data, name), getattr(same, name))
-    np.testing.assert_array_equal(data.test_client, same.test_client)
-    np.testing.assert_array_equal(data.test_scores, OF_FRAME.predict_proba(FRAME[~part]))
-
-
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_torch_model_is_run_in_batches_and_given_back_as_it_was(wrapped):
     model, rows = Net(wrapped=wrapped), np.tile(X, (7, 1))
@@ -81,24 +67,6 @@ def test_a_torch_model_is_run_in_batches_and_given_back_as_it_was(wrapped):
     np.testing.assert_allclose(data.logits, want, atol=1e-5)
     again = from_model(model, {"rows": {"x": rows.astype(np.float32)}, "labels": np.tile(Y, 7)})
     np.testing.assert_allclose(again.logits, data.logits, atol=1e-6)
-
-
-def test_runs_take_the_model_and_its_rows():
-    few: Any = {"clients": 3, "partition": "iid"}
-    data = (X, NAMES[Y])
-    result = simulate(data, model=FITTED, **few)
-    assert result.config.data == "scores of LogisticRegression"
-    right = (FITTED.predict(X) == NAMES[Y]).mean()
-    assert evaluate(data, model=FITTED, **few).metrics["accuracy"]["value"] == right
-    table = compare(data, model=FITTED, method="fedtemp", seeds=1, epsilon="inf", jobs=1, **few)
-    assert table.cells[1]["before"]["accuracy"]["mean"] == result.before["accuracy"]
-
-
-def test_a_model_that_writes_to_its_rows_leaves_them_as_they_are():
-    rows = X.astype(np.float32)
-    net = torch.nn.Sequential(torch.nn.ReLU(inplace=True), torch.nn.Linear(4, 3))
-    from_model(net, (rows, Y))
-    np.testing.assert_array_equal(rows, X.astype(np.float32))
 
 
 def test_what_does_not_go_together_is_refused():

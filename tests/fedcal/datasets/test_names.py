@@ -105,11 +105,3 @@ def test_a_single_column_of_probabilities_is_of_class_1():
     with pytest.raises(InputError, match=r"1\.5 at row 1; the probability of class 1"):
         from_arrays(probs=[0.5, 1.5, 0.1], labels=[0, 1, 1])
     refused("may be one row or two", from_arrays, probs=[0.25, 0.75], labels=[0, 1])
-
-
-def test_labels_that_are_names_by_classes_and_by_frames():
-    labels = ["b", "c", "a", "b"]
-    assert from_arrays(logits=Z, labels=labels, classes=list("cba")).labels.tolist() == [1, 0, 2, 1]
-    frame = pytest.importorskip("pandas").DataFrame(Z, columns=list("bac"))
-    assert from_arrays(logits=frame, labels=labels).labels.tolist() == [0, 2, 1, 0]
-    assert from_arrays(logits=Z, labels=["2", "1", "0", "1"]).labels.tolist() == [2, 1, 0, 1]

@@ -10,7 +10,7 @@ import pytest
 from refusals import each_is_refused, refused
 from sklearn.linear_model import LogisticRegression
 
-from fedcal import FederatedCalibrator, InputError, calibrators, metrics
+from fedcal import FederatedCalibrator, InputError, metrics
 from fedcal.calibrators import TemperatureScaling
 from fedcal.conformal import PredictionSets
 from fedcal.conformal.conformity import Conformity
@@ -152,27 +152,6 @@ def test_a_site_without_the_highest_grade_is_read_as_the_others_are(tmp_path, ca
     assert not Path("other").exists()
 
 
-@pytest.mark.parametrize("names", [("1", "2", "3"), ("True", "False")])
-@pytest.mark.parametrize("form", ["npz", "csv", "parquet"])
-def test_what_apply_writes_is_read_as_it_was(names, form, tmp_path):
-    c = len(names)
-    probs, labels = (P, Y) if c == 3 else (P[:, :2] / P[:, :2].sum(axis=1, keepdims=True), Y % 2)
-    fitted = TemperatureScaling().fit(probs, labels, input="probs")
-    fitted.of_classes(names)
-    fitted.save(tmp_path / "c.npz")
-    rows = {"probs": probs, "labels": np.array(names)[labels], "class_names": np.array(names)}
-    np.savez(tmp_path / "x.npz", **rows)
-    words = ["apply", "--calibrator", str(tmp_path / "c.npz"), "--data", str(tmp_path / "x.npz")]
-    out = tmp_path / f"y.{form}"
-    assert _run([*words, "--out", str(out)]) == 0
-    if form == "npz" or not names[0].isdecimal():
-        again = load(out)
-        assert again.class_names == names
-        assert again.labels.tolist() == labels.tolist()
-    else:  # prob_1, prob_2, prob_3: numbers that are not those of columns
-        refused("'prob_0' is missing", load, out)
-
-
 # -- missing ids -------------------------------------------------------------------------------
 
 MISSING = ["NA", "", "N/A", "nan", "NULL", "None", "<NA>"]
@@ -189,29 +168,6 @@ def test_a_missing_id_is_refused_with_how_many_and_the_first(reader: Reader, key
         rows = {"probs": P, "labels": Y, key: ids}
         refused(f"{key}: missing in 3 of 100 rows, .*{first}", reader, tmp_path, rows)
     assert len(np.unique(reader(tmp_path, {"probs": P, "labels": Y, "group": names}).group)) == N
-
-
-@pytest.mark.parametrize("empty", [None, np.nan, pd.NA])
-def test_a_missing_id_of_other_types_is_refused(empty, tmp_path):
-    for kind in ("str", "int"):
-        ids = pd.Series([f"s{i}" if kind == "str" else i for i in range(N)], dtype=object)
-        ids[[3, 7]] = empty
-        frame = columns({"probs": P, "labels": Y}).assign(subject=ids)
-        refused(r"subject: .*row 3.* 2 |subject: .* 2 .*row 3", from_frame, frame)
-        refused("row 3", from_arrays, probs=P, labels=Y, subject=ids)
-        given = frame.assign(subject=ids.convert_dtypes())
-        given.to_parquet(tmp_path / "x.parquet")
-        refused("subject: missing in 2 of 100 rows.* row 3", load, tmp_path / "x.parquet")
-
-
-def test_a_site_and_a_simulation_hear_of_missing_ids(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    ids = np.array(["NA"] * 40 + [f"s{i}" for i in range(N - 40)])
-    columns({"probs": P, "labels": Y, "subject": ids}).to_csv("x.csv", index=False)
-    for words in (["site", "--dry-run"], ["simulate", "--out", "run"], ["evaluate", "--out", "r"]):
-        assert _run([*words, "--data", "x.csv"]) == 2
-        assert "subject: missing in 40 of 100 rows, the first is line 2" in capsys.readouterr().err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.csv"]
 
 
 # -- masks and named columns -------------------------------------------------------------------
@@ -259,8 +215,6 @@ def test_a_masked_array_is_refused_wherever_it_is_given():
 
 ORDER = [2, 0, 1]
 NUMBERED = [pd.DataFrame(P[:, ORDER], columns=[f"{p}{j}" for j in ORDER]) for p in ("prob_", "")]
-NAMED = pd.DataFrame(P[:, ORDER], columns=["c", "a", "b"])
-ABC = ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("frame", [*NUMBERED, NUMBERED[0].rename(columns=lambda c: int(c[-1]))])
@@ -282,33 +236,6 @@ def test_columns_with_numbers_are_put_in_their_order(frame):
     frame = frame.rename(columns=str)  # as scikit-learn wants it
     ways[0].fit(P, Y), ways[1].fit(frame, Y)
     assert (ways[0].predict_proba(P) == ways[1].predict_proba(frame)).all()
-
-
-def test_columns_with_names_are_put_in_their_order_or_refused():
-    labels = np.array(ABC)[Y]
-    for options in ({}, {"class_names": ABC}, {"classes": ABC}):
-        rows = from_arrays(probs=NAMED, labels=labels, **options)
-        assert accuracy(rows) == 1
-    rows = from_arrays(probs=P, labels=labels, class_names=ABC, other_probs=NAMED)
-    assert (rows.other_scores == P).all()
-    fitted = TemperatureScaling().fit(NAMED, labels, input="probs")
-    assert fitted.class_names == ("c", "a", "b")
-    back = NAMED[ABC]
-    assert (fitted.predict_proba(back) == fitted.predict_proba(NAMED)).all()
-    assert metrics.accuracy(NAMED, labels) == 1
-    grades = NAMED.rename(columns={"a": "1", "b": "2", "c": "3"})
-    assert metrics.accuracy(grades, Y + 1) == 1
-    unnamed = TemperatureScaling().fit(P, Y, input="probs")
-    table: list[tuple[Any, str]] = [
-        (lambda: unnamed.predict_proba(NAMED), "its columns are for the classes c, a, b"),
-        (lambda: fitted.predict_proba(NAMED.rename(columns={"a": "x"})), "not c, a, b"),
-        (lambda: from_arrays(probs=NAMED, labels=Y, classes=["x", "y", "z"]), "not x, y, z"),
-        (lambda: from_arrays(probs=P, labels=Y, other_probs=NAMED), "for the classes c, a, b"),
-        (lambda: from_arrays(probs=P, labels=Y, test_probs=NAMED, test_labels=Y), "c, a, b"),
-        (lambda: FederatedCalibrator(input="probs").fit(NAMED, Y + 1), "c, a, b, not 1, 2, 3"),
-        (lambda: metrics.accuracy(pd.DataFrame(P, columns=["a", "a", "b"]), Y), "a, a, b"),
-    ]
-    each_is_refused(table, lambda call: call())
 
 
 # -- one name however it is written ------------------------------------------------------------
@@ -380,11 +307,3 @@ def test_a_control_character_is_refused_before_anything_is_spent(tmp_path, capsy
     assert not Path("l").exists()
     assert not Path("run").exists()
     refused("name of the data: .*control", from_arrays, probs=P, labels=Y, name="a\x07")
-
-
-def test_calibrators_hear_of_labels_by_the_names_of_their_columns():
-    grades = pd.DataFrame(P, columns=["1", "2", "3"])
-    for kind in (calibrators.TemperatureScaling, calibrators.VectorScaling):
-        named, plain = kind().fit(grades, Y + 1, input="probs"), kind().fit(P, Y, input="probs")
-        assert (named.predict_proba(grades) == plain.predict_proba(P)).all()
-    refused("0 at row 0; .*allowed: 1, 2, 3", TemperatureScaling().fit, grades, Y, input="probs")

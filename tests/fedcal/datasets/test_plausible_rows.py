@@ -74,12 +74,6 @@ def test_what_knows_nothing_or_is_skewed_is_not_inverted():
     assert not check_rows(scores[:3], np.ones(3, np.int64)).findings
 
 
-def test_features_are_no_scores():
-    features = np.random.default_rng(0).normal(size=(100, 20))
-    (finding,) = check_rows(features, np.arange(100) % 3).findings
-    assert finding.startswith("most rows have their highest score for a class that no row belongs")
-
-
 def test_percentages_are_refused_by_that_name():
     p = np.random.default_rng(0).dirichlet(np.ones(4), 50)
     for kind, said in (("probs", "percentages must be divided by 100"), ("logits", "percentages")):

@@ -4,9 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
 
-from fedcal.core.errors import InputError
 from fedcal.datasets import load
 
 
@@ -28,28 +26,6 @@ def test_rows_of_test_are_the_test_part(fit, tmp_path):
     assert data.split(0) is data
 
 
-def test_without_a_row_of_test_half_is_held_out_as_ever(tmp_path):
-    data = load(write(tmp_path / "x.csv", "score,label,split", ".5,0,train", ".5,1,train"))
-    assert data.test_scores is None
-    assert len(data.split(0).scores) == 1
-
-
-def test_bad_splits_are_refused_in_one_line(tmp_path):
-    table = [
-        (["train", "Test"], "line 3: unknown split 'Test'; did you mean 'test'"),
-        (["train", ""], "line 3: unknown split ''; allowed: test, train, fit"),
-        (["train", "dev" * 999], "line 3: unknown split 'devdev"),
-        (["test", "test"], "split: no fit part; one of train, fit, calibration, validation"),
-        (["validation", "train", "test"], "split: train and validation together"),
-    ]
-
-    def read(cells: list[str]) -> object:
-        rows = (f".5,0,{cell}" for cell in cells)
-        return load(write(tmp_path / "x.csv", "score,label,split", *rows))
-
-    each_is_refused(table, read, most=400)
-
-
 def test_rows_that_are_calibrated_keep_their_order(tmp_path):
     head, fit, test = "score,label,split", [".1,0,train", ".2,0,train"], [".3,1,test", ".4,0,test"]
     data = load(write(tmp_path / "sorted.csv", head, *fit, *test), labels_required=False)
@@ -63,8 +39,3 @@ def test_rows_that_are_calibrated_keep_their_order(tmp_path):
     data = load(unlabelled, labels_required=False)
     np.testing.assert_array_equal(data.scores[:, 1], [0.1, 0.2])
     assert data.test_scores is None
-
-
-def test_the_index_of_pandas_gets_a_hint(tmp_path):
-    with pytest.raises(InputError, match=r"unknown column ''; .*\(pandas: index=False\)"):
-        load(write(tmp_path / "x.csv", ",score,label", "0,.5,1"))

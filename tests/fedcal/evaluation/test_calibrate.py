@@ -1,16 +1,14 @@
 """Calibrators from noisy histograms: right without noise, sensible under it, never charged."""
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import each_is_refused
 
 from fedcal import datasets
-from fedcal.calibrators import ScoreLogistic, ScoreMap, load
+from fedcal.calibrators import ScoreMap, load
 from fedcal.calibrators.fits.score_fit import (
     isotonic,
     logistic,
@@ -151,30 +149,3 @@ def test_any_counts_give_a_calibrator(buckets, rows, std, how, seed):
     assert ((probs >= 0) & (probs <= 1)).all()
     if how in ("isotonic", "platt", "beta"):
         assert (np.diff(probs[:, 1]) >= 0).all()
-
-
-@pytest.mark.parametrize("how", HOWS)
-def test_without_rows_or_with_noise_alone_scores_stay_about_what_they_were(how):
-    empty = Histogram.exact(equal_width(B), np.zeros((2, B)))
-    made = calibrator_from(empty, "positive", how, 2, "logits")
-    z = np.stack([np.zeros(41), np.linspace(-4, 4, 41)], axis=1)
-    p = 1 / (1 + np.exp(-z[:, 1]))
-    coarse = {"binning": 1 / 30, "bbq": 0.5}.get(how, 1 / 480)
-    assert np.abs(made.predict_proba(z)[:, 1] - p).max() <= coarse + 1e-3
-
-
-def test_what_is_no_calibrator_is_refused():
-    h = exact("imdb-binary")
-    table: list[tuple[tuple[Any, ...], str]] = [
-        (("positive", "loess", 2, "logits"), "unknown how 'loess'"),
-        (("positive", "spline", 2, "logits"), "spline was removed in 0.3: use platt or beta"),
-        (("positive", "platt", 3, "logits"), "'positive' is for models of two classes, this one"),
-        (("classes", "platt", 3, "logits"), "unknown score 'classes'"),
-        (("positive", "platt", 2, "pixels"), "unknown input"),
-    ]
-    each_is_refused(table, lambda given: calibrator_from(h, *given))
-    table = [
-        ((ScoreMap, [0, 1], [1.5], "positive", 2), "within"),
-        ((ScoreLogistic, [1, 1, 0], [0.0, 1.0], "positive", 2), "limits"),
-    ]
-    each_is_refused(table, lambda made: made[0](*made[1:]))

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from refusals import refused
 
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.drift import drift_between, drift_by_site
@@ -116,11 +115,3 @@ def test_of_sites_that_are_few_or_new_nothing_is_said():
     found = drift_by_site(earlier, later)
     assert set(found) == {"s0", "s1"}
     assert found["s1"] == {}
-
-
-def test_what_cannot_be_compared_is_refused():
-    a = release(SCORES, MIDDLES, 5000, ROOTS["flat"], 0)
-    b = release(SCORES, MIDDLES, 20, 50 * np.eye(B), 1)
-    refused("different bucket edges", drift_between, a, a.merged(np.array([0, 7, 20, 30, 44])))
-    refused("the later release's noise drowns its rows", drift_between, a, b)
-    refused("draws", drift_between, a, a, draws=1)

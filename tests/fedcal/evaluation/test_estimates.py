@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
 from scipy import stats
 
 from fedcal.core.types import Floats
@@ -29,12 +28,10 @@ from fedcal.evaluation.estimators.calibration import Ece
 from fedcal.evaluation.estimators.curves import reliability
 from fedcal.evaluation.estimators.metrics import SmoothMetric
 from fedcal.evaluation.intervals.intervals import (
-    CLIPPED,
     Span,
     estimate,
     fieller,
     normal_quantile,
-    warned,
 )
 from fedcal.mechanisms import NoiseLaw
 
@@ -198,18 +195,6 @@ def test_a_metric_drowns_where_noise_alone_has_a_half_width_of_a_quarter(level, 
         assert estimate(replace(span, firm=False), 0.0, (0.0, 1.0), scale, level).drowned
 
 
-def test_an_interval_is_warned_of_by_what_it_does_not_contain():
-    plain = estimate(Span(0.5, 0.4, 0.6, 0.05, 0.0), 0.0, (0.0, 1.0), 1.0, 0.95)
-    found = {"brier": plain, "ece": replace(plain, warning="its own")}
-
-    def said(excluded: list[str]) -> list[str]:
-        return [e.warning for e in warned(found, excluded).values()]
-
-    assert said(["clients that are not here"]) == ["", "its own"]
-    assert said(["clipping of users"]) == [CLIPPED, f"{CLIPPED}; its own"]
-    assert warned(found, [])["brier"] == plain
-
-
 @pytest.mark.parametrize("std", [0.0, 5.0, 12.0, 30.0])
 def test_the_ece_is_never_below_the_size_of_the_gap(std):
     root = std * np.eye(BUCKETS) if std else np.zeros((BUCKETS, 0))
@@ -241,20 +226,6 @@ def test_intervals_of_few_rows_are_no_points():
     both = evaluate(Histogram(EDGES, counts, np.eye(BUCKETS)), "positive")
     parts = [both[name].value for name in ("recall", "specificity")]
     assert max(parts) <= 1
-
-
-def test_what_is_refused():
-    h = Histogram.exact(EDGES, truth(1, 1))
-    edge = r"lower edge of a bucket.*the nearest: 0"
-    table: list[tuple[dict[str, Any], str]] = [
-        ({"score": "positive", "level": 95}, "level must be in"),
-        ({"score": "confidence", "rows": "old"}, "unknown rows 'old'"),
-        ({"score": "logit"}, "unknown score"),
-        *(({"score": "positive", "threshold": t}, edge) for t in (0.501, -0.1, 1.0, math.nan)),
-    ]
-    each_is_refused(table, lambda given: evaluate(h, **given))
-    each_is_refused([([], "at least one class")], evaluate_classes)
-    each_is_refused([("mcc", "removed")], lambda name: evaluate(h, "positive", only=(name,)))
 
 
 @pytest.mark.parametrize("rows", ["new", "these"])

@@ -1,6 +1,5 @@
 """The contract of exports: every kind of calibrator, on every target, is what it was in numpy."""
 
-import sys
 from collections.abc import Callable
 from copy import copy
 from functools import cache
@@ -12,7 +11,6 @@ from made_up import scored
 
 from fedcal import calibrators, export
 from fedcal.calibrators.base import kinds
-from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 
 pytest.importorskip("torch")
@@ -194,41 +192,3 @@ def test_the_input_can_be_chosen(target):
     calibrator.input = "probs"
     got = exported(target, calibrator, input="logits")(logits)
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-12)
-
-
-class Halved(calibrators.TemperatureScaling):
-    """Computes something else than its parent, whose export would be wrong for it."""
-
-    def _predict(self, logits: np.ndarray, input: str) -> np.ndarray:
-        return softmax(logits / 2)
-
-
-MAKERS: dict[str, Callable[..., object]] = {"PyTorch": export.to_torch, "ONNX": export.to_onnx}
-PACKAGES = {"PyTorch": ("torch", "torch_modules"), "ONNX": ("onnx", "torch_files")}
-every_maker = pytest.mark.parametrize("name", MAKERS)
-
-
-@every_maker
-def test_a_kind_without_an_export_is_refused(name):
-    pytest.importorskip(PACKAGES[name][0])
-    with pytest.raises(InputError, match=r"temperature calibrator \(Halved\) has no export") as e:
-        MAKERS[name](Halved(1.0, 3))
-    assert "bbq" in str(e.value)
-    assert "\n" not in str(e.value)
-
-
-@every_maker
-def test_an_unfitted_calibrator_and_another_input_are_refused(name):
-    with pytest.raises(InputError, match="temperature calibrator is not fitted"):
-        MAKERS[name](calibrators.TemperatureScaling())
-    with pytest.raises(InputError, match="unknown input 'pixels'; allowed: logits, probs"):
-        MAKERS[name](calibrators.TemperatureScaling(1.0, 3), input="pixels")
-
-
-@every_maker
-def test_a_missing_package_is_one_line(name, monkeypatch):
-    package, module = PACKAGES[name]
-    monkeypatch.delitem(sys.modules, f"fedcal.export.{module}", raising=False)
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(InputError, match=rf"needs the package {package}.*fedcal\[export\]"):
-        MAKERS[name](calibrators.TemperatureScaling(1.0, 3))

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from fedcal.core.errors import InputError
 from fedcal.export import model_to_torch, save_model
-from fedcal.training.networks import NETWORKS, enlist
+from fedcal.training.networks import NETWORKS
 from fedcal.training.trained_model import TrainedModel, load_model
 
 torch = pytest.importorskip("torch")
@@ -37,11 +36,3 @@ def test_logits_are_those_of_the_model(network, tmp_path):
     for name, logits in found.items():
         np.testing.assert_allclose(logits, want[: len(logits)], atol=2e-4, rtol=1e-4, err_msg=name)
     assert session.get_modelmeta().custom_metadata_map["kind"] == network
-
-
-def test_what_has_no_export_is_one_line(tmp_path):
-    own = TrainedModel(enlist(torch.nn.Linear(5, 3)), (5,), 3, np.zeros(18))
-    with pytest.raises(InputError, match="has no export; these have one: softmax, mlp"):
-        save_model(own, tmp_path / "m.onnx")
-    with pytest.raises(InputError, match=r"\.onnx or \.pt2"):
-        save_model(trained("softmax"), tmp_path / "m.pt")

@@ -257,15 +257,6 @@ def test_moments_waves_and_samples_are_of_one_law(epsilon, norm):
     assert follows(drawn, law)
 
 
-@pytest.mark.parametrize("law", [NoiseLaw(), NoiseLaw(True), NoiseLaw(True, 1.1, 2.5)])
-def test_files_give_a_law_back(law):
-    import json
-
-    assert NoiseLaw.read(json.dumps(law.to_json())) == law
-    assert NoiseLaw.read("double-exponential") == NoiseLaw(True)
-    assert NoiseLaw.read("normal") == NoiseLaw()
-
-
 @pytest.mark.parametrize(("epsilon", "numbers"), [(1.0, 1), (3.0, 1), (3.0, 40), (8.0, 5)])
 def test_sums_of_counts_are_below_a_point_at_least_as_often_as_the_table_says(epsilon, numbers):
     law = chances(epsilon, 1.0)

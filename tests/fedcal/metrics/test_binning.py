@@ -44,14 +44,6 @@ def test_the_last_bin_is_closed_and_takes_a_little_more():
     assert bin_index(1 + 1e-3, 2**20) == 2**20 - 1
 
 
-def test_shape_and_type():
-    index = bin_index(np.full((2, 3), 0.5, np.float32), 4)
-    assert index.shape == (2, 3)
-    assert index.dtype == np.int64
-    assert bin_index(0.5, 4).shape == ()
-    assert bin_index(np.empty((0, 3)), 4).shape == (0, 3)
-
-
 def test_outside_is_refused():
     outside = (-1e-300, -0.1, 1 + 2e-3, math.nan, math.inf, -math.inf)
     each_is_refused(

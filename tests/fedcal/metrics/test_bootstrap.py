@@ -7,10 +7,7 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal.core.numerics import softmax
-from fedcal.metrics import Reliability, metric_intervals, summary
-from fedcal.metrics import bootstrap as module
-
-METRICS = ("accuracy", "nll", "brier", "ece", "classwise_ece", "mce")
+from fedcal.metrics import metric_intervals, summary
 
 
 def sample(
@@ -21,35 +18,6 @@ def sample(
     true = softmax(logits)
     labels = (true.cumsum(axis=1) < rng.random((rows, 1))).sum(axis=1).clip(0, classes - 1)
     return true, softmax(sharper * logits), labels
-
-
-@pytest.mark.parametrize("rows", [1, 2, 3, 500])
-def test_the_record_is_complete_and_of_plain_numbers(rows):
-    true, sharp, labels = sample(np.random.default_rng(0), rows, 4, 2.0)
-    found = metric_intervals(sharp, true, labels, seed=3)
-    assert set(found) == {"level", "replicates", "rows", "before", "after", "difference", "noise"}
-    assert (found["level"], found["rows"]) == (0.95, rows)
-    for part in ("before", "after", "difference"):
-        assert set(found[part]) == set(METRICS)
-        for low, high in found[part].values():
-            assert type(low) is type(high) is float
-            assert low <= high
-            assert np.isfinite([low, high]).all()
-    assert metric_intervals(sharp, true, labels, seed=3) == found
-    if rows < 500:
-        return
-    assert metric_intervals(sharp, true, labels, seed=4) != found
-    narrow = metric_intervals(sharp, true, labels, level=0.5, seed=3)
-    for part in ("before", "after"):
-        for metric in METRICS:
-            low, high = found[part][metric]
-            assert low <= narrow[part][metric][0] <= narrow[part][metric][1] <= high
-        for metric in METRICS[3:]:
-            low, high = found[part][metric]
-            assert 0 <= low <= high <= 1
-            assert found["noise"][part][metric] > 0
-    same = metric_intervals(true, true.copy(), labels)["difference"]
-    assert same == {metric: [0.0, 0.0] for metric in METRICS}
 
 
 def test_means_are_covered_by_their_own_interval():
@@ -94,26 +62,6 @@ def test_a_difference_is_after_less_before():
     for metric, change in changes.items():
         assert better[metric] == pytest.approx([change, change], abs=1e-5)
         assert worse[metric] == pytest.approx([-change, -change], abs=1e-5)
-
-
-def test_group_sums_are_the_record_s(monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK", 100)  # blocks that end inside groups
-    true, _, labels = sample(np.random.default_rng(8), 700, 5)
-    order = np.random.default_rng(9).permutation(700)
-    side = module._side(true, labels, order, 30, 15)
-    record, plain = Reliability.of(true, labels), summary(true, labels)
-    np.testing.assert_allclose(side.rows.sum(), 700)
-    for metric in ("accuracy", "nll", "brier"):
-        assert side.means[metric].sum() / 700 == pytest.approx(plain[metric], rel=1e-9)
-    for metric in ("ece", "classwise_ece"):
-        total = np.abs(side.tables[metric].sum(axis=0, dtype=float)).sum()
-        assert total == pytest.approx(plain[metric], rel=1e-4)
-    gaps = record.class_sum_confidence - record.class_sum_correct
-    table = np.sort(side.tables["classwise_ece"].sum(axis=0, dtype=float)) * 700 * 5
-    np.testing.assert_allclose(table, np.sort(gaps[record.class_count > 0]), atol=1e-3)
-    assert np.abs(side.tables["mce"].sum(axis=0, dtype=float)).max() == pytest.approx(
-        plain["mce"], rel=1e-4
-    )
 
 
 @pytest.mark.parametrize("rows", [1, 40])

@@ -5,7 +5,6 @@ import pytest
 
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.gap_change import LEAST, changes_by_client, changes_record, gap_change
-from fedcal.metrics.holm import rejected
 
 
 def sites(rows: int, number: int) -> tuple[Integers, tuple[str, ...], Floats, Floats]:
@@ -56,9 +55,3 @@ def test_what_buckets_hide_and_what_nobody_would_act_on_is_no_verdict():
     assert gap_change(0.02, 0.10, 0.01, slack=0.06).p_worse == pytest.approx(0.5)
     assert gap_change(0.02, 0.10, 0.01, move_std=0.08).p_worse > 0.15
     assert gap_change(0.5, 0.5 + 0.9 * LEAST, 0.0).p_worse == 1
-
-
-def test_holm_by_hand():
-    assert rejected({"a": 0.02, "b": 0.01, "c": 0.3}) == ("b", "a")  # 0.05 / 3, / 2, then no
-    assert rejected({"a": 0.02, "b": 0.02, "c": 0.02}) == ()
-    assert rejected({}) == ()

@@ -11,15 +11,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from refusals import each_is_refused
 
-from fedcal.core.errors import InputError
 from fedcal.metrics import Reliability, summary
 
 # No deadline: no test depends on the clock. Derandomized: a run repeats.
 steady = settings(deadline=None, derandomize=True)
 
 Rows = tuple[NDArray[np.float64], NDArray[np.int64]]
-COUNTS = ["count", "sum_correct", "class_count", "class_sum_correct"]
-SUMS = ["sum_confidence", "class_sum_confidence"]
 
 
 def rows_of(classes: int) -> st.SearchStrategy[Rows]:
@@ -72,24 +69,6 @@ def test_reading_merges(a, b, bins):
         assert getattr(merged, name) == pytest.approx(expected[name], rel=0, abs=1e-12)
     text = json.dumps(merged.to_json(), allow_nan=False)
     assert_equal(Reliability.from_json(json.loads(text)), merged)
-
-
-def test_zero():
-    none, each = np.zeros(5, np.int64), np.zeros((3, 5), np.int64)
-    zero = Reliability(none, none.astype(float), none, each, each.astype(float), each)
-    assert (zero.rows, zero.classes, zero.bins) == (0, 3, 5)
-    assert_equal(Reliability.from_json(zero.to_json()), zero)
-    for name in ("accuracy", "ece", "classwise_ece", "mce"):
-        with pytest.raises(InputError, match="without rows"):
-            getattr(zero, name)
-
-
-def test_records_do_not_change():
-    r = Reliability.of([[0.25, 0.75]], [1])
-    with pytest.raises(AttributeError):
-        r.count = r.count
-    with pytest.raises(ValueError, match="read-only"):
-        r.count[0] = 1
 
 
 def test_hostile_records():

@@ -103,21 +103,6 @@ def test_each_score_is_that_of_the_summary(name):
         assert alone(probs, labels, bins=7) == pytest.approx(expected, abs=1e-12)
 
 
-def test_dtype_order_and_stride_do_not_matter():
-    probs, labels = draw_rows(np.random.default_rng(8), 300, 6, 3.0)
-    single = probs.astype(np.float32)
-    before = single.copy(), labels.copy()
-    expected = summary(single.astype(np.float64), labels)
-    assert summary(single, labels) == expected
-    assert summary(np.asfortranarray(single), labels.astype(np.uint8)) == expected
-    assert summary(single.astype(">f8"), labels) == expected
-    assert summary(np.repeat(single, 2, axis=1)[:, ::2], labels.tolist()) == expected
-    assert summary(np.eye(2, dtype=int), [0, 1])["accuracy"] == 1.0
-    assert summary(np.array([[1.0, -0.0]]), [0]) == summary(np.array([[1.0, 0.0]]), [0])
-    np.testing.assert_array_equal(single, before[0])
-    np.testing.assert_array_equal(labels, before[1])
-
-
 ALL: list[Callable[..., object]] = [accuracy, ece, classwise_ece, nll, brier, mce, summary]
 
 

@@ -1,57 +1,18 @@
 """From what `--partition` says to shards."""
 
-import re
 from typing import Any
 
 import numpy as np
 import pytest
 from refusals import each_is_refused
 
-from fedcal.core.streams import Purpose, stream
 from fedcal.datasets import Dataset, from_arrays
-from fedcal.partition import deal, dirichlet, iid, label_shards, parse, quantity
+from fedcal.partition import deal
 
 
 def small(**more: Any) -> Dataset:
     rng = np.random.default_rng(0)
     return from_arrays(logits=rng.normal(size=(60, 3)), labels=np.arange(60) % 3, **more)
-
-
-def test_partitions():
-    assert {p: type(parse(p)).name for p in ("iid", "natural")} == {
-        "iid": "iid",
-        "natural": "natural",
-    }
-    assert [parse(spec).beta for spec in ("dirichlet:0.1", "quantity:0.5")] == [0.1, 0.5]
-    assert parse("shards:2").shards_per_client == 2
-    table = {
-        "": "unknown partition ''",
-        "Iid": "did you mean 'iid'",
-        "iid:1": "takes no parameter, got 'iid:1'",
-        "dirichlet": "needs dirichlet:BETA",
-        "dirichlet:0": "beta of partition 'dirichlet' must be finite and > 0, got 0",
-        "quantity:many": "needs quantity:BETA",
-        "quantity:inf": "beta of partition 'quantity' must be finite and > 0, got inf",
-        "shards:2.5": "needs shards:N",
-        "shards:0": "shards per client must be a whole number >= 1, got 0",
-        "shards:" + "9" * 5000: "needs shards:N",
-        "flwr": "needs flwr:NAME",
-    }
-    each_is_refused([(spec, re.escape(said)) for spec, said in table.items()], parse, most=400)
-
-
-def test_shards_are_dealt_by_their_functions():
-    data, draw = small(), (3, Purpose.PARTITION)
-    for spec, owner in (
-        ("iid", iid(data.labels, 7, stream(*draw))),
-        ("dirichlet:0.1", dirichlet(data.labels, 7, 0.1, stream(*draw))),
-        ("quantity:0.5", quantity(data.labels, 7, 0.5, stream(*draw))),
-        ("shards:2", label_shards(data.labels, 7, 2, stream(*draw))),
-    ):
-        dealt = deal(data, spec, 7, 3)
-        np.testing.assert_array_equal(dealt.rows, np.bincount(owner, minlength=7))
-        np.testing.assert_array_equal(dealt.logits, data.logits[np.argsort(owner, kind="stable")])
-    assert deal(data, "iid", None, 3).clients == 100
 
 
 def test_natural_shards_are_the_data_s_own():

@@ -2,7 +2,6 @@
 
 import inspect
 import random
-import re
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from refusals import each_is_refused
 
 from fedcal.core.errors import InputError
 from fedcal.datasets import Dataset, from_arrays
-from fedcal.partition import deal, parse, spelt
+from fedcal.partition import parse, spelt
 from fedcal.partition.flower_partitioners import owners_by
 
 
@@ -102,19 +101,6 @@ def test_an_object_of_theirs_deals_as_its_text_does(spec):
 
 
 @needs_it
-def test_other_objects_stay_or_are_refused():
-    import flwr_datasets.partitioner as theirs
-
-    own = type("Own", (theirs.IidPartitioner,), {})
-    made = theirs.IdToSizeFncPartitioner(3, lambda k: k + 1)
-    for partitioner in (own(3), made):
-        with pytest.raises(InputError, match="not one of flwr-datasets' own partitioners"):
-            spelt(partitioner)
-    assert spelt("iid") == "iid"
-    assert spelt(3) == 3
-
-
-@needs_it
 def test_every_partitioner_of_theirs_is_tried_or_refused():
     import flwr_datasets.partitioner as theirs
 
@@ -160,59 +146,6 @@ def test_continuous_owners_follow_confidence():
     owner = owners("flwr:ContinuousPartitioner:strictness=1", 4, data=data)
     ranks = np.argsort(np.argsort(data.probs.max(axis=1)))
     np.testing.assert_array_equal(owner, ranks // 100)
-
-
-@needs_it
-def test_dealing_takes_the_number_of_clients_from_either_side():
-    data = four_classes()
-    assert deal(data, "flwr:IidPartitioner", 5, 0).rows.tolist() == [80] * 5
-    assert deal(data, "flwr:IidPartitioner", None, 0).clients == 100
-    made = {
-        "flwr:NaturalIdPartitioner": 8,
-        "flwr:IidPartitioner:num_partitions=3": 3,
-        "flwr:SizePartitioner:partition_sizes=[100,300]": 2,
-    }
-    each_is_refused(
-        [(spec, f"makes {number} partitions, but clients = 5") for spec, number in made.items()],
-        lambda spec: deal(data, spec, 5, 0),
-    )
-    for spec, number in made.items():
-        assert deal(data, spec, None, 0).clients == number
-
-
-DIRICHLET = "flwr:DirichletPartitioner"
-REFUSED = {
-    "flwr:DirichletPartitoner": "did you mean 'DirichletPartitioner'? allowed: Continuous",
-    "flwr:__class__": "unknown partitioner of flwr-datasets '__class__'",
-    DIRICHLET: "DirichletPartitioner needs alpha: flwr:DirichletPartitioner:alpha=VALUE",
-    f"{DIRICHLET}:0.3": "needs flwr:DirichletPartitioner:KEY=VALUE:KEY=VALUE, got '0.3'",
-    f"{DIRICHLET}:alhpa=1": "parameter of DirichletPartitioner 'alhpa'; did you mean 'alpha'",
-    f"{DIRICHLET}:alpha=2020-01-01": "alpha must be a number, true, false, text or a list",
-    f"{DIRICHLET}:alpha={'9' * 70000}": "more than 65536 characters",
-    f"{DIRICHLET}:alpha=1:shuffle=False": "shuffle must be true or false, got 'False'",
-    f"{DIRICHLET}:alpha=1:min_partition_size=x": "min_partition_size must be a whole number >= 0",
-    f"{DIRICHLET}:alpha=1:seed=-1": "seed must be a whole number",
-    f"{DIRICHLET}:alpha=1:num_partitions=0": "num_partitions must be a whole number >= 1",
-    f"{DIRICHLET}:alpha=1:partition_by=y": "unknown column for partition_by 'y'; allowed: label",
-    "flwr:GroupedNaturalIdPartitioner:group_size=2:mode=3": "mode must be text, got 3",
-}
-REFUSED_WITH_DATA = {
-    f"{DIRICHLET}:alpha=-1": "Alpha values should be strictly greater than zero",
-    f"{DIRICHLET}:alpha=0.001": "seed; min_partition_size is 10 by default)",
-    "flwr:ShardPartitioner": "shard_size needs to be specified",
-    "flwr:ShardPartitioner:num_shards_per_partition=3": "leaves 16 of 400 rows without "
-    "a client, but every row must have one; the partition shards:N assigns",
-    "flwr:SizePartitioner:partition_sizes=[100,200]": "leaves 100 of 400 rows without a client",
-    "flwr:SizePartitioner:partition_sizes=[100,301]": "is greater than the size of the dataset",
-}
-
-
-@needs_it
-def test_what_is_refused_is_refused_in_one_line():
-    for spec in REFUSED_WITH_DATA:
-        parse(spec)  # is fine: it takes the data to know
-    table = {**REFUSED, **REFUSED_WITH_DATA}.items()
-    each_is_refused([(spec, re.escape(words)) for spec, words in table], owners, most=700)
 
 
 @needs_it

@@ -1,7 +1,6 @@
 """The split by a keyed hash: each row by itself, and no other row moves."""
 
 import numpy as np
-from refusals import each_is_refused
 
 from fedcal.partition import held_out
 
@@ -33,8 +32,3 @@ def test_all_rows_of_a_user_are_in_one_part():
     nested = held_out(users, "a key", 0.9)
     assert (nested >= drawn).all()  # a larger share holds out more of the same
     assert held_out(np.array([], int), 0, 0.1).shape == (0,)
-
-
-def test_what_is_no_id_or_no_share():
-    table = [(([0.5], 0.1), "ids must"), (([[1]], 0.1), "ids must"), (([1], 1.0), r"share must")]
-    each_is_refused(table, lambda given: held_out(np.asarray(given[0]), 0, given[1]))

@@ -3,9 +3,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
 
-from fedcal.partition import dirichlet, iid, label_shards, natural, quantity
+from fedcal.partition import dirichlet, iid, label_shards, quantity
 
 Split = Callable[[np.ndarray, int, np.random.Generator], np.ndarray]
 
@@ -83,15 +82,6 @@ def test_each_class_is_split_by_its_own_draw_and_no_client_is_favoured():
     assert np.abs(favourites - 120).max() < 6 * math.sqrt(600 * 0.2 * 0.8)
 
 
-def test_a_tiny_beta_gives_each_class_to_one_client():
-    labels = balanced(10, 100)
-    for beta in (1e-10, 1e-300):
-        owner = dirichlet(labels, 50, beta, generator())
-        assert all(len(set(owner[labels == j])) == 1 for j in range(10))
-        assert len(set(owner)) > 5
-        assert len(set(quantity(labels, 50, beta, generator()))) == 1
-
-
 def test_iid_and_quantity_skew_leave_labels_iid_within_a_shard():
     labels = np.repeat(np.arange(4), 5000)  # sorted: a split by position would be extreme
     for owner in (iid(labels, 4, generator()), quantity(labels, 4, 1.0, generator(2))):
@@ -119,25 +109,3 @@ def test_shards_differ_by_at_most_one_row(rows, clients, shards):
     assert sizes.sum() == rows
     assert sizes.min() >= shards * (rows // (clients * shards))
     assert sizes.max() <= shards * -(-rows // (clients * shards))
-
-
-def test_what_is_refused():
-    labels, rng = balanced(2, 5), generator()
-    for split in SPLITS:
-        each_is_refused(
-            [(clients, "clients must be a whole number >= 1") for clients in (0, -3, 2.0, True)],
-            lambda clients, split=split: split(labels, clients, rng),
-        )
-    for skewed in (dirichlet, quantity):
-        each_is_refused(
-            [(beta, "beta must be a") for beta in (0, -1.0, math.nan, math.inf, "1")]
-            + [(beta, "too small or too large") for beta in (1e307, 1e308)],
-            lambda beta, skewed=skewed: skewed(balanced(2, 50), 50, beta, rng),
-        )
-    each_is_refused(
-        [(shards, "shards per client must be a whole number >= 1") for shards in (0, -1, 1.5, True)]
-        + [(4, "are 12 shards, but there are 10 rows")],
-        lambda shards: label_shards(labels, 3, shards, rng),
-    )
-    owners = (np.zeros((3, 1), int), np.array([0.0, 1.0]), np.array(["a"]))
-    each_is_refused([(owner, "one integer per row") for owner in owners], natural)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.score_release import ScoreRelease
@@ -18,7 +17,6 @@ from fedcal.personal.at_site import (
     applied,
     calibrator_of,
     cross_validated,
-    normal_points,
     recalibrated,
 )
 from fedcal.personal.prior import SitePrior, identity_prior, site_priors
@@ -115,17 +113,6 @@ def test_noise_does_not_move_the_prior_of_many_small_sites() -> None:
         noisy = counts + rng.laplace(0, 1, counts.shape)
         means.append(site_priors(released(noisy, LAPLACE), [""])[""].mean)
     assert np.mean(means, axis=0) == pytest.approx(COMMON, abs=0.11)
-
-
-def test_a_prior_needs_sites() -> None:
-    """A release of all rows together has none, nor one of groups that cross the sites."""
-    for groups, cells in (("", 20), ('["men", "women"]', 60)):
-        other = ScoreRelease(ScoreCounts(2, edges_of("positive"), groups=groups), np.zeros(cells))
-        with pytest.raises(InputError, match="by site"):
-            site_priors(other)
-    for counts, std in ((np.full((4, 2, 10), 1e15), 0.0), (np.ones((4, 2, 10)), 1e200)):
-        with pytest.raises(InputError, match=r"at most 1e\+12"):
-            site_priors(released(counts, std))
 
 
 @pytest.mark.parametrize("std", [0.0, 1e3])
@@ -293,24 +280,6 @@ def test_the_calibrator_gives_the_same_probabilities(classes: int) -> None:
 
 def _labels(rng: np.random.Generator, classes: int) -> Integers:
     return np.asarray(rng.integers(classes, size=30))
-
-
-def test_priors_must_fit_the_sites() -> None:
-    """In number, and in what they are of."""
-    shards, _ = drawn(np.random.default_rng(9), 2, 3)
-    for priors in ([identity_prior(2)], [identity_prior(3)] * 2):
-        with pytest.raises(InputError, match="do not fit"):
-            recalibrated(shards, priors)
-
-
-def test_points_are_spread_like_a_normal() -> None:
-    """Mean 0, variance 1, no correlation."""
-    for dimensions in (1, 2):
-        points = normal_points(256, dimensions)
-        assert np.abs(points.mean(axis=0)).max() < 0.03
-        assert np.cov(points.T).reshape(dimensions, -1) == pytest.approx(
-            np.eye(dimensions), abs=0.06
-        )
 
 
 # -- the next site --------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -292,14 +291,6 @@ def test_a_charge_that_cannot_be_written_is_refused(file):
     one_line(error)
 
 
-def test_a_name_that_looks_like_memory_is_a_file(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with Ledger(":memory:", 1.0) as ledger:
-        reserve(ledger, "a", 1.0)
-    with Ledger(tmp_path / ":memory:") as ledger:
-        assert ledger.spent()[0] == 1.0
-
-
 def start(body: str, file: Path) -> subprocess.Popen[str]:
     head = (
         "import os, sys\n"
@@ -355,26 +346,6 @@ def test_a_ledger_in_use_for_too_long_is_refused(file, monkeypatch):
     with Ledger(file, 1.0) as busy, busy._db.transaction():
         monkeypatch.setattr(database, "_BUSY_SECONDS", 0.0)
         assert "locked" in refused(file)
-
-
-def test_threads_share_one_ledger():
-    granted: list[str] = []
-    with Ledger(None, 1.0) as ledger:
-
-        def ask(run: str) -> None:
-            try:
-                reserve(ledger, run, 0.1)
-                granted.append(run)
-            except BudgetExceeded:
-                pass
-
-        threads = [threading.Thread(target=ask, args=(f"run {i}",)) for i in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(granted) == 10
-        assert {entry.run for entry in ledger.entries()} == set(granted)
 
 
 def test_a_failure_within_a_transaction_leaves_no_trace(file):

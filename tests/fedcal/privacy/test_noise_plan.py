@@ -50,18 +50,6 @@ def test_the_multiplier_is_the_smallest_that_meets_the_target(rounds, epsilon):
     assert 0.1 < one.multiplier / plan_of(1).multiplier < 0.5
 
 
-def test_without_privacy_nothing_is_added():
-    plan = make_plan(federation(epsilon=math.inf), rounds=4, bound=PAIR, counting_rounds=1)
-    assert not plan.private
-    assert (plan.mechanism, plan.epsilon, plan.delta) == ("none", math.inf, 0.0)
-    assert (plan.multiplier, plan.noise_std, plan.bound) == (0.0, (0.0,), None)
-    assert (plan.rounds, plan.counting_rounds, plan.trust) == (5, 1, "secagg")
-    assert plan.event == "5 x Poisson(1.0) of exact sum"
-    assert plan.grid == 2.0**-24
-    private = make_plan(federation(), rounds=4, bound=PAIR, counting_rounds=1)
-    assert (private.rounds, private.counting_rounds, private.trust) == (4, 0, "central")
-
-
 @pytest.mark.parametrize("rate", [1.0, 0.25])
 def test_an_exponential_plan_is_pure(rate):
     plan = plan_of(1, SCORES, "exponential", sampling_rate=rate)
@@ -294,16 +282,6 @@ def test_what_does_not_go_together_is_refused():
     assert plan_of(1, BIG, **MANY).delta == 1e-9
     assert plan_of(1, FAR).private  # seeded doubles reach further
     assert not plan_of(delta=0.0, epsilon=math.inf).private
-
-
-def test_the_user_and_the_trust_model_choose_the_mechanism():
-    for trust, asked, want in (
-        ("central", "auto", "laplace"),
-        ("distributed", "auto", "laplace"),
-        ("local", "auto", "laplace"),
-        ("central", "gaussian", "gaussian"),
-    ):
-        assert plan_of(1, prefers="laplace", trust=trust, mechanism=asked).mechanism == want
 
 
 @pytest.mark.parametrize("trust", NOISY)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from fedcal.core.errors import InputError
 from fedcal.queries import encodings
 
 CASES = [(name, b, h) for name in encodings.ENCODINGS for b in (1, 2, 5, 9, 64) for h in (1, 2, 3)]
@@ -37,18 +36,3 @@ def test_noise_is_what_the_decoder_says():
     variances = np.square(encodings.decoder_of("tree", 20, 2).cumsum(axis=0)).sum(axis=1)
     want = encodings.column_norm("tree", 20, 2, 2) * np.sqrt(variances.mean())
     assert encodings.prefix_std("tree", 20, 2, 2) == pytest.approx(want)
-
-
-def test_levels_that_tell_nothing_new_are_left_out():
-    assert encodings.tree_levels(5, 3) == (2, 3, 5)
-    assert encodings.tree_levels(1, 3) == (1,)
-    assert encodings.tree_levels(240, 2) == (15, 240)
-
-
-@pytest.mark.parametrize(
-    ("name", "buckets", "height", "word"),
-    [("cube", 4, 1, "flat, prefix, tree"), ("flat", 4, 2, "tree"), ("tree", 5000, 2, "4096")],
-)
-def test_what_is_refused(name, buckets, height, word):
-    with pytest.raises(InputError, match=word):
-        encodings.check_encoding(name, buckets, height)

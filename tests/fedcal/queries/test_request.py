@@ -191,9 +191,3 @@ def test_a_context_that_makes_no_sense_is_refused():
         *(({"delta": delta}, f"delta {wrong}") for delta in (1.0, -1e-9, nan)),
     ]
     each_is_refused(table, lambda context: back(REQUESTS["distributed, per row"], context=context))
-
-
-def test_without_privacy_a_context_has_no_end_of_budget():
-    context = replace(CONTEXT, epsilon=float("inf"), mechanism="none", round=4)
-    request = replace(REQUESTS["newton"], context=context)
-    assert back(request).context == context

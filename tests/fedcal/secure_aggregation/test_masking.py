@@ -1,10 +1,8 @@
 import hashlib
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
 
 from fedcal.secure_aggregation import (
     COMPLETE_UP_TO,
@@ -164,19 +162,3 @@ def test_every_dropout_pattern_of_four():
     for size in range(4):
         for lost in itertools.combinations(cohort, size):
             close(cohort, list(lost), 2)
-
-
-def test_membership_is_checked():
-    table: list[tuple[tuple[Any, ...], str]] = [
-        ((mask, 9, [1, 2], RUN, ROUND, 1), "client 9 is not in the cohort of 2"),
-        ((neighbours, [1, 2, 1], RUN, ROUND), "twice in the cohort"),
-        ((neighbours, [1, 2.5], RUN, ROUND), "not an integer"),
-        ((mask, 1, [1], RUN, ROUND, -1), "length is -1"),
-        *(((stream, seed, 1), "32 bytes") for seed in (bytes(31), bytes(33), b"", "0" * 32)),
-        ((stream, bytes(32), -1), "length is -1"),
-        ((pair_seed, 0, 1, 1, 0), "itself"),
-        *(((pair_seed, 0, far, 1, 0), "client id") for far in (2**127, -(2**127) - 1, 2.5)),
-        *(((pair_seed, run, 1, 2, 0), "run seed") for run in (2**255, 0.5)),
-        *(((pair_seed, 0, 1, 2, number), "round") for number in (-1, 2**64)),
-    ]
-    each_is_refused(table, lambda call: call[0](*call[1:]))

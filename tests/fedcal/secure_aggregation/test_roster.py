@@ -52,30 +52,6 @@ def test_each_part_moves_the_digest():
     assert ROSTER.digest == "62fcb8188b3cca7f465c99dc8c24b32588d8a60b611764d7cb5b0d22df5aaf90"
 
 
-def test_comments_and_the_order_of_keys_do_not_matter(tmp_path):
-    lines = ["# by hand", 'committee = [ "site 3","site 0", "site 1" ]', "threshold=2"]
-    lines += ['classes = ["healthy", "disease"]', 'name = "hearts"']
-    for site in SITES:
-        lines += ["[[site]]", f'key = "{site.key.hex().upper()}" # key', f'name = "{site.name}"']
-    read = Roster.read(written(tmp_path, "\n".join(lines)))
-    assert read == ROSTER
-    assert read.digest == ROSTER.digest
-    assert [read.number_of(key.public) for key in KEYS[:6]] == [0, 1, 2, 3, 4, None]
-
-
-def test_up_to_seven_sites_are_all_members(tmp_path):
-    nine = tuple(Member(f"s{n}", key.public) for n, key in enumerate(KEYS))
-    for sites in (SITES, nine):
-        text = Roster("f", sites, Committee((0, 1, 2), 2)).to_toml()
-        known = {**tomllib.loads(text), "threshold": 4}
-        del known["committee"]
-        file = written(tmp_path, tomli_w.dumps(known))
-        if sites is SITES:
-            assert Roster.read(file).committee.members == (0, 1, 2, 3, 4)
-        else:
-            refused("'committee' is missing: of more than 7 sites", Roster.read, file)
-
-
 def test_a_coordinator_signs_and_nobody_else(tmp_path):
     signed = ROSTER.signed(KEYS[8])
     read = Roster.read(written(tmp_path, signed.to_toml()))

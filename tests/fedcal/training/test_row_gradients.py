@@ -1,6 +1,5 @@
 """Gradients of single rows: those of plain PyTorch; bounded, exact, of nobody else."""
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -265,18 +264,6 @@ def test_a_kernel_that_mixes_rows_by_a_bit_is_refused(monkeypatch):
         network.check(X, 3, by_row=True)
 
 
-def test_torch_keeps_its_threads_and_its_randomness():
-    before, state = torch.get_num_threads(), torch.random.get_rng_state()
-    torch.set_num_threads(2)
-    try:
-        x, y, w = rows_of("mlp", 3)
-        steps("mlp", w, x, y, Clipping(1.0))
-        assert torch.get_num_threads() == 2
-        assert torch.equal(torch.random.get_rng_state(), state)
-    finally:
-        torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize("network", SHAPES)
 def test_weights_and_logits(network):
     one = network_named(network)
@@ -293,16 +280,3 @@ def test_weights_and_logits(network):
         for k, (weights, bias) in enumerate(layers):
             x = (x if k == 0 else np.maximum(x, 0)) @ weights.T + bias
         np.testing.assert_allclose(x, wanted, atol=1e-4)
-
-
-def test_widths():
-    size = sum((a + 1) * b for a, b in pairwise((5, 48, 16, 3)))
-    assert network_named("mlp:48x16").size((5,), 3) == size
-    table = [
-        ("mlp:" + "x".join(["16"] * 9), r"number of hidden layers must be .* \[0, 8\]"),
-        ("mlp:16x", "shape must be like"),
-        ("vgg", "unknown network 'vgg'"),
-        ("linear", "--model linear was removed in 0.3: use softmax"),
-    ]
-    each_is_refused(table, network_named)
-    assert network_named("mlp:1048576").size((2**24,), 10) > 2**43  # nothing of that size is made

@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from strategy_checks import assert_refused
 
 from fedcal.clients.answers import answer
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.datasets import load
-from fedcal.evaluation.intervals.intervals import Estimate
-from fedcal.evaluation.single import UNKNOWN, SingleMetric
+from fedcal.evaluation.single import SingleMetric
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms.exponential import scores_of
 from fedcal.partition import dirichlet, iid
@@ -118,20 +116,3 @@ def test_an_interval_is_of_the_noise_and_of_rows_drawn_at_random(rate):
     half = math.hypot(math.log(20) / math.sqrt(2) * found.noise, 1.95996 * found.sampling)
     assert found.high - found.value == pytest.approx(half, rel=1e-4)
     assert found.value - found.low == pytest.approx(half, rel=1e-4)
-
-
-def test_what_cannot_be_asked_is_refused():
-    table = [(None, {}, "needs rows_per_client"), (7, {}, "rounds here, got rounds = 7")]
-
-    def make(rounds: int | None, options: dict[str, Any]) -> None:
-        FedAccuracy(Federation(10, 2, rounds, epsilon=1.0), **options)
-
-    assert_refused(table, make)
-
-
-@pytest.mark.parametrize("estimate", [UNKNOWN, Estimate(0.9, 0.8, 0.95, 0.01, 0.02, 0.0, False)])
-def test_a_metric_comes_back_from_its_arrays(estimate):
-    metric = SingleMetric("accuracy", estimate)
-    again = SingleMetric.from_arrays(metric.arrays())
-    np.testing.assert_array_equal(again.arrays()["numbers"], metric.arrays()["numbers"])
-    assert (again.name, again.estimate.drowned) == ("accuracy", estimate.drowned)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategy_checks import assert_refused, some_shards
+from strategy_checks import some_shards
 
 from fedcal.calibrators import TopLabelBinning
 from fedcal.clients.answers import answer
@@ -113,21 +113,3 @@ def test_unary_estimates_how_many_clients_are_in_each_cell():
     noise = np.sqrt(std**2 + want)  # and of the draws of rows
     assert (np.abs(release.values - want) < 5 * noise).all()
     assert np.abs(want).max() > 10 * std
-
-
-NOISY = {"epsilon": 1.0}
-UNARY = {**NOISY, "mechanism": "unary"}
-BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({"rounds": 2}, {}, "rounds must be 1"),
-    ({}, {"counts": "all"}, "unknown counts 'all'"),
-    (NOISY, {}, "rows_per_client"),
-    ({**NOISY, "unit": "example"}, {"clip": 2.0}, "clip has no effect here: unit 'example'"),
-    (UNARY, {}, "'unary' needs trust 'local'"),
-    ({**UNARY, "trust": "local", "unit": "example"}, {}, "unit 'user'"),
-    ({**UNARY, "trust": "local"}, {"counts": "correct_total"}, "counts = correct_wrong"),
-    ({**NOISY, "mechanism": "exponential"}, {"clip": 1.0}, "exponential"),
-]
-
-
-def test_bad_settings_are_refused():
-    assert_refused(BAD, lambda own, options: method(federation(**own), **options))

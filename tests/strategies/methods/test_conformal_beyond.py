@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from refusals import refused
-from strategy_checks import assert_refused
 
 from fedcal import simulate
 from fedcal.conformal import PredictionSets, load
@@ -66,20 +65,6 @@ def test_one_release_serves_every_alpha(settings, tmp_path):
     anew = run("adult-income", RUNS["distributed"], alpha=0.3, **settings).artifact
     assert_array_equal(anew.thresholds, loose.thresholds)  # the same release, bit for bit
     refused(r"alpha must be in \(0, 1\)", read.at, 1.0)
-
-
-BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({"target": "[0.4, 0.6]", **SOURCE, "by": "class"}, {}, "needs by = 'none'"),
-    ({"target": "[0.4, 0.6]"}, {"epsilon": 1.0}, "target needs source"),
-    ({"target": "[0.5]", **SOURCE}, {}, "2 numbers, one for each label"),
-    ({"target": "[0.4, 0.6]", **SOURCE, "quantile": "exponential"}, {"epsilon": 1.0}, "alike"),
-    ({"quantile": "unary"}, {"epsilon": 1.0, "trust": "local"}, "was removed in 0.3"),
-    ({"alpha": 1.0}, {}, r"in \(0, 1\)"),
-]
-
-
-def test_what_does_not_go_is_refused():
-    assert_refused(BAD, lambda settings, options: run("adult-income", options, **settings))
 
 
 def test_a_rare_label_is_in_every_set_and_no_exact_count_is_told():

@@ -8,7 +8,6 @@ import pytest
 from fedcal.clients import answers
 from fedcal.clients.answers import answer
 from fedcal.core.shards import Shards
-from fedcal.evaluation.weighting import ESTIMANDS
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation
 from fedcal.privacy.noise_plan import Plan
@@ -155,19 +154,3 @@ def test_where_nobody_was_asked_nothing_is_known_and_nothing_exact_is_told(
     kept = type(found).from_arrays(found.arrays())
     assert kept.results() == found.results()
     assert "clients" not in {**kept.results(), **kept.judge(rows)}
-
-
-@pytest.mark.parametrize("unit", ["user", "subject", "example"])
-def test_each_evaluation_says_what_its_intervals_do_not_contain(unit):
-    federation = Federation(CLIENTS, 2, epsilon=1.0, unit=unit, sampling_rate=0.5)
-    excluded = ["the choice of the clients that were asked"]
-    if unit == "user":
-        excluded.insert(0, "the bias of clipping a client's answer")
-    noun = "subjects" if unit == "subject" else "rows"
-    for name in ("evaluate", "evaluate-accuracy"):
-        told = STRATEGIES[name](federation, rows_per_client=30.0).result().results()
-        assert told["estimand"] == ESTIMANDS["rows"].replace("rows", noun)
-        assert told["weighting"].startswith(f"each {noun[:-1]} counts once")
-        assert told["intervals_exclude"][: len(excluded)] == excluded, name
-        exact = STRATEGIES[name](Federation(CLIENTS, 2)).result().results()
-        assert exact["intervals_exclude"] == []

@@ -1,15 +1,11 @@
 """DP-FedAvg: what clients send is bounded and theirs alone; the clip follows the updates."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from refusals import refused
-from strategy_checks import assert_refused
 
 from fedcal.clients.answers import answer, contribute
-from fedcal.core.errors import InputError, PrivacyError
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
@@ -17,7 +13,6 @@ from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
 from fedcal.queries import LocalUpdate
 from fedcal.queries.request import Request
-from fedcal.queries.training import COUNT_NORM
 from fedcal.secure_aggregation import Ring
 from fedcal.strategies import DPFedAvg, FedAvg
 from fedcal.training.network import LocalSGD
@@ -87,19 +82,6 @@ def test_a_client_sends_the_same_whoever_is_asked_and_within_the_bound(network):
     assert np.linalg.norm(values[:, :-1], axis=1).max() <= 1.0
 
 
-def test_update_and_count_lie_in_one_bound():
-    """Both at their most: exactly the norm 1; a little more of either leads out of it."""
-    asked = query("softmax", start("softmax"))
-    bound = asked.bound("client")
-    most = np.zeros((1, bound.length))
-    most[0, 0], most[0, -1] = 1.0, 0.5
-    assert bound.norms_of(most)[0, 0] == pytest.approx(1.0, abs=1e-12)
-    assert bound.norms[1] == COUNT_NORM
-    assert bound.norms[0] < 1.006
-    assert bound.sensitivity == 1.0  # of both together
-    assert query("softmax", start("softmax"), count=False).bound("client").norms == (1.0,)
-
-
 def test_a_step_is_by_the_mean_over_the_clients_that_are_expected():
     """Of a quarter of 20 clients: 5, whoever answers; the clip's logarithm falls by 0.2 a share."""
     federation = Federation(clients=20, classes=CLASSES, rounds=2, sampling_rate=0.25)
@@ -138,30 +120,3 @@ def test_fedavg_steps_by_the_mean_of_its_cohort_weighted_by_rows():
         np.testing.assert_allclose(method.w, w, atol=1e-7)
         loss = pytest.approx(np.average(losses, weights=sizes), abs=1e-6)
         assert method.round_record(number) == {"clients": 2, "train_loss": loss}
-
-
-def test_what_makes_no_sense_is_refused():
-    table = [
-        ({"unclipped": 1.0}, r"unclipped must be in \(0, 1\), got 1.0"),
-        ({"network": "vgg"}, "unknown network 'vgg'"),
-        ({"epochs": 0}, "epochs must be a whole number >= 1"),
-        ({"clip": 0.0}, "clip must be a finite number > 0"),
-    ]
-    assert_refused(table, lambda given: DPFedAvg(Federation(clients=5, classes=CLASSES), **given))
-    refused("fedavg has no privacy", FedAvg, Federation(clients=5, classes=CLASSES, epsilon=1.0))
-
-
-@pytest.mark.parametrize("source", ["seeded", "system"])
-def test_as_many_clients_train_in_each_round_and_are_told(source):
-    """Also at real sites, where noise comes from the system; a private plan has no such draw."""
-    public = Federation(10, CLASSES, rounds=3, sampling_rate=0.05, noise_source=source)
-    method = FedAvg(public, shape="3")
-    asked = method.open_round(1)
-    assert asked is not None
-    assert len(asked.clients) == 1
-    assert asked.clients.tolist() == method.plan.sample(1).tolist()
-    assert method.plan.event.startswith("3 x 1 of 10 clients of ")
-    assert method.bytes_up == pytest.approx(0.1 * 8 * (len(method.w) + 3))
-    refused("keeps its ledger", method.charge_to, None, error=PrivacyError)
-    with pytest.raises(InputError, match="for runs without privacy"):
-        replace(DPFedAvg(Federation(10, CLASSES, epsilon=1.0), shape="3").plan, cohort=True)

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from strategy_checks import assert_refused
 
 from fedcal.accounting.zcdp import zcdp_rho
-from fedcal.calibrators import BBQ, HistogramBinning, WeightedBinning
+from fedcal.calibrators import BBQ, WeightedBinning
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.experiments.runs.engines.inline import run_inline
@@ -48,28 +47,6 @@ def some_shards(clients: int = 20, rows: int = 300, classes: int = CLASSES) -> S
     return Shards.from_owner(rng.normal(0, 3, (rows, classes)), labels, owner, clients)
 
 
-@pytest.mark.parametrize(
-    ("method", "calibrator"),
-    [
-        (FedBin(federation(), bins_exponent=2), HistogramBinning),
-        (FedBBQ(federation(), bins_exponent=2, weighting="none"), BBQ),
-    ],
-)
-def test_the_result_is_the_calibrator_of_the_histograms(method, calibrator):
-    ask = method.query(1)
-    assert (ask.kind, ask.params(), ask.everyone) == ("class_histograms", {"bins": BINS}, False)
-    assert ask.lengths() == (BINS,) * (2 * CLASSES)
-    method.update(histograms(POSITIVE, NEGATIVE))
-    want = calibrator.from_histograms(POSITIVE, NEGATIVE, CLASSES)
-    result = method.result()
-    assert type(result) is calibrator
-    table = result.arrays()["table"]
-    assert np.array_equal(table, want.table)
-    if calibrator is HistogramBinning:  # the share of positives in each bin
-        assert table[0].tolist() == [1 / 10, 2 / 3, 0.0, 1.0]
-        assert table[1:].tolist() == [[0.0, 0.0, 1.0, 1.0], [2 / 3] * 4]
-
-
 @pytest.mark.parametrize("weighting", ["all", "changed"])
 def test_without_privacy_a_weight_is_the_share_of_the_class_that_was_counted(weighting):
     method = FedBBQ(federation(sampling_rate=0.5), bins_exponent=2, weighting=weighting)
@@ -83,17 +60,6 @@ def test_without_privacy_a_weight_is_the_share_of_the_class_that_was_counted(wei
     result = method.result()
     assert isinstance(result, WeightedBinning)
     assert result.rows == weighting
-
-
-def test_of_two_classes_the_weight_is_that_of_the_second_and_nobodys_class_has_one():
-    for classes, there, positive, want in (
-        (2, (999.0, 32.0), POSITIVE[:1], [8 / 32]),
-        (3, (8.0, 8.0, 0.0), POSITIVE * [[1], [1], [0]], [1.0, 0.5, 1.0]),
-    ):
-        method = FedBBQ(federation(classes=classes), bins_exponent=2)
-        method.update(counts(*there))
-        method.update(histograms(positive, NEGATIVE[: len(positive)], number=2))
-        assert weights(method).tolist() == want
 
 
 def test_the_share_counts_the_rows_of_who_answered_the_histogram_round():
@@ -144,41 +110,6 @@ def test_pooled_tables_are_the_sum_over_classes_used_by_each():
     want = BBQ.table_of(summed[:1], summed[1:])
     assert np.array_equal(pooled.result().arrays()["table"], np.repeat(want, CLASSES, axis=0))
     assert (each.bytes_up, pooled.bytes_up) == (8 * 2 * CLASSES * 16, 8 * 2 * 16)
-
-
-def test_with_privacy_one_pooled_weight_comes_from_the_noise_of_p():
-    method = FedBBQ(federation(**PRIVATE), bins_exponent=2)
-    values, std = np.array([1.0, 2, -5, 8, 20, 2, 1, 9]), np.repeat([2.0, 8.0, 1.0], [4, 1, 3])
-    method.update(Release(1, "pooled_histograms", values, std))
-    expected = math.sqrt(2 / math.pi) * 2.0 * BINS
-    assert weights(method) == pytest.approx([6 / expected] * CLASSES, rel=1e-13)
-
-
-@pytest.mark.parametrize("strategy", [FedBin, FedBBQ])
-def test_negative_counts_are_treated_as_asked(strategy):
-    """And without negative ones there is nothing to treat."""
-    rng = np.random.default_rng(8)
-    noisy, plain = rng.normal(1, 4, (2, CLASSES, BINS)), rng.uniform(0, 9, (2, CLASSES, BINS))
-    table_of = strategy.calibrator.table_of
-    for negatives in ("cut", "merged", "norm-sub"):
-        options = {"weighting": "none", "negatives": negatives, **PER_CLASS}
-        for counts_, want in ((noisy, table_of(*noisy, negatives)), (plain, table_of(*plain))):
-            method = strategy(federation(**PRIVATE), **options)
-            method.update(histograms(counts_[0], counts_[1], 3.0))
-            assert np.array_equal(method.result().arrays()["table"], want), negatives
-
-
-def test_bad_parameters_are_refused_in_one_line():
-    bad: list[tuple[dict[str, Any], str]] = [
-        ({"bins_exponent": 17}, "bins_exponent"),
-        ({"weighting": "some"}, "weighting"),
-        ({"clipping": "none"}, "clipping"),
-        ({"clip_positive": 0.0}, "clip_positive"),
-        ({"clip_negative": math.inf}, "clip_negative"),
-        ({"tables": "all"}, "tables"),
-        ({"negatives": "keep"}, "negatives"),
-    ]
-    assert_refused(bad, lambda options: FedBBQ(federation(), **options))
 
 
 @pytest.mark.parametrize(("c", "rounds"), [(2, 5), (3, 1), (10, 5)])

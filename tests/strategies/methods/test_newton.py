@@ -98,23 +98,6 @@ def test_a_round_in_which_nobody_was_asked_does_not_stop_the_way():
     assert updated(strategy, [0.2, 0.0], [2.0, 0.0, 1.0]) == pytest.approx(step, rel=1e-6)
 
 
-def test_the_bound_comes_from_public_numbers():
-    for clients, m, epsilon, trust, norm in (
-        (100, 50.0, 1.0, "central", 10.0),  # a fifth of a nat per row
-        (10, 5.0, 1.0, "central", 3.0),  # at least 3
-        (1000, 5.0, 8.0, "central", 6.0),  # at least 6 where many clients drown the noise,
-        (1000, 5.0, 8.0, "distributed", 6.0),  # that of the trust model
-        (1000, 5.0, 8.0, "local", 3.0),
-    ):
-        own = federation(clients=clients, epsilon=epsilon, trust=trust)
-        plan = FedNewtonEntropy(own, rows_per_client=m).plan
-        assert plan.bound.norms == pytest.approx((norm, 3 * norm)), trust
-        assert (plan.bound.rule, plan.bound.per) == ("joint", "client")
-        if trust == "central":
-            std = (plan.multiplier * norm, 3 * plan.multiplier * norm)
-            assert plan.noise_std == pytest.approx(std)
-
-
 def private(std: float) -> FedNewtonEntropy:
     """After one release that says w = (-0.6, 0.3), with this noise in G; none in H."""
     strategy = FedNewtonEntropy(federation(epsilon=1.0), rows_per_client=50)

@@ -8,15 +8,12 @@ from refusals import refused
 from strategy_checks import assert_std_is_one, nobody
 
 from fedcal import simulate
-from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards, numbered
 from fedcal.evaluation.counting import counts_of
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.experiments.runs.evaluated import by_roster
 from fedcal.mechanisms import Gaussian, Laplace, Target
 from fedcal.personal.moments import HIDES, MomentsPrior, prior_from_moments
 from fedcal.personal.prior import identity_prior, site_priors
@@ -85,29 +82,6 @@ def test_groups_within_a_site_part_its_counts_and_add_up_to_them():
     assert inside["", "d"].rows_std == 2 * inside["c", "d"].rows_std
     assert site_priors(release).keys() == {"", *NAMES}
     refused("counted within sites", lambda: replace(parted, by="group"))
-
-
-def test_a_site_that_is_not_asked_for_refuses():
-    refused("'a' is not among the sites", counts_of, named().block(3, 4), asked("b", "d"))
-    unnamed = replace(named(), names=())
-    refused("this site has no name: --federation", counts_of, unnamed, asked(*NAMES))
-    refused("groups is empty", lambda: ScoreCounts(2, np.array([4.0]), by="site"))
-    refused("3 names for 4 clients", lambda: nobody(4, 2, names=("a", "b", "c")))
-
-
-def test_a_real_site_is_called_as_its_roster_has_it(tmp_path):
-    rows = Shards(np.zeros((1, 2)), np.zeros(1, np.int64), np.array([0, 1]))
-    prepare(tmp_path / "site", rows)
-    assert prepared(tmp_path / "site").shards.names == ()  # and in a federation: see deploy
-    prepare(tmp_path / "site", replace(rows, names=("x",)), simulated=True)
-    assert prepared(tmp_path / "site").shards.names == ("x",)
-
-
-def test_real_sites_by_name_need_a_federation():
-    for config in (Config(method="evaluate", set={"groups": "site"}), Config(method="fedprior")):
-        refused("takes the sites' names from --federation", by_roster, config)
-    for config in (Config(method="evaluate"), Config(method="fedprior", epsilon=1.0)):
-        assert by_roster(config) is config  # all rows together, or moments of whole sites
 
 
 def score_noise(query: ScoreCounts, law: type[Laplace | Gaussian]) -> tuple[float, float]:
@@ -180,22 +154,6 @@ def test_moments_tell_how_sites_differ_and_noise_widens_them():
         sure = prior_from_moments(far, 0.0, 1e9, 2)
         assert np.isfinite(sure.mean).all()
         assert (np.diag(sure.cov) >= (0.05 * unit) ** 2).all()
-
-
-@pytest.mark.parametrize("unit", ["user", "subject"])
-def test_a_file_holds_all_of_it(unit, tmp_path):
-    options = {"unit": unit, "epsilon": 1.0, "clients": 100, "partition": "iid"}
-    result = simulate("heart-disease", method="fedprior", out=tmp_path / "run", **options)
-    form = type(result.artifact)
-    again = form.read(tmp_path / "run", form.form)
-    assert again.arrays().keys() == result.artifact.arrays().keys()
-    for name, array in result.artifact.arrays().items():
-        np.testing.assert_array_equal(again.arrays()[name], array)
-    assert again.priors().keys() == result.artifact.priors().keys()
-    said = (tmp_path / "run" / "report.html").read_text("utf-8")
-    assert "sites recalibrate at home" in said
-    assert "Recalibration at home" in said
-    assert "No client was contacted" not in said  # of counts of subjects rows are not known
 
 
 def test_sites_without_rows_tell_nothing_of_the_next():

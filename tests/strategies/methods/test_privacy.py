@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from strategy_checks import BUDGETED, assert_refused
+from strategy_checks import BUDGETED
 
 from fedcal.accounting.gaussian import gaussian_multiplier
 from fedcal.calibrators import Calibrator
@@ -314,25 +314,3 @@ def test_local_rounds_that_nobody_was_sampled_in_change_nothing(name):
     found = learnt(strategy, shards.logits)
     nothing = softmax(shards.logits) if found.ndim == 2 else np.zeros_like(found)
     np.testing.assert_allclose(found, nothing, atol=1e-12)
-
-
-def test_what_does_not_go_together_is_refused_in_one_line():
-    bad: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
-        ("fedoneshot", {"mechanism": "exponential", "trust": "local"}, {}, "central"),
-        ("fednewton", {"mechanism": "exponential"}, {}, "sum"),
-        ("fedtemp", {"delta": 0.0}, {}, "delta"),
-        ("fedbin", {"unit": "example"}, {"clipping": "joint"}, "clipping"),
-        ("fedbbq", {"unit": "example"}, {"clip_negative": 2.0}, "clip_negative"),
-        ("fednewton", {"trust": "local"}, {"rows_per_client": None}, "rows_per_client"),
-    ]
-    assert_refused(bad, lambda name, own, options: method(name, federation(**own), **options))
-
-
-def test_a_rows_bound_needs_no_nominal_number_of_rows():
-    own = federation(unit="example")
-    for name in BUDGETED:
-        if "rows_per_client" in settings_of(name) and not STRATEGIES[name].needs_rows(own, {}):
-            bounds = {
-                method(name, own, rows_per_client=rows).plan.bound for rows in (None, 1.0, 5000.0)
-            }
-            assert len(bounds) == 1, name

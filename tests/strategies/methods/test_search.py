@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from strategy_checks import algorithm_1, assert_refused, nobody, some_shards
+from strategy_checks import algorithm_1, assert_refused, some_shards
 
 from fedcal.calibrators import TemperatureScaling
 from fedcal.core.numerics import log_grid, softmax
@@ -131,63 +131,6 @@ def test_a_search_asks_as_often_as_it_plans():
         if rounds > 1:
             own = private(rounds=4)
             assert method(name, own, search=search, rows_per_client=50.0).plan.rounds == 4
-
-
-def test_auto_takes_what_measured_best():
-    def taken(name: str, own: Federation) -> str:
-        strategy = method(name, own, search="auto", rows_per_client=50.0)
-        return strategy.search
-
-    for trust in ("central", "distributed", "local"):
-        assert taken("acct", private(trust=trust)) == "posterior"
-        at_once = "exponential" if trust == "central" else "golden"
-        assert taken("nllt", private(trust=trust)) == at_once
-        assert taken("ecet", private(trust=trust)) == at_once
-    assert taken("acct", federation()) == taken("ecet", federation()) == "golden"
-    # noise that the user names is for a sum, not for a draw
-    assert taken("nllt", private(mechanism="laplace")) == "golden"
-    assert taken("nllt", private(mechanism="exponential")) == "exponential"
-
-
-@methods
-def test_nobody_with_rows_leaves_the_model_as_it_is(name):
-    for search in ("golden", "auto" if name == "acct" else "exponential"):
-        assert temperature(method(name, search=search)) == 1.0
-        assert run(name, nobody(CLIENTS, CLASSES), search=search) == 1.0
-
-
-@pytest.mark.parametrize("search", ["golden", "posterior"])
-def test_a_round_in_which_nobody_is_asked_tells_the_search_nothing(search):
-    own = private(trust="local", unit="example", sampling_rate=1e-9)
-    strategy = method("acct", own, search=search, rows_per_client=50.0)
-    run_inline(strategy, some_shards())
-    assert len(strategy.releases) == strategy.plan.rounds
-    assert not any(release.std.any() for release in strategy.releases)
-    assert temperature(strategy) == 1.0
-
-
-NOISY = {"epsilon": 1.0}
-BAD: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
-    ("nllt", {}, {"search": "posterior"}, "unknown search 'posterior'; allowed: auto, golden, exp"),
-    ("nllt", {}, {"search": "bisection"}, "search bisection was removed in 0.3: use posterior"),
-    ("acct", {}, {"search": "exponential"}, "search exponential was removed in 0.3: use post"),
-    ("acct", {}, {"search": "grid"}, "unknown search 'grid'"),
-    ("acct", NOISY, {}, "rows_per_client"),
-    ("acct", NOISY, {"clip": 0.0}, "clip must be a finite number > 0"),
-    ("acct", {**NOISY, "unit": "example"}, {"clip": 3.0}, "clip has no effect here: unit"),
-    ("acct", {}, {"low": 3.0, "high": 0.5}, "low < high"),
-    ("acct", {}, {"iterations": 0}, "iterations"),
-    ("acct", {"rounds": 1}, {}, "at least 2"),
-    ("acct", {"rounds": 5}, {"iterations": 5}, "iterations = 5 take 6 rounds"),
-    ("nllt", {"rounds": 2}, {"search": "exponential"}, "rounds must be 1"),
-    ("ecet", {}, {"search": "exponential", "points": 1}, "points"),
-    ("nllt", {}, {"nll_clip": 0}, "nll_clip"),
-    ("ecet", {}, {"bins": 0}, "bins"),
-]
-
-
-def test_bad_settings_are_refused():
-    assert_refused(BAD, lambda name, own, options: method(name, federation(**own), **options))
 
 
 def test_the_exponential_search_needs_a_trusted_server():

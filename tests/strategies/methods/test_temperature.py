@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from strategy_checks import assert_refused
 
 from fedcal.clients.answers import STATISTICS
 from fedcal.core.shards import Shards
@@ -59,13 +58,6 @@ def test_newton_step():
     assert strategy.query(9).params() == {"log_a": -math.log(20)}
 
 
-def test_newton_bound_comes_from_the_public_nominal_rows():
-    for m, norm in ((50.0, 10.0), (100, 20.0), (5.0, 3.0), (0.5, 3.0)):
-        plan = FedNewton(federation(epsilon=1.0), rows_per_client=m).plan
-        assert (plan.bound.norms, plan.bound.rule) == (pytest.approx((norm, 3 * norm)), "joint")
-        assert plan.noise_std == pytest.approx((norm * plan.multiplier, 3 * norm * plan.multiplier))
-
-
 def test_fedtemp_divides_by_the_repliers_with_rows():
     averages: tuple[tuple[Any, list[float], float], ...] = (
         ("inverse", [2.0, 4.0], 0.5),
@@ -106,16 +98,6 @@ def test_dropouts_do_not_change_the_private_divisor(missing):
     assert strategy.w == pytest.approx(w, rel=1e-14)
 
 
-def test_fedtemp_asks_for_its_own_bound_and_steps_only_and_never_leaves_it():
-    plain = FedTemp(federation()).query(1).params()
-    assert set(plain) == {"w", "average", "count"}
-    asked = FedTemp(federation(), limit=3.0, steps=50).query(1).params()
-    assert asked == {**plain, "limit": 3.0, "steps": 50}
-    for sign, temperature in ((-1.0, 1 / 3), (1.0, 3.0)):
-        strategy = FedTemp(federation(), limit=3.0)
-        assert learn(strategy, [sign * 9.0, 1.0]) == pytest.approx(temperature)
-
-
 GRID: Any = {"low": 0.5, "high": 4.0, "points": 4}
 
 
@@ -143,24 +125,6 @@ def test_one_shot_takes_the_drawn_point_with_privacy():
     assert (plan.mechanism, plan.delta, plan.epsilon_per_release) == ("exponential", 0.0, 1.0)
 
 
-def test_one_shot_asks_few_temperatures_where_scores_are_released():
-    few: tuple[dict[str, Any], ...] = (
-        {"trust": "distributed"},
-        {"trust": "local"},
-        {"trust": "local", "unit": "example"},
-        {"mechanism": "laplace"},
-    )
-    for fields in (*few, {}, {"mechanism": "exponential"}, {"unit": "example"}):
-        own, ends = federation(epsilon=1.0, **fields), {"low": 0.5, "high": 4.0}
-        strategy = FedOneShot(own, rows_per_client=50, **ends)
-        ask, asked = strategy.query(1), 8 if fields in few else 257
-        assert (ask.lengths(), ask.params()) == ((asked,), {**ends, "points": asked})
-        assert (strategy.plan.mechanism == "exponential") == (asked == 257)
-        bound = strategy.plan.bound
-        norm = 4.0 if "unit" in fields else 10.0
-        assert (bound.rule, bound.norms) == ("per_value", (norm,))
-
-
 @pytest.mark.parametrize("classes", [2, 1000])
 def test_no_rows_curvature_passes_half_of_its_bound(classes):
     """Variance of log-probabilities: largest with one class ahead of equal others."""
@@ -173,21 +137,3 @@ def test_no_rows_curvature_passes_half_of_its_bound(classes):
     assert bound.per == "row"
     assert 0.35 * bound.norms[1] / 2 < largest < bound.norms[1] / 2
     assert bound.norms[0] == 4.0
-
-
-def test_bad_parameters_are_refused_in_one_line():
-    bad: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
-        (FedNewton, {}, {"epsilon": 1.0}, "rows_per_client"),
-        (FedNewton, {"rows_per_client": -1}, {}, "rows_per_client"),
-        (FedOneShot, {}, {"epsilon": 1.0}, "rows_per_client"),
-        (FedOneShot, {}, {"rounds": 2}, "rounds"),
-        (FedOneShot, {"points": 1}, {}, "points"),
-        (FedOneShot, {"low": 3.0, "high": 3.0}, {}, "low"),
-        (FedTemp, {"clip": 0.0}, {}, "clip"),
-        (FedTemp, {"server_lr": -1.0}, {}, "server_lr"),
-        (FedTemp, {"average": "median"}, {}, "average"),
-        *((FedTemp, {"limit": limit}, {}, "limit") for limit in (1.0, 1e7, math.nan)),
-        *((FedTemp, {"steps": steps}, {}, "steps") for steps in (0, 1.5)),
-        (FedTemp, {"secure_aggregation": "protocol"}, {}, "secure aggregation"),
-    ]
-    assert_refused(bad, lambda method, options, own: method(federation(**own), **options))

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from strategy_checks import BUDGETED
 
-from fedcal.clients import answers
 from fedcal.clients.answers import answer
 from fedcal.core.shards import Shards, numbered
 from fedcal.core.types import Integers, Words
@@ -145,18 +144,3 @@ def test_a_client_sends_the_sum_of_its_subjects_parts(name):
         return
     assert plans[0].bound == replace(plans[1].bound, per="subject")
     assert (plans[0].grid, plans[0].noise_std) == (plans[1].grid, plans[1].noise_std)
-
-
-@every_method
-def test_blocks_order_and_numbering_change_no_bit(name, monkeypatch):
-    asked, shards = query(method(name)), rows()
-    want = answer(shards, asked)
-    order = np.array([3, 0, 4, 2, 1])
-    np.testing.assert_array_equal(answer(shards.take(order), asked), want[order])
-    single = [answer(shards.block(k, k + 1), asked)[0] for k in range(CLIENTS)]
-    np.testing.assert_array_equal(single, want)
-    monkeypatch.setattr(answers, "ROW_NUMBERS", 2 * asked.bound.length)
-    np.testing.assert_array_equal(answer(rows(), asked), want)
-    assert shards.subjects is not None
-    renamed = replace(shards, subjects=900 - shards.subjects)
-    np.testing.assert_array_equal(answer(renamed, asked), want)

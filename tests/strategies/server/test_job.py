@@ -1,6 +1,5 @@
 """A job in plain values, there and back through TOML, and an outcome through a folder."""
 
-import json
 import math
 import tomllib
 from dataclasses import replace
@@ -17,7 +16,6 @@ from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.server.outcome import Outcome
 
 CLIENTS, CLASSES = 6, 3
 PUBLIC = Federation(CLIENTS, CLASSES, epsilon=0.1 + 0.2, delta=1e-7, seed=2**63 - 1)
@@ -45,19 +43,6 @@ def test_fields_and_back_through_toml():
         assert Job.from_fields(tomllib.loads(tomli_w.dumps(fields))) == job
 
 
-def test_numbers_written_by_hand_may_be_whole_and_paths_become_absolute(tmp_path, monkeypatch):
-    whole = {"epsilon": 1, "cap": 2, "sampling-rate": 1, "dropout": 0}
-    job = Job.from_fields({**JOBS[0].to_fields(), "trust": "", **whole})
-    assert (job.federation.epsilon, job.federation.sampling_rate, job.cap) == (1.0, 1.0, 2.0)
-    assert job.federation.trust == "central"  # what fits epsilon, where nothing is said
-    fields = JOBS[2].to_fields()
-    assert Job.from_fields(fields, nodes=9).federation.clients == 7
-    assert Job.from_fields({**fields, "clients": 0}, nodes=9).federation.clients == 9
-    monkeypatch.chdir(tmp_path)
-    fields = Job("fedtemp", PUBLIC, ledger="here.db", cap=1.0).to_fields()
-    assert fields["ledger"] == str(tmp_path / "here.db")
-
-
 def test_fields_that_are_not_allowed_or_missing():
     bad: list[tuple[str, Any, str]] = [
         ("method", "fednewtn", "did you mean 'fednewton'"),
@@ -80,28 +65,6 @@ def test_fields_that_are_not_allowed_or_missing():
     assert_refused(
         missing, lambda key: Job.from_fields({k: v for k, v in fields.items() if k != key})
     )
-
-
-def test_an_outcome_comes_back_with_the_same_bits(shards, tmp_path):
-    own = Federation(CLIENTS, CLASSES, 3, epsilon=1.0)
-    for job in (
-        Job("fednewton", own, {"rows_per_client": 15.0}),
-        Job("fedbbq", Federation(CLIENTS, CLASSES), {"weighting": "changed"}),
-    ):
-        outcome = job.run(lambda s: run_inline(s, shards))
-        (tmp_path / job.method).mkdir()
-        outcome.save(tmp_path / job.method)
-        back = Outcome.load(tmp_path / job.method)
-        for name in ("records", "bytes_up", "bytes_down", "seconds", "round_seconds"):
-            assert getattr(back, name) == getattr(outcome, name)
-        assert len(back.history) == len(back.round_seconds) == job.plan.rounds
-        assert sum(back.round_seconds) <= back.seconds
-        calibrators = [outcome.calibrator, *outcome.history]
-        for one, other in zip(calibrators, [back.calibrator, *back.history], strict=True):
-            assert type(one) is type(other)
-            assert one.arrays().keys() == other.arrays().keys()
-            for key, array in one.arrays().items():
-                assert array.tobytes() == other.arrays()[key].tobytes()
 
 
 def test_a_delta_above_a_new_ledger_s_cap_makes_no_file(shards, tmp_path):
@@ -127,17 +90,3 @@ def test_no_round_is_timed_where_who_is_sampled_is_secret(epsilon, kept, shards)
     assert len(outcome.records) == 3
     assert len(outcome.round_seconds) == kept
     assert (outcome.seconds is None) == (not kept)
-
-
-def test_an_outcome_that_is_not_whole_is_refused(shards, tmp_path):
-    refused("holds no outcome", Outcome.load, tmp_path)
-    job = Job("fedbin", Federation(CLIENTS, CLASSES))
-    job.run(lambda s: run_inline(s, shards)).save(tmp_path)
-    file = tmp_path / "outcome.json"
-    plain = json.loads(file.read_text())
-    for text in (file.read_text()[:-5], json.dumps({**plain, "seconds": 1})[:0], "{}"):
-        file.write_text(text)
-        refused("holds no outcome", Outcome.load, tmp_path)
-    file.write_text(json.dumps(plain))
-    (tmp_path / "round-1.npz").unlink()
-    refused(r"round-1\.npz", Outcome.load, tmp_path)

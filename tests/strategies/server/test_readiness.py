@@ -47,7 +47,7 @@ def rows(k: int, columns: bool = True) -> Shards:
 
 
 class Sites(InProcessGrid):
-    """Three sites, of a federation or of none.
+    """Three sites of a federation.
 
     `lacks` = who has no column subject; `rules` = which settings a policy has.
     """
@@ -58,7 +58,6 @@ class Sites(InProcessGrid):
         *,
         lacks: Iterable[str] = (),
         rules: dict[str, Any] | None = None,
-        federated: bool = True,
     ) -> None:
         self.folder, self.asked = folder, list[tuple[str, str]]()
         self.before: Callable[[str, str], object] = lambda name, kind: None
@@ -85,9 +84,8 @@ class Sites(InProcessGrid):
                 "sign_key": folder / f"{name}.pem",
                 "policy": folder / f"{name}.toml",
             }
-            prepare(folder / name, rows(k, name not in lacks), **(files if federated else {}))
+            prepare(folder / name, rows(k, name not in lacks), **files)
         super().__init__(site_app.site_app(folder, terms_of_job), NODES)
-        self._federated = federated
         self._apps = [site_app.site_app(folder / name, terms_of_job) for name in NAMES]
 
     def _deliver(self, message: Message) -> Message:
@@ -109,17 +107,14 @@ class Sites(InProcessGrid):
     ) -> list[str]:
         """Serve the job; the server's notices."""
         facts: dict[str, Any] = {"epsilon": 1.0, "unit": "subject", "noise_source": "system"}
-        among: dict[str, Any] = {}
-        if self._federated:
-            facts |= {"trust": "distributed", "committee": 3, "threshold": 2, "colluding": 0}
-            facts["quorum"] = quorum
-            among = {"secure_aggregation": "protocol", "roster": self.roster.to_text()}
+        facts |= {"trust": "distributed", "committee": 3, "threshold": 2, "colluding": 0}
         job = Job(
             method,
-            Federation(3, 3, 2 if method == "fednewton" else None, **facts),
+            Federation(3, 3, 2 if method == "fednewton" else None, quorum=quorum, **facts),
             settings={"rows_per_client": 50, **(settings or {})},
             **{"tolerant": True, "timeout": 2.0, "grace": 0.2, "ledger": self._ledger, "cap": 1.0},
-            **among,
+            secure_aggregation="protocol",
+            roster=self.roster.to_text(),
         )
         out = self.folder / "out"
         fields = {**job.to_fields(), "classes": 0, "input": "", "data": "", "partition": ""}
@@ -175,17 +170,6 @@ def test_the_operator_may_say_that_the_run_goes_on_without_them(tmp_path):
     assert len(found.records) == 1
     assert found.sites == {"enrolled": 3, "answered": 2, "absent": ["birch"], "missed": {}}
     assert {kind for name, kind in sites.asked if name == "birch"} == {"query.who", READY}
-
-
-def test_without_a_federation_the_operator_hears_flowers_number_of_the_site(tmp_path):
-    """Whatever column a question needs: it is tried on no rows."""
-    sites = Sites(tmp_path, federated=False)
-    with pytest.raises(InputError, match=r"site 1 \(node 61\).* cannot take part"):
-        sites.run("evaluate", settings={"other": True})
-    (line,) = [one for one in sites.notices if "site 1" in one]
-    what = "the question is about a second model, but these"
-    assert line.startswith(f"fedcal: site 1 (node 61): {what}")
-    sites.assert_nothing_was_booked()
 
 
 def test_one_that_comes_late_and_cannot_take_part_stops_nobody(tmp_path):

@@ -449,21 +449,3 @@ def test_a_stopped_training_goes_on_and_counts_every_round_once(number, method, 
         (known,) = booked(tmp_path, site)
         assert (known.about.epsilon, known.about.delta) == (plan.epsilon, plan.delta)
         assert known.answered == (1, 2, 3, 4)
-
-
-def test_rows_of_another_kind_stop_the_run_before_anything_is_asked(tmp_path):
-    reads = "inputs of shape 5, and the network reads inputs of shape 6"
-    table = [
-        ("fedsgd", {"shape": 6, "rows_per_client": 80.0}, reads),
-        ("fednewton", {}, "has rows to train on and no scores: fednewton needs scores"),
-    ]
-    for k, (method, settings, said) in enumerate(table):
-        folder = tmp_path / str(k)
-        folder.mkdir()
-        job = training(ledger=str(folder / "ledger.db"), cap=8.0)
-        with pytest.raises(InputError, match=said) as error:
-            run(folder, replace(job, method=method, settings=settings), shards=features())
-        assert "\n" not in str(error.value)
-        with Ledger(folder / "ledger.db") as ledger:
-            assert ledger.entries() == ()
-        assert not any(booked(folder, k) for k in range(CLIENTS))

@@ -9,7 +9,6 @@ from refusals import each_is_refused, refused
 
 from fedcal.clients.site.process import bundle
 from fedcal.clients.site.process.bundle import check_bundle
-from fedcal.experiments.deploy.flower_app import write_app
 
 OURS = {"pyproject.toml": b"[project]", ".info/CONTENT": b"pyproject.toml,0,0"}
 
@@ -20,15 +19,6 @@ def packed(files: Mapping[str, bytes], how: int = zipfile.ZIP_DEFLATED) -> bytes
         for name, content in files.items():
             archive.writestr(name, content)
     return out.getvalue()
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of a package that Flower uses
-def test_fedcal_s_own_bundle_is_taken(tmp_path):
-    """As Flower builds it of the folder that is given to it."""
-    from flwr.cli.build import build_fab_from_disk
-
-    write_app(tmp_path)
-    check_bundle(build_fab_from_disk(tmp_path))
 
 
 def test_any_other_member_is_refused():

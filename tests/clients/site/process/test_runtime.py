@@ -1,9 +1,6 @@
 """What runs in place of `flwr-clientapp`, and hands messages on to it."""
 
-import os
 import socket
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -100,18 +97,3 @@ def test_the_exit_code_is_the_workers(tmp_path, monkeypatch):
             assert handover.hand_over(["--token", "a b", ""]) == code
             worker.join()
     assert taken == [b"--token\0a b\0"] * 3
-
-
-@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="needs /proc")
-def test_what_starts_for_each_message_has_one_thread_and_imports_next_to_nothing():
-    """A worker forks: threads would be left behind. The hand-over has not even argparse."""
-    worker = "fedcal.experiments.deploy.site_worker"
-    many = f"import os, {worker}; print(len(os.listdir('/proc/self/task')))"
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    none = "import sys, runpy; runpy.run_path(sys.argv[1]); print(len(sys.modules))"
-    threads, modules = (
-        subprocess.check_output([sys.executable, *options], env=env, text=True)
-        for options in (["-c", many], ["-I", "-S", "-c", none, handover.__file__])
-    )
-    assert threads == "1\n"
-    assert int(modules) < 100

@@ -150,14 +150,6 @@ def test_what_is_refused_is_one_line_here_and_a_class_there(site, caplog):
     assert len(caplog.messages[-1]) < 400
 
 
-@pytest.mark.parametrize("name", ["logits.npy", "site.json"])
-def test_a_file_that_has_gone_is_a_dropout(site, caplog, name):
-    (site.folder / name).unlink()
-    for kind in ("who", "answer"):
-        assert refused(site.ask(kind)) == "Refused: InputError; see the site's own log"
-        assert f"{name} of this site cannot be read: No such file" in caplog.messages[-1]
-
-
 def test_an_error_among_the_rows_tells_nobody_of_them(site, caplog, monkeypatch):
     raised: list[Exception] = [ContributionRefused("a contribution leaves the ring")]
 
@@ -226,15 +218,6 @@ def test_a_result_is_kept_and_judged_here(site, tmp_path, caplog):
         f"top-label ECE {number}, NLL {number}, Brier {number}, ECE of class 1 {number}",
         said,
     )
-
-
-def test_it_is_judged_on_test_rows_where_there_are_some(tmp_path, caplog):
-    caplog.set_level(logging.INFO, site_app.LOGGER)
-    test = rows(1, 50)
-    prepare(tmp_path / "site", rows(), test=(test.logits, test.labels))
-    site = Site(tmp_path / "site")
-    site.ask("result", **result(tmp_path / "server", site.answered()))
-    assert "on own test rows: accuracy" in caplog.messages[-1]
 
 
 def test_the_server_does_not_learn_on_which_rows_its_result_fails(

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from refusals import each_is_refused, refused
+from refusals import refused
 
 import fedcal
 from fedcal.clients.site.records.count_file import CountFile
-from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, JobFacts, Limits, carried_over
+from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, JobFacts, Limits
 from fedcal.clients.site.records.records import KEPT_JOBS, KEPT_ROUNDS, SiteRecords
 from fedcal.core.errors import BudgetExceeded, FedcalError, InputError
 
@@ -87,20 +87,6 @@ def test_the_same_question_gets_the_same_bytes(records):
     (booked,) = records.booked()
     assert (booked.job, booked.about, booked.answered) == (JOB, FACTS, (1, 2))
     assert abs(booked.when - time.time()) < 60
-
-
-def test_it_outlasts_its_process(file):
-    with SiteRecords(file) as first:
-        assert first.enrol(JOB, FACTS, lambda: (b"key", b"enrolment")) == b"enrolment"
-        sent = give(first)
-        assert first.confirm(JOB, 1, "u", lambda: (b"signature", b"sums")) == b"signature"
-    with SiteRecords(file) as second:
-        assert second.enrol(JOB, FACTS, nothing) == b"enrolment"
-        assert second.private_key(JOB) == b"key"
-        assert second.answer(JOB, FACTS, 1, "q", never) == (sent, True)
-        assert second.confirm(JOB, 1, "u", nothing) == b"signature"
-        assert second.sums(JOB, 1, "u") == b"sums"
-    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in file.parent.iterdir())
 
 
 def test_one_set_of_contributors_is_signed(records):
@@ -183,15 +169,6 @@ def test_enrolments_do_not_fill_the_disk(records, monkeypatch):
     assert [booked.job for booked in records.booked()] == [answered]
 
 
-def test_what_was_booked_is_known_for_ever(records):
-    enrol(records, JOB)
-    assert not records.has_booked(JOB)
-    assert not records.has_booked(job("another"))
-    give(records)
-    records.finish(JOB)
-    assert records.has_booked(JOB)
-
-
 # --- the budget ---------------------------------------------------------------------------------
 
 
@@ -252,28 +229,6 @@ def test_three_units_share_one_total():
             about = replace(FACTS, **unit)
             with pytest.raises(BudgetExceeded, match="epsilon 2 of 1 is spent"):
                 records.answer(job(unit), about, 1, "q", never)
-
-
-def test_limits_stay_with_the_file(file):
-    with SiteRecords(file) as records:
-        assert records.limits is None
-        give(records, about=replace(FACTS, epsilon=50.0))
-    SiteRecords(file, limits=LIMITS).close()
-    with SiteRecords(file) as records:
-        assert records.limits == LIMITS
-        refused("epsilon 50 of 2 is spent", give, records, job(2), error=BudgetExceeded)
-
-
-def test_facts_and_limits_are_checked():
-    numbers = [{"epsilon": -1.0}, {"epsilon": math.nan}, {"delta": 1.0}]
-    for wrong in (*numbers, {"verified": "perhaps"}, {"rounds": 0}, {"expires": math.nan}):
-        for what in (FACTS, LIMITS)[: 2 if wrong in numbers else 1]:
-            with pytest.raises(InputError):
-                replace(what, **wrong)
-    each_is_refused(
-        [(text, "") for text in ("", "1", "1,0", "0,0,user", "1,1,user", "1,0,row", "inf,0,user")],
-        carried_over,
-    )
 
 
 def test_what_fails_leaves_nothing(records):
@@ -477,7 +432,7 @@ def test_two_processes_that_race_for_a_round_send_the_same_bytes(file):
         racers.stdin.write("go")
         racers.stdin.flush()
         time.sleep(0.2)
-    one, other, *ends = racers.communicate()[0].split()
+    *ends, one, other = sorted(racers.communicate()[0].split(), key=len)
     assert one == other
     assert len(one) == 16
     assert ends == ["0", "0"]
@@ -554,21 +509,6 @@ def test_a_death_does_not_hide_a_backup(tmp_path):
             pytest.raises(InputError, match="restored from a backup"),
         ):
             records.answer(JOB, FACTS, 4, "q", never)
-
-
-def test_a_file_that_stays_where_it_is_is_no_backup(tmp_path):
-    file = tmp_path / "site" / "records.sqlite"
-    file.parent.mkdir()
-    for round in range(1, 4):
-        with SiteRecords(file) as records:
-            give(records, round=round)
-            assert records.booked()
-        (tmp_path / "site").rename(tmp_path / "moved")
-        (tmp_path / "moved").rename(tmp_path / "site")
-    with closing(sqlite3.connect(file)) as reader:
-        reader.execute("SELECT * FROM jobs").fetchall()
-    with SiteRecords(file) as records:
-        assert not records.restored
 
 
 # --- the key --------------------------------------------------------------------------------------
@@ -752,12 +692,3 @@ def test_records_of_the_first_version_lose_nothing(file, keyed):
             assert records.answer(JOB, FACTS, 1, "q", never) == (b"kept", True)
             with pytest.raises(BudgetExceeded, match="unit example: epsilon 3 of 2 is spent"):
                 give(records, job("new"))
-
-
-def test_records_of_the_first_version_that_were_put_back_stay_so(file):
-    old_file(file)
-    shutil.copy2(file, file.with_name("copy"))
-    shutil.copy2(file.with_name("copy"), file)
-    for count in (None, None, file.with_name("signing.pem.records")):
-        with SiteRecords(file, count=count) as records:
-            assert records.restored

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from fedcal.calibrators import BBQ, HistogramBinning
 from fedcal.calibrators.fits.noisy_counts import cleaned, merged, norm_sub
 from fedcal.core.types import Floats
 
@@ -58,17 +57,3 @@ def test_cut_before_and_after_merging():
     assert merged(cleaned(noisy, "cut"), 2).tolist() == [[5.0, 1.0]]
     assert merged(cleaned(noisy, "merged"), 2).tolist() == [[1.0, 0.0]]
     assert merged(cleaned(noisy, "norm-sub"), 2).tolist() == [[0.0, 0.0]]
-
-
-def test_only_bbq_merges_and_pooled_counts_make_one_table_for_all():
-    rng = np.random.default_rng(1)
-    positive, negative = rng.normal(2, 5, (2, 3, 8))
-    for kind, differ in ((HistogramBinning, False), (BBQ, True)):
-        cut, late, sub = (
-            kind.table_of(positive, negative, way) for way in ("cut", "merged", "norm-sub")
-        )
-        assert np.array_equal(cut, late) != differ
-        assert not np.array_equal(late, sub)
-    got = BBQ.from_histograms(positive[:1], negative[:1], 4, "norm-sub")
-    assert np.array_equal(got.table, np.repeat(sub[:1], 4, axis=0))
-    assert got.classes == 4

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from fedcal import datasets
-from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.effects import edges_of
 from fedcal.evaluation.sites.site_tests import (
     Sites,
@@ -107,18 +105,6 @@ def test_what_a_site_is_said_to_see_is_seen(rows, mean):
     more = np.array([(expit(x + o) - expit(x)).mean() for o in at])
     found = calibration(sites(rows, at[np.searchsorted(more, gap)], mean=mean))
     assert 0.78 < ((found[0] <= level) & (found[1] <= level)).mean() < 0.93
-
-
-def test_a_large_site_is_not_named_for_what_buckets_misread(monkeypatch):
-    score = expit(np.diff(datasets.load("adult-income").split(0).logits, axis=1)[:, 0])
-    bucket = np.searchsorted(EDGES, score, side="right") - 1
-    each = [np.bincount(bucket, part, 10) for part in (1 - score, score)]
-    counts = np.array(each) * 1e7 / len(score)
-    none = (EDGES, np.zeros((10, 0)), NoiseLaw())
-    assert min(calibration(Sites.of(counts, *none))) > 0.01
-    for name in ("MISREAD", "CROWDED"):
-        monkeypatch.setattr(site_tests, name, 0.0)
-    assert calibration(Sites.of(counts, *none))[0] < 1e-4
 
 
 def test_a_site_without_rows_says_nothing():

@@ -38,13 +38,6 @@ def test_tails_are_honest_and_not_wasteful(rows, noise, d):
         assert hits.mean() > 0.6 * chance
 
 
-def test_a_quadratic_statistic_would_not_be():
-    of = law([50] * 6, 2.5)
-    sums = drawn(of, 40_000, np.random.default_rng(0))
-    square = np.einsum("ri,ij,rj->r", sums, np.linalg.inv(of.variance), sums)
-    assert too_often(np.exp(-square / 2) <= 0.0025, 1.5 * 0.0025) > 5
-
-
 def test_rows_of_one_subject_may_be_alike():
     rng = np.random.default_rng(1)
     sums = drawn(law([600] * 6, 1.0, 4.0), 20_000, rng)

@@ -2,11 +2,9 @@
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from refusals import refused
 from scipy.special import expit
 
 from fedcal.calibrators.score_map import ScoreLogistic
@@ -114,16 +112,6 @@ def test_what_a_calibrator_does_to_each_gap(score, classes):
             assert change.after - change.before == pytest.approx(moved, abs=0.003)
     assert found["right"].p_worse < 0.001 > found["low"].p_better
     assert min(found["few"].p_worse, found["few"].p_better) > 0.01
-
-
-def test_what_cannot_be_judged_is_refused_in_one_line():
-    one = release({"a": (300, 0, 1)})
-    other = release({"b": (300, 0, 1)})
-    for earlier in (other, release({"a": (300, 0, 1)}, "confidence"), replace(one, input="probs")):
-        refused("2026Q4 counts other sites", verdicts_of, one, {"2026Q4": earlier}, level=0.01)
-    groups = replace(one.question, by="group")
-    group = ScoreRelease(groups, np.zeros(groups.counts))
-    refused("does not count rows by site", verdicts_of, group, {}, level=0.01)
 
 
 @pytest.mark.parametrize("score", ["positive", "confidence"])
