@@ -17,7 +17,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.cli.supernode.register import try_load_public_key
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
-from refusals import each_is_refused
 
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.deploy.certificates import CA_LIVES, main, make_certificates
@@ -26,7 +25,6 @@ from fedcal.experiments.deploy.fleet import (
     check_fleet,
     check_public_key,
     public_key,
-    read_address,
     trusted,
 )
 from fedcal.experiments.runs.engines.superlink import complaint
@@ -86,38 +84,6 @@ def test_the_right_one_passes_and_each_of_the_others_is_one_line(made):
     with listening(None) as address:
         assert refusal(address).startswith("what listens at FLEET does not speak TLS")
     assert refusal(address) == "no server listens at FLEET (Connection refused)"
-
-
-def test_a_superlink_that_is_not_up_yet_is_waited_for(made, monkeypatch):
-    tries = []
-    real = socket.create_connection
-
-    def late(address: Address, timeout: float) -> socket.socket:
-        tries.append(address)
-        if len(tries) < 3:
-            raise ConnectionRefusedError(111, "Connection refused")
-        return real(address, timeout)
-
-    monkeypatch.setattr(socket, "create_connection", late)
-    monkeypatch.setattr("fedcal.experiments.deploy.fleet._PAUSE_S", 0.01)
-    with listening(made / "ours") as address:
-        check_fleet(address, trusted(made / "ours/ca.crt"), 60)
-    assert len(tries) == 3
-
-
-def test_an_address_is_read_and_written_or_refused():
-    for text, address in (
-        ("hub.example:9092", Address("hub.example", 9092)),
-        ("10.0.0.1:1", Address("10.0.0.1", 1)),
-        ("[::1]:9092", Address("::1", 9092)),
-    ):
-        assert read_address("--fleet", text) == address
-        assert str(address) == text
-    bad = ["", "hub", ":1", "hub:", "hub:0", "hub:65536", "hub:x", "http://hub:1", "::1:9", "a b:1"]
-    each_is_refused(
-        [(text, "--fleet must be HOST:PORT") for text in bad],
-        lambda text: read_address("--fleet", text),
-    )
 
 
 def test_files_that_are_not_what_they_should_be_are_refused(made, tmp_path):
@@ -220,16 +186,3 @@ def test_the_server_s_certificate_is_renewed_under_the_same_authority(tmp_path):
     (tmp_path / "server.crt").unlink()
     with pytest.raises(InputError, match=r"ca\.key is not the key of ca\.crt"):
         make_certificates(tmp_path, names=["new.example.org"], sites=[])
-
-
-def test_what_cannot_be_is_refused(tmp_path):
-    table = [
-        ((["*.example.org"], [], 1), "neither a DNS name nor an IP address"),
-        ((["host:9092"], [], 1), "neither a DNS name nor an IP address"),
-        (([], ["../a"], 1), "letters, digits"),
-        ((["localhost"], [], 0), "days must be a whole number"),
-        (([], [], 1), "neither a name of the SuperLink nor a site"),
-    ]
-    out = tmp_path / "out"
-    each_is_refused(table, lambda g: make_certificates(out, names=g[0], sites=g[1], days=g[2]))
-    assert not out.exists()

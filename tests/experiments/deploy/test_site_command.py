@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
-from fedcal.clients.site.guard import _check_inputs
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import supernode
 from fedcal.experiments.deploy.feature_rows import site_rows
-from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows, shards_of
+from fedcal.experiments.deploy.rows import of_scores, read_rows, shards_of
 from fedcal.strategies import STRATEGIES
-from fedcal.training import network
 
 LOGITS = np.arange(12.0).reshape(6, 2)
 LABELS = [0, 1, 0, 1, 1, 0]
@@ -164,23 +162,6 @@ def test_a_site_of_features_has_rows_to_train_on(tmp_path, capsys):
     assert "cannot be run" not in shown
     for name, method in STRATEGIES.items():
         assert (f" {name} " in shown) == (method.family == "train")
-
-
-def test_a_site_that_trains_needs_the_extra(tmp_path, monkeypatch):
-    """It is told so when it starts, and when it is asked."""
-    rows = site_rows_of(tmp_path)
-    prepare(tmp_path / "site", rows.shards)
-    monkeypatch.setattr(network, "find_spec", {"torch": 1}.get)
-    said = r"training a model needs the package opacus, which is not installed: .*fedcal\[train\]"
-    with pytest.raises(InputError, match=said):
-        site_rows_of(tmp_path)
-    with pytest.raises(InputError, match=said):
-        _check_inputs((4,), prepared(tmp_path / "site"))
-
-
-def site_rows_of(folder: Path) -> SiteRows:
-    np.savez(folder / "rows.npz", **features(class_names=["well", "sick"]))
-    return site_rows(str(folder / "rows.npz"), None)
 
 
 def test_features_that_do_not_do_are_one_line(tmp_path):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from refusals import refused
 
 from fedcal.datasets import load, shifted
 from fedcal.datasets._shifted import key_of, unpacked
@@ -87,30 +86,6 @@ def test_clean_images_are_corrupted_here_in_any_batches(tmp_path):
     found = read_shifted(tmp_path / "clean.npz", "shot_noise", 3)
     np.testing.assert_array_equal(stacked(found, 2), corrupt(x, "shot_noise", 3, 0))
     np.testing.assert_array_equal(stacked(read_shifted(tmp_path / "clean.npz", "none", 0)), x)
-
-
-def test_broken_cifar_c_and_what_is_not_in_it_gets_one_line(cifar_c):
-    fog, labels = cifar_c / "fog.npy", cifar_c / "labels.npy"
-    whole = {path: path.read_bytes() for path in (fog, labels)}
-
-    fog.write_bytes(whole[fog][:-100])
-    refused("fog.npy is not an intact", read_shifted, cifar_c, "fog", 5)
-    for path, array, message in (
-        (fog, np.array([{}, 1], object), "fog.npy is not an intact"),
-        (fog, np.zeros((40, 32, 32, 3)), "of uint8, got"),
-        (labels, np.arange(8), "labels.npy must hold 40 whole numbers"),
-    ):
-        np.save(path, array)
-        refused(message, read_shifted, cifar_c, "fog", 5)
-        path.write_bytes(whole[path])
-    for corruption, severity, message in (
-        ("snow", 1, "unknown corruption 'snow'; allowed: fog, gaussian_noise"),
-        ("fog", 0, r"severity must be a whole number in \[1, 5\]"),
-    ):
-        refused(message, read_shifted, cifar_c, corruption, severity)
-    np.save(fog, np.zeros((41, 8, 8, 3), np.uint8))
-    np.save(labels, np.zeros(41, int))
-    refused("not a multiple of 5", read_shifted, cifar_c, "fog", 5)
 
 
 def run(module: Any, *options: object) -> int:

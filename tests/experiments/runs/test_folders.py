@@ -9,7 +9,7 @@ import pytest
 
 from fedcal.core.errors import InputError
 from fedcal.experiments import simulate
-from fedcal.experiments.cli.main import COMMANDS, _run, load_command
+from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.folders import COMPARISON, KINDS, RUN, claim
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -76,42 +76,6 @@ def test_results_are_refused_or_replaced_as_a_whole(command, folder, capsys):
     mine.unlink()
     files = [{p.relative_to(o) for p in o.rglob("*")} for o in (Path("out"), Path("fresh"))]
     assert files[0] == files[1]
-
-
-@pytest.mark.slow  # a plan takes seconds, and this makes three
-def test_a_plan_is_refused_or_replaced(folder, capsys):
-    test_results_are_refused_or_replaced_as_a_whole("plan", folder, capsys)
-
-
-FILES: dict[str, str] = {
-    "apply": "apply --calibrator run/calibrator.npz --data rows.npz --out f.npy",
-    "export": "export --calibrator run/calibrator.npz --out f.onnx",
-    "release": "evaluate --release first/release.npz --calibrate platt --out f.npz",
-}
-
-
-@pytest.mark.parametrize("command", FILES)
-def test_a_file_is_refused_or_replaced(command, folder, capsys):
-    pytest.importorskip("onnx")
-    start, name = (EVALUATE, "first") if command == "release" else (SIMULATE, "run")
-    assert _run([*start.split(), "--out", name, "--quiet", "--no-report"]) == 0
-    arguments = [*FILES[command].split(), "--quiet"]
-    out = Path(arguments[-2])
-    out.write_text("mine")
-    capsys.readouterr()
-    assert _run(arguments) == 2
-    assert f"--out {out} exists: --overwrite replaces it" in capsys.readouterr().err
-    assert out.read_text() == "mine"
-    assert _run([*arguments, "--overwrite"]) == 0
-    assert out.read_bytes() != b"mine"
-
-
-def test_every_command_that_writes_to_out_can_overwrite():
-    tried = {*(text.split()[0] for text, *_ in AGAIN.values()), *FILES, "reproduce", "deploy"}
-    tried.add("site recalibrate")  # deploy/test_at_home.py
-    for name in COMMANDS:
-        flags = {flag for p in load_command(name).params for flag in p.opts}
-        assert ("--out" in flags) == ("--overwrite" in flags) == (name in tried), name
 
 
 def test_exports_of_the_old_calibrator_go_with_it(folder):

@@ -281,24 +281,6 @@ def test_a_module_of_ones_own_from_a_file(tmp_path, monkeypatch, capsys):
     assert "'my_nets:Net' is a user's own module, and its name alone imports no" in said
 
 
-def test_a_module_in_memory_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
-    def made() -> torch.nn.Module:
-        return torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Dropout(0.5))
-
-    config = TrainConfig("", model=enlist(made), clients=3, partition="iid", rounds=4)
-    how: dict[str, Any] = {"method": "fedavg", "sampling_rate": 1.0, "lr": 0.5, "data": clusters()}
-    whole = train(config, **how)
-    with pytest.raises(Interrupted):
-        interrupted(replace(config, **how), tmp_path / "out", 2, KeyboardInterrupt)
-    monkeypatch.delitem(OWN, str(config.model))
-    data = how["data"]
-    with pytest.raises(InputError, match="other rows than when the training began"):
-        train(out=tmp_path / "out", resume=True, model=made, data=(data[0] + 1, data[1]))
-    assert same(whole, train(out=tmp_path / "out", resume=True, model=made, data=data))
-    (tmp_path / "c.toml").write_text(whole.config.to_toml(), "utf-8")
-    assert same(whole, train(tmp_path / "c.toml", model=made, data=data))
-
-
 def fedcal(*arguments: str) -> int:
     with pytest.raises(SystemExit) as left:
         cli.main([*arguments])

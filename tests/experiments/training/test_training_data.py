@@ -228,14 +228,3 @@ def test_bad_arrays(tmp_path):
     ]
     path = str(tmp_path / "data.npz")
     each_is_refused(table, lambda arrays: read_labelled(npz(tmp_path, **arrays)), repr(path))
-
-
-def test_other_files(tmp_path):
-    (tmp_path / "data.csv").write_text("a,b\n")
-    (tmp_path / "data.npz").write_bytes(b"no zip")
-    table = [
-        (str(tmp_path / "data.csv"), "unknown kind of data"),
-        (str(tmp_path / "data.npz"), r"not an intact \.npz"),
-        (str(tmp_path / "none.npz"), "no such file, nor shipped features"),
-    ]
-    each_is_refused(table, read_labelled)

@@ -140,25 +140,6 @@ def test_same_bits_as_inline_and_nothing_stays():
     witness.saw_a_clean_run()
 
 
-NETWORK: dict[str, Any] = {"clients": 10, "seed": 1}
-OWN = NETWORK | {"epsilon": 1.0, "sampling_rate": 0.6, "dropout": 0.2}
-
-
-@slow
-@pytest.mark.parametrize(
-    "options",
-    [
-        NETWORK | {"data": "resnet110-cifar10"},
-        NETWORK | {"data": "resnet110-cifar10", "method": "fedopvector", "epsilon": 1.0},
-        OWN | {"trust": "distributed", "unit": "subject", "quorum": 0.5},
-        OWN | {"trust": "local", "unit": "example"},
-    ],
-)
-def test_same_bits_by_method_trust_and_unit(options):
-    given = {"data": rows(), **options}
-    assert same(simulate(engine="flower", **given), simulate(**given))
-
-
 @slow
 @linux
 @pytest.mark.parametrize("epsilon", [math.inf, 1.0])
@@ -178,23 +159,6 @@ def test_a_client_error_stops_the_run(epsilon, tmp_path):
     assert "rows-of-somebody" in Path(log).read_text()
     assert Path(log).stat().st_mode & 0o077 == 0
     Path(log).unlink()
-    assert not any(marked(folder) or Path(folder).exists() for folder in FOLDERS)
-
-
-@slow
-@linux
-def test_a_flower_that_fails_is_one_line_with_its_log(monkeypatch):
-    real = engine.ray_environment
-
-    def broken(*arguments: Any) -> dict[str, str]:
-        return real(*arguments) | {"RAY_TMPDIR": "/proc/no-such"}
-
-    monkeypatch.setattr(engine, "ray_environment", broken)
-    with pytest.raises(FedcalError, match=r"ended as 'finished:failed': .*/proc/no-such") as caught:
-        simulate(rows(), clients=2, engine="flower", rounds=1)
-    assert "\n" not in str(caught.value)
-    assert "\x1b" not in str(caught.value)
-    Path(str(caught.value).rpartition("log is ")[2]).unlink()
     assert not any(marked(folder) or Path(folder).exists() for folder in FOLDERS)
 
 
@@ -292,16 +256,6 @@ def test_an_address_without_a_cluster_or_no_ray(monkeypatch):
     assert FOLDERS == []
 
 
-def test_flower_s_commands_are_those_of_this_interpreter(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))  # an environment that is not activated
-    found = superlink.commands("flower")
-    assert {found.superlink.parent, found.flwr.parent} == {Path(sys.executable).parent}
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    monkeypatch.setattr(superlink.sysconfig, "get_path", lambda name: str(tmp_path))
-    with pytest.raises(InputError, match=f"beside {tmp_path}/python"):
-        superlink.commands("flower")
-
-
 def environment(tmp_path: Path, address: str | None = None) -> dict[str, str]:
     commands = superlink.Commands(tmp_path / "bin" / "flower-superlink", tmp_path / "bin" / "flwr")
     own = engine.ray_environment(tmp_path, address)
@@ -335,18 +289,6 @@ def test_nothing_of_the_user_s_environment_leads_elsewhere(tmp_path, monkeypatch
     monkeypatch.delenv("PYTHONPATH")
     monkeypatch.setattr(superlink.sysconfig, "get_path", lambda name: str(ROOT))
     assert environment(tmp_path)["PYTHONPATH"] == ""  # an installed fedcal is found without help
-
-
-def test_the_folder_is_private_short_and_gone_afterwards(tmp_path, monkeypatch):
-    deep = tmp_path / ("x" * 80)
-    deep.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    with superlink.run_folder() as folder:
-        assert folder.stat().st_mode & 0o077 == 0
-        session = folder / "ray" / "session_2026-12-31_23-59-59_999999_4194304" / "sockets"
-        assert len(str(session / "plasma_store")) <= 107  # what a socket's path may have
-        (folder / "log").write_text("x")
-    assert not folder.exists()
 
 
 def test_what_flower_bundles_holds_no_code(tmp_path):
