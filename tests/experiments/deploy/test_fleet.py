@@ -23,8 +23,6 @@ from fedcal.experiments.deploy.certificates import CA_LIVES, main, make_certific
 from fedcal.experiments.deploy.fleet import (
     Address,
     check_fleet,
-    check_public_key,
-    public_key,
     trusted,
 )
 from fedcal.experiments.runs.engines.superlink import complaint
@@ -84,29 +82,6 @@ def test_the_right_one_passes_and_each_of_the_others_is_one_line(made):
     with listening(None) as address:
         assert refusal(address).startswith("what listens at FLEET does not speak TLS")
     assert refusal(address) == "no server listens at FLEET (Connection refused)"
-
-
-def test_files_that_are_not_what_they_should_be_are_refused(made, tmp_path):
-    own = made / "ours/sites/a.key"
-    public = own.with_suffix(".pub")
-    assert public.read_text().startswith(public_key(own))
-    check_public_key(public)
-    with pytest.raises(InputError, match=r"give a site's \.pub file"):
-        check_public_key(own)
-    locked, empty, none = (tmp_path / name for name in ("locked", "empty", "none"))
-    command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "secret", "-f", str(locked)]
-    with contextlib.suppress(FileNotFoundError):  # where there is no ssh-keygen
-        subprocess.run(command, check=True)
-    empty.touch()
-    for wrong in (made / "ours/ca.key", made / "ours/ca.crt", locked, empty):
-        with pytest.raises(InputError, match=r"is not an ECDSA key|cannot be read: No such file"):
-            public_key(wrong)
-    with pytest.raises(InputError, match="cannot be read: No such file"):
-        public_key(none)
-    with pytest.raises(InputError, match="No such file"):
-        trusted(none)
-    with pytest.raises(InputError, match="is not a PEM file"):
-        trusted(public)
 
 
 def test_what_flower_says_of_an_error_is_found_in_its_json():

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
-from refusals import each_is_refused, refused
+from refusals import refused
 
 from fedcal import __version__
 from fedcal.core.shards import Shards
@@ -12,7 +12,6 @@ from fedcal.experiments.runs.config import (
     Config,
     load_config,
     merge,
-    parse_setting,
 )
 from fedcal.experiments.runs.jobs import job_of
 
@@ -23,23 +22,6 @@ def test_a_config_is_of_one_version(tmp_path):
     refused(r"written by fedcal '0\.1\.0', .* delete its line 'version'$", load_config, path, {})
     path.write_text("method = 'acct'\n")  # a person's own
     assert load_config(path, {}).method == "acct"
-
-
-def test_a_setting_is_toml_or_text():
-    for text, key, value in (
-        ("clip=0.5", "clip", 0.5),
-        ("points=7", "points", 7),
-        ("flag=true", "flag", True),
-        ("average=temperature", "average", "temperature"),
-        ('average="temperature"', "average", "temperature"),
-        (" clip = 2 ", "clip", 2),
-        ("name=a=b", "name", "a=b"),
-        ("name=", "name", ""),
-    ):
-        name, found = parse_setting(text)
-        assert (name, found, type(found)) == (key, value, type(value))
-    none = ("clip", "=1", " =1", "a={}", "a=1979-05-27")
-    each_is_refused(((text, "") for text in none), parse_setting)
 
 
 def test_what_follows_from_an_overridden_value_is_resolved_anew(tmp_path):

@@ -1,7 +1,6 @@
 """What a command finds where it is to write: refused, or replaced as a whole, by every command."""
 
 import json
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -76,27 +75,6 @@ def test_results_are_refused_or_replaced_as_a_whole(command, folder, capsys):
     mine.unlink()
     files = [{p.relative_to(o) for p in o.rglob("*")} for o in (Path("out"), Path("fresh"))]
     assert files[0] == files[1]
-
-
-def test_exports_of_the_old_calibrator_go_with_it(folder):
-    pytest.importorskip("onnx")
-    assert _run([*SIMULATE.split(), "--out", "run", "--quiet", "--no-report"]) == 0
-    Path("beside").mkdir()
-    for out in ("run", "beside"):
-        export = f"export --calibrator run/calibrator.npz --out {out}/c.onnx --quiet"
-        assert _run(export.split()) == 0
-    with zipfile.ZipFile("run/c.pt2", "w") as archive:  # as `torch.export.save` makes it
-        archive.writestr("archive/extra/fedcal.json", "{}")
-    with zipfile.ZipFile("run/other.pt2", "w") as archive:
-        archive.writestr("archive/version", "1")
-    Path("run", "other.onnx").write_bytes(b"somebody else's")
-    for method in ("none", "fednewton"):
-        with pytest.warns(UserWarning, match=r"; other\.onnx, other\.pt2 in it stays"):
-            simulate("rows.npz", method=method, clients=4, out="run", overwrite=True)
-        left = {*Path("run").glob("*.onnx"), *Path("run").glob("*.pt2")}
-        assert left == {Path("run", "other.onnx"), Path("run", "other.pt2")}
-    assert _run([*SIMULATE.split(), "--out", "beside", "--quiet", "--no-report"]) == 0
-    assert Path("beside", "c.onnx").exists()  # where no result was, an export stays
 
 
 def test_a_file_that_is_not_fedcal_s_is_never_replaced(folder):

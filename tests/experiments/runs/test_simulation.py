@@ -1,5 +1,6 @@
 """`from fedcal.experiments import simulate`: one run in Python."""
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from strategy_checks import BUDGETED
 
 from fedcal import calibrators, datasets
-from fedcal.core.errors import RoundFailed
+from fedcal.core.errors import RoundFailed, TooLittle
 from fedcal.experiments import SimulationResult, compare, simulate
 from fedcal.experiments.runs.config import POOLED, Config
 from fedcal.metrics import summary
@@ -76,17 +77,6 @@ def test_the_result_is_about_the_test_rows(method):
         assert result.reliability[part].ece == pytest.approx(metrics["ece"])
 
 
-def test_bytes_are_counted_per_expected_client_and_progress_is_told():
-    seen: list[tuple[int, int]] = []
-    run: dict[str, Any] = {"method": "fednewton", "rounds": 3, "clients": 20}
-    everybody = simulate(rows(), **run, progress=lambda *told: seen.append(told))
-    tenth = simulate(rows(), **run, sampling_rate=0.1).communication
-    assert seen == [(1, 3), (2, 3), (3, 3)]
-    assert everybody.communication["bytes_up_per_client"] == 3 * 2 * 8
-    assert tenth["bytes_up_per_client"] == round(0.1 * 3 * 2 * 8)
-    assert everybody.communication["rounds"] == tenth["rounds"] == 3
-
-
 def test_when_nobody_answers_nothing_is_charged_or_written(tmp_path):
     path, out, data = str(tmp_path / "l.db"), tmp_path / "out", rows()
     for method in BUDGETED:
@@ -113,3 +103,13 @@ def test_inverted_test_rows_are_warned_of_and_not_kept():
     with pytest.warns(UserWarning, match="heart-disease: test rows: the scores rank") as told:
         compare(turned, method="none", seeds=1, jobs=1)
     assert len(told) == 1
+
+
+def test_a_delta_from_one_over_clients_on_is_warned_of():
+    for delta, warned in ((1 / 40, True), (0.0249, False)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            warnings.simplefilter("ignore", TooLittle)
+            simulate(rows(), **PRIVATE, delta=delta)
+        assert ["below 1/clients" in str(w.message) for w in caught] == [True] * warned
+    simulate(rows(), clients=20, delta=0.5)  # without privacy a warning would be an error

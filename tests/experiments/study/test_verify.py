@@ -20,6 +20,8 @@ from fedcal.experiments.study.signature import write_signature
 from fedcal.experiments.study.verify import sign, verify
 from fedcal.secure_aggregation.keys import SigningKey, make_key
 
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
 STUDY, KEY = hospitals(), SigningKey.generate()
 
 

@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
 
 import fedcal.experiments.report
 from fedcal import datasets
 from fedcal.core.errors import Interrupted
 from fedcal.experiments import Comparison, compare, simulate
-from fedcal.experiments.runs.comparison import run
 from fedcal.experiments.runs.folders import Replaced
 from fedcal.experiments.runs.sweep import Row, key_of
 
@@ -116,27 +114,6 @@ def test_cells_are_means_over_seeds():
     assert cell["noise_std"] == found.rows[1]["privacy"]["noise_std"]
     assert cell["bytes_up"] == found.rows[1]["communication"]["bytes_up_per_client"]
     assert cell["failures"] == []
-
-
-def test_the_whole_grid_is_checked_first(monkeypatch, tmp_path):
-    monkeypatch.setattr(run, "run_row", lambda *_: pytest.fail("something ran"))
-    table: list[tuple[dict[str, Any], str]] = [
-        ({"partition": "iid,natural"}, "names no clients"),
-        ({"method": "fednewton,fedoneshot", "rounds": 2, "epsilon": 1}, "fedoneshot on arrays"),
-        ({"method": "fedtemp", "set": {"clip": -1.0}}, "clip"),
-        ({"method": "fedbin[weighting=most]"}, "weighting"),
-        ({"epsilon": 1, "trust": "secagg"}, "secagg"),
-        ({"epsilon": 1, "delta": 0.0, "method": "fedbin"}, "delta"),
-        ({"data": "missing.npz"}, "missing.npz"),
-        ({"data": [arrays(seed=1), arrays(seed=2)]}, "data 'arrays' occurs twice"),
-        ({"jobs": 0}, "jobs must be"),
-        ({"engine": "grpc"}, "engine"),
-        ({"engine": "inline", "ray_address": "local"}, "needs the engine ray"),
-        ({"resume": True, "out": None}, "give --out DIR"),
-    ]
-    usual = {"data": arrays(), "jobs": 1, "clients": 4, "out": tmp_path / "o"}
-    each_is_refused(table, lambda given: compare(**{**usual, **given}))
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_that_fails_is_a_row_and_the_others_go_on(tmp_path):

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
 from fedcal.clients.answers import answer
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.core.errors import RoundFailed
+from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.shards import Shards
 from fedcal.core.types import Words
 from fedcal.experiments.runs.engines.flower import InProcessGrid
@@ -282,6 +282,40 @@ def test_only_sampled_clients_are_asked_and_another_s_answer_stops_the_run(masks
     with pytest.raises(RoundFailed, match=f"site {outsider} answered out of turn"):
         strategy.start(Wire(shards, tamper))
     assert strategy.releases == []
+
+
+@pytest.mark.parametrize("masks", ["none", "masks"])
+def test_a_client_that_raises_stops_the_run(masks, shards, caplog):
+    def shard_of(context: Context) -> Shards:
+        if site_of(context) == 5:
+            raise OSError("cannot read\n  the rows")
+        return shards.block(site_of(context), site_of(context) + 1)
+
+    ledger = Ledger(None, 1.0)
+    for strategy in (newton(masks, math.inf), newton(masks, ledger=ledger)):
+        with pytest.raises(RoundFailed) as caught:
+            strategy.start(InProcessGrid(client_app(shard_of), IDS))
+        line = str(caught.value)
+        assert line == SECRETIVE if strategy.plan.private else line.startswith("site 5 answered")
+        assert "rows" not in line  # the client's own words stay in its log
+        assert "cannot read" in caplog.text
+        assert (strategy.releases, ledger.entries()) == ([], ())
+
+
+def test_another_number_of_rounds_is_refused_before_anything_is_asked(shards):
+    for other in (1, 3, 0, -2):
+        wire, strategy = Wire(shards), newton()
+        with pytest.raises(InputError, match=f"num_rounds = {other}.*made for 2"):
+            strategy.start(wire, num_rounds=other)
+        assert (wire.sent, strategy.releases) == ([], [])
+    named, own = newton(), newton()
+    result = named.start(Wire(shards), num_rounds=2)
+    own.start(Wire(shards))
+    assert values(named) == values(own)
+    assert len(named.releases) == 2
+    arrays = {k: v.numpy() for k, v in result.arrays.items()}
+    assert arrays["temperature"] == named.result().arrays()["temperature"]
+    assert not result.evaluate_metrics_clientapp
 
 
 def test_a_site_comes_back_as_another_node(shards):

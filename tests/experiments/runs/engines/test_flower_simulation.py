@@ -6,7 +6,6 @@ Real runs are marked slow: they take 10 to 60 s each.
 import math
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,13 +17,12 @@ import numpy as np
 import pytest
 from procfs import descendants, listening, processes, until
 from ray_cluster import ray_cluster
-from refusals import each_is_refused
 
 import fedcal
 import fedcal.experiments.runs.engines.flower_simulation as engine
 import fedcal.experiments.runs.engines.superlink as superlink
 from fedcal import datasets
-from fedcal.core.errors import FedcalError, InputError, RoundFailed
+from fedcal.core.errors import RoundFailed
 from fedcal.experiments import SimulationResult, simulate
 from fedcal.experiments.runs.engines.flower_simulation import NamedData, run_flower
 from fedcal.experiments.runs.engines.superlink import MARK
@@ -216,44 +214,6 @@ def test_an_interrupted_run_leaves_nothing(number, file, tmp_path):
 def cluster():
     with ray_cluster(2) as address:
         yield address
-
-
-@slow
-@linux
-def test_a_cluster_by_its_address(cluster, monkeypatch):
-    monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # as the cluster has it
-    options: dict[str, Any] = {"clients": 5, "epsilon": 1.0, "rounds": 2}
-    witness = Witness()
-    want = simulate(**options)
-    got = simulate(engine="flower", ray_address=cluster, progress=witness, **options)
-    assert got.config.ray_address == cluster
-    assert got.rounds == want.rounds
-    assert got.test_probs.tobytes() == want.test_probs.tobytes()
-    assert until(lambda: not any(marked(folder) for folder in FOLDERS))
-    engine.check_cluster(cluster)  # it is still there for the next run
-
-
-def test_an_address_without_a_cluster_or_no_ray(monkeypatch):
-    def run(address: str | None = None) -> None:
-        simulate(rows(), clients=2, engine="flower", ray_address=address)
-
-    given = ("", "6379", "127.0.0.1", "127.0.0.1:", "h:x", ":6379", "h:0", "h:70000", "ray://h:1")
-    each_is_refused([(address, "ray_address must be HOST:PORT") for address in given], run)
-    monkeypatch.setattr(engine, "_CLUSTER_SECONDS", 0.3)
-    for silent in (False, True):
-        with socket.socket() as other:
-            other.bind(("127.0.0.1", 0))
-            if silent:
-                other.listen()
-            address = f"127.0.0.1:{other.getsockname()[1]}"
-            with pytest.raises(FedcalError, match=f"no Ray cluster answers at {address}") as caught:
-                run(address)
-        assert caught.value.exit_code == 1
-    monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError) as missing:
-        run()
-    assert str(missing.value).endswith("is not installed: pip install 'fedcal[simulation]'")
-    assert FOLDERS == []
 
 
 def environment(tmp_path: Path, address: str | None = None) -> dict[str, str]:

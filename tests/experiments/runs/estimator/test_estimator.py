@@ -134,25 +134,6 @@ def test_a_personal_calibrator_is_each_client_s_own_fit_with_the_prior_of_the_ot
             call()
 
 
-def test_probabilities_are_declared():
-    logits, labels = overconfident()
-    probs = softmax(logits)
-    plain = FederatedCalibrator().fit(logits, labels)
-    fitted = FederatedCalibrator(input="probs").fit(probs, labels)
-    assert fitted.calibrator_.input == "probs"
-    want = fitted.calibrator_.calibrated(logits_from_probs(probs))
-    for same in (fitted, fitted.calibrator_, clone(fitted).fit(probs, labels)):
-        np.testing.assert_array_equal(same.predict_proba(probs), want)
-    for wrong, words in (
-        (lambda: fitted.predict_proba(logits), "probabilities must lie in"),
-        (lambda: clone(fitted).fit(logits, labels), "probabilities must lie in"),
-        (lambda: clone(plain).fit(probs, labels), "declare them as probs"),
-        (lambda: plain.predict_proba(probs), "declare them as probs"),
-    ):
-        with pytest.raises(InputError, match=words):
-            wrong()
-
-
 def test_columns_are_the_sorted_labels_or_those_that_are_named():
     logits, labels = overconfident()
     plain = FederatedCalibrator().fit(logits, labels)
@@ -249,27 +230,6 @@ def test_one_temperature_is_that_of_calibrated_classifier_cv():
         want, got = (m.fit(*rows).predict_proba(x2) for m in (peer, ours))
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-3)
         assert ours.score(x2, y2) == peer.score(x2, y2)
-
-
-def test_what_does_not_fit_is_refused():
-    x, y = features()
-    base, fresh = LogisticRegression().fit(x, y), LogisticRegression()
-    with pytest.raises(InputError, match="for 4 classes, the logits have 3"):
-        CalibratedModel(base, TemperatureScaling(2.0, 4)).predict_proba(x)
-    for calibrator in (BBQ(), TemperatureScaling(2.0, 3)):
-        with pytest.raises(InputError, match="not sample_weight: calibrators count each row once"):
-            CalibratedModel(base, calibrator).fit(x, y, sample_weight=np.ones(400))
-        with pytest.raises(NotFittedError):
-            CalibratedModel(fresh, calibrator).predict_proba(x)
-    with pytest.raises(NotFittedError):
-        CalibratedModel(fresh, TemperatureScaling(2.0, 3)).fit(x, y)
-    rare = np.array(["a", "b"] * 199 + ["c"] * 2)
-    for estimator, calibrator, labels, words in (
-        (base, BBQ(), ["d", *y[1:]], "label 'd' at row 0 is not among classes"),
-        (fresh, BBQ(), rare, r"5 folds needs as many .* class c has 2 sample"),
-    ):
-        with pytest.raises(InputError, match=words):
-            CalibratedModel(estimator, calibrator).fit(x, labels)
 
 
 def test_subjects_are_those_that_fit_is_told():
