@@ -9,7 +9,6 @@ from fedcal import datasets
 from fedcal.core.errors import InputError
 from fedcal.datasets import Dataset
 from fedcal.experiments import compare, evaluate, prediction_sets, simulate
-from fedcal.experiments.runs.config import Config, load_config
 from fedcal.experiments.runs.load import load_any
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -66,16 +65,3 @@ def test_prediction_sets_are_the_method_conformal(tmp_path):
     for call, more in ((prediction_sets, {"alpha": 0.1}), (evaluate, {"only": "auc"})):
         with pytest.raises(InputError, match=f"{next(iter(more))} has no effect here: config"):
             call(data, config=sets.config, **more)
-
-
-def test_a_method_may_be_called_as_tables_print_it(tmp_path):
-    data = {"logits": LOGITS, "labels": LABELS}
-    (tmp_path / "c.toml").write_text(Config(method="fedtemp", rounds=2).to_toml())
-    for method in ("FedNewton", "FEDNEWTON", " fednewton "):
-        assert simulate(data, method=method, clients=5).config.method == "fednewton"
-        assert load_config(tmp_path / "c.toml", {"method": method}).rounds is None
-    labels = ["uncalibrated", "pooled BBQ", "FedBBQ (weighting=none, bins_exponent=5)", "FedNewton"]
-    table = compare(frame(), method="none", seeds=1)
-    assert [row["run"]["data"] for row in table.rows] == ["frame"]
-    table = compare(data, method=",".join(labels), clients=5, seeds=1, epsilon="inf", jobs=1)
-    assert [cell["label"] for cell in table.cells] == labels

@@ -4,9 +4,8 @@ import math
 from typing import Any
 
 import pytest
-from refusals import each_is_refused
 
-from fedcal.experiments.runs.comparison.grid import AXES, Cell, read_grid, split_list
+from fedcal.experiments.runs.comparison.grid import AXES, Cell, read_grid
 from fedcal.experiments.runs.config import POOLED
 
 TEST_PART, NO_TEST_PART = {"d": False}, {"d": True}
@@ -14,19 +13,6 @@ TEST_PART, NO_TEST_PART = {"d": False}, {"d": True}
 
 def cells(**options: Any) -> list[Cell]:
     return list(read_grid({"data": "d", **options}).drafts(TEST_PART))
-
-
-def test_commas_in_brackets_do_not_split():
-    for text, entries in (
-        ("a", ["a"]),
-        ("a, b ,c", ["a", "b", "c"]),
-        ("flwr:P:sizes=[10, 20],iid", ["flwr:P:sizes=[10, 20]", "iid"]),
-        ("fedbbq[x=1,y=2],fedbin", ["fedbbq[x=1,y=2]", "fedbin"]),
-        ("f(a,b),{c,d}", ["f(a,b)", "{c,d}"]),
-    ):
-        assert split_list("x", text) == entries
-    none = ("", ",", "a,", "a,,b", " , a", "a]", "[a", "a)(", "[a,b")
-    each_is_refused(((text, "empty|brackets") for text in none), lambda text: split_list("x", text))
 
 
 def test_shared_settings_go_to_methods_that_have_them_and_a_variant_s_own_win():
@@ -82,23 +68,3 @@ def test_without_privacy_there_is_one_delta_and_no_noise_to_trust_anybody_with()
         (math.inf, "secagg"),
         (1.0, "central"),
     ]
-
-
-def test_a_grid_may_grow_but_not_change():
-    changes: tuple[tuple[dict[str, Any], list[str]], ...] = (
-        ({}, []),
-        ({"seeds": 6}, []),
-        ({"epsilon": "8,1,inf"}, []),
-        ({"method": "none,fedbin,fedtemp"}, []),
-        ({"seeds": 2}, ["seeds was 3 and is 2"]),
-        ({"seed": 1}, ["seed was 0 and is 1"]),
-        ({"epsilon": "1,8"}, ["epsilon was inf, 1.0 and is 1.0, 8.0"]),
-        ({"clients": "5"}, ["clients was the default and is 5"]),
-        ({"set": {"clip": 0.2}}, ["set was"]),
-        ({"method": "fedbin"}, ["method was"]),
-    )
-    begun = {"method": "fedbin,fedtemp", "epsilon": "inf,1", "seeds": 3}
-    for more, differs in changes:
-        said = read_grid(begun, more).what_differs(read_grid(begun))
-        assert len(said) == len(differs)
-        assert all(words in line for words, line in zip(differs, said, strict=True))

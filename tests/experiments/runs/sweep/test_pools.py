@@ -16,7 +16,7 @@ from fedcal.experiments.runs.comparison.resolve import resolve
 from fedcal.experiments.runs.comparison.row import run_row, runs_of
 from fedcal.experiments.runs.sweep import Run, digest_of, key_of, pools
 from fedcal.experiments.runs.sweep.pools import here, in_processes
-from fedcal.experiments.runs.sweep.worker import arrays_of, read_data, write_data
+from fedcal.experiments.runs.sweep.worker import write_data
 
 
 def small(seed: int = 0, **more: Any) -> Dataset:
@@ -37,26 +37,6 @@ def asked(data: Dataset, **options: Any) -> tuple[list[Run], dict[str, Dataset]]
 
 def bare(rows: Any) -> dict[str, dict[str, Any]]:
     return {key_of(r["run"]): {k: v for k, v in r.items() if k != "seconds"} for r in rows}
-
-
-def test_data_arrive_as_they_were_sent(tmp_path):
-    names = np.array(list("zyx") * 40)
-    whole = small(
-        client=names,
-        subject=np.arange(120) // 2,
-        group=names[::-1],
-        other_probs=np.full((120, 3), 1 / 3),
-        name="näme",
-    )
-    for number, data in enumerate((small(), whole, datasets.load("game-forecasts").split(3))):
-        write_data(tmp_path / str(number), data)
-        read = read_data(tmp_path / str(number))
-        for fact in ("name", "input", "client_names", "group_names", "other_input"):
-            assert getattr(read, fact) == getattr(data, fact)
-        assert digest_of(read) == digest_of(data)
-        for name, array in arrays_of(data).items():
-            assert np.array_equal(array, getattr(read, name))
-            assert not getattr(read, name).flags.writeable
 
 
 def test_the_digest_sees_everything():
