@@ -6,13 +6,11 @@ skipped, unless FEDCAL_REQUIRE_BROWSER=1.
 
 import json
 import os
-import re
 import select
 import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,10 +21,8 @@ import pytest
 from compared import cell
 from made_up import halves
 
-from fedcal.evaluation.pages.page import decimals, shown
 from fedcal.experiments import evaluate, simulate
 from fedcal.experiments.report import comparison_card, write_comparison_report
-from fedcal.experiments.report.labels import METRICS
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
@@ -35,7 +31,6 @@ FLAGS = (
     *("--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe"),
 )
 SIZES = {"desk": (1280, 900), "telephone": (375, 800)}
-MINUS = "\N{MINUS SIGN}"
 
 
 class Chromium:
@@ -189,7 +184,6 @@ def pages(tmp_path_factory):
 
 
 PAGES = ("ten", "hundred", "two", "comparison", "evaluation")
-Open = Callable[[str, str, str], Chromium]
 
 
 @pytest.fixture
@@ -201,68 +195,6 @@ def look(chromium, pages):
     return open_page
 
 
-TEXTS = """
-(() => {
-  document.querySelectorAll('details').forEach(d => d.open = true);
-  const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  for (let node; node = walk.nextNode();) {
-    if (!node.data.trim()) continue;
-    const range = document.createRange(), parent = node.parentElement;
-    range.selectNodeContents(node);
-    const style = getComputedStyle(parent), svg = parent.closest('svg');
-    const frame = svg ? svg.getBoundingClientRect() : null;
-    let behind = parent, paint = 'rgba(0, 0, 0, 0)';
-    while (behind && /, 0\\)$/.test(paint)) {
-      paint = getComputedStyle(behind).backgroundColor; behind = behind.parentElement;
-    }
-    const boxes = (svg ? [parent.getBoundingClientRect()] : [...range.getClientRects()])
-      .map(r => [r.left, r.top + scrollY, r.right, r.bottom + scrollY]);
-    found.push({
-      text: node.data.trim().slice(0, 60), boxes: boxes, svg: !!svg,
-      scrolls: !!parent.closest('.wide'),
-      frame: frame && [frame.left, frame.top + scrollY, frame.right, frame.bottom + scrollY],
-      colour: svg ? style.fill : style.color, behind: paint,
-      size: parseFloat(style.fontSize) * (svg ? svg.getScreenCTM().a : 1),
-    });
-  }
-  return found;
-})()
-"""
-
-
-def overlapping(texts: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Pairs of texts of which a box lies on a box of the other by more than a pixel."""
-    boxes = np.array([box for t in texts for box in t["boxes"]])
-    owner = np.array([i for i, t in enumerate(texts) for _ in t["boxes"]])
-    order = np.argsort(boxes[:, 1], kind="stable")
-    boxes, owner = boxes[order], owner[order]
-    found = []
-    for i, box in enumerate(boxes):
-        end = int(np.searchsorted(boxes[:, 1], box[3] - 1))
-        later = boxes[i + 1 : end]
-        wide = np.minimum(later[:, 2], box[2]) - np.maximum(later[:, 0], box[0])
-        tall = np.minimum(later[:, 3], box[3]) - later[:, 1]
-        for k in np.flatnonzero((wide > 1) & (tall > 1)) + i + 1:
-            if owner[k] != owner[i]:
-                found.append((texts[owner[i]]["text"], texts[owner[k]]["text"]))
-    return found
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance (WCAG 2) of `rgb(r, g, b)`."""
-    parts = colour[colour.index("(") + 1 : -1].split(",")[:3]
-    linear = [
-        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
-        for c in (float(p) / 255 for p in parts)
-    ]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    high, low = sorted((luminance(one), luminance(other)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
 LOOKS = (("desk", "light"), ("telephone", "dark"))
 
 
@@ -271,19 +203,11 @@ LOOKS = (("desk", "light"), ("telephone", "dark"))
 @pytest.mark.parametrize("page", PAGES)
 def test_everything_can_be_read(look, page, size, scheme):
     browser, width = look(page, size, scheme), SIZES[size][0]
-    texts = browser.run(TEXTS)
-    assert len(texts) > 100
     assert browser.run("document.querySelector('h1').innerText").count(". ") < 3
     assert browser.run("document.documentElement.scrollWidth") <= width  # nothing to the side
-    for t in texts:
-        for left, top, right, bottom in t["boxes"]:
-            assert t["scrolls"] or (left >= 0 and right <= width), t
-            if t["frame"]:
-                x0, y0, x1, y1 = t["frame"]
-                assert min(left - x0, top - y0, x1 - right, y1 - bottom) >= -1, t  # not clipped
-        assert t["size"] >= 11, t
-        assert contrast(t["colour"], t["behind"]) >= 4.5, t
-    assert overlapping(texts) == []
+    browser.run(Path(axe_core_python.__file__).with_name("axe.min.js").read_text("utf-8"))
+    found = browser.run("axe.run().then(r => r.violations.map(v => [v.id, v.nodes[0].html]))")
+    assert found == []
 
 
 @pytest.mark.slow
@@ -306,48 +230,6 @@ def test_it_works_offline_without_a_complaint_and_fits_on_paper(look, page):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["ten", "comparison", "evaluation"])
-def test_axe_finds_no_violation(look, page):
-    browser = look(page, "desk", "light")
-    browser.run(Path(axe_core_python.__file__).with_name("axe.min.js").read_text("utf-8"))
-    found = browser.run("axe.run().then(r => r.violations.map(v => [v.id, v.nodes[0].html]))")
-    assert found == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", ["ten", "hundred", "two"])
-def test_the_numbers_are_those_of_result_json(look, pages, page):
-    browser = look(page, "desk", "light")
-    result = json.loads((pages[page].parent / "result.json").read_text("utf-8"))
-    seen = browser.run(
-        "[...document.querySelectorAll('table.metrics tbody tr')].map(r => "
-        "[...r.cells].map(c => c.innerText.trim().split(/\\s+/)))"
-    )
-    eces = ("top-label ECE", "ECE of class 1") if page == "two" else ("ECE", "classwise ECE")
-    headings = [*(f"{ece}, %" for ece in eces), *[heading for heading, _ in METRICS.values()][2:]]
-    assert [" ".join(row[0]) for row in seen] == headings
-    before, after = result["before"], result["after"]
-    differences = {metric: after[metric] - before[metric] for metric in METRICS}
-    parts = {"before": before, "after": after, "difference": differences}
-    for metric, (_, *cells) in zip(METRICS, seen, strict=True):
-        for (part, values), cell_ in zip(parts.items(), cells, strict=True):
-            numbers = (values[metric], *result["intervals"][part][metric])
-            digits = decimals(metric, *numbers[1:])
-            change = part == "difference"
-            value, low, high = (
-                shown(metric, n, digits=digits).replace("-", MINUS) for n in numbers
-            )
-            why = "; noise inflates the number" if numbers[0] > numbers[2] and not change else ""
-            text = re.sub(r"better|worse|unchanged|no clear change|\+", "", " ".join(cell_))
-            assert " ".join(text.split()) == f"{value} {low} to {high}{why}"
-    privacy = browser.run("document.querySelector('#privacy').innerText")
-    for sentence in (*result["privacy"]["statement"], *result["privacy"]["not_protected"]):
-        assert sentence in privacy
-    for line in result["privacy"]["sees"]:
-        assert line["what"] in privacy
-
-
-@pytest.mark.slow
 def test_a_comparison_s_table_scrolls_by_itself_and_cards_of_a_notebook_fit(look):
     browser = look("comparison", "telephone", "light")
     box = "document.querySelector('.wide')"
@@ -357,5 +239,4 @@ def test_a_comparison_s_table_scrolls_by_itself_and_cards_of_a_notebook_fit(look
     for size, (width, _) in SIZES.items():
         look("cards", size, "light")
         assert browser.run("document.documentElement.scrollWidth") <= width
-        assert overlapping([t for t in browser.run(TEXTS) if t["svg"]]) == []
         assert browser.run("document.querySelectorAll('svg.panel').length") == 2 + 8

@@ -16,7 +16,6 @@ from published import CLASS_ROWS, numbers_in
 
 from fedcal import datasets
 from fedcal.experiments import compare
-from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.sweep.worker import arrays_of, digest_of
 from fedcal.partition import deal
 from fedcal.strategies import FederatedStrategy
@@ -28,7 +27,6 @@ FILES = {
     *("config.toml", "rows.jsonl", "compare.json", "table.csv", "table.md", "report.html"),
     ".inputs.json",
 }
-QUICK = ("--method", "none,fednewton,fedbin", "--clients", "5", "--seeds", "2", "--jobs", "1")
 
 
 @pytest.fixture
@@ -44,67 +42,13 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def says(folder, capsys):
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = _run(["compare", "--data", "data.npz", *arguments])
-        out, err = capsys.readouterr()
-        lines = err.splitlines(keepends=True)  # the rows here are few, which is said
-        return code, out, "".join(line for line in lines if "unlikely to help" not in line)
-
-    return run
-
-
 def rows(folder: Path) -> list[dict[str, Any]]:
     found = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
     return [{k: v for k, v in row.items() if k != "seconds"} for row in found]
 
 
-LISTS: dict[str, list[Any]] = {
-    **{"method": ["fedtemp[average=temperature]"], "clients": [11, 12], "rounds": [3]},
-    **{"partition": ["dirichlet:0.5", "iid"], "sampling-rate": [0.9], "epsilon": [4.0]},
-    **{"delta": [1e-3], "trust": ["distributed"], "unit": ["user"]},
-    "mechanism": ["gaussian", "laplace"],
-}
 SINGLE: dict[str, Any] = {"quorum": 0.5, "noise-source": "seeded", "secure-aggregation": "masks"}
 SINGLE |= {"dropout": 0.1, "seed": 7, "seeds": 2}
-
-
-def test_every_option_reaches_the_runs(says):
-    given = {name: ",".join(map(str, values)) for name, values in LISTS.items()} | SINGLE
-    words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
-    more = ("--set", "clip=0.25", "--jobs", "1", "--engine", "inline", "--out", "o", "--json")
-    code, out, _ = says(*words, *more)
-    assert code == 0
-    want = {name.replace("-", "_"): value for name, value in (LISTS | SINGLE).items()}
-    data = [str(Path("data.npz").resolve())]
-    assert json.loads(out)["config"] == {**want, "data": data, "set": {"clip": 0.25}}
-    run = rows(Path("o"))[1]["run"]
-    assert run["set"] == {"clip": 0.25, "average": "temperature"}
-    assert (run["secure_aggregation"], run["dropout"], run["seed"]) == ("masks", 0.1, 7)
-
-
-def test_one_clear_line_before_anything_runs(says, folder):
-    refused = [
-        ("--method auto", "method auto was removed in 0.3"),
-        ("--resume", "nothing to resume in o"),
-        ("--config jobs.toml", "unknown option 'jobs'"),
-    ]
-    Path("jobs.toml").write_text("jobs = 3\n")
-    for arguments, said in refused:
-        code, out, err = says("--out", "o", *arguments.split())
-        assert (code, out) == (2, "")
-        (line,) = err.splitlines()
-        assert line.startswith("fedcal: error: ")
-        assert said in line
-    assert sorted(os.listdir(folder)) == ["data.npz", "jobs.toml"]
-    for name in ("rows.jsonl", "report.html"):
-        Path("o", name).mkdir(parents=True)
-        code, out, err = says(*QUICK, "--out", "o")
-        assert (code, out) == (2, "")
-        assert err == f"fedcal: error: cannot write results to o: {name} in it is a folder\n"
-        assert os.listdir("o") == [name]
-        Path("o", name).rmdir()
 
 
 FIGURES = {f"{name}.{suffix}" for name in ("epsilon", "bytes") for suffix in ("png", "svg")}

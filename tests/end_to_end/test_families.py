@@ -1,6 +1,5 @@
 """What yields no calibrator: files that take each other's place, and who refuses it."""
 
-import json
 from typing import Any
 
 import numpy as np
@@ -8,16 +7,10 @@ import pytest
 from made_up import scored
 
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.experiments import compare, plan, simulate
+from fedcal.experiments import compare, simulate
 from fedcal.experiments.cli.main import _run
-from fedcal.experiments.report import write_report
-from fedcal.experiments.runs.comparison.grid import read_grid
-from fedcal.experiments.runs.estimator import FederatedCalibrator
-from fedcal.strategies import STRATEGIES
-from fedcal.strategies.settings import calibrating
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
-OTHERS = tuple(name for name in STRATEGIES if name not in calibrating())
 ASKED: dict[str, Any] = {"method": "evaluate", "clients": 8, "set": {"bins": 6}}
 
 
@@ -46,18 +39,6 @@ def test_one_folder_for_runs_of_two_families(data, tmp_path):
     there = {p.name for p in out.iterdir()}
     assert "calibrator.npz" in there
     assert not there & {"release.npz", "page.json", "curve-1.svg"}
-
-
-def test_a_page_of_something_else_is_refused(data, tmp_path):
-    simulate(data, out=tmp_path, **ASKED)
-    table: dict[str, Any] = {"part": "table", "title": "", "columns": ["a"], "rows": [[]]}
-    curve = {"part": "curve", "title": "", "x": "", "y": "", "note": "", "series": {}}
-    parts = [{"schema": 1, "parts": [part]} for part in ({"part": "script"}, table, curve)]
-    for page in ({}, [], {"schema": 2, "parts": []}, {"schema": 1}, *parts):
-        (tmp_path / "page.json").write_text(json.dumps(page))
-        with pytest.raises(InputError, match=r"page\.json") as caught:
-            write_report(tmp_path)
-        assert "\n" not in str(caught.value)
 
 
 def test_what_is_no_calibrator_is_not_applied(data, tmp_path, capsys):
@@ -97,19 +78,3 @@ def test_a_comparison_of_another_family(data, tmp_path, methods, metrics, said):
     assert found.cells[0]["label"] in (tmp_path / "report.html").read_text("utf-8")
     with pytest.raises(InputError, match="methods of one family: none belongs to 'calibrate'"):
         compare(data, method=["none", *methods])
-
-
-def test_comparisons_plans_and_estimators_are_of_methods_that_calibrate(data):
-    for grid in (read_grid(), read_grid({"method": "all"})):
-        assert not {v.method for v in grid.method} & {*OTHERS}
-        assert {v.method for v in grid.method} >= set(calibrating())
-    found = plan(clients=100, rows_per_client=50, classes=2, epsilon=1.0)
-    assert not {line["method"] for line in found.methods} & {*OTHERS}
-    for method in ("dp-fedavg", "fedsgd"):
-        why = f"compare takes methods that .* sets, and {method} belongs to the family 'train'"
-        with pytest.raises(InputError, match=why):
-            compare(data, method=f"none,{method}", clients=8, seeds=1)
-        with pytest.raises(InputError, match="unknown method that calibrates"):
-            plan(clients=100, rows_per_client=50, classes=10, methods=[method])
-        with pytest.raises(InputError, match="FederatedCalibrator takes methods that calibrate"):
-            FederatedCalibrator(method, clients=2).fit(3 * np.eye(4), [0, 1, 2, 3])

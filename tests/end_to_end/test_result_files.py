@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,8 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards, numbered
 from fedcal.experiments import simulate
 from fedcal.experiments.cli.main import _run
-from fedcal.experiments.runs.config import POOLED, load_config
+from fedcal.experiments.runs.config import POOLED
 from fedcal.experiments.runs.evaluated import evaluates
-from fedcal.experiments.runs.jobs import job_of
-from fedcal.experiments.runs.options import read_options
 from fedcal.metrics import Reliability, classwise_ece, ece, nll
 from fedcal.partition import deal
 from fedcal.privacy.curator import Asked
@@ -45,8 +43,6 @@ FILES = {
 METRICS = ("accuracy", "ece", "classwise_ece", "nll", "brier", "mce")
 
 every_run = pytest.mark.parametrize(("method", "epsilon"), RUNS)
-every_run_at_all = pytest.mark.parametrize(("method", "epsilon"), ALL_RUNS)
-Make = Callable[[str, float], Path]
 
 
 @pytest.fixture(scope="module")
@@ -117,43 +113,6 @@ def test_result_json_is_the_contract_s(run, method, epsilon):
     assert all(type(value) is str for value in result["versions"].values())
 
 
-@every_run_at_all
-def test_the_privacy_record(run, data, method, epsilon):
-    """Its numbers are the plan's: see also test_trust_models.py."""
-    folder, private = run(method, epsilon), epsilon < math.inf
-    told = strict((folder / "result.json").read_text("utf-8"))
-    privacy, resolved = told["privacy"], told["config"]
-    assert (privacy["unit"], privacy["adjacency"]) == ("user", "zero-out")
-    assert privacy["releases"] == len((folder / "rounds.jsonl").read_text().splitlines())
-    if private:
-        plan = job_of(load_config(folder / "config.toml", {}), shards_of(data, 30)).plan
-        want = {"epsilon": 1.0, "delta": plan.delta, "trust": "central"}
-        want |= {"mechanism": plan.mechanism, "noise_source": "seeded"}
-        said = " ".join(privacy["not_protected"])
-        for word in ("number of clients", "when", "Further runs", "Choosing", "seed"):
-            assert word in said
-    else:
-        trust = {"one-source": "one-source"}.get(method, "secagg")
-        trust = "pooled" if method.startswith("pooled") else trust
-        want = {"epsilon": None, "delta": None, "trust": trust, "noise_std": 0.0}
-        want |= {"mechanism": "none", "noise_source": "none"}
-    assert privacy.items() >= want.items()
-    assert ("seeded" in privacy["noise"]) is private
-    seers = [line["who"] for line in privacy["sees"]]
-    assert seers[-1] == "the person who runs the simulation"
-    assert ("the server" in seers) is (method in STRATEGIES)
-    test_rows = any("Test metrics" in line for line in privacy["not_protected"])
-    judged = method in STRATEGIES and STRATEGIES[method].family in ("train", "personal")
-    assert test_rows is (judged or method in (*calibrating(), *POOLED))  # others see no test rows
-    # config.toml is what was given of the config of result.json; the rest was resolved
-    config = read_options(folder / "config.toml")
-    if config["epsilon"] == math.inf:
-        config["epsilon"] = "inf"
-    assert config.pop("set").items() <= resolved.pop("set").items()
-    assert config.items() <= resolved.items()
-    assert set(resolved) - set(config) <= {"clients", "rounds", "trust", "secure_aggregation"}
-
-
 @every_run
 def test_rounds_and_numbers_beside_the_metrics_agree_with_them(run, data, method, epsilon):
     """The calibrator gives the test probabilities, these the metrics; reliability, intervals."""
@@ -210,10 +169,6 @@ def test_rounds_and_numbers_beside_the_metrics_agree_with_them(run, data, method
         assert intervals["difference"] == {name: [0.0, 0.0] for name in METRICS}
 
 
-def shards_of(data: Path, clients: int) -> Shards:
-    return deal(datasets.load(data).split(3), "dirichlet:0.1", clients, 3)
-
-
 def bits(folder: Path) -> dict[str, bytes]:
     """Every array that a run leaves."""
     kept: dict[str, bytes] = {}
@@ -244,14 +199,6 @@ def test_the_config_of_a_run_gives_the_same_bits(run, tmp_path, method, epsilon)
 def ran(out: Path, *options: str) -> Path:
     assert _run(["simulate", *options, "--out", str(out), "--quiet"]) == 0
     return out
-
-
-def test_the_config_works_from_another_folder(data, tmp_path, monkeypatch):
-    monkeypatch.chdir(data.parent)
-    options = ("--epsilon", "1", "--sampling-rate", "0.5", "--dropout", "0.2")
-    first = ran(tmp_path / "first", "--data", data.name, *options)
-    monkeypatch.chdir(tmp_path)
-    assert bits(ran(tmp_path / "again", "--config", "first/config.toml")) == bits(first)
 
 
 def test_what_was_not_given_is_resolved_anew(data, tmp_path):
@@ -303,9 +250,6 @@ class Secret:
     name: str
     value: float
     released: bool = False
-
-
-Watched = Callable[..., list[Secret]]
 
 
 @pytest.fixture

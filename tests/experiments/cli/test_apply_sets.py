@@ -1,6 +1,5 @@
 """`fedcal apply` and `fedcal export` of prediction sets."""
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -30,24 +29,6 @@ def applied(
     how = {"quiet": True, "json": False, "overwrite": True, **more}
     apply_command(folder / "sets.npz", str(folder / "d.npz"), folder / out, **how)
     return folder / out
-
-
-def test_sets_in_each_format(tmp_path):
-    expected = SETS.predict_set(LOGITS)
-    for data, head in (
-        ({"logits": LOGITS, "labels": LABELS}, ["label", "size", "set"]),
-        ({"logits": LOGITS}, ["size", "set"]),
-    ):
-        assert_array_equal(np.load(applied(tmp_path, SETS, "s.npy", data)), expected)
-        with np.load(applied(tmp_path, SETS, "s.npz", data)) as arrays:
-            assert set(arrays) == {"sets", *data} - {"logits"}
-            assert_array_equal(arrays["sets"], expected)
-        with applied(tmp_path, SETS, "s.csv", data).open(newline="") as f:
-            header, *lines = csv.reader(f)
-        assert header == head
-        for line, row in zip(lines, expected, strict=True):
-            assert line[-1].split() == [str(k) for k in np.flatnonzero(row)]
-            assert int(line[-2]) == row.sum()
 
 
 def test_coverage_where_there_are_labels(tmp_path, capsys):

@@ -1,21 +1,17 @@
 """`fedcal evaluate` and `fedcal.evaluate`: what is read, what a result holds, what is refused."""
 
 import json
-import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from refusals import refused
 
 from fedcal import evaluate, simulate
 from fedcal.core.errors import FedcalError
 from fedcal.core.numerics import softmax
 from fedcal.evaluation.findings import FEWEST
 from fedcal.experiments.cli.main import _run
-from fedcal.experiments.report.simulation import command as in_full
-from fedcal.experiments.runs.rereading import comparable, read_release
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -46,15 +42,6 @@ def file(tmp_path):
     return path
 
 
-@pytest.mark.parametrize(("only", "metric"), [("accuracy",) * 2])
-def test_one_metric_alone_has_the_whole_budget(only, metric):
-    given, run = arrays(), {"partition": "natural", "epsilon": 8.0}
-    alone = evaluate(given, only=only, **run)
-    same = simulate(given, method=f"evaluate-{only}", **run)
-    assert alone.metrics == same.metrics
-    assert list(alone.metrics) == [metric]
-
-
 def test_a_result_holds_metrics_and_groups(tmp_path):
     exact = evaluate(arrays(), partition="natural").judged["clients"]
     result = evaluate(arrays(), by="site", out=tmp_path, **PRIVATE)
@@ -73,26 +60,6 @@ def test_a_result_holds_metrics_and_groups(tmp_path):
     assert "clients" not in told  # exact numbers of rows that epsilon is for
 
 
-def test_the_config_gives_the_same_bits(file, tmp_path, monkeypatch):
-    def told(name: str, *words: str) -> dict[str, Any]:
-        assert _run([*words, "--quiet", "--no-report", "--out", str(tmp_path / name)]) == 0
-        read: dict[str, Any] = json.loads((tmp_path / name / "result.json").read_text("utf-8"))
-        return read
-
-    monkeypatch.chdir(tmp_path)
-    command = f"evaluate --data {file} --by group --epsilon 1 --unit example --threshold 0.25"
-    one = told("one", *command.split(), "--seed", "3")
-    two = told("two", "evaluate", "--config", str(tmp_path / "one" / "config.toml"))
-    assert one["metrics"] == two["metrics"]
-    assert one["groups"] == two["groups"]
-    assert set(one["groups"]) == {"a", "b"}
-    assert any("names of groups were read" in said for said in one["privacy"]["statement"])
-    assert one["threshold"] == 0.25
-    # and so does what stands in full in result.json, where groups are a list
-    three = told("three", *shlex.split(" ".join(in_full(one["config"], tmp_path)))[1:])
-    assert three["groups"] == one["groups"]
-
-
 def test_two_models_or_two_sides_of_a_calibrator_are_compared(tmp_path):
     given = arrays()
     better = given["logits"] + 2 * np.eye(2)[given["labels"]]
@@ -109,24 +76,6 @@ def test_two_models_or_two_sides_of_a_calibrator_are_compared(tmp_path):
     same = difference["accuracy"]  # a temperature changes no prediction
     assert same["value"] == 0
     assert same["low"] == -same["high"] >= -0.001  # of other rows some might have moved
-
-
-def test_what_is_refused_in_one_line(file, capsys):
-    for options, said in (
-        ("--threshold 0.3333", "threshold must be the lower edge of a bucket"),
-        ("--by ward", "unknown by 'ward'"),
-        ("--at recall>=0.9", "--at reads an earlier run's release: give --release FILE"),
-        ("--calibrator none.npz", "none.npz"),
-        ("--score classes --threshold 0.25", "has no threshold"),
-    ):
-        assert _run(["evaluate", "--data", str(file), *options.split()]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert said in line
-    given = {k: v for k, v in arrays().items() if k != "group"}
-    refused("no column group", evaluate, given, by="group")
-    test = {f"test_{k}": given[k][:500] for k in ("logits", "labels")}  # is what is evaluated
-    assert evaluate({**given, **test}, partition="iid").judged["rows"]["value"] == 500
-    refused("names no clients", evaluate, {**given, **test}, partition="natural")
 
 
 def test_another_method_s_files_are_no_evaluation_and_no_release(file, tmp_path, capsys):
@@ -254,17 +203,6 @@ def test_what_cannot_be_compared_is_refused_by_name(
     assert len(line.splitlines()) == 1
 
 
-def test_names_of_classes_are_compared(last_year, tmp_path):
-    earlier, later, last = (read_release(last_year) for _ in range(3))
-    earlier.of_classes(("healthy", "ill"))
-    later.of_classes(("ill", "healthy"))
-    refused(r"class names \(healthy, ill, now ill, healthy\)", comparable, earlier, later)
-    assert comparable(earlier, last) == ("class names",)  # nobody named the last one's
-    earlier.write(tmp_path, "release")
-    kept = read_release(tmp_path / "release.npz")
-    assert (kept.class_names, kept.unit, kept.counted) == (earlier.class_names, "example", "rows")
-
-
 def test_the_site_that_changed_is_named(last_year, tmp_path, capsys):
     now = arrays(**SUBJECTS)
     here = (now["client"] == "ward 2") & (np.arange(ROWS) % 2 == 0)
@@ -285,20 +223,6 @@ def test_the_site_that_changed_is_named(last_year, tmp_path, capsys):
     page = (tmp_path / "kept" / "report.html").read_text("utf-8")
     assert "Changed: ward 2 (" in page
     assert "Changed: ward 2 (" in out
-
-
-def test_what_is_no_reading_is_refused(release, capsys):
-    for options, said in (
-        ("--epsilon 1", "--epsilon is of a run"),
-        ("--by site", "--by is of a run"),
-        ("--at recall>=0.9 --threshold 0.5", "at finds a threshold"),
-        ("--calibrate platt", "give --out FILE"),
-        ("--calibrate magic --out c.npz", "unknown how 'magic'"),
-        ("--at auc>=0.9", "at must be recall>=SHARE"),
-    ):
-        _, line = again(capsys, release, *options.split(), code=2)
-        assert said in line
-        assert len(line.splitlines()) == 1
 
 
 @pytest.mark.parametrize(("classes", "of"), [(2, "of the positive class"), (3, "minus accuracy")])

@@ -1,6 +1,5 @@
 """docker-compose.yml: valid, and as closed as our rules say."""
 
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,6 @@ from typing import Any
 import compose
 import jsonschema
 from check_jsonschema.builtin_schemas import get_builtin_schema
-
-from fedcal.experiments.cli import main as cli
 
 FILE = compose.read()
 MORE = compose.read(file=compose.ROOT / "docker-compose.protocol.yml")
@@ -87,45 +84,10 @@ def test_a_site_has_its_own_key_data_and_state_and_no_other():
     assert others == {"server.key", "executor.key"}
 
 
-def test_every_mount_is_declared_and_every_variable_explained():
-    for kind in ("configs", "secrets"):
-        used = {
-            entry if isinstance(entry, str) else entry["source"]
-            for service in SERVICES.values()
-            for entry in service.get(kind, ())
-        }
-        assert used == FILE[kind].keys()
-    text = compose.FILE.read_text()
-    explained = set(re.findall(r"^#   (FEDCAL_\w+)", text, re.MULTILINE))
-    assert explained == set(re.findall(r"\$\{(FEDCAL_\w+):-", text))
-
-
 BUILD = SERVICES["superlink"]["build"]
 IMAGE = compose.ROOT / BUILD["dockerfile"]
 STAGES = IMAGE.read_text("utf-8").replace("\\\n", "").split("\nFROM ")[1:]
 """Of the Dockerfile; each begins with its base."""
-
-
-def test_the_image_is_built_on_a_base_of_a_known_digest_without_keys_or_an_installer():
-    args = {"BASE": "", "UID": "1000"}
-    assert {"context": ".", "dockerfile": "docker/Dockerfile", "args": args} == BUILD
-    based = compose.read({"FEDCAL_BASE": "python@sha256:0"})["services"]["superlink"]["build"]
-    assert based["args"]["BASE"] == "python@sha256:0"
-    # a digest that nobody could verify here is not in the file: a build without one is refused
-    assert re.search(r"^ARG BASE$", IMAGE.read_text("utf-8").split("\nFROM ")[0], re.MULTILINE)
-    assert [stage.split()[0] for stage in STAGES] == ["${BASE}"] * 2
-    ignored = IMAGE.with_name("Dockerfile.dockerignore").read_text().split()
-    assert "*" in ignored
-    sent = {line[1:] for line in ignored if line.startswith("!")}
-    assert all((compose.ROOT / name).exists() for name in sent)
-    assert sent & {"certificates", "data", "tests", ".git", ".env"} == set()
-    built, runs = STAGES
-    assert built.rstrip().endswith("python -m pip uninstall --yes uv setuptools pip")
-    assert "pip install" not in runs
-    checks = re.findall(r"find_spec, sys\.argv\[1:\]\)\)\)'\s+([a-z ]+)", runs)
-    of_base = "pip setuptools wheel ensurepip"
-    assert [check.strip() for check in checks] == [of_base, "pip setuptools uv"]
-    assert "! command -v pip && ! command -v uv" in runs
 
 
 def test_the_build_refuses_a_base_without_a_digest():
@@ -135,24 +97,3 @@ def test_the_build_refuses_a_base_without_a_digest():
         done = subprocess.run(["sh", "-c", first], env={"BASE": base}, capture_output=True)
         assert (done.returncode == 0) == (base == right), done
         assert base == right or b"is not pinned by a digest" in done.stderr
-
-
-def test_sites_that_protect_themselves_have_more_of_the_same():
-    """The second file adds keys, federation and policy to each site, and changes nothing else."""
-    assert MORE["services"].keys() == {*SITES, "tools"}
-    federation = {"source": "federation.toml", "target": "/federation.toml"}
-    assert MORE["services"]["tools"] == {"configs": [federation]}
-    added = ["--federation=/federation.toml", "--sign-key=/run/secrets/signing.pem"]
-    for name in SITES:
-        service, site = MORE["services"][name], name.removeprefix("site-")
-        assert service.keys() == {"command", "configs", "secrets"}
-        assert service["command"] == [*SERVICES[name]["command"], *added, "--policy=/site.toml"]
-        own = {"source": f"{site}.toml", "target": "/site.toml"}
-        assert service["configs"] == [federation, own]
-        assert service["secrets"] == [{"source": f"{site}.pem", "target": "signing.pem"}]
-        for _, command, *words in (SERVICES[name]["command"], service["command"]):
-            cli.load_command(command).make_context(command, [*words])
-    files = {value["file"] for kind in ("configs", "secrets") for value in MORE[kind].values()}
-    own_files = {f"./policies/{s}.toml" for s in "abc"}
-    own_files |= {f"./certificates/sites/{s}.pem" for s in "abc"}
-    assert files == {"./federation.toml", *own_files}

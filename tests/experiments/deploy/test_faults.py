@@ -92,22 +92,3 @@ def test_a_run_that_is_stopped_can_be_gone_on_with(there):
         return
     code, _, lines = done(there.fedcal("deploy", "resume", "--out", "stopped"))
     assert (code, there.charged("stopped")) == (0, (1, 2, 3, 4)), lines
-
-
-def test_what_is_wrong_is_one_line_and_the_right_code(there):
-    for words, code, said in (
-        (["--control", "127.0.0.1:1", *there.reach[2:]], 1, "nobody listens at 127.0.0.1:1"),
-        ([*there.reach, "--class-names", "x,y,z", "--clients", "3"], 2, "has other classes"),
-        ([*there.reach, "--clients", "2"], 1, "there are 3 sites, and the run is for 2 clients"),
-        ([*there.reach, "--clients", "5", "--grace", "1", "--trust", "secagg"], 0, ""),
-        ([*there.reach, "--clients", "3", "--epsilon", "1"], 2, "rows_per_client=200"),
-    ):
-        run = there.fedcal(
-            *("deploy", "run", "--method", "fedoneshot", "--clients", "3", "--out", f"o{code}"),
-            *words,
-        )
-        out, err = run.communicate(timeout=120)
-        assert run.returncode == code, (words, out, err)
-        lines = [line for line in err.splitlines() if "error" in line]
-        assert len(lines) == (code > 0), (words, err)
-        assert said in err

@@ -4,29 +4,20 @@ import contextlib
 import json
 import socket
 import ssl
-import stat
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from flwr.cli.supernode.register import try_load_public_key
-from flwr.supercore.primitives.asymmetric import public_key_to_bytes
-from refusals import each_is_refused
 
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.deploy.certificates import CA_LIVES, main, make_certificates
 from fedcal.experiments.deploy.fleet import (
     Address,
     check_fleet,
-    check_public_key,
-    public_key,
-    read_address,
     trusted,
 )
 from fedcal.experiments.runs.engines.superlink import complaint
@@ -88,61 +79,6 @@ def test_the_right_one_passes_and_each_of_the_others_is_one_line(made):
     assert refusal(address) == "no server listens at FLEET (Connection refused)"
 
 
-def test_a_superlink_that_is_not_up_yet_is_waited_for(made, monkeypatch):
-    tries = []
-    real = socket.create_connection
-
-    def late(address: Address, timeout: float) -> socket.socket:
-        tries.append(address)
-        if len(tries) < 3:
-            raise ConnectionRefusedError(111, "Connection refused")
-        return real(address, timeout)
-
-    monkeypatch.setattr(socket, "create_connection", late)
-    monkeypatch.setattr("fedcal.experiments.deploy.fleet._PAUSE_S", 0.01)
-    with listening(made / "ours") as address:
-        check_fleet(address, trusted(made / "ours/ca.crt"), 60)
-    assert len(tries) == 3
-
-
-def test_an_address_is_read_and_written_or_refused():
-    for text, address in (
-        ("hub.example:9092", Address("hub.example", 9092)),
-        ("10.0.0.1:1", Address("10.0.0.1", 1)),
-        ("[::1]:9092", Address("::1", 9092)),
-    ):
-        assert read_address("--fleet", text) == address
-        assert str(address) == text
-    bad = ["", "hub", ":1", "hub:", "hub:0", "hub:65536", "hub:x", "http://hub:1", "::1:9", "a b:1"]
-    each_is_refused(
-        [(text, "--fleet must be HOST:PORT") for text in bad],
-        lambda text: read_address("--fleet", text),
-    )
-
-
-def test_files_that_are_not_what_they_should_be_are_refused(made, tmp_path):
-    own = made / "ours/sites/a.key"
-    public = own.with_suffix(".pub")
-    assert public.read_text().startswith(public_key(own))
-    check_public_key(public)
-    with pytest.raises(InputError, match=r"give a site's \.pub file"):
-        check_public_key(own)
-    locked, empty, none = (tmp_path / name for name in ("locked", "empty", "none"))
-    command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "secret", "-f", str(locked)]
-    with contextlib.suppress(FileNotFoundError):  # where there is no ssh-keygen
-        subprocess.run(command, check=True)
-    empty.touch()
-    for wrong in (made / "ours/ca.key", made / "ours/ca.crt", locked, empty):
-        with pytest.raises(InputError, match=r"is not an ECDSA key|cannot be read: No such file"):
-            public_key(wrong)
-    with pytest.raises(InputError, match="cannot be read: No such file"):
-        public_key(none)
-    with pytest.raises(InputError, match="No such file"):
-        trusted(none)
-    with pytest.raises(InputError, match="is not a PEM file"):
-        trusted(public)
-
-
 def test_what_flower_says_of_an_error_is_found_in_its_json():
     said = json.dumps({"success": False, "error-message": "Stopping.\n\n[code: 18] It is over."})
     assert complaint(f"INFO : Starting\n{said}\n") == "[code: 18] It is over."
@@ -168,24 +104,6 @@ def test_the_server_is_trusted_by_its_names_and_authority_and_by_no_other(made, 
     for name, authority in (("elsewhere", None), ("localhost", tmp_path / "ca.crt")):
         with pytest.raises(ssl.SSLCertVerificationError):
             handshake(made / "ours", name, authority)
-
-
-def test_flower_reads_the_keys_and_of_people_only_the_owner(made):
-    ours = made / "ours"
-    flower_supernode = import_module("flwr.supernode.cli.flower_supernode")
-    parser = flower_supernode._parse_args_run_supernode()
-    for site in ("a", "b"):
-        key = str(ours / "sites" / f"{site}.key")
-        given = parser.parse_args(["--auth-supernode-private-key", key])
-        pair = flower_supernode._try_setup_client_authentication(given)
-        assert isinstance(pair[0].curve, ec.SECP384R1)
-        public = ours / "sites" / f"{site}.pub"
-        assert try_load_public_key(public) == public_key_to_bytes(pair[1])
-        assert public.read_text().endswith(f" {site}\n")
-    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in ours.rglob("*") if p.is_file()}
-    secret = {"ca.key", "server.key", "executor.key", "a.key", "b.key"}
-    assert modes.keys() == secret | {"ca.crt", "server.crt", "a.pub", "b.pub"}
-    assert {name for name, mode in modes.items() if mode == 0o600} == secret
 
 
 def test_nothing_is_overwritten_and_nothing_half_written(tmp_path, capsys):
@@ -220,16 +138,3 @@ def test_the_server_s_certificate_is_renewed_under_the_same_authority(tmp_path):
     (tmp_path / "server.crt").unlink()
     with pytest.raises(InputError, match=r"ca\.key is not the key of ca\.crt"):
         make_certificates(tmp_path, names=["new.example.org"], sites=[])
-
-
-def test_what_cannot_be_is_refused(tmp_path):
-    table = [
-        ((["*.example.org"], [], 1), "neither a DNS name nor an IP address"),
-        ((["host:9092"], [], 1), "neither a DNS name nor an IP address"),
-        (([], ["../a"], 1), "letters, digits"),
-        ((["localhost"], [], 0), "days must be a whole number"),
-        (([], [], 1), "neither a name of the SuperLink nor a site"),
-    ]
-    out = tmp_path / "out"
-    each_is_refused(table, lambda g: make_certificates(out, names=g[0], sites=g[1], days=g[2]))
-    assert not out.exists()

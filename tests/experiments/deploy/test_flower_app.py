@@ -21,7 +21,6 @@ import fedcal
 from fedcal import InProcessGrid
 from fedcal.clients.client_app import client_app
 from fedcal.clients.site.sources import site_rows
-from fedcal.core.errors import InputError
 from fedcal.experiments import simulate
 from fedcal.experiments.deploy.flower_app import (
     FAMILIES,
@@ -89,11 +88,6 @@ def test_each_family_has_an_app_that_runs_as_it_is(family, tmp_path):
         assert json.dumps(result[key]) == json.dumps(same[key])
 
 
-def test_the_name_of_a_method_says_whether_it_evaluates():
-    for name, method in STRATEGIES.items():
-        assert (method.family == "evaluate") == name.startswith("evaluate")
-
-
 def test_the_folder_holds_one_file_and_it_may_be_written_again(tmp_path):
     folder = tmp_path / "new" / "app"
     file = write_app(folder)
@@ -104,29 +98,9 @@ def test_the_folder_holds_one_file_and_it_may_be_written_again(tmp_path):
     assert write_app(folder).read_bytes() == first
 
 
-def test_a_file_of_somebody_else_stays(tmp_path):
-    file, said = tmp_path / FILE, "is not of `fedcal flower-app`; choose another folder"
-    project = b'[project]\nname = "mine"\n'
-    for theirs in (project, b"[tool.ruff]\n", b"no TOML", b"project = 1\n", b"\xff"):
-        file.write_bytes(theirs)
-        with pytest.raises(InputError, match=said):
-            write_app(tmp_path)
-        assert (file.read_bytes(), list(tmp_path.iterdir())) == (theirs, [file])
-    with pytest.raises(InputError, match=r"cannot write .*: Not a directory"):
-        write_app(file / "app")
-
-
 def guide_lines() -> list[str]:
     lines = [line[2:] for line in GUIDE.read_text("utf-8").splitlines() if line[:2] == "$ "]
     return [line for line in lines if re.search(r"\bflwr run\b|\bfedcal flower-app\b", line)]
-
-
-def test_the_guide_has_the_lines_that_are_tried():
-    lines = guide_lines()
-    assert sum("flwr run ." in line for line in lines) >= 3
-    assert sum("fedcal flower-app" in line for line in lines) == 1
-    for line in lines:
-        assert "flwr run" not in line or "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 " in line
 
 
 def expected(line: str) -> float:

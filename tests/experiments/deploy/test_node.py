@@ -3,14 +3,12 @@
 import hashlib
 import inspect
 import io
-import re
 import sys
 import zipfile
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.supercore.fab import Fab
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
@@ -22,23 +20,6 @@ from flwr.supernode.nodestate import NodeStateFactory
 
 from fedcal.clients.site.process import flower_guard, limits
 from fedcal.experiments.deploy import node
-
-
-def test_looks_come_soon_after_an_answer_and_then_as_seldom_as_flowers(monkeypatch):
-    slept: list[float] = []
-    monkeypatch.setattr("time.sleep", slept.append)
-    clock = node.Clock()
-    for _ in range(20):
-        clock.sleep(3)
-    assert slept[:3] == pytest.approx([0.2, 0.3, 0.45])
-    assert slept == sorted(slept)
-    assert slept[-1] == 3
-    clock.sleep(0.5)  # a message is being answered
-    clock.sleep(3)
-    assert slept[-2:] == [0.2, 0.2]
-    # all that Flower's loop asks of the time, which `Clock` stands in for
-    calls = re.findall(r"^\s+time\.(\S+)$", inspect.getsource(flower), re.MULTILINE)
-    assert calls == ["sleep(3)", "sleep(0.5)", "sleep(0.5)"]
 
 
 class SuperLink:

@@ -229,24 +229,6 @@ def test_a_server_that_does_not_end_with_its_run_is_not_joined_by_another(
     assert link.runs == 2
 
 
-def test_the_config_of_a_run_is_found_again_from_another_folder(link, tmp_path, monkeypatch):
-    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.chdir(tmp_path)
-    np.savez("test.npz", logits=3 * np.eye(3), labels=[0, 1, 2],
-             test_logits=3 * np.eye(3), test_labels=[0, 1, 2])  # fmt: skip
-    deploy.deployed(
-        config(tmp_path, ledger="ledger.db", cap=9.0, data="test.npz"), test="test.npz", out=out
-    )
-    (out / "server" / "outcome.json").unlink()
-    monkeypatch.chdir(elsewhere)
-    again = deploy.asked_for(out, {})
-    assert again.noise_source == "system"
-    found = deploy.deployed(again, test=again.data, out=out, resume=True)
-    assert found.test is not None
-    assert not any(elsewhere.iterdir())
-
-
 def test_a_superlink_that_is_gone_or_hangs_is_not_waited_for(link, tmp_path, monkeypatch):
     """It is killed in mid-run: the server's process dies with it, and writes no last word."""
     monkeypatch.setattr(deploy, "_GONE_S", 0.3)

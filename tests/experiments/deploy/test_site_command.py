@@ -2,21 +2,17 @@
 
 import sys
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 import pytest
 from refusals import each_is_refused
 
-from fedcal.clients.site.guard import _check_inputs
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.main import _run
-from fedcal.experiments.deploy import supernode
 from fedcal.experiments.deploy.feature_rows import site_rows
-from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows, shards_of
+from fedcal.experiments.deploy.rows import of_scores, read_rows, shards_of
 from fedcal.strategies import STRATEGIES
-from fedcal.training import network
 
 LOGITS = np.arange(12.0).reshape(6, 2)
 LABELS = [0, 1, 0, 1, 1, 0]
@@ -83,27 +79,6 @@ def test_class_names_say_which_column_a_label_means(tmp_path):
         read_rows(str(plain), None)
 
 
-def test_wrong_options_are_one_line(tmp_path, capsys, monkeypatch):
-    np.savez(tmp_path / "rows.npz", logits=LOGITS, labels=LABELS)
-    state = tmp_path / "state"
-    for options, said in (
-        ("", "a site needs --fleet, --root-certificates and --key"),
-        ("--fleet hub:1", "a site needs"),
-        ("--dry-run --class-names a,b,c", "3 class names for 2 classes"),
-        ("--fleet hub --root-certificates c --key k", "--fleet must be HOST"),
-        ("--fleet h:1 --root-certificates c --key k --wait -1", "--wait"),
-        ("--fleet h:1 --root-certificates c --key k", "--key k cannot be read"),
-    ):
-        given = ["site", "--data", str(tmp_path / "rows.npz"), "--state", str(state)]
-        assert _run([*given, *options.split()]) == 2, options
-        (line,) = [x for x in capsys.readouterr().err.splitlines() if x]
-        assert said in line
-        assert not state.exists()
-    monkeypatch.setattr("flwr.__version__", "1.42.0")
-    assert _run([*given, *options.split()]) == 2
-    assert "pip install 'fedcal[sites]' (flwr==1.39.0)" in capsys.readouterr().err
-
-
 def test_a_dry_run_warns_of_inverted_scores_and_of_one_class(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     labels = np.arange(60) % 2
@@ -116,25 +91,6 @@ def test_a_dry_run_warns_of_inverted_scores_and_of_one_class(tmp_path, capsys, m
     assert told.startswith("rows.npz: 60 rows")
     assert first.startswith("warning: the scores rank rows the wrong way round: rows of sick have")
     assert second.startswith("warning: test rows: all 60 rows have the same label, well")
-
-
-def test_flowers_log_is_put_aside_and_what_was_seen_stays_known(tmp_path, monkeypatch):
-    monkeypatch.setattr(supernode, "MOST_BYTES", 100)
-    log = tmp_path / supernode.FLOWER_LOG
-    with log.open("ab", buffering=0) as file:  # as the processes hold it
-        node = supernode.SuperNode(tmp_path, cast(Any, None), 0)
-        file.write(b"SuperNode ID: 7\n")
-        assert node.connected()
-        for number in range(50):
-            file.write(b"Receiving: message %d\n" % number)
-            node.bound_log()
-            assert not node.stuck()
-        for name in (log.name, "flower.log.1"):
-            assert (tmp_path / name).stat().st_size < 200
-        file.write(b"Exception in thread 1\nSuperNode terminated gracefully\n")
-        assert node.stuck()
-        assert not node.stuck()  # since the last look
-    assert not node.ended().denied
 
 
 def features(**change: object) -> dict[str, object]:
@@ -164,38 +120,3 @@ def test_a_site_of_features_has_rows_to_train_on(tmp_path, capsys):
     assert "cannot be run" not in shown
     for name, method in STRATEGIES.items():
         assert (f" {name} " in shown) == (method.family == "train")
-
-
-def test_a_site_that_trains_needs_the_extra(tmp_path, monkeypatch):
-    """It is told so when it starts, and when it is asked."""
-    rows = site_rows_of(tmp_path)
-    prepare(tmp_path / "site", rows.shards)
-    monkeypatch.setattr(network, "find_spec", {"torch": 1}.get)
-    said = r"training a model needs the package opacus, which is not installed: .*fedcal\[train\]"
-    with pytest.raises(InputError, match=said):
-        site_rows_of(tmp_path)
-    with pytest.raises(InputError, match=said):
-        _check_inputs((4,), prepared(tmp_path / "site"))
-
-
-def site_rows_of(folder: Path) -> SiteRows:
-    np.savez(folder / "rows.npz", **features(class_names=["well", "sick"]))
-    return site_rows(str(folder / "rows.npz"), None)
-
-
-def test_features_that_do_not_do_are_one_line(tmp_path):
-    def read(change: dict[str, object]) -> None:
-        names = change.pop("names", ["well", "sick"])
-        np.savez(tmp_path / "rows.npz", **features(**change))
-        site_rows(str(tmp_path / "rows.npz"), cast(Any, names))
-
-    turned = {"class_names": ["well", "sick"], "names": ["sick", "well"]}
-    table: list[tuple[dict[str, object], str]] = [
-        ({"names": None}, "do not contain the number of classes: give --class-names"),
-        (turned, "its classes are well, sick"),
-        ({"labels": [0, 1, 2, 0, 0, 0]}, "must be a class"),
-        ({"features": np.full((6, 4), np.nan)}, "all values must be finite"),
-        ({"features": np.zeros((0, 4)), "labels": []}, "must have shape"),
-        ({"client": [1, 1, 1, 2, 2, 2]}, "a site is one client"),
-    ]
-    each_is_refused(table, read)

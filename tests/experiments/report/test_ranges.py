@@ -10,7 +10,6 @@ SURE, CHANCE = RNG.integers(0, 3, (2, 1500))
 LOGITS = 2 * np.eye(3)[SURE] + 0.1 * RNG.normal(size=(1500, 3))
 BEST = "resnet110-cifar10"  # its temperature is 2.1
 PRIVATE = {"epsilon": 20.0, "unit": "example"}
-LOCAL = PRIVATE | {"trust": "local"}
 CASES = [
     # without an error the best temperature is 0, by chance alone it is infinite
     ("fednewton", SURE, {}, "0.05 to 20"),

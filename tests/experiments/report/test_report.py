@@ -3,21 +3,16 @@
 import html
 import json
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from compared import cell
 from html_page import Page, page_of
 from made_up import halves
-from refusals import each_is_refused
 
 from fedcal.experiments import report, simulate
-from fedcal.experiments.cli.main import _run
 from fedcal.experiments.report.labels import metric_table, signed
-from fedcal.experiments.report.simulation import command
 
 FIGURES = {f"{n}.{s}" for n in ("reliability", "classes", "rounds") for s in ("png", "svg")}
 
@@ -63,38 +58,6 @@ def test_it_is_self_contained(made):
     assert "default-src 'none'" in html.unescape(text)
 
 
-@pytest.mark.usefixtures("quick_figures")
-def test_the_command_gives_the_same_bits(tmp_path, monkeypatch):
-    data = tmp_path / "my rows.npz"
-    np.savez(data, **halves(4, 300, 11, 1.5))
-    options = {"method": "fedbbq", "epsilon": 2.0, "sampling_rate": 0.5, "clients": 40}
-    options["set"] = {"weighting": "changed", "bins_exponent": 5}
-    simulate(data, **options, seed=5, out=tmp_path / "a")
-    text = page_of(tmp_path / "a" / "report.html").text
-    (said,) = re.findall(r"(fedcal simulate --data .*?) Figures for a paper", text)
-    program, *arguments = shlex.split(said)
-    assert program == "fedcal"
-    assert arguments[:3] == ["simulate", "--data", "../my rows.npz"]
-    monkeypatch.chdir(tmp_path / "a")
-    assert _run([*arguments, "--out", str(tmp_path / "b"), "--quiet"]) == 0
-    a, b = (np.load(tmp_path / name / "test_probs.npy") for name in "ab")
-    assert a.tobytes() == b.tobytes()
-    a, b = (json.loads((tmp_path / name / "result.json").read_text()) for name in "ab")
-    assert a["config"] == b["config"]
-
-
-def test_commands_are_quoted_and_real_sites_are_not_simulated(tmp_path):
-    evil = {"data": "a b; rm -rf $HOME", "set": {"x": "1 2", "y": True, "z": 0.5}, "epsilon": "inf"}
-    assert shlex.split(" ".join(command(evil, tmp_path))) == [
-        *("fedcal", "simulate", "--data", "a b; rm -rf $HOME"),
-        *("--set", "x=1 2", "--set", "y=true", "--set", "z=0.5", "--epsilon", "inf"),
-    ]
-    config = {"data": "", "method": "fedoneshot", "partition": "iid", "noise_source": "system"}
-    assert command({**config, "control": "127.0.0.1:8000"}, tmp_path) == [
-        *("fedcal deploy run --out again", "--method fedoneshot", "--control 127.0.0.1:8000")
-    ]
-
-
 EVIL = "<script>alert('1')</script>\"'&"
 
 
@@ -111,45 +74,6 @@ def test_words_from_files_are_escaped(copy):
     page = page_of(report.write_report(copy))
     assert "script" not in page.tags
     assert EVIL in page.text
-
-
-@pytest.mark.usefixtures("quick_figures")
-def test_other_files_are_refused_in_one_line(made, copy):
-    good = (made / "result.json").read_text("utf-8")
-    needed = "does not hold what a report needs"
-
-    def with_(part: str | None, **more: Any) -> str:
-        result = json.loads(good)
-        (result[part] if part else result).update(more)
-        return json.dumps(result)
-
-    def refused(given: tuple[str, str | None]) -> None:
-        (copy / "result.json").write_text(good, "utf-8")
-        for name in ("reliability.json", "rounds.jsonl"):
-            (copy / name).write_bytes((made / name).read_bytes())
-        name, text = given
-        if text is None:
-            (copy / name).unlink()
-        else:
-            (copy / name).write_text(text, "utf-8", errors="surrogateescape")
-        report.write_report(copy)
-
-    table = [
-        (("result.json", None), r"result\.json"),
-        (("rounds.jsonl", None), r"rounds\.jsonl"),
-        (("result.json", "{"), "JSON"),
-        (("result.json", '{"schema": 2}'), "schema"),
-        (("result.json", "[" * 200_000), ""),
-        (("result.json", '{"schema": 1}'), needed),
-        (("result.json", re.sub(r'"seconds": [^,]+,', '"seconds": 1e999,', good)), ""),
-        (("result.json", with_("privacy", statement=None)), needed),
-        (("result.json", with_("privacy", sees=[1])), needed),
-        (("result.json", with_(None, versions=None)), needed),
-        (("reliability.json", "\udcff\udcfe"), ""),
-        (("reliability.json", "{}"), ""),
-    ]
-    each_is_refused([(given, f"{re.escape(str(copy))}.*{why}") for given, why in table], refused)
-    assert not (copy / "report.html").exists()
 
 
 def test_better_is_said_only_where_the_interval_says_so(made):
@@ -200,15 +124,3 @@ def test_a_hostile_comparison_is_escaped(tmp_path):
     page = report_of(tmp_path, json.dumps(poison(compared()) | {"kind": "comparison"}))
     assert "script" not in page.tags
     assert EVIL in page.text
-
-
-@pytest.mark.usefixtures("quick_figures")
-def test_a_comparison_of_baselines_only_or_none(tmp_path):
-    whole = compared()
-    table = ["{", "[]", '{"schema": 1}', '{"schema": 1, "cells": [3]}']
-    table += [json.dumps(whole | {"versions": versions}) for versions in (None, [], 3)]
-    refused = [(text, r"compare\.json") for text in table]
-    each_is_refused(refused, lambda text: report_of(tmp_path, text))
-    assert not (tmp_path / "report.html").exists()
-    only = report_of(tmp_path, json.dumps(whole | {"cells": whole["cells"][:1]}))
-    assert "baselines, resnet110-cifar10 none 4.750" in only.text

@@ -5,12 +5,10 @@ from functools import cache
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 import pytest
 from matplotlib import pyplot
 
 import fedcal
-from fedcal.core.errors import InputError
 
 HEART: Any = {"partition": "natural", "unit": "example", "epsilon": 8.0}
 ASKED: Any = {
@@ -62,44 +60,3 @@ def test_frames_hold_the_numbers():
     ]
     (line,) = result("plan").to_json()["methods"]
     assert made["plan"].loc[0, "noise"] == line["noise"]
-
-
-@pytest.mark.parametrize(
-    ("name", "panels", "x"),
-    [
-        ("calibrate", 2, "confidence of the top label"),
-        ("evaluate", 1, "accuracy, %"),
-        ("sets", 1, "coverage, %"),
-        ("compare", 4, "epsilon"),
-    ],
-)
-def test_figures_are_axes_that_keep_their_colours(name, panels, x, tmp_path):
-    assert len(repr(result(name))) < 100
-    axes = result(name).plot()
-    assert np.size(axes) == panels
-    first = np.ravel(axes)[0]
-    assert (first.get_xlabel(), first.figure) == (x, pyplot.gcf())
-    assert first.figure.legends
-    assert first.figure.texts[0].get_text()  # the title
-    first.figure.savefig(tmp_path / "a.png")
-    with mpl.rc_context({"axes.prop_cycle": "cycler(color=['k'])"}):
-        first.figure.savefig(tmp_path / "b.png")
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
-
-
-def test_a_person_s_own_axes_keep_what_is_on_them():
-    there = pyplot.get_fignums()  # of other tests
-    figure, axes = pyplot.subplots(1, 2)
-    (mine,) = axes[0].plot([0, 1], color="C1")
-    assert (result("calibrate").plot(ax=axes) == axes).all()
-    assert mine.get_color() == "C1"
-    assert [ax.get_title().split()[0] for ax in axes] == ["before", "after"]
-    assert axes[1].get_legend() is not None
-    assert pyplot.get_fignums() == [*there, figure.number]
-    with pytest.raises(InputError, match="the figure has 2 panels, ax 1 Axes"):
-        result("calibrate").plot(ax=axes[0])
-    assert result("evaluate").plot("Decision curve", ax=axes[0]) is axes[0]
-    with pytest.raises(InputError, match="unknown figure 'roc'; allowed: Accuracy by group, "):
-        result("evaluate").plot("roc")
-    with pytest.raises(InputError, match="this result has no figure"):
-        result("plan").plot()

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
 
 from fedcal.accounting import Stage, composed_delta, composed_epsilon, gaussian_multiplier
 from fedcal.experiments.research.canaries import CanaryFinding, audit_canaries, canary_runs
@@ -56,14 +55,3 @@ def test_guesses_that_know_nothing_show_nothing():
     assert (found.lower_bound, found.noise_at_most) == (0.0, np.inf)
     none = replace(found, correct=0)
     assert (none.right, none.lower_bound) == (0.0, 0.0)
-
-
-def test_what_cannot_be_audited_is_refused():
-    present, seen = canary_runs(WHOLE, 60)
-    table = [
-        (lambda: canary_runs(WHOLE, 49), "canaries must be"),
-        (lambda: canary_runs(WHOLE, 60, noise=0.0), "noise multiplier"),
-        (lambda: audit_canaries(present, seen[1:], WHOLE, DELTA), "10 rounds and 60 canaries"),
-        (lambda: audit_canaries(present, seen, WHOLE, DELTA, error=0.0), "error must be"),
-    ]
-    each_is_refused(table, lambda call: call())

@@ -1,15 +1,12 @@
 """Trials of Luo et al.: tables, searches, noise, and the same rows however they are computed."""
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
-from refusals import refused
 from scipy import stats
 
 from fedcal import datasets
-from fedcal.core.errors import Interrupted
 from fedcal.datasets import Dataset
 from fedcal.experiments import simulate
 from fedcal.experiments.research.benchmarks import luo as benchmark
@@ -18,10 +15,7 @@ from fedcal.experiments.research.studies.luo import methods
 from fedcal.experiments.research.studies.luo import suite as suites
 from fedcal.experiments.research.studies.luo.settings import SUITES, SweepPoint, fitting, suite_for
 from fedcal.experiments.research.studies.luo.suite import (
-    DONE,
-    Suite,
     run_point,
-    run_suite,
 )
 from fedcal.experiments.research.studies.luo.trials import Tables, Trials, divisions
 
@@ -122,45 +116,3 @@ def test_the_plain_loop_of_the_benchmark_does_the_same(monkeypatch):
     for method in set(methods.PAPER) - {"none"}:
         near = 0.02 if method == "one-source" else 0.005  # 30 rows: another T in each trial
         assert ours[method] == pytest.approx(plain[method], abs=near)
-
-
-KEYS = ("none", "one-source", "acc-t/local", "ece-t/central", "acc-t-posterior-3/central")
-
-
-@pytest.fixture
-def files(tmp_path):
-    paths = []
-    for k in range(2):
-        data = made(3000, seed=k)
-        path = tmp_path / f"shift{k}.npz"
-        np.savez(path, logits=data.logits, labels=data.labels)
-        paths.append(str(path))
-    return tuple(paths)
-
-
-def bare(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
-
-
-def test_rows_do_not_depend_on_processes_or_an_interruption(files, tmp_path):
-    suite = Suite(files, KEYS, trials=10, every=10)
-    alone = bare(run_suite(suite, jobs=1))
-    assert bare(run_suite(suite, jobs=2)) == alone
-    out = tmp_path / "out"
-
-    def stop(done: int, total: int) -> None:
-        assert total == len(alone)
-        if done == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(Interrupted, match=f"3 of {len(alone)} runs are kept"):
-        run_suite(suite, jobs=1, out=out, progress=stop)
-    refused("unfinished", run_suite, suite, jobs=1, out=out)
-    told: list[int] = []
-    again = run_suite(
-        suite, jobs=1, out=out, resume=True, progress=lambda done, _: told.append(done)
-    )
-    assert bare(again) == alone
-    assert told == list(range(3, len(alone) + 1))
-    assert (out / DONE).exists()
-    assert len((out / "rows.jsonl").read_text().splitlines()) == len(alone)

@@ -12,13 +12,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.scores import Kind
 from fedcal.experiments.runs.comparison import compare
-from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.engines.flower import run_in_process
-from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.simulation import simulate
-from fedcal.partition import deal
-from fedcal.strategies.server.outcome import Outcome
 
 RNG = np.random.default_rng(0)
 LABELS = RNG.integers(0, 3, 600)
@@ -75,20 +69,6 @@ def test_no_run_takes_one_for_the_other(tmp_path):
     for data, match in wrong:
         refused(match, simulate, data, clients=3)
         refused(match, compare, data=[data], method=["none"])
-
-
-@pytest.mark.parametrize("kind", SCORES)
-def test_every_driver_hands_it_on(kind, tmp_path):
-    data = datasets.from_arrays(**{kind: SCORES[kind]}, labels=LABELS)
-    shards = deal(data, "iid", 4, 0)
-    job = job_of(Config(clients=4, rounds=2), shards)
-    assert job.input == job.to_fields()["input"] == kind
-    assert run_inline(job.strategy(), shards).input == kind
-    assert run_in_process(job.strategy(), shards).input == kind
-    outcome = job.run(lambda strategy: run_inline(strategy, shards))
-    outcome.save(tmp_path)
-    back = Outcome.load(tmp_path)
-    assert {c.input for c in (back.calibrator, *back.history)} == {kind}
 
 
 def test_a_site_refuses_a_run_that_calls_its_rows_something_else():

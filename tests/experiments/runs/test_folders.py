@@ -1,7 +1,6 @@
 """What a command finds where it is to write: refused, or replaced as a whole, by every command."""
 
 import json
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 
 from fedcal.core.errors import InputError
 from fedcal.experiments import simulate
-from fedcal.experiments.cli.main import COMMANDS, _run, load_command
+from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.folders import COMPARISON, KINDS, RUN, claim
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -75,63 +74,6 @@ def test_results_are_refused_or_replaced_as_a_whole(command, folder, capsys):
     mine.unlink()
     files = [{p.relative_to(o) for p in o.rglob("*")} for o in (Path("out"), Path("fresh"))]
     assert files[0] == files[1]
-
-
-@pytest.mark.slow  # a plan takes seconds, and this makes three
-def test_a_plan_is_refused_or_replaced(folder, capsys):
-    test_results_are_refused_or_replaced_as_a_whole("plan", folder, capsys)
-
-
-FILES: dict[str, str] = {
-    "apply": "apply --calibrator run/calibrator.npz --data rows.npz --out f.npy",
-    "export": "export --calibrator run/calibrator.npz --out f.onnx",
-    "release": "evaluate --release first/release.npz --calibrate platt --out f.npz",
-}
-
-
-@pytest.mark.parametrize("command", FILES)
-def test_a_file_is_refused_or_replaced(command, folder, capsys):
-    pytest.importorskip("onnx")
-    start, name = (EVALUATE, "first") if command == "release" else (SIMULATE, "run")
-    assert _run([*start.split(), "--out", name, "--quiet", "--no-report"]) == 0
-    arguments = [*FILES[command].split(), "--quiet"]
-    out = Path(arguments[-2])
-    out.write_text("mine")
-    capsys.readouterr()
-    assert _run(arguments) == 2
-    assert f"--out {out} exists: --overwrite replaces it" in capsys.readouterr().err
-    assert out.read_text() == "mine"
-    assert _run([*arguments, "--overwrite"]) == 0
-    assert out.read_bytes() != b"mine"
-
-
-def test_every_command_that_writes_to_out_can_overwrite():
-    tried = {*(text.split()[0] for text, *_ in AGAIN.values()), *FILES, "reproduce", "deploy"}
-    tried.add("site recalibrate")  # deploy/test_at_home.py
-    for name in COMMANDS:
-        flags = {flag for p in load_command(name).params for flag in p.opts}
-        assert ("--out" in flags) == ("--overwrite" in flags) == (name in tried), name
-
-
-def test_exports_of_the_old_calibrator_go_with_it(folder):
-    pytest.importorskip("onnx")
-    assert _run([*SIMULATE.split(), "--out", "run", "--quiet", "--no-report"]) == 0
-    Path("beside").mkdir()
-    for out in ("run", "beside"):
-        export = f"export --calibrator run/calibrator.npz --out {out}/c.onnx --quiet"
-        assert _run(export.split()) == 0
-    with zipfile.ZipFile("run/c.pt2", "w") as archive:  # as `torch.export.save` makes it
-        archive.writestr("archive/extra/fedcal.json", "{}")
-    with zipfile.ZipFile("run/other.pt2", "w") as archive:
-        archive.writestr("archive/version", "1")
-    Path("run", "other.onnx").write_bytes(b"somebody else's")
-    for method in ("none", "fednewton"):
-        with pytest.warns(UserWarning, match=r"; other\.onnx, other\.pt2 in it stays"):
-            simulate("rows.npz", method=method, clients=4, out="run", overwrite=True)
-        left = {*Path("run").glob("*.onnx"), *Path("run").glob("*.pt2")}
-        assert left == {Path("run", "other.onnx"), Path("run", "other.pt2")}
-    assert _run([*SIMULATE.split(), "--out", "beside", "--quiet", "--no-report"]) == 0
-    assert Path("beside", "c.onnx").exists()  # where no result was, an export stays
 
 
 def test_a_file_that_is_not_fedcal_s_is_never_replaced(folder):

@@ -1,21 +1,15 @@
 """What people give as data: frames, tensors, lists; methods as tables print them."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
 
-from fedcal import calibrators, conformal, datasets
+from fedcal import datasets
 from fedcal.core.errors import InputError
 from fedcal.datasets import Dataset
 from fedcal.experiments import compare, evaluate, prediction_sets, simulate
-from fedcal.experiments.runs.config import Config, load_config
 from fedcal.experiments.runs.load import load_any
-from fedcal.experiments.runs.rereading import reread
-from fedcal.privacy.ledger import Ledger
-from fedcal.storage.atomic import path_of
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -56,19 +50,6 @@ def test_a_pair_is_logits_and_labels_and_may_be_tensors():
     assert {cell["data"] for cell in compare(named, **pair).cells} == {"arrays", "frame"}
 
 
-def test_what_is_not_taken_says_what_is():
-    other = "data must be a name, a path, .*; got "
-    named = {"logits": LOGITS, "labels": ["cat", "dog"] * 30}
-    table = [
-        ((LOGITS, LABELS, LABELS), f"{other}tuple"),
-        ((np.eye(3)[LABELS], LABELS), "rows lie in .* declare them as probs"),
-        (LOGITS, f"{other}ndarray"),
-        ({"logits": LOGITS, "labels": LABELS, "name": "heart-disease"}, "is a shipped set's"),
-        (named, r"labels: 2 names \('cat', 'dog'\) for 3 columns of scores"),
-    ]
-    each_is_refused(table, simulate)
-
-
 def test_prediction_sets_are_the_method_conformal(tmp_path):
     data, few = (LOGITS, LABELS), {"clients": 3, "partition": "iid"}
     simulate(data, **few).calibrator.save(tmp_path / "c.npz")
@@ -84,42 +65,3 @@ def test_prediction_sets_are_the_method_conformal(tmp_path):
     for call, more in ((prediction_sets, {"alpha": 0.1}), (evaluate, {"only": "auc"})):
         with pytest.raises(InputError, match=f"{next(iter(more))} has no effect here: config"):
             call(data, config=sets.config, **more)
-
-
-def test_a_method_may_be_called_as_tables_print_it(tmp_path):
-    data = {"logits": LOGITS, "labels": LABELS}
-    (tmp_path / "c.toml").write_text(Config(method="fedtemp", rounds=2).to_toml())
-    for method in ("FedNewton", "FEDNEWTON", " fednewton "):
-        assert simulate(data, method=method, clients=5).config.method == "fednewton"
-        assert load_config(tmp_path / "c.toml", {"method": method}).rounds is None
-    labels = ["uncalibrated", "pooled BBQ", "FedBBQ (weighting=none, bins_exponent=5)", "FedNewton"]
-    table = compare(frame(), method="none", seeds=1)
-    assert [row["run"]["data"] for row in table.rows] == ["frame"]
-    table = compare(data, method=",".join(labels), clients=5, seeds=1, epsilon="inf", jobs=1)
-    assert [cell["label"] for cell in table.cells] == labels
-
-
-def test_a_path_may_begin_at_home(tmp_path, monkeypatch):
-    (home := tmp_path / "home").mkdir()
-    (there := tmp_path / "there").mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.chdir(there)
-    np.savez(home / "rows.npz", logits=LOGITS, labels=LABELS)
-    small: Any = {"clients": 3, "partition": "iid"}
-    with Ledger("~/ledger.db", cap=9.0):
-        pass
-    run = simulate(
-        "~/rows.npz", **small, epsilon=1.0, unit="example", ledger="~/ledger.db", out="~/run"
-    )
-    run.save(Path("~/again"))
-    run.calibrator.save("~/mine.npz")
-    assert calibrators.load("~/mine.npz").classes == calibrators.load(Path("~/mine.npz")).classes
-    sets = simulate("~/rows.npz", **small, method="conformal", out="~/sets")
-    assert conformal.load("~/sets/sets.npz").classes == sets.sets.classes
-    evaluate("~/rows.npz", **small, out="~/told", calibrator="~/mine.npz", score="confidence")
-    assert reread("~/told/release.npz").path == home / "told" / "release.npz"
-    compare("~/rows.npz", **small, method="fedtemp", epsilon=1, seeds=1, jobs=1, out="~/table")
-    assert (home / "table" / "compare.json").is_file()
-    assert load_config("~/run/config.toml", {}).ledger == str(home / "ledger.db")
-    assert not list(there.iterdir())
-    assert path_of("~nobody-of-this-name/x") == Path("~nobody-of-this-name/x")

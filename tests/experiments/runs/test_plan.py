@@ -1,17 +1,11 @@
 """`fedcal plan`: what it says to help helps, what it asks for is enough, and it reads no row."""
 
-import json
-import math
 from typing import Any
 
 import numpy as np
 import pytest
-from refusals import refused
 
-import fedcal
-from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
-from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.engines import run_inline
 from fedcal.experiments.runs.plan import EPSILONS, plan
 from fedcal.metrics import ece, nll
@@ -102,45 +96,3 @@ def test_without_privacy_rows_alone_decide():
     assert "at least about 30" in found.methods[0]["why"]
     enough = plan(clients=100, rows_per_client=50, classes=2)
     assert enough.recommended == "fednewton"
-
-
-def test_best_first_and_where_nothing_helps_what_would():
-    found = plan(**FACTS)
-    order = [line["helps"] for line in found.methods]
-    assert order == sorted(order, key=["yes", "unsure", "no"].index)
-    assert found.recommended == found.methods[0]["method"]
-    assert found.recommended in str(found)
-    few = plan(**{**FACTS, "clients": 2, "epsilon": 0.1})
-    assert few.recommended is None
-    assert "No method is likely to help: it needs about" in str(few)
-    assert "calibrate alone" in str(plan(**{**FACTS, "rows_per_client": 100}))
-    assert few.to_frame().shape[0] == len(few.methods)
-
-
-def test_data_gives_its_public_size():
-    known = plan(data="imdb-binary", clients=50, epsilon=1.0, methods=["acct"])
-    assert (known.federation.classes, known.rows_per_client) == (2, 250.0)
-
-
-def test_the_command_says_it_all(capsys):
-    facts = (f"--{name.replace('_', '-')}={value:g}" for name, value in FACTS.items())
-    words = ["plan", *facts]
-    assert _run(words) == 0
-    out = capsys.readouterr().out
-    for line_ in plan(**FACTS).methods:
-        assert line_["method"] in out
-    assert _run([*words, "--json", "--method", "fednewton,fedbin"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told == plan(**FACTS, methods=["fednewton", "fedbin"]).to_json()
-    assert told["facts"]["clients"] == 100
-    assert plan(**{**FACTS, "epsilon": math.inf}).to_json()["facts"]["epsilon"] == "inf"
-
-
-def test_refusals():
-    refused("a plan needs clients, rows_per_client", plan, clients=10)
-    refused("unknown public data set 'mine.npz'", plan, data="mine.npz", clients=10)
-    refused("unknown method that calibrates 'evaluate'", plan, **FACTS, methods=["evaluate"])
-    refused("fedcal simulate, which warns", plan, **FACTS, methods=["conformal"])
-    refused("rows_per_client must be", plan, **{**FACTS, "rows_per_client": math.nan})
-    with pytest.raises(InputError, match="plan_sets was removed"):
-        _ = fedcal.plan_sets

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
 from strategy_checks import BUDGETED
 
 from fedcal import calibrators, datasets
@@ -61,22 +60,6 @@ def test_arrays_a_dataset_and_a_path_give_the_same_result(tmp_path):
     assert by_path.config.data == by_config.config.data == str(tmp_path / "rows.npz")
 
 
-def test_what_is_refused():
-    each_is_refused([({"logit": [[0.0, 1.0]]}, "logits or probs, and labels")], simulate)
-    options: list[tuple[dict[str, Any], str]] = [
-        ({"metod": "fedtemp"}, "unknown option 'metod'"),
-        ({"method": "fedtemp", "set": {"clap": 1}}, "'clap' for fedtemp"),
-        ({"epsilon": "1"}, "'epsilon' must be a number"),
-        ({"epsilon": -1.0}, "epsilon must be"),
-        ({"config": Config(), "epsilon": 1.0}, "config or options, not both"),
-        ({"method": "none", "delta": 2.0}, "delta"),
-        ({"method": "none", "unit": "family"}, "unit 'family'"),
-        ({"method": "pooled-bbq", "trust": "central"}, "central"),
-        ({"method": "pooled-bbq", "rounds": 0}, "rounds"),
-    ]
-    each_is_refused(options, lambda given: simulate(rows(), **given))
-
-
 @pytest.mark.parametrize("method", [*calibrating(), *POOLED])
 def test_the_result_is_about_the_test_rows(method):
     data = rows(test=80)
@@ -92,35 +75,6 @@ def test_the_result_is_about_the_test_rows(method):
     for part, metrics in (("before", result.before), ("after", result.after)):
         assert result.reliability[part].rows == 80
         assert result.reliability[part].ece == pytest.approx(metrics["ece"])
-
-
-def test_what_is_resolved_and_what_is_given():
-    config = simulate(rows(), **PRIVATE).config
-    assert (config.rounds, config.trust, config.clients) == (4, "central", 40)
-    assert config.set == {"rows_per_client": 120 / 40}  # n/K of the fit half
-    config = simulate(rows(), method="fedbbq", clients=20).config
-    assert (config.rounds, config.trust, dict(config.set)) == (1, "secagg", {})
-    plain = simulate(rows(), **PRIVATE, set={"rows_per_client": 50.0})
-    assert plain.config.set == {"rows_per_client": 50.0}
-    g, h = plain.privacy["noise_std"]
-    assert h == pytest.approx(3 * g)
-    assert g == pytest.approx(0.2 * 50.0 * plain.privacy["noise_multiplier"])
-    odd = {"clients": np.int64(40), "seed": np.int64(3), "epsilon": np.float32(1.0)}
-    odd |= {"method": "fednewton", "set": {"rows_per_client": np.float64(50.0)}}
-    again = simulate(rows(), **odd)
-    assert again.config == plain.config
-    assert same_bits(again, plain)
-
-
-def test_bytes_are_counted_per_expected_client_and_progress_is_told():
-    seen: list[tuple[int, int]] = []
-    run: dict[str, Any] = {"method": "fednewton", "rounds": 3, "clients": 20}
-    everybody = simulate(rows(), **run, progress=lambda *told: seen.append(told))
-    tenth = simulate(rows(), **run, sampling_rate=0.1).communication
-    assert seen == [(1, 3), (2, 3), (3, 3)]
-    assert everybody.communication["bytes_up_per_client"] == 3 * 2 * 8
-    assert tenth["bytes_up_per_client"] == round(0.1 * 3 * 2 * 8)
-    assert everybody.communication["rounds"] == tenth["rounds"] == 3
 
 
 def test_when_nobody_answers_nothing_is_charged_or_written(tmp_path):

@@ -1,18 +1,16 @@
 """What a hospital does before a study runs: rows, keys, and what it accepts."""
 
-import datetime
 import json
 import sqlite3
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hospitals import SITES, Hospitals, table, write_rows
 from quarters import connection
 from refusals import each_is_refused, refused
-from studies import TODAY, study
+from studies import study
 
 from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
@@ -22,7 +20,6 @@ from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import at_home
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.study.joining import Kit, join, rows_of
-from fedcal.experiments.study.kits import seal
 from fedcal.experiments.study.sealed import Join
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.secure_aggregation.roster import in_words
@@ -270,11 +267,6 @@ def test_other_terms_are_shown_and_accepted_anew(there):
     refused("is revision 1, and this site has accepted another, 2", there.offer)
 
 
-def test_a_study_that_is_over_asks_nobody(there):
-    there.joined(since=TODAY - datetime.timedelta(400))
-    refused("ended on .*: see since and years", there.seal)
-
-
 def test_the_policy_takes_the_studys_own_release_and_nothing_else(there):
     there.joined(away=0, model={"thresholds": (0.1,)})
     sealed = there.seal()
@@ -310,16 +302,3 @@ def test_the_policy_takes_the_studys_own_release_and_nothing_else(there):
         ({"set": {"within": ["f"]}}, "settings of evaluate"),
     ]
     each_is_refused(wrong, lambda change: ask(**change), "this site's policy refuses")
-
-
-def test_new_keys_need_the_study_sealed_anew(there):
-    there.joined()
-    first = there.seal()
-    there.offer().accept()
-    join(there.kit(), "rows.csv", new_keys=True)
-    refused("another key for alder", there.offer)
-    assert there.seal().digest != first.digest
-    assert "changed since what was accepted: sites or keys" in "".join(there.offer().lines())
-    there.offer().accept()
-    text = seal(there.file, [Path(f"{site}.join") for site in SITES])
-    assert any("the digest is unchanged" in line for line in text)

@@ -2,22 +2,16 @@
 
 import datetime
 import shutil
-import subprocess
 import tomllib
 
-import jsonschema
 import pytest
-import yaml
-from check_jsonschema.builtin_schemas import get_builtin_schema
 from cryptography import x509
-from hospitals import SITES, Hospitals, write_rows
+from hospitals import SITES, Hospitals
 from html_page import page_of
 from refusals import refused
 from studies import TODAY, study
 
-import fedcal
 from fedcal.experiments.cli import main as cli
-from fedcal.experiments.study.joining import join
 from fedcal.experiments.study.kits import ONE_MACHINE, seal
 from fedcal.experiments.study.study_file import Study
 from fedcal.secure_aggregation.roster import in_words
@@ -83,34 +77,6 @@ def test_keys_and_certificates_stay_until_the_server_moves(there):
         assert ("true" if text == "kit.json" else ONE_MACHINE[:30]) in (
             (there.kit() / text).read_text("utf-8")
         )
-
-
-def test_the_services_are_what_they_say(there):
-    there.kits()
-    rows = write_rows(there.folder / "rows.csv")
-    files = [there.kit("birch") / "fedcal-site.service"]
-    moved = there.folder / "of 100 %" / "alder"
-    shutil.copytree(there.kit(), moved)
-    join(moved, str(rows))
-    files.append(moved / "fedcal-site.service")
-    if (analyze := shutil.which("systemd-analyze")) is not None:
-        for file in files:
-            done = subprocess.run([analyze, "verify", file], capture_output=True, text=True)
-            assert (done.returncode, done.stdout + done.stderr) == (0, "")
-    assert 'site start "' + str(moved).replace("%", "%%") in files[1].read_text("utf-8")
-    compose = yaml.safe_load((there.kit() / "compose.yml").read_text("utf-8"))
-    schema = get_builtin_schema("vendor.compose-spec")
-    jsonschema.validators.validator_for(schema)(schema).validate(compose)
-    ours = yaml.safe_load((there.folder / there.kit() / "compose.yml").read_text("utf-8"))
-    service = ours["services"]["site"]
-    assert service["image"] == f"fedcal:{fedcal.__version__}"
-    assert (service["read_only"], service["init"], service["cap_drop"]) == (True, True, ["ALL"])
-    assert service["security_opt"] == ["no-new-privileges:true"]
-    assert [v["target"] for v in service["volumes"] if v.get("read_only")] == ["/rows"]
-    assert not {"ports", "privileged", "network_mode"} & set(service)
-    fedcal_, site, start, *words = service["command"]
-    assert (fedcal_, site, start) == ("fedcal", "site", "start")
-    cli.load_command("site start").make_context("site start", words)
 
 
 def test_sealing_says_the_digest_and_whom_it_misses(there, capsys):

@@ -37,17 +37,6 @@ def sealed(of=ONE):
     return Sealed.of(of, [join(name, of) for name in of.sites], "PEM", COORDINATOR)
 
 
-def test_both_files_read_as_they_were_written(tmp_path):
-    path = tmp_path / "file"
-    write_text(path, join("alder").to_text(KEYS["alder"]))
-    assert Join.read(path) == join("alder")
-    write_text(path, sealed().to_text(COORDINATOR))
-    again = Sealed.read(path)
-    assert again.roster == sealed().roster
-    assert again.digest == sealed().digest
-    assert ONE.digest[:32] in again.roster.name  # so people who compare the one compare both
-
-
 @pytest.mark.parametrize(
     ("joins", "word"),
     [

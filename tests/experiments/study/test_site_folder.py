@@ -176,13 +176,6 @@ def all_joined(there, call):
     call("study", "seal", there.file, *(there.folder / f"{name}.join" for name in SITES))
 
 
-def words_of(said):
-    """The 12 words that a command shows."""
-    lines = said.splitlines()
-    at = next(k for k, line in enumerate(lines) if line.strip() == "digest" or "; digest" in line)
-    return next(line for line in lines[at + 1 :] if line.strip()).split()
-
-
 def test_what_is_put_over_the_folder_of_a_site_is_not_what_it_has_accepted(
     there, call, monkeypatch
 ):

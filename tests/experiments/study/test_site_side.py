@@ -1,9 +1,5 @@
 """A site of a study while it runs: its rows, its rules, and what it shows of itself."""
 
-import json
-import os
-from dataclasses import replace
-
 import pytest
 from hospitals import Hospitals, table, write_rows
 from quarters import release_of
@@ -17,10 +13,8 @@ from fedcal.core.errors import FedcalError
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import site
 from fedcal.experiments.study.joining import Kit, join
-from fedcal.experiments.study.kits import make_kits
 from fedcal.experiments.study.site_side import start, status
 from fedcal.privacy.agreement import Terms
-from fedcal.secure_aggregation.roster import in_words
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 FACTS = JobFacts(
@@ -71,54 +65,6 @@ def test_a_site_starts_with_what_it_has_accepted(there):
     log = (there.kit() / "state" / "site.log").read_text("utf-8")
     assert "until it listens" in log
     assert " 40 " not in log
-
-
-def test_status_says_what_was_asked_spent_and_what_to_do_next(there, capsys):
-    kit = there.kit()
-    empty = there.folder / "empty"
-    make_kits(there.file)
-    for name in ("kit.json", "study.toml"):
-        empty.mkdir(exist_ok=True)
-        (empty / name).write_bytes((kit / name).read_bytes())
-    assert status(empty)["next"].startswith(f"fedcal site join {empty} ROWS")
-    assert status(kit)["next"].startswith("wait for sepsis.sealed")
-    sealed = there.seal()
-    there.offer().accept()
-    assert status(kit)["next"] == f"fedcal site start {kit}"
-    started(there)
-    for number in range(4):
-        with records_in(kit / "state") as records:
-            facts, job = replace(FACTS), f"{number}" * 64
-            records.answer(job, facts, 1, "question", lambda: b"answer")
-            records.finish(job)
-        found = status(kit)
-        spent = found["epsilon"]["spent"]
-        assert (spent, found["epsilon"]["left"]) == (number + 1.0, 3.0 - number)
-    assert found["next"].startswith("nothing: time or budget is over")
-    assert [job["asked by"] for job in found["answered"]] == ["host:9092"] * 4
-    assert not found["running"]
-    for run in ("first", "last"):
-        (kit / "state" / "results" / run).mkdir(parents=True)
-        release = kit / "state" / "results" / run / "release.npz"
-        release.touch()
-        os.utime(release, (0, 3 + (run == "last")))
-    assert status(kit)["release"] == str(release)
-    with alone(kit / "state"):
-        assert status(kit)["running"]
-    (kit / "state" / "site.log").write_text("a day refused to answer: no budget\nother\n")
-    assert _run(["site", "status", str(kit)]) == 0
-    shown = capsys.readouterr().out
-    for words in (
-        "epsilon: 4 spent, 0 left, 1 a release",
-        "host:9092",
-        "refused to answer: no budget",
-        "log: other",
-        "last",
-    ):
-        assert words in shown
-    assert in_words(sealed.digest) in shown
-    assert _run(["site", "status", str(kit), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["digest"] == sealed.digest
 
 
 def test_the_printed_command_recalibrates_as_it_stands(there, capsys):

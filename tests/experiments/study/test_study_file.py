@@ -10,7 +10,7 @@ from studies import TODAY, study
 
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.study.forecast import check
-from fedcal.experiments.study.study_file import Study, sites_of
+from fedcal.experiments.study.study_file import Study
 
 
 def test_a_file_reads_as_it_was_written():
@@ -103,12 +103,6 @@ def test_the_release_that_follows_can_be_planned(sites, classes):
     assert job.plan.epsilon == one.epsilon_release
     (asked,) = job.strategy().questions()
     np.testing.assert_allclose(asked.fixed["edges"], [0.0, *one.cuts, 1.0])
-
-
-def test_sites_are_named_once():
-    assert sites_of("a=3, b") == {"a": 3, "b": 0}
-    refused("twice", sites_of, "a,a")
-    refused("neither NAME nor NAME=NUMBER", sites_of, "a=x")
 
 
 def test_the_forecast_says_what_each_number_of_patients_shows():

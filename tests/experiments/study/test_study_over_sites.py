@@ -182,17 +182,6 @@ def test_a_quarter_with_a_site_away_and_a_server_that_dies_is_charged_once(town)
     town.call("fedcal study verify 2027Q1")
 
 
-def test_the_printed_commands_run_as_they_stand(town):
-    (step,) = (s for s in town.told("2026Q4")["next"] if "site recalibrate" in s)
-    (command,) = re.findall("`(fedcal site recalibrate .*)`", step)
-    shutil.copy(town.folder / "cedar.csv", town.folder / "rows.csv")
-    assert command.endswith("--site cedar")
-    assert "Recalibrate: your model says" in town.call(command)
-    found = json.loads(town.call("fedcal site status sepsis-kits/cedar --json"))
-    command = found["next"].partition("to recalibrate at home, ")[2]
-    assert "Recalibrate: your model says" in town.call(command)
-
-
 def test_two_sites_away_are_too_many_and_nothing_is_charged(town):
     town.end("dogwood", signal.SIGTERM)
     said = town.call("fedcal study run sepsis.toml 2027Q2", 1)

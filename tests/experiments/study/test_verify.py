@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from quarters import facts_of, hospitals, quarter, release_of, sealed_of
+from quarters import hospitals, quarter, sealed_of
 from refusals import refused
 
 from fedcal.experiments.cli.main import main
@@ -19,6 +19,8 @@ from fedcal.experiments.study.sealed import Sealed, signed_text
 from fedcal.experiments.study.signature import write_signature
 from fedcal.experiments.study.verify import sign, verify
 from fedcal.secure_aggregation.keys import SigningKey, make_key
+
+pytestmark = pytest.mark.usefixtures("quick_figures")
 
 STUDY, KEY = hospitals(), SigningKey.generate()
 
@@ -170,31 +172,6 @@ def test_whoever_has_a_sealed_study_sees_that_a_stranger_has_sealed_it_again(fol
     assert "Not checked: the coordinator's key" in verify(folder)[0]
     refused("is not sealed as .*mine.sealed is", verify, folder, mine)
     refused("is not sealed as .*mine.sealed is", sign, folder, stranger, mine)
-
-
-def test_question_and_contributors_are_signed_as_they_were_sealed(tmp_path):
-    folder, told = tmp_path / "2026Q4", replace(STUDY, contributors=("Mallory",))
-    facts, text = facts_of(STUDY), sealed_of(STUDY, KEY)
-    known = release_of(STUDY, 1).under(facts.statement)
-    known.of_classes(STUDY.classes)
-    write_quarter(folder, told, text, known, facts, {}, None)
-    refused("study.toml is not as it was sealed", sign, folder, KEY)
-    write_signature(folder, KEY)
-    assert "Not as they were sealed: contributors." in verify(folder)
-
-
-def test_an_earlier_quarter_that_is_left_out_or_not_signed_is_said(made, folder):
-    (folder.parent / "2026Q4" / "signature.json").unlink()
-    assert any(line.endswith("beside it, not signed.") for line in verify(folder))
-    shutil.copytree(made / "2026Q4", folder.parent / "2026Q3")
-    assert "2026Q3 beside this folder is of 2026-12-31, and is left out here." in verify(folder)
-
-
-@pytest.mark.parametrize("files", [None, "abc", [["a"]], 5])
-def test_a_malformed_signature_is_one_line(folder, files):
-    fields = {"schema": 1} | ({} if files is None else {"files": files})
-    (folder / "signature.json").write_text(signed_text(fields, "study-quarter", KEY))
-    refused("signature.json does not hold", verify, folder)
 
 
 def test_what_cannot_be_read_beside_a_quarter_stops_no_release_that_is_paid(folder):

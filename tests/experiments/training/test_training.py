@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from refusals import each_is_refused
 
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.datasets import load
@@ -146,40 +145,6 @@ def test_a_killed_training_goes_on_from_its_last_checkpoint(images, tmp_path):
     assert same(train(config), train(out=out, resume=True))
 
 
-def test_what_cannot_be_resumed(images, tmp_path):
-    config, out = small(images), tmp_path / "out"
-    with pytest.raises(InputError, match=r"nothing to resume in .*: there is no checkpoint"):
-        train(out=out, resume=True)
-    with pytest.raises(InputError, match="--resume needs --out"):
-        train(resume=True)
-    with pytest.raises(Interrupted):
-        interrupted(config, out, 2, KeyboardInterrupt)
-    with pytest.raises(InputError, match="holds an unfinished training: continue with --resume"):
-        train(config, out=out)
-    table: list[tuple[dict[str, Any], str]] = [
-        ({"lr": 0.2}, "continues with lr = 0.1, but 0.2 is given"),
-        ({"rounds": 1}, "2 rounds are done already, but rounds = 1"),
-        ({"rounds": config.rounds - 1}, "rounds were asked: --resume takes no fewer"),
-    ]
-    before = (out / CHECKPOINT).read_bytes()
-    each_is_refused(table, lambda options: train(out=out, resume=True, **options))
-    assert (out / CHECKPOINT).read_bytes() == before
-    np.savez(images.with_name("other.npz"), **stripes(300, seed=1))
-    images.with_name("other.npz").replace(images)
-    with pytest.raises(InputError, match="other rows than when the training began"):
-        train(out=out, resume=True)
-    np.savez(images, **stripes(300))
-    train(out=out, resume=True)
-    with pytest.raises(InputError, match="the training there is finished"):
-        train(out=out, resume=True)
-    (out / CHECKPOINT).write_bytes(b"PK but no more")
-    with pytest.raises(InputError, match="is damaged"):
-        train(out=out, resume=True)
-    (out / CHECKPOINT).rename(out / "checkpoint.pt")
-    with pytest.raises(InputError, match="by an earlier version of fedcal"):
-        train(out=out, resume=True)
-
-
 def test_what_is_refused_leaves_a_private_training_as_it_is(images, tmp_path):
     own = {"data": str(images), "clients": 6, "rounds": 3, "method": "fedsgd", "epsilon": 4.0}
     config = merged(own | {"partition": "iid", "unit": "example", "model": NET})
@@ -198,38 +163,6 @@ def test_a_training_that_diverges_says_so_and_writes_nothing(images, tmp_path):
         with pytest.raises(RoundFailed, match=f"{said}diverged.*lower --lr"):
             train(small(images, **options), out=tmp_path / "out")
         assert not (tmp_path / "out").exists()
-
-
-def test_what_is_not_allowed_is_one_line(images, tmp_path):
-    table: list[tuple[dict[str, Any], str]] = [
-        ({"model": "vgg"}, "unknown model 'vgg'; allowed: softmax, mlp"),
-        ({"model": "lstm"}, "--model lstm was removed in 0.3: use a torch.nn.Module of your"),
-        ({"model": "mlp"}, "reads rows of features, not of shape 8x8: name a torch module"),
-        ({"data": None}, "say what to train on"),
-        ({"data": "missing.npz"}, "'missing.npz': no such file, nor shipped features"),
-        ({"partition": "natural"}, "names no clients"),
-        ({"clients": 200}, "too few rows, none is left for calibration"),
-        ({"min_rows": 1000}, "too few rows: no client has 1000"),
-        ({"rounds": 10**8}, r"rounds must be a whole number in \[1, 100000\]"),
-        ({"clients": 2 * 10**9}, r"clients must be a whole number in \[1, 10000000\]"),
-        ({"lr": -1.0}, "lr must be a finite number > 0"),
-        ({"engine": "ray"}, "is your own, and trains with engine 'inline'"),
-        ({"engine": "ray", "model": "mlp"}, "method 'fedavg' has no privacy and runs inline"),
-    ]
-    given, out = small(images).to_dict(), tmp_path / "out"
-    each_is_refused(table, lambda options: train(out=out, **{**given, **options}))
-    assert not out.exists()
-    table = [
-        ({"set": {"network": "mlp"}}, "--set network is not needed: --model says it"),
-        ({"lr": 2.0, "set": {"lr": 8.0}}, "lr = 2.0 and --set lr=8.0: give one of them"),
-        ({"batch_size": 9, "set": {"batch": 8.0}}, "batch_size = 9 and --set batch=8.0"),
-    ]
-    each_is_refused(table, lambda given: TrainConfig("rows.npz", method="fedsgd", **given))
-    for name in ("min_rows", "max_rows"):  # with privacy nothing goes by rows
-        by_rows: dict[str, Any] = {"data": "rows.npz", "method": "fedsgd", name: 5}
-        assert TrainConfig(**by_rows).by_method
-        with pytest.raises(InputError, match=f"{name} = 5 goes by how many rows a client has"):
-            TrainConfig(**by_rows, epsilon=1.0)
 
 
 def clusters(rows: int = 300) -> tuple[np.ndarray, np.ndarray]:
@@ -279,24 +212,6 @@ def test_a_module_of_ones_own_from_a_file(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().err
     assert "model my_nets:Net is your own, and trains with engine 'inline'" in said
     assert "'my_nets:Net' is a user's own module, and its name alone imports no" in said
-
-
-def test_a_module_in_memory_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
-    def made() -> torch.nn.Module:
-        return torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Dropout(0.5))
-
-    config = TrainConfig("", model=enlist(made), clients=3, partition="iid", rounds=4)
-    how: dict[str, Any] = {"method": "fedavg", "sampling_rate": 1.0, "lr": 0.5, "data": clusters()}
-    whole = train(config, **how)
-    with pytest.raises(Interrupted):
-        interrupted(replace(config, **how), tmp_path / "out", 2, KeyboardInterrupt)
-    monkeypatch.delitem(OWN, str(config.model))
-    data = how["data"]
-    with pytest.raises(InputError, match="other rows than when the training began"):
-        train(out=tmp_path / "out", resume=True, model=made, data=(data[0] + 1, data[1]))
-    assert same(whole, train(out=tmp_path / "out", resume=True, model=made, data=data))
-    (tmp_path / "c.toml").write_text(whole.config.to_toml(), "utf-8")
-    assert same(whole, train(tmp_path / "c.toml", model=made, data=data))
 
 
 def fedcal(*arguments: str) -> int:

@@ -155,47 +155,6 @@ def test_rows_in_memory_are_those_of_a_file(tmp_path, kind):
         assert found.group_names == wanted.group_names == ("f", "m")
 
 
-def test_images_in_memory_and_what_is_refused(tmp_path):
-    tests = {"test_rows": X[:20], "test_labels": Y[:20]}
-    wanted = read_labelled(npz(tmp_path, x=X, y=Y, test_x=X[:20], test_y=Y[:20]))
-    pool = rows_in_memory({"rows": X, "labels": Y, **tests, "class_names": list("abcd")})
-    assert (pool.features, pool.names) == (False, tuple("abcd"))
-    np.testing.assert_array_equal(pool.x, wanted.x)
-    np.testing.assert_array_equal(pool.test.y, wanted.test.y)
-    flat = X.reshape(200, -1)  # whole numbers are numbers here
-    assert rows_in_memory((flat, Y), feature_norm=1.0).x.dtype == np.float32
-    table: list[tuple[Any, str]] = [
-        ("rows.npz", "data must be a name, a path, .* got str"),
-        ((flat, Y[:5]), "labels: 5 entries for 200 rows"),
-        ({"rows": flat}, "one of the arrays 'labels' and 'y' is needed"),
-        ({"rows": flat, "labels": Y, "clinet": Y}, "unknown key 'clinet'"),
-        ({"rows": X, "labels": Y, "group": Y}, "unknown key 'group'"),
-        (
-            {"rows": X, "labels": Y, "class_names": ["a", "b"]},
-            r"labels: 2 at row 2; must be a class in \[0, 1\]",
-        ),
-        ((X, Y * 0), "there is one class"),
-        (
-            {"rows": flat, "labels": list("ab") * 100, "class_names": ["a", "c"]},
-            "labels: 'b' at row 1; allowed: a, c",
-        ),
-        (
-            {"rows": flat, "labels": list("ab") * 100, "test_rows": flat, "test_labels": Y},
-            r"test_labels: 2 at row 2; must be a class in \[0, 1\]",
-        ),
-        ({"rows": flat, "features": flat, "labels": Y}, "features has no effect here"),
-        ((np.where(flat > 250, np.nan, flat), Y), "all values must be finite"),
-        (([[None, 1.0]] * 4, [0, 1, 0, 1]), "rows: a missing value at row 0"),
-    ]
-    pandas = pytest.importorskip("pandas")
-    table += [
-        (pandas.DataFrame({"a": [1.0, 2.0]}), "unknown column 'label'"),
-        (pandas.DataFrame({"label": [0, 1]}), "no columns of features"),
-        (pandas.DataFrame({"a": ["x", "y"], "label": [0, 1]}), "a: must hold numbers"),
-    ]
-    each_is_refused(table, rows_in_memory)
-
-
 @pytest.mark.parametrize("kind", ["logits", "csv", "parquet"])
 def test_nothing_is_fitted_to_a_test_part(tmp_path, kind):
     data = _test_rows_of(kind, tmp_path)
@@ -228,14 +187,3 @@ def test_bad_arrays(tmp_path):
     ]
     path = str(tmp_path / "data.npz")
     each_is_refused(table, lambda arrays: read_labelled(npz(tmp_path, **arrays)), repr(path))
-
-
-def test_other_files(tmp_path):
-    (tmp_path / "data.csv").write_text("a,b\n")
-    (tmp_path / "data.npz").write_bytes(b"no zip")
-    table = [
-        (str(tmp_path / "data.csv"), "unknown kind of data"),
-        (str(tmp_path / "data.npz"), r"not an intact \.npz"),
-        (str(tmp_path / "none.npz"), "no such file, nor shipped features"),
-    ]
-    each_is_refused(table, read_labelled)

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused, refused
 
 from fedcal.datasets import feature_sets
 from fedcal.experiments.training.config import TrainConfig
@@ -62,37 +61,6 @@ def test_the_source_s_test_rows_stay_test_rows(tmp_path):
             np.testing.assert_array_equal(rows.x, source[rows.ids])
             np.testing.assert_array_equal(rows.y, rows.ids % 3)
             np.testing.assert_array_equal(rows.group, 1 - rows.ids % 2)
-
-
-def test_bad_files(tmp_path):
-    known: dict[str, Any] = {"features": X, "scale": 1, "y": Y}
-    flat = {"features": np.full((2, 2), np.inf), "y": [0, 1], "scale": None}
-    table: list[tuple[dict[str, Any], str]] = [
-        ({"y": None}, "one of the arrays 'labels' and 'y' is needed"),
-        ({"scale": None}, "whole numbers need scale.* got int8 without scale"),
-        ({"features": X / 2}, "got float64 with scale"),
-        ({"features": X[0]}, r"must have shape \(rows, features\), got \(5,\)"),
-        (flat, "features: all values must be finite"),
-        ({"y": Y[1:]}, "y: 199 entries for 200 rows of features"),
-        ({"y": Y + 3, "class_names": list("abc")}, r"y: 3 at row 0"),
-        ({"scale": 0}, "scale must be a finite number > 0"),
-        ({"y": 0 * Y}, "there is one class"),
-        ({"x": Y}, "unknown key 'x'; allowed: features, "),
-        ({"test_y": Y}, "test_y without test_features"),
-        ({"test_features": X}, "'test_labels' and 'test_y'"),
-        ({"client": Y / 2}, "client: 0.5 at row 1; must be whole numbers"),
-        ({**TEST, "test_group": Y[:40]}, "group and test_group: give both"),
-    ]
-
-    def read(change: dict[str, Any]) -> None:
-        arrays = {key: value for key, value in (known | change).items() if value is not None}
-        read_labelled(npz(tmp_path, **arrays))
-
-    each_is_refused(table, read, repr(str(tmp_path / "data.npz")))
-    images = npz(tmp_path, "i.npz", x=RNG.integers(0, 256, (9, 6, 6), dtype=np.uint8), y=Y[:9])
-    refused(
-        "feature_norm has no effect here: the file holds no features", read_labelled, images, 1.0
-    )
 
 
 @pytest.mark.parametrize("entry", feature_sets(), ids=lambda entry: entry.name)

@@ -1,6 +1,5 @@
 """Figures as data, then drawn: for paper (PNG, SVG), and panel by panel for a page."""
 
-import itertools
 import re
 import struct
 import xml.etree.ElementTree as ET
@@ -12,25 +11,20 @@ from compared import cell
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
-from matplotlib.image import imread
 from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
 from matplotlib.text import Text
 from scipy import stats
 
-from fedcal.core.pages import Intervals
 from fedcal.experiments.report.figures import (
     curves,
     diagrams,
     draw,
-    reliability_figure,
-    save_figure,
     save_sheets,
 )
 from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve
-from fedcal.experiments.report.figures.inline_svg import fixed, key_svg, panel_svgs
-from fedcal.experiments.report.figures.part_panels import LONGEST, part_sheet
-from fedcal.experiments.report.figures.style import BOXES, HUES, LINES
+from fedcal.experiments.report.figures.inline_svg import panel_svgs
+from fedcal.experiments.report.figures.style import BOXES, LINES
 from fedcal.metrics import Reliability
 
 
@@ -148,24 +142,6 @@ def corners(path: ET.Element) -> np.ndarray:
     return np.array(re.findall(r"[ML] (\S+) (\S+)", str(path.get("d"))), float)
 
 
-def test_what_is_named_is_there_once_and_every_colour_is_the_pages():
-    sheet = diagrams.classes_sheet(overconfident(), overconfident(seed=1), "t")
-    one = panel_svg(diagrams.diagram("x", overconfident()), "p7")
-    for text in (one, "".join(panel_svgs(sheet, "p7"))):
-        names = re.findall(r' id="([^"]+)"', text)
-        assert len(set(names)) == len(names)
-        assert all(name.startswith("p7") for name in names)
-        assert set(re.findall(r"""(?:url\(|href=")#([\w-]+)""", text)) <= set(names)
-        assert "#" not in re.sub(r"""(url\(|href=")#p7""", "", text)
-    assert one.count("<pattern") == 2
-    assert one == panel_svg(diagrams.diagram("x", overconfident()), "p7")
-    assert "var(" not in panel_svg(diagrams.diagram("x", overconfident()), "p7", fixed)
-    for series in (*BOXES, *LINES):
-        assert "<path" in key_svg(series, "n")
-        assert "var(--" in key_svg(series, "n")
-        assert "var(" not in key_svg(series, "n", fixed)
-
-
 def test_untrusted_words_are_escaped():
     evil = '"><script>alert(1)</script>'
     label = "#0072b2 0.1234567 id= $x_1$"
@@ -178,40 +154,6 @@ def test_untrusted_words_are_escaped():
     root = ET.fromstring(svg)
     assert {evil, label} <= {t.text for t in root.iter("text")}
     assert root.get("aria-label") == evil
-
-
-# Machado, Oliveira & Fernandes 2009, severity 1, on linear RGB: each row adds up to 1
-DEFICIENCIES = {
-    "protanopia": ((0.152286, 1.052583), (0.114503, 0.786281), (-0.003882, -0.048116)),
-    "deuteranopia": ((0.367322, 0.860646), (0.280085, 0.672501), (-0.011820, 0.042940)),
-    "tritanopia": ((1.255528, -0.076749), (-0.078411, 0.930809), (0.004733, 0.691367)),
-    "none": ((1.0, 0.0), (0.0, 1.0), (0.0, 0.0)),
-}
-
-
-def lab(colour: str, seen_with: str) -> np.ndarray:
-    """CIE L*a*b* of a hex colour as seen with a deficiency."""
-    rgb = np.array([int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)])
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    red_green = np.array(DEFICIENCIES[seen_with])
-    seen = np.column_stack([red_green, 1 - red_green.sum(axis=1)])
-    linear = np.clip(seen @ linear, 0, 1)
-    to_xyz = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
-    xyz = np.array(to_xyz) @ linear / np.array([0.9505, 1.0, 1.089])
-    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
-    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
-
-
-@pytest.mark.parametrize("seen_with", DEFICIENCIES)
-def test_colours_differ_for_every_eye(seen_with):
-    hues = list(HUES.values())
-    groups = ("correct", "over", "under"), ("before", "after", "perfect"), ("m0", "m1", "m2")
-    for dark, together in itertools.product((False, True), groups):
-        for pair in itertools.combinations(together, 2):
-            looks = (BOXES.get(s) or LINES[s] for s in pair)
-            places = (k.get("color", k.get("facecolor", k.get("edgecolor"))) for k in looks)
-            a, b = (lab(hues[int(p[1:])][dark], seen_with) for p in places)
-            assert np.linalg.norm(a - b) > 15, pair  # 2 is a just noticeable difference
 
 
 def test_methods_differ_without_any_colour():
@@ -267,37 +209,3 @@ def test_png_and_svg_are_written_and_repeatable(tmp_path):
     before = {name: (tmp_path / name).read_bytes() for name in written}
     save_sheets({"one": sheet}, tmp_path)
     assert {name: (tmp_path / name).read_bytes() for name in written} == before
-
-
-def test_a_figure_for_a_dark_screen_has_its_colours(tmp_path):
-    for dark in (False, True):
-        figure = reliability_figure({"a": overconfident()}, "t", dark=dark)
-        save_figure(figure, tmp_path / "f.png", dark=dark)
-        pixels = (255 * imread(tmp_path / "f.png")[..., :3]).round().astype(int)
-        found = {f"#{colour:06x}" for colour in np.unique(pixels @ [65536, 256, 1])}
-        for hue in ("paper", "ink", "blue", "grey"):
-            assert (HUES[hue][0] in found) is not dark
-            assert (HUES[hue][1] in found) is dark
-
-
-def test_a_forest_plot_has_a_line_for_each_label():
-    name = "a site with a name that is too long"
-    series = {
-        "before": (("one", 0.5, 0.4, 0.6), (name, 0.2, 0.1, 0.3)),
-        "after": ((name, 0.7, 0.6, 0.9), ("three", 0.1, 0.0, 0.2)),
-    }
-    sheet = part_sheet(Intervals("t", "accuracy", series, {"all": 0.4}), "t")
-    assert sheet.legend == (("m0", "before"), ("m1", "after"), ("b0", "all"))
-    (panel,) = sheet.panels
-    ax = plotted(panel)
-    labels = [text.get_text() for text in ax.get_yticklabels()]
-    assert labels == ["one", f"{name[: LONGEST - 1]}…", "three"]
-    assert name in panel.said
-    rows = {"m0": (0, 1), "m1": (1, 2)}
-    for style, lines in zip(rows, series.values(), strict=True):
-        x, y = line(panel, style)
-        assert x.tolist() == [value for _, value, *_ in lines]
-        assert tuple(y.round()) == rows[style]
-        ends = np.array(marks(panel, LineCollection, style).get_segments())[:, :, 0]
-        assert ends.tolist() == [[low, high] for *_, low, high in lines]
-    assert line(panel, "b0")[0].tolist() == [0.4, 0.4]

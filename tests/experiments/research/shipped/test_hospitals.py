@@ -35,19 +35,3 @@ def test_no_patient_who_trained_the_model_is_shipped(folder):
     assert arrays["subject"].tolist() == fit.tolist()
     right = (arrays["logits"][:, 1] > 0) == (arrays["labels"] == 1)
     assert right.mean() > 0.7
-
-
-def test_the_command_writes_a_data_file_and_refuses_in_one_line(folder, capsys):
-    out = folder / "out.npz"
-    hospitals.main(["--folder", str(folder), "--out", str(out)])
-    with np.load(out) as arrays:
-        assert (len(arrays["logits"]), len(arrays["test_logits"])) == (70, 74)
-    assert "test_client" in capsys.readouterr().out
-    out.unlink()
-    for line in ("1,2,3", LINE.replace("145", "high")):
-        (folder / HOSPITALS["longbeach"]).write_text(f"{LINE}\n{line}\n")
-        with pytest.raises(SystemExit) as left:
-            hospitals.main(["--folder", str(folder), "--out", str(out)])
-        assert left.value.code == 2
-        assert capsys.readouterr().err.count("\n") == 1
-        assert not out.exists()

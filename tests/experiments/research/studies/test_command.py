@@ -16,23 +16,6 @@ def fedcal(*words: str) -> int:
     return int(left.value.code or 0)
 
 
-def test_what_is_not_allowed_is_one_line(tmp_path, capsys):
-    (tmp_path / "f").touch()
-    for words, said in (
-        (("maddock-tabel2",), "did you mean 'maddock-table2'? nearest of "),
-        (("maddock-table2", "--data", "a.npz,"), "is empty"),
-        (("maddock-table2", "--seeds", "x"), "--seeds"),
-        (("maddock-table2", "--jobs", "0"), "jobs must be"),
-        (("maddock-table2", "--list"), "--list"),
-        (("maddock-table2", "--out", str(tmp_path / "f")), "not a folder"),
-        (("--check",), "needs a NAME; fedcal reproduce --list"),
-    ):
-        assert fedcal(*words) == 2, words
-        out, err = capsys.readouterr()
-        assert (out, err.count("\n")) == ("", 1)
-        assert said in err
-
-
 def test_check_says_what_deviates(small, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(expected, "FOLDER", tmp_path)
     given = (small, "--seeds", "1", "--jobs", "1")

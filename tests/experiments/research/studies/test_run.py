@@ -3,11 +3,10 @@
 from typing import Any
 
 import pytest
-from refusals import each_is_refused, refused
+from refusals import refused
 
 from fedcal.core.errors import Interrupted
 from fedcal.experiments import compare
-from fedcal.experiments.research.studies import grids
 from fedcal.experiments.research.studies.check import checked
 from fedcal.experiments.research.studies.result import Reproduction
 from fedcal.experiments.research.studies.run import reproduce
@@ -54,20 +53,3 @@ def test_an_interrupted_run_goes_on_where_it_was(ran, small, network, tmp_path):
     assert seen[0] == 5  # the first part was whole
     assert values(again) == values(ran[0])
     assert (tmp_path / "small.json").exists()
-
-
-def test_nothing_runs_before_all_parts_are_checked(small, network, tmp_path, monkeypatch):
-    def never(*_: Any, **__: Any) -> None:
-        raise AssertionError("ran")
-
-    monkeypatch.setattr(grids, "compare", never)
-    table: list[tuple[dict[str, Any], str]] = [
-        ({"data": [str(tmp_path / "missing.npz")]}, r"missing\.npz"),
-        ({"seeds": 0}, "seeds must be"),
-        ({"resume": True}, "--out"),
-        ({"resume": True, "out": tmp_path / "none"}, "nothing of small to resume"),
-        ({"name": "smal"}, "allowed: small"),
-        ({"data": [network]}, "twice"),
-    ]
-    given = {"name": small, "networks": [network]}
-    each_is_refused(table, lambda options: reproduce(**{**given, **options}))

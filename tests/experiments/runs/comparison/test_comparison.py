@@ -3,23 +3,19 @@
 import json
 import shutil
 import statistics
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
 
 import fedcal.experiments.report
 from fedcal import datasets
-from fedcal.core.errors import FedcalError, InputError, Interrupted
+from fedcal.core.errors import Interrupted
 from fedcal.experiments import Comparison, compare, simulate
-from fedcal.experiments.runs.comparison import run
 from fedcal.experiments.runs.folders import Replaced
-from fedcal.experiments.runs.sweep import Row, key_of, pools
-from fedcal.experiments.runs.sweep import run as runs_module
+from fedcal.experiments.runs.sweep import Row, key_of
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -120,27 +116,6 @@ def test_cells_are_means_over_seeds():
     assert cell["failures"] == []
 
 
-def test_the_whole_grid_is_checked_first(monkeypatch, tmp_path):
-    monkeypatch.setattr(run, "run_row", lambda *_: pytest.fail("something ran"))
-    table: list[tuple[dict[str, Any], str]] = [
-        ({"partition": "iid,natural"}, "names no clients"),
-        ({"method": "fednewton,fedoneshot", "rounds": 2, "epsilon": 1}, "fedoneshot on arrays"),
-        ({"method": "fedtemp", "set": {"clip": -1.0}}, "clip"),
-        ({"method": "fedbin[weighting=most]"}, "weighting"),
-        ({"epsilon": 1, "trust": "secagg"}, "secagg"),
-        ({"epsilon": 1, "delta": 0.0, "method": "fedbin"}, "delta"),
-        ({"data": "missing.npz"}, "missing.npz"),
-        ({"data": [arrays(seed=1), arrays(seed=2)]}, "data 'arrays' occurs twice"),
-        ({"jobs": 0}, "jobs must be"),
-        ({"engine": "grpc"}, "engine"),
-        ({"engine": "inline", "ray_address": "local"}, "needs the engine ray"),
-        ({"resume": True, "out": None}, "give --out DIR"),
-    ]
-    usual = {"data": arrays(), "jobs": 1, "clients": 4, "out": tmp_path / "o"}
-    each_is_refused(table, lambda given: compare(**{**usual, **given}))
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_run_that_fails_is_a_row_and_the_others_go_on(tmp_path):
     options: dict[str, Any] = {"method": "fedbin", "epsilon": 1, "clients": 2, "jobs": 1}
     found = compare(arrays(), seeds=6, dropout=0.6, out=tmp_path, **options)
@@ -184,45 +159,6 @@ def test_interrupted_and_resumed_nothing_is_lost_or_doubled(tmp_path):
     assert all(by_key[key_of(row["run"])] == row for row in kept)  # to the second
     names = {"config.toml", "rows.jsonl", "compare.json", "table.csv", "table.md", "report.html"}
     assert {p.name for p in out.iterdir()} == {*names, ".inputs.json"}
-
-
-def test_a_finished_comparison_is_resumed_without_a_run(saved, folder, monkeypatch):
-    monkeypatch.setattr(run, "run_row", lambda *_: pytest.fail("something ran"))
-    again = compare(arrays(), jobs=1, out=folder, resume=True)
-    assert (again.rows, again.cells) == (saved[0].rows, saved[0].cells)
-    now = runs_module.versions()
-    monkeypatch.setattr(runs_module, "versions", lambda: now | {"fedcal": "9.9"})
-    with pytest.raises(InputError, match=r"other versions \(fedcal .* -> 9\.9\)"):
-        compare(arrays(), jobs=1, out=folder, resume=True)
-
-
-def test_only_the_same_is_gone_on_with_and_only_the_unfinished(tmp_path):
-    with pytest.raises(Interrupted):
-        compare(arrays(), jobs=1, out=tmp_path, progress=interrupted_after(3), **SMALL)
-    before = (tmp_path / "rows.jsonl").read_bytes()
-    for changed, said in (
-        ({**SMALL, "resume": False}, "continue with --resume"),
-        ({"clients": 5}, "another grid: clients was 4 and is 5"),
-        ({"seeds": 1}, "another grid: seeds was 2 and is 1"),
-        ({"data": arrays(seed=6)}, "arrays changed since"),
-    ):
-        with pytest.raises(InputError, match=said):
-            compare(**{"data": arrays(), "jobs": 1, "out": tmp_path, "resume": True, **changed})
-        assert (tmp_path / "rows.jsonl").read_bytes() == before
-    compare(arrays(), jobs=1, out=tmp_path, resume=True)
-    with pytest.raises(InputError, match="holds a comparison: --overwrite replaces it"):
-        compare(arrays(), jobs=1, out=tmp_path, method="none")
-    kept = {"mine.png", "epsilon-mine.png"}
-    figures = {"epsilon.png", "bytes.svg", "epsilon-2.png", "bytes-11.svg"}
-    for name in kept | figures:
-        (tmp_path / name).touch()
-    names = {p.name for p in tmp_path.iterdir()}
-    said = r"holds a comparison, which is replaced.*; epsilon-mine\.png, mine\.png in it stays"
-    with pytest.warns(Replaced, match=said):
-        replaced = compare(arrays(), jobs=1, out=tmp_path, method="none", overwrite=True)
-    assert in_folder(tmp_path) == replaced.rows
-    assert len(replaced.rows) == 1
-    assert names - {p.name for p in tmp_path.iterdir()} == figures
 
 
 @pytest.mark.parametrize("resume", [False, True])
@@ -270,42 +206,3 @@ def test_an_interrupt_while_files_are_written_keeps_the_rows(tmp_path, monkeypat
     with pytest.raises(KeyboardInterrupt) as caught:  # without a folder nothing is kept
         compare(arrays(), jobs=1, progress=interrupted_after(2), **SMALL)
     assert not isinstance(caught.value, Interrupted)
-
-
-def test_a_pool_that_fails_says_what_is_kept(tmp_path, monkeypatch):
-    def broken(runs: list[Any], *given: Any, **_: Any) -> Iterator[Row]:
-        yield from list(pools_here(runs[:2], *given, jobs=1))
-        raise FedcalError("a worker process died")
-
-    pools_here = pools.here
-    monkeypatch.setattr(pools, "here", broken)
-    with pytest.raises(FedcalError, match="a worker process died; 2 of 9 runs are kept in"):
-        compare(arrays(), jobs=1, out=tmp_path, **SMALL)
-
-
-def test_saved_files_are_what_is_shown_and_strict_json(saved, tmp_path):
-    found, out = saved
-    read = json.loads((out / "compare.json").read_text())
-    assert read == found.to_json()
-    assert json.loads(json.dumps(read, allow_nan=False)) == read
-    assert (read["schema"], read["kind"]) == (1, "comparison")
-    assert read["config"]["epsilon"] == ["inf", 1.0]
-    keys = {
-        *("data", "method", "label", "settings", "clients", "partition", "epsilon"),
-        *("delta", "unit", "trust", "sampling_rate", "rounds", "seeds", "before", "after"),
-        *("noise_std", "mechanism", "bytes_up", "bytes_down", "seconds", "baseline", "failures"),
-    }
-    assert all(set(cell) == keys for cell in read["cells"])
-    assert (out / "table.md").read_text() == found.to_markdown()
-    assert (out / "table.csv").read_text() == found.to_csv()
-    assert in_folder(out) == found.rows
-    found.save(tmp_path / "again")
-    for name in ("compare.json", "table.md", "table.csv", "rows.jsonl", "config.toml"):
-        assert (tmp_path / "again" / name).read_bytes() == (out / name).read_bytes()
-    html = found._repr_html_()
-    assert "FedNewton" in html
-    assert "<script" not in html
-    lines = str(found).splitlines()
-    assert lines[0] == found.headline
-    assert len(lines) <= 10
-    assert any(line.startswith("| FedNewton |") for line in lines)

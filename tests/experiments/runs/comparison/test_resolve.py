@@ -88,15 +88,6 @@ def test_a_value_that_goes_with_nothing_is_refused():
     each_is_refused(table, lambda given: resolved(**{"method": "fedtemp", "epsilon": "1", **given}))
 
 
-def test_a_mechanism_of_some_methods_only():
-    found = resolved(method="fedtemp,fedoneshot", epsilon=1, mechanism="auto,exponential")
-    assert {p[0]: p[4] for p in protections(found)} == {
-        "fedtemp": "gaussian",
-        "fedoneshot": "exponential",
-    }
-    assert [cell.variant.label for cell, _ in found.left_out] == ["FedTemp"]
-
-
 def test_what_is_left_out_is_told_before_and_after():
     options: dict[str, Any] = {"mechanism": "auto,exponential"}
     with warnings.catch_warnings(record=True) as caught:

@@ -16,14 +16,12 @@ import fedcal.experiments.runs.engines.inline as inline_engine
 from fedcal.clients.answers import STATISTICS
 from fedcal.core import errors
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines import run as engines_run
 from fedcal.experiments.runs.engines.flower import run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import FederatedStrategy, FedNewton
-from fedcal.strategies.server.job import Job
 
 CLIENTS, CLASSES = 12, 3
 engines = pytest.mark.parametrize("run", [run_inline, run_in_process])
@@ -76,17 +74,6 @@ def test_all_clients_fail_in_a_round(run, shards, ledger):
     assert ledger.spent() == (1.0, 1e-5)
     with pytest.raises(errors.BudgetExceeded):
         run(newton(ledger=ledger), shards)
-
-
-@engines
-def test_sampled_clients_fail_although_others_are_there(run, shards):
-    strategy = newton(math.inf, rate=0.3)
-    sampled = strategy.plan.sample(1)
-    assert 0 < len(sampled) < CLIENTS
-    with pytest.raises(errors.RoundFailed, match="none answered"):
-        run(strategy, shards, unavailable=lambda number: sampled)
-    assert strategy.releases == []
-    refused("block", run_inline, newton(), shards, block=0)
 
 
 @engines
@@ -185,10 +172,4 @@ def test_the_ledger_is_charged_before_anything_is_added_up(shards, ledger, monke
     monkeypatch.setattr(Ledger, "charge", charged)
     monkeypatch.setattr(FederatedStrategy, "close_round", closed)
     run_in_process(newton(ledger=ledger), shards)
-    assert order == ["charge", "close"] * 3
-
-
-def test_only_an_app_itself_runs_its_engine(shards):
-    federation = Federation(CLIENTS, CLASSES, epsilon=1.0)
-    with pytest.raises(errors.InputError, match="unknown engine 'app'"):
-        engines_run(Job("fedbbq", federation), shards, "app")
+    assert order == ["charge", "unmask"] * 3

@@ -166,34 +166,6 @@ def test_with_masks_the_server_sees_uniform_vectors_and_their_sum_only(shards):
     assert all("masking" not in m.content for m in wire.sent)
 
 
-@pytest.mark.parametrize("masks", ["none", "masks"])
-def test_a_query_carries_the_plans_bound_and_ring(masks, shards):
-    wire, strategy = Wire(shards), newton(masks)
-    strategy.start(wire)
-    plan = strategy.plan
-    queries = [m for m in wire.sent if m.metadata.message_type == ANSWER]
-    assert len(queries) == 2 * CLIENTS
-    for message in queries:
-        records = message.content.config_records
-        request = Request.from_fields(records["query"], records["context"])
-        assert (request.bound, request.ring) == (plan.bound, plan.ring)
-        assert request.query.kind == "temperature_newton"
-        assert request.round == int(message.metadata.group_id)
-        context = request.context
-        assert (context.plan, context.rounds) == (plan.key, 2)
-        assert (context.epsilon, context.unit, context.trust) == (plan.epsilon, "user", plan.trust)
-    for message in wire.sent:
-        assert not message.content.array_records
-        assert set(message.content) <= {"query", "context", "masking"}
-    if masks == "masks":  # another round has other masks
-        rounds = [
-            np.stack([words_of(m) for m in wire.received if m.metadata.group_id == str(r)])
-            for r in (1, 2)
-        ]
-        assert rounds[0].shape == rounds[1].shape == (CLIENTS, 2)
-        assert (rounds[0] != rounds[1]).all()
-
-
 def values(strategy: FederatedStrategy) -> list[bytes]:
     return [r.values.tobytes() for r in strategy.releases]
 
@@ -221,14 +193,6 @@ def test_an_absent_node_is_a_dropout(how, masks, shards):
     strategy.start(Wire(shards, silence, away))
     run_inline(want, shards, unavailable=lambda number: np.array([gone]))
     assert values(strategy) == values(want)
-
-
-def test_the_users_timeout_rules_also_who_is_there(shards):
-    """Under load nodes take more than a minute to say it; then 0 of 10 clients answered."""
-    wire = Wire(shards)
-    newton().start(wire, timeout=1800.0)
-    assert wire.timeouts[WHO] == 1800.0
-    assert all(m.metadata.ttl == wire.timeouts[m.metadata.message_type] for m in wire.sent)
 
 
 @pytest.mark.parametrize("masks", ["none", "masks"])
@@ -336,19 +300,6 @@ def test_a_client_that_raises_stops_the_run(masks, shards, caplog):
         assert "rows" not in line  # the client's own words stay in its log
         assert "cannot read" in caplog.text
         assert (strategy.releases, ledger.entries()) == ([], ())
-
-
-def gone_at(*absent: tuple[int, str]) -> Callable[[int, Message], bool]:
-    return lambda site, message: (site, message.metadata.message_type) in absent
-
-
-def test_masks_of_a_dropout_are_taken_off_with_no_further_message(shards):
-    wire, strategy = Wire(shards, unavailable=gone_at((3, ANSWER))), fedbin()
-    strategy.start(wire)
-    assert {m.metadata.message_type for m in wire.sent} == {WHO, ANSWER}
-    want = fedbin("none")
-    want.start(Wire(shards, unavailable=gone_at((3, ANSWER))))
-    assert values(strategy) == values(want)
 
 
 def test_another_number_of_rounds_is_refused_before_anything_is_asked(shards):

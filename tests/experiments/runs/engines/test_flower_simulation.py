@@ -6,7 +6,6 @@ Real runs are marked slow: they take 10 to 60 s each.
 import math
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,13 +17,12 @@ import numpy as np
 import pytest
 from procfs import descendants, listening, processes, until
 from ray_cluster import ray_cluster
-from refusals import each_is_refused
 
 import fedcal
 import fedcal.experiments.runs.engines.flower_simulation as engine
 import fedcal.experiments.runs.engines.superlink as superlink
 from fedcal import datasets
-from fedcal.core.errors import FedcalError, InputError, RoundFailed
+from fedcal.core.errors import RoundFailed
 from fedcal.experiments import SimulationResult, simulate
 from fedcal.experiments.runs.engines.flower_simulation import NamedData, run_flower
 from fedcal.experiments.runs.engines.superlink import MARK
@@ -140,25 +138,6 @@ def test_same_bits_as_inline_and_nothing_stays():
     witness.saw_a_clean_run()
 
 
-NETWORK: dict[str, Any] = {"clients": 10, "seed": 1}
-OWN = NETWORK | {"epsilon": 1.0, "sampling_rate": 0.6, "dropout": 0.2}
-
-
-@slow
-@pytest.mark.parametrize(
-    "options",
-    [
-        NETWORK | {"data": "resnet110-cifar10"},
-        NETWORK | {"data": "resnet110-cifar10", "method": "fedopvector", "epsilon": 1.0},
-        OWN | {"trust": "distributed", "unit": "subject", "quorum": 0.5},
-        OWN | {"trust": "local", "unit": "example"},
-    ],
-)
-def test_same_bits_by_method_trust_and_unit(options):
-    given = {"data": rows(), **options}
-    assert same(simulate(engine="flower", **given), simulate(**given))
-
-
 @slow
 @linux
 @pytest.mark.parametrize("epsilon", [math.inf, 1.0])
@@ -178,23 +157,6 @@ def test_a_client_error_stops_the_run(epsilon, tmp_path):
     assert "rows-of-somebody" in Path(log).read_text()
     assert Path(log).stat().st_mode & 0o077 == 0
     Path(log).unlink()
-    assert not any(marked(folder) or Path(folder).exists() for folder in FOLDERS)
-
-
-@slow
-@linux
-def test_a_flower_that_fails_is_one_line_with_its_log(monkeypatch):
-    real = engine.ray_environment
-
-    def broken(*arguments: Any) -> dict[str, str]:
-        return real(*arguments) | {"RAY_TMPDIR": "/proc/no-such"}
-
-    monkeypatch.setattr(engine, "ray_environment", broken)
-    with pytest.raises(FedcalError, match=r"ended as 'finished:failed': .*/proc/no-such") as caught:
-        simulate(rows(), clients=2, engine="flower", rounds=1)
-    assert "\n" not in str(caught.value)
-    assert "\x1b" not in str(caught.value)
-    Path(str(caught.value).rpartition("log is ")[2]).unlink()
     assert not any(marked(folder) or Path(folder).exists() for folder in FOLDERS)
 
 
@@ -254,54 +216,6 @@ def cluster():
         yield address
 
 
-@slow
-@linux
-def test_a_cluster_by_its_address(cluster, monkeypatch):
-    monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # as the cluster has it
-    options: dict[str, Any] = {"clients": 5, "epsilon": 1.0, "rounds": 2}
-    witness = Witness()
-    want = simulate(**options)
-    got = simulate(engine="flower", ray_address=cluster, progress=witness, **options)
-    assert got.config.ray_address == cluster
-    assert got.rounds == want.rounds
-    assert got.test_probs.tobytes() == want.test_probs.tobytes()
-    assert until(lambda: not any(marked(folder) for folder in FOLDERS))
-    engine.check_cluster(cluster)  # it is still there for the next run
-
-
-def test_an_address_without_a_cluster_or_no_ray(monkeypatch):
-    def run(address: str | None = None) -> None:
-        simulate(rows(), clients=2, engine="flower", ray_address=address)
-
-    given = ("", "6379", "127.0.0.1", "127.0.0.1:", "h:x", ":6379", "h:0", "h:70000", "ray://h:1")
-    each_is_refused([(address, "ray_address must be HOST:PORT") for address in given], run)
-    monkeypatch.setattr(engine, "_CLUSTER_SECONDS", 0.3)
-    for silent in (False, True):
-        with socket.socket() as other:
-            other.bind(("127.0.0.1", 0))
-            if silent:
-                other.listen()
-            address = f"127.0.0.1:{other.getsockname()[1]}"
-            with pytest.raises(FedcalError, match=f"no Ray cluster answers at {address}") as caught:
-                run(address)
-        assert caught.value.exit_code == 1
-    monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError) as missing:
-        run()
-    assert str(missing.value).endswith("is not installed: pip install 'fedcal[simulation]'")
-    assert FOLDERS == []
-
-
-def test_flower_s_commands_are_those_of_this_interpreter(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))  # an environment that is not activated
-    found = superlink.commands("flower")
-    assert {found.superlink.parent, found.flwr.parent} == {Path(sys.executable).parent}
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    monkeypatch.setattr(superlink.sysconfig, "get_path", lambda name: str(tmp_path))
-    with pytest.raises(InputError, match=f"beside {tmp_path}/python"):
-        superlink.commands("flower")
-
-
 def environment(tmp_path: Path, address: str | None = None) -> dict[str, str]:
     commands = superlink.Commands(tmp_path / "bin" / "flower-superlink", tmp_path / "bin" / "flwr")
     own = engine.ray_environment(tmp_path, address)
@@ -335,18 +249,6 @@ def test_nothing_of_the_user_s_environment_leads_elsewhere(tmp_path, monkeypatch
     monkeypatch.delenv("PYTHONPATH")
     monkeypatch.setattr(superlink.sysconfig, "get_path", lambda name: str(ROOT))
     assert environment(tmp_path)["PYTHONPATH"] == ""  # an installed fedcal is found without help
-
-
-def test_the_folder_is_private_short_and_gone_afterwards(tmp_path, monkeypatch):
-    deep = tmp_path / ("x" * 80)
-    deep.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    with superlink.run_folder() as folder:
-        assert folder.stat().st_mode & 0o077 == 0
-        session = folder / "ray" / "session_2026-12-31_23-59-59_999999_4194304" / "sockets"
-        assert len(str(session / "plasma_store")) <= 107  # what a socket's path may have
-        (folder / "log").write_text("x")
-    assert not folder.exists()
 
 
 def test_what_flower_bundles_holds_no_code(tmp_path):

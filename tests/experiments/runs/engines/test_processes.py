@@ -77,14 +77,6 @@ def start(folder: Path, *how: str) -> ProcessTree:
     return ProcessTree(command, folder=folder, env=env, log=folder.parent / "log")
 
 
-def test_a_command_that_is_not_there_ends(folder):
-    log, env = folder.parent / "log", dict(os.environ)
-    with ProcessTree(["/no/such"], folder=folder, env=env, log=log) as tree:
-        assert until(lambda: tree.poll() is not None)
-        assert tree.poll() != 0
-    assert "/no/such" in log.read_text()
-
-
 def test_daemons_end_when_the_command_ends(folder):
     with start(folder, "7") as tree:
         assert until(lambda: tree.poll() is not None)

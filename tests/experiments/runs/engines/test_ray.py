@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from ray_cluster import ray_cluster
-from refusals import each_is_refused
 
 from fedcal import datasets, partition, simulate
 from fedcal.core.errors import FedcalError, InputError
@@ -152,15 +151,3 @@ def test_a_model_and_rows_that_a_client_refuses(monkeypatch):
 
     with pytest.raises(FedcalError, match="a Ray worker died 1 times"):
         run_ray(job("fedtemp", 20, rounds=3), shards, progress=kill, shares=dead)
-
-
-def test_an_address_that_is_none_and_a_ray_that_is_missing(monkeypatch):
-    def at(address: str) -> None:
-        with cluster(None, address):
-            pytest.fail("connected")
-
-    monkeypatch.setattr("ray.is_initialized", lambda: False)
-    given = ("", "6379", "127.0.0.1", "127.0.0.1:", "h:x", "h:0", "ray://h:1")
-    each_is_refused([(address, "ray_address must be HOST:PORT") for address in given], at)
-    with pytest.raises(InputError, match="needs a cluster"):
-        simulate(clients=3, ray_address="127.0.0.1:6379")

@@ -1,6 +1,5 @@
 """scikit-learn estimators: their own rules, scikit-learn's checks, and a whole pipeline."""
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -10,20 +9,16 @@ pytest.importorskip("sklearn")
 
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
-    GridSearchCV,
     StratifiedKFold,
     cross_val_predict,
-    cross_val_score,
 )
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
-from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fedcal.calibrators import BBQ, Identity, TemperatureScaling
@@ -139,25 +134,6 @@ def test_a_personal_calibrator_is_each_client_s_own_fit_with_the_prior_of_the_ot
             call()
 
 
-def test_probabilities_are_declared():
-    logits, labels = overconfident()
-    probs = softmax(logits)
-    plain = FederatedCalibrator().fit(logits, labels)
-    fitted = FederatedCalibrator(input="probs").fit(probs, labels)
-    assert fitted.calibrator_.input == "probs"
-    want = fitted.calibrator_.calibrated(logits_from_probs(probs))
-    for same in (fitted, fitted.calibrator_, clone(fitted).fit(probs, labels)):
-        np.testing.assert_array_equal(same.predict_proba(probs), want)
-    for wrong, words in (
-        (lambda: fitted.predict_proba(logits), "probabilities must lie in"),
-        (lambda: clone(fitted).fit(logits, labels), "probabilities must lie in"),
-        (lambda: clone(plain).fit(probs, labels), "declare them as probs"),
-        (lambda: plain.predict_proba(probs), "declare them as probs"),
-    ):
-        with pytest.raises(InputError, match=words):
-            wrong()
-
-
 def test_columns_are_the_sorted_labels_or_those_that_are_named():
     logits, labels = overconfident()
     plain = FederatedCalibrator().fit(logits, labels)
@@ -179,46 +155,6 @@ def test_columns_are_the_sorted_labels_or_those_that_are_named():
             FederatedCalibrator(classes=classes).fit(logits[:9], y * 3)
 
 
-def test_a_ledger_is_charged_and_a_large_delta_told(tmp_path):
-    ledger = str(tmp_path / "budget.db")
-    estimator = FederatedCalibrator(epsilon=1.0, ledger=ledger, cap=1.5, clients=50)
-    estimator.fit(*overconfident())
-    with pytest.raises(InputError, match=r"1\.5"):
-        clone(estimator).fit(*overconfident())
-    with pytest.warns(UserWarning, match="is not below 1/clients"):
-        FederatedCalibrator(epsilon=1.0, delta=0.1, clients=50).fit(*overconfident())
-
-
-def test_without_scikit_learn_there_is_one_line(monkeypatch):
-    monkeypatch.delitem(sys.modules, "fedcal.experiments.runs.estimator")
-    monkeypatch.setitem(sys.modules, "sklearn.base", None)
-    with pytest.raises(InputError, match=r"needs the package scikit-learn.*fedcal\[sklearn\]"):
-        __import__("fedcal.experiments.runs.estimator")
-
-
-def test_logits_are_the_decision_function_or_the_logarithm_of_probabilities():
-    x, y = features()
-    linear = LogisticRegression().fit(x, y)
-    np.testing.assert_array_equal(scores_of(linear, x), linear.decision_function(x))
-    forest = RandomForestClassifier(5, random_state=0).fit(x, y)
-    want = logits_from_probs(forest.predict_proba(x))
-    np.testing.assert_array_equal(scores_of(forest, x), want)
-    assert np.isfinite(want).all()
-    two = LogisticRegression().fit(x, y == "a")
-    assert two.decision_function(x).ndim == 1
-    np.testing.assert_allclose(softmax(scores_of(two, x)), two.predict_proba(x), rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(scores_of(two, x, "probs"), two.predict_proba(x))
-    ridge, pairs = RidgeClassifier().fit(x, y), SVC(decision_function_shape="ovo")
-    pairs.fit(x, np.arange(400) % 4)  # four classes: six one-against-one columns
-    for base, kind, words in (
-        (ridge, "probs", "RidgeClassifier has no predict_proba"),
-        (ridge, "odds", "unknown input"),
-        (pairs, "logits", r"has 4 classes, but its scores have shape \(400, 6\)"),
-    ):
-        with pytest.raises(InputError, match=words):
-            scores_of(base, x, kind)
-
-
 @pytest.mark.parametrize(("classes", "kind"), [(2, "logits"), (3, "probs")])
 def test_a_model_with_a_calibrator_behind_it(classes, kind):
     x, y = features(classes=classes)
@@ -236,19 +172,6 @@ def test_a_model_with_a_calibrator_behind_it(classes, kind):
     np.testing.assert_array_equal(whole.classes_, base.classes_)
     same = CalibratedModel(base, Identity(classes)).predict_proba(x)
     np.testing.assert_allclose(same, base.predict_proba(x), rtol=0, atol=1e-12)
-
-
-def test_neither_fit_nor_clone_nor_cross_validation_trains_anew():
-    x, y = features()
-    base = LogisticRegression().fit(x, y)
-    model = CalibratedModel(base, BBQ().fit(scores_of(base, x), np.searchsorted(base.classes_, y)))
-    before = model.predict_proba(x)
-    assert clone(model).estimator is base
-    assert clone(model).calibrator is model.calibrator
-    assert model.fit(x[:9], np.array(list("abcabcabc"))) is model
-    scores = cross_val_score(model, x, y, cv=2)
-    assert np.mean(scores) == pytest.approx(model.score(x, y))
-    np.testing.assert_array_equal(model.predict_proba(x), before)
 
 
 CALIBRATORS = {
@@ -307,38 +230,6 @@ def test_one_temperature_is_that_of_calibrated_classifier_cv():
         want, got = (m.fit(*rows).predict_proba(x2) for m in (peer, ours))
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-3)
         assert ours.score(x2, y2) == peer.score(x2, y2)
-
-
-def test_a_grid_search_over_both_parts():
-    x, y = features()
-    over = {"estimator__C": [1e-4, 1.0], "calibrator__method": ["fednewton", "fedbbq"]}
-    model = CalibratedModel(LogisticRegression(), FederatedCalibrator(clients=5))
-    search = GridSearchCV(model, over, scoring="neg_log_loss", cv=2).fit(x, y)
-    scores = search.cv_results_["mean_test_score"]
-    assert np.isfinite(scores).all()
-    assert len(set(scores.tolist())) == 4
-    assert search.best_params_["estimator__C"] == search.best_estimator_.estimator_.C
-
-
-def test_what_does_not_fit_is_refused():
-    x, y = features()
-    base, fresh = LogisticRegression().fit(x, y), LogisticRegression()
-    with pytest.raises(InputError, match="for 4 classes, the logits have 3"):
-        CalibratedModel(base, TemperatureScaling(2.0, 4)).predict_proba(x)
-    for calibrator in (BBQ(), TemperatureScaling(2.0, 3)):
-        with pytest.raises(InputError, match="not sample_weight: calibrators count each row once"):
-            CalibratedModel(base, calibrator).fit(x, y, sample_weight=np.ones(400))
-        with pytest.raises(NotFittedError):
-            CalibratedModel(fresh, calibrator).predict_proba(x)
-    with pytest.raises(NotFittedError):
-        CalibratedModel(fresh, TemperatureScaling(2.0, 3)).fit(x, y)
-    rare = np.array(["a", "b"] * 199 + ["c"] * 2)
-    for estimator, calibrator, labels, words in (
-        (base, BBQ(), ["d", *y[1:]], "label 'd' at row 0 is not among classes"),
-        (fresh, BBQ(), rare, r"5 folds needs as many .* class c has 2 sample"),
-    ):
-        with pytest.raises(InputError, match=words):
-            CalibratedModel(estimator, calibrator).fit(x, labels)
 
 
 def test_subjects_are_those_that_fit_is_told():

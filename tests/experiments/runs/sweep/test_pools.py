@@ -3,21 +3,20 @@
 import json
 import subprocess
 import sys
-import types
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fedcal import datasets
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.errors import FedcalError
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs.comparison.grid import read_grid
 from fedcal.experiments.runs.comparison.resolve import resolve
 from fedcal.experiments.runs.comparison.row import run_row, runs_of
 from fedcal.experiments.runs.sweep import Run, digest_of, key_of, pools
-from fedcal.experiments.runs.sweep.pools import here, in_processes, on_ray
-from fedcal.experiments.runs.sweep.worker import arrays_of, read_data, write_data
+from fedcal.experiments.runs.sweep.pools import here, in_processes
+from fedcal.experiments.runs.sweep.worker import write_data
 
 
 def small(seed: int = 0, **more: Any) -> Dataset:
@@ -40,26 +39,6 @@ def bare(rows: Any) -> dict[str, dict[str, Any]]:
     return {key_of(r["run"]): {k: v for k, v in r.items() if k != "seconds"} for r in rows}
 
 
-def test_data_arrive_as_they_were_sent(tmp_path):
-    names = np.array(list("zyx") * 40)
-    whole = small(
-        client=names,
-        subject=np.arange(120) // 2,
-        group=names[::-1],
-        other_probs=np.full((120, 3), 1 / 3),
-        name="näme",
-    )
-    for number, data in enumerate((small(), whole, datasets.load("game-forecasts").split(3))):
-        write_data(tmp_path / str(number), data)
-        read = read_data(tmp_path / str(number))
-        for fact in ("name", "input", "client_names", "group_names", "other_input"):
-            assert getattr(read, fact) == getattr(data, fact)
-        assert digest_of(read) == digest_of(data)
-        for name, array in arrays_of(data).items():
-            assert np.array_equal(array, getattr(read, name))
-            assert not getattr(read, name).flags.writeable
-
-
 def test_the_digest_sees_everything():
     base = small()
     others = [
@@ -76,36 +55,6 @@ def test_the_digest_sees_everything():
     ]
     assert len({digest_of(data) for data in (base, *others)}) == 11
     assert digest_of(base) == digest_of(small())
-
-
-def test_one_job_needs_no_process_and_ray_s_tasks_give_the_same_rows(monkeypatch):
-    monkeypatch.setattr(subprocess.Popen, "__init__", lambda *_, **__: pytest.fail("a process"))
-    runs, sources = asked(small())
-    rows = bare(here(runs, sources, run_row, jobs=1))
-    assert len(rows) == len(runs) == 8
-    assert len(list(here(runs[:1], sources, run_row, jobs=2))) == 1
-    for connected in (True, False):
-        fake = FakeRay(connected)
-        monkeypatch.setitem(sys.modules, "ray", fake)
-        with on_ray(3, None) as pool:
-            assert bare(pool(runs, sources, run_row)) == rows
-        assert fake.connected is connected  # somebody else's Ray stays
-    assert (fake.said[0]["address"], fake.said[0]["num_cpus"]) == ("local", 3)
-    monkeypatch.setitem(sys.modules, "ray", fake := FakeRay(True))
-    with on_ray(None, None) as pool:
-        tasks = pool(runs, sources, run_row)
-        next(tasks)
-        tasks.close()
-    assert fake.said == ["cancelled"] * 3
-
-
-def test_ray_that_is_missing_or_an_address_that_is_none(monkeypatch):
-    pytest.importorskip("ray")
-    with pytest.raises(InputError, match="ray_address must be HOST:PORT"), on_ray(1, "a/b:1"):
-        pass
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match="ray"), on_ray(1, None):
-        pass
 
 
 def workers_of(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
@@ -143,14 +92,6 @@ def test_processes_end_with_their_rows_and_a_dead_one_is_told(monkeypatch):
     assert len(started) == 6
 
 
-def test_a_worker_s_bug_is_a_death_with_a_traceback(monkeypatch, capfd):
-    runs, sources = asked(small())
-    broken = [run | {"method": "no such method"} for run in runs]
-    with pytest.raises(FedcalError, match="exit code 1, see above"):
-        list(in_processes(broken, sources, run_row, 1))
-    assert "no such method" in capfd.readouterr().err
-
-
 def test_a_worker_that_lost_its_parent_removes_the_data_and_ends(tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
@@ -165,40 +106,3 @@ def test_a_worker_that_lost_its_parent_removes_the_data_and_ends(tmp_path):
     assert json.loads(worker.stdout)["run"] == run
     assert (worker.returncode, worker.stderr) == (1, "")
     assert list(tmp_path.iterdir()) == []
-
-
-class FakeRay(types.ModuleType):
-    """Ray's few functions that are used, in this process."""
-
-    def __init__(self, connected: bool) -> None:
-        super().__init__("ray")
-        self.connected, self.said = connected, list[Any]()
-        self.exceptions = types.SimpleNamespace(WorkerCrashedError=ZeroDivisionError)
-
-    def is_initialized(self) -> bool:
-        return self.connected
-
-    def init(self, **options: Any) -> None:
-        self.said.append(options)
-        self.connected = True
-
-    def shutdown(self) -> None:
-        self.connected = False
-
-    def cluster_resources(self) -> dict[str, float]:
-        return {"CPU": 1.0}
-
-    def put(self, value: Any) -> Any:
-        return value
-
-    def remote(self, **_: Any) -> Any:
-        return lambda function: types.SimpleNamespace(remote=lambda *a: (function, a))
-
-    def wait(self, waiting: list[Any]) -> tuple[list[Any], list[Any]]:
-        return waiting[-1:], waiting[:-1]  # in another order
-
-    def get(self, task: Any) -> Any:
-        return task[0](*task[1])
-
-    def cancel(self, task: Any) -> None:
-        self.said.append("cancelled")
