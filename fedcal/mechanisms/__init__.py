@@ -6,7 +6,7 @@ A new mechanism is a file here and a name below; see `docs/guide/extend.md`.
 from __future__ import annotations
 
 from fedcal.core.registry import registry
-from fedcal.mechanisms.base import Mechanism, Noise, Source, Sum, Target, View, words_of
+from fedcal.mechanisms.base import Mechanism, Noise, Source, Sum, Target, words_of
 from fedcal.mechanisms.exponential import Exponential
 from fedcal.mechanisms.gaussian import Gaussian
 from fedcal.mechanisms.laplace import Laplace
@@ -29,7 +29,6 @@ __all__ = [
     "Sum",
     "Target",
     "Unary",
-    "View",
     "words_of",
 ]
 

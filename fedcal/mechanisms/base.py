@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcal.accounting import exponential_epsilon
 from fedcal.core.errors import InputError
@@ -262,13 +261,6 @@ class Mechanism(ABC):
         """Return the message of a client that protects itself, (length,)."""
         raise InputError(f"'{cls.name}' adds no noise")
 
-    def draw_sum(self, total: Words, of: Sum, rng: np.random.Generator) -> Words:
-        """Return an exact sum plus the noise of all repliers, in one draw; for studies.
-
-        `total` and the result are (length,) words of the ring.
-        """
-        return total
-
     @abstractmethod
     def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
         """Return the released numbers and their noise std, from the server's sums, (length,) each.
@@ -280,62 +272,3 @@ class Mechanism(ABC):
         source
             the server's own randomness in this round
         """
-
-    # -- attacks --------------------------------------------------------------------------
-
-    @classmethod
-    @abstractmethod
-    def worst_pair(cls, bound: Bound, opposite: bool) -> tuple[Floats, Floats]:
-        """Return a unit's most distinguishable contributions in two worlds, (length,) each.
-
-        `opposite` : a neighbour may be any other contribution, not only none.
-        """
-
-    @abstractmethod
-    def attack(self, view: View) -> NDArray[np.float64]:
-        """Return the attacker's number in each of many independent runs, (trials,); see `audit`."""
-
-
-@dataclass(frozen=True)
-class View:
-    """Input of an attack on a mechanism.
-
-    Attributes
-    ----------
-    bound, diameter, ring, rounds, shares
-        of the plan
-    noise
-        of the plan
-    words
-        (2, length) the unit's encoded contributions in the world with it, and without
-    present
-        whether this is the world with the unit
-    rate
-        probability that the unit takes part in a round, given the attacker's knowledge
-    trials
-        independent runs
-    source
-        of randomness
-    """
-
-    bound: Bound
-    diameter: float
-    ring: Ring
-    rounds: int
-    shares: int
-    noise: Noise | None
-    words: Words
-    present: bool
-    rate: float
-    trials: int
-    source: Source
-
-    @property
-    def mine(self) -> Words:
-        """Contribution of the unit in this world, (length,)."""
-        return np.asarray(self.words[0 if self.present else 1])
-
-    def coins(self) -> NDArray[np.bool_]:
-        """Return whether the unit takes part in each run, (trials, 1)."""
-        drawn = samplers.bernoulli(self.rate, self.trials, words_of(self.source))
-        return np.asarray(drawn)[:, None]

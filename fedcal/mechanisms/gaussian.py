@@ -9,10 +9,10 @@ from typing import ClassVar, Self
 import numpy as np
 
 from fedcal.accounting import check_delta, gaussian_multiplier
-from fedcal.core.types import Floats, Integers, Words, override
+from fedcal.core.types import Floats, Integers, override
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.additive import Additive
-from fedcal.mechanisms.base import Source, Sum, Target, words_of
+from fedcal.mechanisms.base import Source, Target, words_of
 from fedcal.mechanisms.noise_law import NoiseLaw
 from fedcal.units.bounding import Bound
 
@@ -87,12 +87,3 @@ class Gaussian(Additive):
         if source is not None and shares == 1 and scale > _MANY_STEPS:
             return np.rint(source.standard_normal(n) * scale).astype(np.int64)
         return samplers.discrete_gaussian(scale / math.sqrt(shares), n, words_of(source))
-
-    def draw_sum(self, total: Words, of: Sum, rng: np.random.Generator) -> Words:
-        """Add one normal variate to each number."""
-        drawn = of.std / of.ring.grid * rng.standard_normal(len(of.std))
-        return of.ring.add(total, np.rint(drawn).astype(np.int64))
-
-    @override
-    def log_likelihood_ratio(self, x: Floats, a: Floats, b: Floats, scales: Floats) -> Floats:
-        return np.asarray(((x - (a + b) / 2) * (a - b) / scales**2).sum(axis=1))

@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fedcal.core.types import Floats, Integers, Words, override
+from fedcal.core.types import Floats, Integers, override
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.additive import Additive
-from fedcal.mechanisms.base import Source, Sum, words_of
+from fedcal.mechanisms.base import Source, words_of
 from fedcal.mechanisms.noise_law import NoiseLaw
 from fedcal.units.bounding import Bound
 
@@ -73,16 +73,3 @@ class Laplace(Additive):
         if shares == 1:
             return samplers.discrete_laplace(scale, n, words_of(source))
         return samplers.polya_share(scale, shares, n, words_of(source))
-
-    def draw_sum(self, total: Words, of: Sum, rng: np.random.Generator) -> Words:
-        """Add the difference of two negative binomial variates, which is the sum of all noises."""
-        if not of.noises:
-            return total
-        one = of.std / (of.ring.grid * math.sqrt(of.noises))
-        stop = -np.expm1(-2.0 * np.arcsinh(1.0 / (math.sqrt(2.0) * one)))  # 1 - exp(-1 / scale)
-        plus, minus = rng.negative_binomial(of.noises, stop, (2, len(one)))
-        return of.ring.add(total, plus - minus)
-
-    @override
-    def log_likelihood_ratio(self, x: Floats, a: Floats, b: Floats, scales: Floats) -> Floats:
-        return np.asarray(((np.abs(x - b) - np.abs(x - a)) / scales).sum(axis=1))

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
-from fedcal.mechanisms.base import Answers, Mechanism, Source, Sum, Target, View
+from fedcal.mechanisms.base import Answers, Mechanism, Source, Sum, Target
 from fedcal.units.bounding import Bound
 
 
@@ -50,12 +49,3 @@ class NoNoise(Mechanism):
     def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
         """Return the sums as they are, and a std of 0."""
         return sums, np.zeros(len(sums))
-
-    @classmethod
-    def worst_pair(cls, bound: Bound, opposite: bool) -> tuple[Floats, Floats]:
-        """Raise InputError: without noise no claim can be attacked."""
-        raise InputError("a plan without privacy claims nothing that could be attacked")
-
-    def attack(self, view: View) -> NDArray[np.float64]:
-        """Raise InputError: without noise no claim can be attacked."""
-        raise InputError("a plan without privacy claims nothing that could be attacked")

@@ -71,11 +71,3 @@ def whole_file(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
     finally:
         with contextlib.suppress(OSError):
             draft.unlink()
-
-
-def refuse_out(out: Path, suffix: str = ".npz") -> None:
-    """InputError where `out` cannot become a file of this kind: now, not after minutes."""
-    if out.suffix != suffix:
-        raise InputError(f"--out {out} must end in {suffix}")
-    if out.is_dir() or not out.absolute().parent.is_dir():
-        raise InputError(f"--out {out}: is a folder, or its folder does not exist")
