@@ -8,20 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.clients.statistics.confidence import bin_outcomes, outcome_cell
 from fedcal.clients.statistics.conformal import row_words as rows_of_sets
 from fedcal.clients.statistics.conformal import set_counts, set_gaps
-from fedcal.clients.statistics.evaluation import row_words, score_cell, score_counts
-from fedcal.clients.statistics.histograms import class_counts, class_histograms, pooled_histograms
+from fedcal.clients.statistics.evaluation import mean_gaps, row_words, score_cell, score_counts
+from fedcal.clients.statistics.histograms import (
+    bin_outcomes,
+    class_counts,
+    class_histograms,
+    outcome_cell,
+    pooled_histograms,
+)
 from fedcal.clients.statistics.scaling import (
     mlp_update,
     scaling_gradients,
     scaling_newton,
     scaling_update,
 )
-from fedcal.clients.statistics.search import accuracy_gap, calibration_gaps, clipped_nll
-from fedcal.clients.statistics.single_metrics import mean_gaps
 from fedcal.clients.statistics.temperature import (
+    accuracy_gap,
+    calibration_gaps,
+    clipped_nll,
     site_effects,
     temperature_newton,
     temperature_scores,

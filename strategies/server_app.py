@@ -21,8 +21,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedcal import datasets
+from fedcal.core.checks import read
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
-from fedcal.core.fields import read
 from fedcal.core.printable import Printable, listed
 from fedcal.partition import DEALT, deal
 from fedcal.privacy.agreement import job_digest

@@ -9,7 +9,7 @@ from scipy.special import bdtrc
 
 from fedcal.accounting import check_delta, exponential_epsilon
 from fedcal.mechanisms.base import Target
-from fedcal.mechanisms.laplace import Laplace
+from fedcal.mechanisms.additive import Laplace
 
 _STEPS = 60
 

@@ -1,4 +1,4 @@
-"""Base class of mechanisms, which turn a sum, or a contribution, into something releasable.
+"""Base class of mechanisms, and the one without noise: they turn a sum, or a contribution, into something releasable.
 
 `Delta_1`, `Delta_2` in the docstrings of the mechanisms are the L1 and L2 norms of a neighbour's
 change of the sum, each block in units of its norm (`Bound`, `Plan.diameter`); unit, adjacency and
@@ -26,7 +26,7 @@ import numpy as np
 
 from fedcal.accounting import exponential_epsilon
 from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, Integers, Words
+from fedcal.core.types import Floats, Integers, Words, override
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.noise_law import NoiseLaw
 from fedcal.secure_aggregation import Ring
@@ -272,3 +272,39 @@ class Mechanism(ABC):
         source
             the server's own randomness in this round
         """
+
+
+@dataclass(frozen=True)
+class NoNoise(Mechanism):
+    """Release of exact sums, without any guarantee."""
+
+    name: ClassVar[str] = "none"
+    noise: ClassVar[str] = "no noise"
+    meaning: ClassVar[str] = "none"
+    answers: ClassVar[Answers] = "nothing"
+    pure: ClassVar[bool] = False
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+
+    @classmethod
+    def calibrate(cls, target: Target) -> Self:
+        """Return the mechanism; InputError if the epsilon is finite."""
+        if math.isfinite(target.epsilon):
+            raise InputError("without noise there is no finite epsilon")
+        return cls()
+
+    @classmethod
+    def check(cls, bound: Bound, rounds: int) -> None:
+        """Accept every bound: there is nothing to check."""
+
+    @property
+    @override
+    def event(self) -> str:
+        return "exact sum"
+
+    @override
+    def sentence(self) -> str:
+        return "No noise is added"
+
+    def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
+        """Return the sums as they are, and a std of 0."""
+        return sums, np.zeros(len(sums))

@@ -36,7 +36,7 @@ from fedcal.queries.encodings import (
 )
 from fedcal.queries.evaluation import By, names_text
 from fedcal.strategies.method import nominal_rows
-from fedcal.strategies.methods.quantiles.encoding_choice import HEIGHTS, quietest
+from fedcal.strategies.methods.quantiles.noisy import HEIGHTS, quietest
 from fedcal.strategies.methods.score_rounds import (
     AtOnce,
     LevelByLevel,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedcal.conformal.levels.angelopoulos import best_bins, best_gamma, inflated_level, thresholds
-from fedcal.conformal.levels.crossing import OF_CLIENTS, OF_ROWS, Draw, client_clip
+from fedcal.conformal.levels.levels import OF_CLIENTS, OF_ROWS, Draw, client_clip
 from fedcal.conformal.page import SOURCE
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.core.types import Floats, override
@@ -63,7 +63,7 @@ class Drawn(QuantileRule):
 
 
 class Crossing(Drawn):
-    """Exponential mechanism on the cost of the crossing (`fedcal.conformal.levels.crossing`; ours).
+    """Exponential mechanism on the cost of the crossing (`fedcal.conformal.levels.levels`; ours).
 
     Privacy: epsilon-DP, delta = 0; trust `central`. Unit "user" (zero-out): each of a client's
     centred counts is clipped to +-C; unit "example" (add/remove): a row adds alpha or takes

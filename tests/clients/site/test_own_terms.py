@@ -11,8 +11,8 @@ import pytest
 from policies import policy_text
 from refusals import each_is_refused, refused
 
-from fedcal.clients.site import own_terms as module
-from fedcal.clients.site.own_terms import PLANS, own_terms, plan_fields, plan_from
+from fedcal.clients.site import guard as module
+from fedcal.clients.site.guard import PLANS, own_terms, plan_fields, plan_from
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import InputError
 from fedcal.core.scores import Kind

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from strategy_checks import some_shards
 
-from fedcal.clients.statistics.confidence import bin_outcomes, outcome_cell
+from fedcal.clients.statistics.histograms import bin_outcomes, outcome_cell
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
 from fedcal.metrics.standard import check_scored, scan, top_tables

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from refusals import refused
 
 from fedcal.datasets import load, shifted
-from fedcal.datasets._shifted import key_of, unpacked
+from fedcal.datasets._shipped import key_of, unpacked
 from fedcal.experiments.research.corruptions import corrupt
 from fedcal.experiments.research.shift import images, logits, mnist
 from fedcal.experiments.research.shift.images import read_shifted

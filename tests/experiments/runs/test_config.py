@@ -20,7 +20,7 @@ from fedcal.experiments.runs.config import (
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.privacy.federation import MOST_ROUNDS, QUORUM
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.methods.steps.averaging import CLIP
+from fedcal.strategies.methods.steps.newton_steps import CLIP
 from fedcal.strategies.settings import settings_of
 
 

@@ -7,7 +7,7 @@ from refusals import each_is_refused, refused
 
 import fedcal.datasets as datasets
 from fedcal.datasets import catalogue, is_shipped, load, shifted
-from fedcal.datasets._shifted import STEPS, key_of, packed, unpacked
+from fedcal.datasets._shipped import STEPS, key_of, packed, unpacked
 from fedcal.experiments.research.corruptions import CORRUPTIONS
 
 FILE = Path(datasets.__file__).parent / "mnist-shift.npz"
