@@ -1,4 +1,4 @@
-"""Base class of mechanisms, and the one without noise: they turn a sum, or a contribution, into something releasable.
+"""Mechanisms turn a sum, or a contribution, into something releasable: their base, and no noise.
 
 `Delta_1`, `Delta_2` in the docstrings of the mechanisms are the L1 and L2 norms of a neighbour's
 change of the sum, each block in units of its norm (`Bound`, `Plan.diameter`); unit, adjacency and

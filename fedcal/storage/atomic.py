@@ -1,4 +1,4 @@
-"""Paths as people give them, files that appear whole or not at all, and those that one process holds."""
+"""Paths as people give them, files that appear whole or not at all, and files that are held."""
 
 from __future__ import annotations
 
