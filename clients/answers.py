@@ -44,7 +44,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.evaluation.counting import cells_of
-from fedcal.mechanisms import Noise, Source, samplers
+from fedcal.mechanisms import Source, samplers
 from fedcal.queries import QUERIES, Query, ScoreCounts
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation import ClientSums, Ring
@@ -199,13 +199,9 @@ def contribute(
         if request.rate < 1 and not _heads(request, site, simulated):
             words[i] = 0  # its noise goes out all the same: nobody sees the coin
         if request.noise is not None:
-            words[i] = _noised(words[i], request, request.noise, f"site {site} {asked}", simulated)
+            source = _source(request, Purpose.SHARE, f"site {site} {asked}", simulated)
+            words[i] = request.noise.law.client(words[i], request.ring, request.noise, source)
     return words
-
-
-def _noised(words: Words, request: Request, noise: Noise, what: str, simulated: bool) -> Words:
-    source = _source(request, Purpose.SHARE, what, simulated)
-    return noise.law.client(words, request.ring, noise, source)
 
 
 def _heads(request: Request, site: int, simulated: bool) -> bool:

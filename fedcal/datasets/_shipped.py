@@ -1,7 +1,8 @@
-"""Shipped data sets: description, attribution and files."""
+"""Shipped data sets and features: description, attribution and files."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -17,10 +18,56 @@ from fedcal.core.scores import Kind
 from fedcal.core.types import Floats
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._dataset import Dataset
-from fedcal.datasets._features import shipped_tables
 from fedcal.storage.npz import read_npz
 
 _HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """Shipped set of features, with `features` numbers in a row.
+
+    `rows` counts the training rows, `test_rows` the test rows, and `groups` the groups of rows (0:
+    none). `author`, `year` and `licence` attribute the numbers, as those of `Shipped`.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    description: str
+    rows: int
+    test_rows: int
+    features: int
+    classes: int
+    groups: int
+    source: str
+    author: str
+    year: int
+    licence: str
+
+
+@cache
+def shipped_tables() -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of `catalogue.toml`: `scores` and `features`."""
+    return tomllib.loads((_HERE / "catalogue.toml").read_text("utf-8"))
+
+
+@cache
+def feature_sets() -> tuple[FeatureSet, ...]:
+    """Return the shipped sets of features, for training."""
+    tables = shipped_tables()["features"]
+    return tuple(FeatureSet(**table | {"files": tuple(table["files"])}) for table in tables)
+
+
+def read_feature_set(name: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a shipped set of features.
+
+    Raises InputError if there is no set of this name.
+    """
+    entries = {entry.name: entry for entry in feature_sets()}
+    arrays: dict[str, NDArray[Any]] = {}
+    for file in entries[one_of("set of features", name, entries)].files:
+        arrays |= read_npz(_HERE / file)
+    return arrays
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from fedcal.calibrators.as_text import text_of
+from fedcal.calibrators.base import text_of
 from fedcal.core.checks import listed, one_of, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.core.removed import check_kept

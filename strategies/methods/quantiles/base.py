@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from fedcal.calibrators.as_text import text_of
+from fedcal.calibrators.base import text_of
 from fedcal.conformal.basis import Basis
 from fedcal.conformal.conformity import BY, Conformity
 from fedcal.conformal.label_shift import LabelShift, shift_of

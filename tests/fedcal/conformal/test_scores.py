@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 from refusals import each_is_refused
 
 from fedcal.calibrators import TemperatureScaling
-from fedcal.calibrators.as_text import text_of
+from fedcal.calibrators.base import text_of
 from fedcal.conformal import SCORES, Conformity
 from fedcal.conformal.conformity import uniform_of
 from fedcal.conformal.scores import settled
