@@ -8,20 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.clients.statistics.confidence import bin_outcomes, outcome_cell
 from fedcal.clients.statistics.conformal import row_words as rows_of_sets
 from fedcal.clients.statistics.conformal import set_counts, set_gaps
-from fedcal.clients.statistics.evaluation import row_words, score_cell, score_counts
-from fedcal.clients.statistics.histograms import class_counts, class_histograms, pooled_histograms
+from fedcal.clients.statistics.evaluation import mean_gaps, row_words, score_cell, score_counts
+from fedcal.clients.statistics.histograms import (
+    bin_outcomes,
+    class_counts,
+    class_histograms,
+    outcome_cell,
+    pooled_histograms,
+)
 from fedcal.clients.statistics.scaling import (
     mlp_update,
     scaling_gradients,
     scaling_newton,
     scaling_update,
 )
-from fedcal.clients.statistics.search import accuracy_gap, calibration_gaps, clipped_nll
-from fedcal.clients.statistics.single_metrics import mean_gaps
 from fedcal.clients.statistics.temperature import (
+    accuracy_gap,
+    calibration_gaps,
+    clipped_nll,
     site_effects,
     temperature_newton,
     temperature_scores,
@@ -38,7 +44,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.evaluation.counting import cells_of
-from fedcal.mechanisms import Noise, Source, samplers
+from fedcal.mechanisms import Source, samplers
 from fedcal.queries import QUERIES, Query, ScoreCounts
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation import ClientSums, Ring
@@ -193,13 +199,9 @@ def contribute(
         if request.rate < 1 and not _heads(request, site, simulated):
             words[i] = 0  # its noise goes out all the same: nobody sees the coin
         if request.noise is not None:
-            words[i] = _noised(words[i], request, request.noise, f"site {site} {asked}", simulated)
+            source = _source(request, Purpose.SHARE, f"site {site} {asked}", simulated)
+            words[i] = request.noise.law.client(words[i], request.ring, request.noise, source)
     return words
-
-
-def _noised(words: Words, request: Request, noise: Noise, what: str, simulated: bool) -> Words:
-    source = _source(request, Purpose.SHARE, what, simulated)
-    return noise.law.client(words, request.ring, noise, source)
 
 
 def _heads(request: Request, site: int, simulated: bool) -> bool:

@@ -34,7 +34,7 @@ from fedcal.datasets.model_scores import moved_to, outputs_of
 from fedcal.partition import deal
 from fedcal.privacy.agreement import context_of
 
-_MODEL = "model"  # record of `query.who` (`fedcal.strategies.server.who.MODEL`)
+_MODEL = "model"  # record of `query.who` (`fedcal.strategies.server.participation.MODEL`)
 _ROWS, _INPUT = "fedcal-rows", "fedcal-input"
 _LABELS = ("labels", "label", "target", "y")
 

@@ -21,21 +21,20 @@ from flwr.app import ArrayRecord, ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedcal import datasets
+from fedcal.core.checks import read
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
-from fedcal.core.fields import read
 from fedcal.core.printable import Printable, listed
 from fedcal.partition import DEALT, deal
 from fedcal.privacy.agreement import job_digest
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies.base import FederatedStrategy
+from fedcal.strategies.server.collector import SecureRounds
 from fedcal.strategies.server.exchange import PromptGrid, message
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import RELEASED, Outcome
-from fedcal.strategies.server.participation import names_of
+from fedcal.strategies.server.participation import Who, ask_who, names_of
 from fedcal.strategies.server.run_folder import held, note_progress
-from fedcal.strategies.server.secure_rounds import SecureRounds
 from fedcal.strategies.server.transport import RESULT
-from fedcal.strategies.server.who import Who, ask_who
 from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
 from fedcal.strategies.warnings import underpowered
 from fedcal.trust import TRUSTS

@@ -7,17 +7,126 @@ word for word, by `site_records`: a second answer to a round would be a second r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from fedcal import __version__
 from fedcal.clients.answers import check_columns
-from fedcal.clients.site.own_terms import own_terms
 from fedcal.clients.site.prepared import Prepared
+from fedcal.core.checks import read
 from fedcal.core.errors import InputError
 from fedcal.core.shards import NO_SUBJECTS
-from fedcal.privacy.agreement import Terms, TermsOfJob, context_of, own_request
-from fedcal.queries.request import Request
+from fedcal.mechanisms import FORMER, MECHANISMS
+from fedcal.privacy.agreement import Terms, TermsOfJob, context_of, job_digest, own_request
+from fedcal.privacy.noise_plan import Plan
+from fedcal.queries.declared import Question
+from fedcal.queries.request import RUN, Request
+from fedcal.storage.atomic import locked, whole_file
 from fedcal.training.network import need_torch, text_of
+from fedcal.units.bounding import Bound
+
+PLANS = "plans.json"
+"""File with the plans of the last runs."""
+
+KEPT_PLANS = 20
+
+SYSTEM = "system"
+"""`noise-source` of real sites' runs."""
+
+
+def own_terms(
+    fields: Mapping[str, Any], run: str, site: Prepared, terms_of_job: TermsOfJob
+) -> Terms:
+    """Return the site's own terms of a job, if that is about its classes and scores.
+
+    Parameters
+    ----------
+    fields
+        the run config: the job's public facts
+    run
+        its name (`Context.run`)
+    terms_of_job
+        makes them
+
+    Raises
+    ------
+    InputError
+        If the job is about something else than this site has, there is no such plan, or the run
+        was another job before.
+    """
+    if not RUN.fullmatch(run):
+        raise InputError(f"a run is named by {RUN.pattern}, not by {run!r:.80}")
+    _check_site(fields, site)
+    if site.policy is not None:
+        site.policy.check_method(fields)  # a plan of any other settings may take all memory
+    job, path = job_digest(fields, run), site.folder / PLANS
+    made_of = [job, __version__, site.shards.classes, site.shards.input]
+    with locked(site.folder / f".{PLANS}.lock", "another process answers", wait=True):
+        cached = _kept(path)
+        if run in cached:
+            was, plan, questions, form, size = cached[run]
+            if was == made_of:
+                asked = tuple(Question.from_plain(question) for question in questions)
+                return Terms(plan_from(plan), asked, form, size)
+            if was[0] != job:
+                raise InputError("the job's public facts are not those that the run began with")
+        made = terms_of_job(fields, site.shards.classes, site.shards.input)
+        cached.pop(run, None)
+        questions = [question.to_plain() for question in made.questions]
+        cached[run] = (made_of, plan_fields(made.plan), questions, made.form, made.result_bytes)
+        last = dict(list(cached.items())[-KEPT_PLANS:])
+        with whole_file(path) as file:
+            file.write(json.dumps(last).encode())
+    return made
+
+
+def _check_site(fields: Mapping[str, Any], site: Prepared) -> None:
+    """InputError if a job is about other classes, or other scores, than this site has."""
+    digest = read(fields, "class-digest", str)
+    if digest not in ("", site.digest):
+        raise InputError(
+            "the server's class names are not this site's, or stand in another order: their "
+            f"digest is {digest[:12]}, not {site.digest[:12]}"
+        )
+    classes = read(fields, "classes", int)
+    if classes not in (0, site.shards.classes):
+        raise InputError(f"the run is about {classes} classes, this site has {site.shards.classes}")
+    kind = read(fields, "input", str) or site.shards.input
+    if kind != site.shards.input:
+        raise InputError(f"the run is about {kind[:20]!r}, this site has {site.shards.input}")
+    source = read(fields, "noise-source", str)
+    if source != SYSTEM and not site.simulated and math.isfinite(read(fields, "epsilon", float)):
+        # the plan of a seeded run has no room for the errors of the draws that are made here
+        raise InputError(f"the run is planned for noise from {source[:20]!r}, here it is {SYSTEM}")
+
+
+def plan_fields(plan: Plan) -> dict[str, Any]:
+    """Return a plan as plain values; `plan_from` reads them."""
+    fields = asdict(plan)
+    return {**fields, "law": [plan.law.name, fields["law"]]}
+
+
+def plan_from(values: Mapping[str, Any]) -> Plan:
+    """Return the plan that `plan_fields` wrote."""
+    plain = {key: _tupled(value) for key, value in values.items()}
+    name, parts = plain["law"]
+    law: Any = MECHANISMS[FORMER.get(name, name)]
+    bound = plain["bound"] and {key: _tupled(value) for key, value in plain["bound"].items()}
+    return Plan(**{**plain, "law": law(**parts), "bound": bound and Bound(**bound)})
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _kept(path: Path) -> dict[str, Sequence[Any]]:
+    """Run -> what its terms were made of, the plan, the questions, form and size of a result."""
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+
 
 MOST_NUMBERS = 1 << 22
 """Numbers of an answer, 32 MiB of them: larger ones are refused before they are computed."""

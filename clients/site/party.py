@@ -28,6 +28,7 @@ from fedcal.clients.site.records.job_facts import JobFacts
 from fedcal.clients.site.records.records import SiteRecords
 from fedcal.core.errors import InputError
 from fedcal.core.types import Words
+from fedcal.secure_aggregation.committee import hidden, new_seeds, stream_sum
 from fedcal.secure_aggregation.keys import SigningKey, new_exchange_key, seal, shared_key, unseal
 from fedcal.secure_aggregation.masking import SEED_BYTES
 from fedcal.secure_aggregation.messages import (
@@ -46,7 +47,6 @@ from fedcal.secure_aggregation.messages import (
     vector_digest,
 )
 from fedcal.secure_aggregation.roster import Roster, check_digest
-from fedcal.secure_aggregation.shares import hidden, new_seeds, stream_sum
 
 
 class Party:

@@ -29,8 +29,7 @@ from fedcal.core.types import Floats, Integers
 from fedcal.privacy.agreement import Terms
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.storage.atomic import whole_file
-from fedcal.storage.locks import locked
+from fedcal.storage.atomic import locked, whole_file
 
 SITE, LOCK = "site.json", "lock"
 FEDERATION, POLICY = "federation.toml", "site.toml"

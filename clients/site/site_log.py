@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedcal.core.errors import InputError
 from fedcal.core.printable import Printable
-from fedcal.storage.locks import locked
+from fedcal.storage.atomic import locked
 
 LOGGER = "fedcal.site"
 

@@ -13,8 +13,8 @@ from typing import Any
 from fedcal.clients.site.party import Party
 from fedcal.clients.site.prepared import Prepared
 from fedcal.clients.site.records.site_records import job_facts, records_of
+from fedcal.core.checks import read
 from fedcal.core.errors import InputError
-from fedcal.core.fields import read
 from fedcal.core.types import Words
 from fedcal.privacy.agreement import job_digest, under_protocol
 from fedcal.privacy.noise_plan import Plan

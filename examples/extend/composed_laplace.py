@@ -8,8 +8,8 @@ from typing import ClassVar, Self
 from scipy.special import bdtrc
 
 from fedcal.accounting import check_delta, exponential_epsilon
+from fedcal.mechanisms.additive import Laplace
 from fedcal.mechanisms.base import Target
-from fedcal.mechanisms.laplace import Laplace
 
 _STEPS = 60
 

@@ -27,7 +27,7 @@ from fedcal.experiments.report.tables import TextTable, print_table
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.engines.superlink import scripts
 from fedcal.experiments.runs.files import to_json
-from fedcal.storage.locks import posix_locks
+from fedcal.storage.atomic import posix_locks
 
 EXAMPLES = ("fedcal doctor", "fedcal doctor --json")
 

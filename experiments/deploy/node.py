@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from fedcal.clients.site.process.bundle import check_size
+from fedcal.clients.site.process.flower_guard import check_size
 from fedcal.clients.site.process.limits import MESSAGE_BYTES, Intake
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
 from fedcal.core.errors import InputError

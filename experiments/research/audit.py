@@ -39,8 +39,9 @@ from scipy import stats
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats
-from fedcal.mechanisms import View
+from fedcal.core.types import Floats, Integers, Words
+from fedcal.mechanisms import Exponential, Laplace, Noise, Source, Unary, samplers, words_of
+from fedcal.mechanisms.exponential import draw_index, scores_of
 from fedcal.privacy.noise_plan import Plan
 from fedcal.units.bounding import Bound, encode_bounded
 
@@ -193,9 +194,24 @@ def worst_pair(plan: Plan) -> tuple[Floats, Floats]:
     """Return the unit's contributions in the two worlds, (length,) each, easiest to tell apart.
 
     The other world's is the opposite where a neighbour may be any other contribution
-    (`Plan.diameter` 2, unary encoding), else zero; see `Mechanism.worst_pair`.
+    (`Plan.diameter` 2), else zero. Noise on a sum: a change that uses up all norms in the first
+    number of each group. The exponential mechanism: changes that improve the favoured candidates
+    and worsen all others. Unary encoding: two different one-hot answers.
     """
-    return plan.law.worst_pair(_bound_of(plan), plan.diameter == 2)
+    bound, law = _bound_of(plan), plan.law
+    if isinstance(law, Unary):
+        if bound.length < 2:
+            raise InputError("unary encoding of one number has no pair of one-hot answers")
+        return np.eye(bound.length)[0], np.eye(bound.length)[1]
+    change = np.zeros(bound.length)
+    if bound.rule == "joint":
+        change[0] = 1.0
+    else:
+        change[bound.firsts if bound.rule == "per_block" else slice(None)] = 1.0
+    if isinstance(law, Exponential):
+        change[: _favoured(bound)[1]] *= -1.0
+    change *= bound.scale
+    return change, -change if plan.diameter == 2 else np.zeros_like(change)
 
 
 def _bound_of(plan: Plan) -> Bound:
@@ -234,17 +250,86 @@ def attack(
     source = None
     if plan.noise_source == "seeded":
         source = stream(seed, Purpose.NOISE, 0, f"audit {plan.key} {present}")
-    view = View(
-        bound=bound,
-        diameter=plan.diameter,
-        ring=plan.ring,
-        rounds=plan.rounds,
-        shares=plan.shares,
-        noise=plan.noise,
-        words=encode_bounded(np.stack(pair or worst_pair(plan)), bound, plan.ring),
-        present=present,
-        rate=plan.amplifying_rate,
-        trials=trials,
-        source=source,
+    words = encode_bounded(np.stack(pair or worst_pair(plan)), bound, plan.ring)
+    if isinstance(plan.law, Exponential):
+        return _drawn(plan, plan.law, words, present, trials, source)
+    mine = words[0 if present else 1]
+    if isinstance(plan.law, Unary):
+        return _encoded(plan, plan.law, words, mine, trials, source)
+    return _told_apart(plan, words, mine, trials, source)
+
+
+def _coins(plan: Plan, trials: int, source: Source) -> NDArray[np.bool_]:
+    """Return whether the unit takes part in each run, given the attacker's knowledge, (trials,)."""
+    return np.asarray(samplers.bernoulli(plan.amplifying_rate, trials, words_of(source)))
+
+
+def _told_apart(plan: Plan, words: Words, mine: Words, trials: int, source: Source) -> Floats:
+    """Return the log-likelihood ratio of all releases, or the number if there is only one."""
+    noise, ring, rate = plan.noise, plan.ring, plan.amplifying_rate
+    if noise is None:
+        raise InputError(f"'{plan.law.name}' adds no noise")
+    a, b = ring.decode(words)
+    scales = np.repeat(noise.scales, noise.lengths) * ring.grid
+    seen = np.zeros(trials)
+    for _ in range(plan.rounds):
+        sent = np.where(_coins(plan, trials, source)[:, None], mine, np.uint64(0))
+        for _ in range(plan.shares):
+            sent = ring.add(sent, _wide(noise, trials, source))
+        x = ring.decode(sent)
+        if plan.rounds == 1 and words.shape[1] == 1:
+            return np.asarray(x[:, 0])
+        if isinstance(plan.law, Laplace):
+            ratio = ((np.abs(x - b) - np.abs(x - a)) / scales).sum(axis=1)
+        else:
+            ratio = ((x - (a + b) / 2) * (a - b) / scales**2).sum(axis=1)
+        seen += ratio if rate == 1 else np.logaddexp(math.log1p(-rate), math.log(rate) + ratio)
+    # values that are equal up to rounding must not become different events
+    return np.asarray(np.round(seen, 9))
+
+
+def _wide(noise: Noise, trials: int, source: Source) -> Integers:
+    """Return `trials` draws of one noise, (trials, length), as one draw of longer blocks."""
+    lengths = tuple(n * trials for n in noise.lengths)
+    long = Noise(noise.law, lengths, noise.scales, noise.shares)
+    blocks = np.split(long.draw(source), np.cumsum(lengths)[:-1])
+    return np.concatenate([block.reshape(trials, -1) for block in blocks], axis=1)
+
+
+def _drawn(
+    plan: Plan, law: Exponential, words: Words, present: bool, trials: int, source: Source
+) -> Floats:
+    """Return whether a candidate was drawn that the unit improved, (trials,)."""
+    bound = _bound_of(plan)
+    few, numbers = _favoured(bound)
+    # Sums of the other units: the favoured are best with the unit, the rest without it.
+    change, instead = words.view(np.int64)
+    base = -instead.copy()
+    base[:numbers] = -change[:numbers]
+    mine = change if present else instead
+    norm = max(bound.norms) * plan.diameter
+    coins = _coins(plan, trials, source)
+    with_it, without = (
+        scores_of(plan.ring.decode(w.view(np.uint64)), bound) for w in (base + mine, base)
     )
-    return plan.law.attack(view)
+    drawn = [draw_index(with_it if coin else without, law.epsilon, norm, source) for coin in coins]
+    return np.asarray((np.array(drawn) < few).astype(np.float64))
+
+
+def _favoured(bound: Bound) -> tuple[int, int]:
+    """Return the size of the favoured seventh of the candidates: (candidates, numbers)."""
+    candidates = len(bound.lengths) if bound.rule == "per_block" else bound.length
+    few = max(1, candidates // 7)
+    return few, sum(bound.lengths[:few]) if bound.rule == "per_block" else few
+
+
+def _encoded(
+    plan: Plan, law: Unary, words: Words, mine: Words, trials: int, source: Source
+) -> Floats:
+    """Return the bit of this world's cell minus that of the other world's, (trials,)."""
+    noise = law.noise_of(np.zeros(0), plan.ring.grid, _bound_of(plan), 1)
+    if noise is None:
+        raise InputError(f"'{law.name}' encodes nothing")
+    sent = [law.client(mine, plan.ring, noise, source) for _ in range(trials)]
+    there, gone = plan.ring.decode(words)
+    return np.asarray((plan.ring.decode(np.stack(sent)) * (there - gone)).sum(axis=1))

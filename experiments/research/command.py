@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from fedcal.core.errors import FedcalError
+from fedcal.core.errors import FedcalError, InputError
 
 
 def run_module(
@@ -42,3 +43,11 @@ def run_module(
     except FedcalError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(error.exit_code)
+
+
+def refuse_out(out: Path, suffix: str = ".npz") -> None:
+    """InputError where `out` cannot become a file of this kind: now, not after minutes."""
+    if out.suffix != suffix:
+        raise InputError(f"--out {out} must end in {suffix}")
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise InputError(f"--out {out}: is a folder, or its folder does not exist")

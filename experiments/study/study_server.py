@@ -28,7 +28,7 @@ from fedcal.experiments.runs.engines.superlink import (
 )
 from fedcal.experiments.study.sealed import Sealed, write_text
 from fedcal.secure_aggregation.roster import Roster, in_words
-from fedcal.storage.locks import locked
+from fedcal.storage.atomic import locked
 
 CONTROL, LOG, REGISTERED = "control", "server.log", "registered.json"
 """In the server's folder: where the control port is, what Flower says, node -> a site's key."""

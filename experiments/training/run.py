@@ -30,8 +30,7 @@ from fedcal.experiments.training.result import Training
 from fedcal.experiments.training.splits import PARTS, ClientData, load, run_config
 from fedcal.metrics import summary
 from fedcal.privacy.noise_plan import Plan
-from fedcal.storage.atomic import path_of
-from fedcal.storage.locks import locked
+from fedcal.storage.atomic import locked, path_of
 from fedcal.strategies import FedSGD
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job

@@ -1,10 +1,9 @@
-"""Accounting of the source paper, zCDP and RDP: looser than `accounting`, for comparison."""
+"""Accounting of the source paper, zCDP, and RDP: looser than `accounting`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
@@ -15,8 +14,6 @@ from fedcal.accounting.gaussian import (
     check_multiplier,
     check_rate,
     check_rounds,
-    gaussian_multiplier,
-    private_side,
     smallest,
     smallest_positive,
 )
@@ -79,64 +76,11 @@ def zcdp_multiplier(epsilon: float, delta: float, rounds: int = 1) -> float:
     return math.sqrt(check_rounds(rounds) / (2 * zcdp_rho(epsilon, delta)))
 
 
-def zcdp_rho_simple(epsilon: float, delta: float) -> float:
-    """Return the largest rho by the conversion epsilon = rho + 2 sqrt(rho log(1 / delta)).
-
-    It is below `zcdp_rho`: the lemma that the paper cites improved on it.
-
-
-    Raises InputError as ``zcdp_rho``.
-
-    Source
-    ------
-    Bun & Steinke 2016 (Concentrated differential privacy), Proposition 1.3.
-    """
-    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    log = -math.log(delta)
-    root = epsilon / (math.sqrt(log + epsilon) + math.sqrt(log))
-    return math.nextafter(root * root * (1 - 1e-15), 0.0)
-
-
-_WHOLE = (*range(2, 64), *(round(64 * 1.2**i) for i in range(16)))
-_BROKEN = tuple(2 + i / 8 for i in range(64) if i % 8)
-_CONVERGES = 4.0  # above it the library's series for broken orders may not
-
-
-def rdp_epsilon(delta: float, multiplier: float, rounds: int = 1, rate: float = 1.0) -> float:
-    """Return the epsilon of Poisson-sampled Gaussian releases by Renyi differential privacy.
-
-    The paper uses it for participation below 1 (B.1, after Lemma B.7). It is an upper bound, looser
-    than ``accounting.poisson_gaussian_epsilon``, whose parameters and meaning it shares; the
-    minimum is over the orders 2 to 64 and some above, up to 986, and for small multipliers
-    (below 4) over eighths of an order from 2 to 10.
-
-    Raises
-    ------
-    InputError
-        For a value outside of the ranges there.
-
-    Source
-    ------
-    Mironov 2017 (Renyi differential privacy); Mironov, Talwar & Zhang 2019 for the sampled
-    Gaussian; converted as in Lemma B.3; all of it by dp-accounting.
-    """
-    import dp_accounting
-    from dp_accounting.rdp import RdpAccountant
-
-    delta, multiplier = check_delta(delta), check_multiplier(multiplier)
-    rounds, rate = check_rounds(rounds), check_rate(rate)
-    orders = (*_BROKEN, *_WHOLE) if multiplier < _CONVERGES else _WHOLE
-    accountant = RdpAccountant(orders, dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
-    one = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(multiplier))
-    accountant.compose(dp_accounting.SelfComposedDpEvent(one, rounds))
-    return float(accountant.get_epsilon(delta))
-
-
 _QUICK = np.array([*range(2, 64), 128, 256, 512])
 
 
 def rdp_epsilons(delta: float, multiplier: float, rate: float = 1.0) -> Callable[[int], float]:
-    """Return a function from the number of rounds to `rdp_epsilon`, over integer orders only.
+    """Return a function from the number of rounds to the epsilon by Renyi differential privacy.
 
     The divergence of one release is computed once, so that a call after every round is cheap.
 
@@ -159,20 +103,3 @@ def _divergence(order: int, multiplier: float, rate: float) -> float:
     ways = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
     taken = (order - k) * math.log1p(-rate) + k * math.log(rate)
     return float(logsumexp(ways + taken + (k * k - k) / (2 * multiplier**2))) / (order - 1)
-
-
-@lru_cache(maxsize=1024)
-def rdp_multiplier(epsilon: float, delta: float, rounds: int = 1, rate: float = 1.0) -> float:
-    """Return the smallest noise multiplier for ``epsilon`` by ``rdp_epsilon``, within 2e-4 above.
-
-    Parameters are those of ``accounting.gaussian_multiplier``. Raises InputError in the same cases.
-    """
-    tight = gaussian_multiplier(epsilon, delta, rounds, rate)
-
-    def excess(multiplier: float) -> float:
-        return math.log(max(rdp_epsilon(delta, multiplier, rounds, rate) / epsilon, 1e-9))
-
-    high = 1.1 * tight
-    while excess(high) > 0:
-        high *= 1.5
-    return private_side(excess, min(1.03 * tight, high), 0.99 * tight, high)

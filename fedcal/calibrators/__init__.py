@@ -1,13 +1,11 @@
 """Calibrators: scores -> probabilities, each with `fit`, `predict_proba`, `save`; and `load`."""
 
 from fedcal.calibrators.base import Calibrator, calibrator_of, load
-from fedcal.calibrators.entropy import EntropyTemperature
 from fedcal.calibrators.histogram_binning import BBQ, HistogramBinning, WeightedBinning
-from fedcal.calibrators.identity import Identity
-from fedcal.calibrators.linear_scaling import MatrixScaling, VectorScaling
+from fedcal.calibrators.linear_scaling import EntropyTemperature, MatrixScaling, VectorScaling
 from fedcal.calibrators.order_preserving import OrderPreservingVector
 from fedcal.calibrators.order_preserving_mlp import OrderPreservingMLP
-from fedcal.calibrators.scaling import TemperatureScaling
+from fedcal.calibrators.scaling import Identity, TemperatureScaling
 from fedcal.calibrators.score_map import ScoreLogistic, ScoreMap
 from fedcal.calibrators.top_label import TopLabelBinning
 

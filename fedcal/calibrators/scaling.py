@@ -1,4 +1,4 @@
-"""Temperature scaling (Guo et al. 2017): softmax(z / T)."""
+"""Temperature scaling (Guo et al. 2017): softmax(z / T), and the model as it is."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fedcal.core.checks import positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT, softmax
 from fedcal.core.scores import Kind
-from fedcal.core.types import Floats, Integers
-from fedcal.storage.artifact import at_end
+from fedcal.core.types import Floats, Integers, override
+from fedcal.storage.artifact import Holdout, at_end
 
 LEAST, MOST = 1e-6, 1e6
 """Temperatures beyond these do not calibrate, and overflow."""
@@ -56,3 +56,20 @@ class TemperatureScaling(Calibrator):
     def record(self) -> dict[str, Any]:
         """Return the `temperature` alone."""
         return {"temperature": self.temperature}
+
+
+class Identity(Calibrator):
+    """softmax(z): no calibration, the baseline `none`."""
+
+    kind = "identity"
+
+    def _fit(self, z: Floats, y: Integers) -> None:
+        """Learn nothing but the number of classes."""
+
+    @override
+    def _predict(self, logits: Floats, input: Kind) -> Floats:
+        return softmax(logits)
+
+    def _calibrate(self, test: Holdout) -> Floats:
+        """Return the model's own probabilities, to the last bit."""
+        return test.probs

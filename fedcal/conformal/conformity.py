@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.calibrators import Calibrator
-from fedcal.calibrators.as_text import of_text
+from fedcal.calibrators.base import of_text
 from fedcal.conformal.scores import SCORES, Score, rounded, settled
 from fedcal.core.checks import one_of, unused, whole
 from fedcal.core.errors import InputError

@@ -1,10 +1,10 @@
-"""Checks of single values, with one wording for all of them."""
+"""Checks of single values, also of a run config, with one wording for all of them."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, TypeVar
@@ -109,3 +109,18 @@ def near(value: Any, names: Sequence[str], listed: str = "") -> str:
         return f"{hint}allowed: {', '.join(names)}"
     nearest = ", ".join(get_close_matches(text, names, _NEAREST, 0))
     return f"{hint}nearest of {len(names)}: {nearest}; {listed} lists all"
+
+
+T = TypeVar("T", str, int, float, bool)
+_CALLED = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def read(fields: Mapping[str, Any], key: str, kind: type[T]) -> T:
+    """Return the value of this kind, or raise InputError; a float may be a whole number."""
+    if key not in fields:
+        raise InputError(f"the run config has no key {key!r}")
+    value = fields[key]
+    fits = isinstance(value, (int, float) if kind is float else kind)
+    if not fits or (kind is not bool and isinstance(value, bool)):
+        raise InputError(f"{key!r} of the run config must be {_CALLED[kind]}, got {value!r}")
+    return kind(value)

@@ -16,10 +16,15 @@ from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._blocks import BLOCKS, BlockRows, are_blocks, in_blocks
 from fedcal.datasets._csv import CSV_FORMS
 from fedcal.datasets._dataset import IDS, KEYS, Dataset
-from fedcal.datasets._features import FeatureSet, feature_sets, read_feature_set
-from fedcal.datasets._frame import from_frame
-from fedcal.datasets._load import load
-from fedcal.datasets._shipped import catalogue, is_shipped, shifted
+from fedcal.datasets._load import from_frame, load
+from fedcal.datasets._shipped import (
+    FeatureSet,
+    catalogue,
+    feature_sets,
+    is_shipped,
+    read_feature_set,
+    shifted,
+)
 from fedcal.datasets.model_scores import from_model
 
 __all__ = [

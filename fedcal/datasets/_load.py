@@ -1,4 +1,4 @@
-"""`load`: a shipped name or a path to one data set."""
+"""`load`: a shipped name or a path, and `from_frame`: a table in memory, to one data set."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedcal.core.checks import near, one_of
 from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError
 from fedcal.core.removed import check_kept
+from fedcal.core.scores import numbers
 from fedcal.datasets._arrays import from_columns
 from fedcal.datasets._blocks import BLOCKS
+from fedcal.datasets._columns import arguments, find_columns
 from fedcal.datasets._csv import CSV_FORMS, read_csv
 from fedcal.datasets._dataset import IDS, KEYS, Dataset, Given
-from fedcal.datasets._features import feature_sets
 from fedcal.datasets._parquet import read_parquet
-from fedcal.datasets._shipped import entry_of, load_shipped, shipped_names
+from fedcal.datasets._shipped import entry_of, feature_sets, load_shipped, shipped_names
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import read_npz
 
@@ -140,3 +143,47 @@ def _readable(folder: Path) -> str | None:
         return None
     known = [name for name in names if name.lower().endswith(tuple(_READERS))]
     return repr(known[0][-80:]) if known else None
+
+
+def from_frame(
+    frame: Any,
+    *,
+    name: str = "frame",
+    labels_required: bool = True,
+    classes: Sequence[str] | None = None,
+    positive: str | None = None,
+) -> Dataset:
+    """Make a `Dataset` of a data frame.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Of pandas or Polars (any object with `columns`, and `to_numpy` of each), with the columns of
+        a file of `load`: `label`, `logit_0 ..`, `prob_0 ..` or `score`, or a list in each row
+        of `logits` or `probs`; optional `client`, `subject`, `group`, `split`, and a second
+        model's scores under the same names after `other_`.
+    name : str
+        Name of the set in reports.
+    labels_required : bool
+        False lets the labels be missing.
+    classes, positive : optional
+        Names of the classes, and which of two is column 1: see `from_arrays`.
+
+    Raises
+    ------
+    InputError
+        One line: columns that are unknown, missing or incompatible, or an error of `from_arrays`.
+    """
+    chosen = find_columns([str(column) for column in frame.columns], labels_required, lists=True)
+    arrays = {str(name): frame[name].to_numpy() for name in frame.columns}
+    values = {name: arrays[name] for name in chosen.single}
+    for model, scores in chosen.models.items():
+        if scores.listed:
+            (column,) = scores.names
+            values[model] = numbers(column, list(arrays[column]))
+        else:
+            values[model] = np.column_stack([numbers(k, arrays[k]) for k in scores.names])
+    if "split" in values:
+        values["split"] = np.array([str(part) for part in values["split"]])
+    columns = arguments(chosen, values, labels_required)
+    return from_columns(columns, name, labels_required, classes, positive)

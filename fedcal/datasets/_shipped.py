@@ -1,7 +1,8 @@
-"""Shipped data sets: description, attribution and files."""
+"""Shipped data sets and features: description, attribution and files."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -9,17 +10,64 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
 from fedcal.core.scores import Kind
+from fedcal.core.types import Floats
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._dataset import Dataset
-from fedcal.datasets._features import shipped_tables
-from fedcal.datasets._shifted import Variant, key_of, parse, unpacked
 from fedcal.storage.npz import read_npz
 
 _HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """Shipped set of features, with `features` numbers in a row.
+
+    `rows` counts the training rows, `test_rows` the test rows, and `groups` the groups of rows (0:
+    none). `author`, `year` and `licence` attribute the numbers, as those of `Shipped`.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    description: str
+    rows: int
+    test_rows: int
+    features: int
+    classes: int
+    groups: int
+    source: str
+    author: str
+    year: int
+    licence: str
+
+
+@cache
+def shipped_tables() -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of `catalogue.toml`: `scores` and `features`."""
+    return tomllib.loads((_HERE / "catalogue.toml").read_text("utf-8"))
+
+
+@cache
+def feature_sets() -> tuple[FeatureSet, ...]:
+    """Return the shipped sets of features, for training."""
+    tables = shipped_tables()["features"]
+    return tuple(FeatureSet(**table | {"files": tuple(table["files"])}) for table in tables)
+
+
+def read_feature_set(name: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a shipped set of features.
+
+    Raises InputError if there is no set of this name.
+    """
+    entries = {entry.name: entry for entry in feature_sets()}
+    arrays: dict[str, NDArray[Any]] = {}
+    for file in entries[one_of("set of features", name, entries)].files:
+        arrays |= read_npz(_HERE / file)
+    return arrays
 
 
 @dataclass(frozen=True)
@@ -120,3 +168,48 @@ def _probs_from_log_odds(log_odds: NDArray[Any]) -> NDArray[np.float64]:
     """
     x = log_odds.astype(np.float64)
     return np.stack([1 / (1 + np.exp(x)), 1 / (1 + np.exp(-x))], axis=1)
+
+
+STEPS = 12
+"""Steps of sqrt(depth) per unit: with 12 a file of 31 variants stays under 1 MiB."""
+
+Variant = tuple[str, int]
+"""Corruption and severity; ("none", 0) is the unchanged images."""
+
+
+def packed(logits: ArrayLike) -> NDArray[np.uint8]:
+    """Return logits as bytes, (n, c): sqrt(largest logit of the row - logit), in steps of 1/12.
+
+    Values above 255 steps are cut. Confidence depends on the runners-up, so steps are fine near the
+    top and coarse far below: depth 1 is stored to 1/12 nat, depth 25 to 5/12. Rounding keeps the
+    row's order except for ties.
+
+    """
+    z = np.asarray(logits, np.float64)
+    depth = z.max(axis=1, keepdims=True) - z
+    code = np.minimum(np.rint(STEPS * np.sqrt(depth)), 255)
+    return np.asarray(code, np.uint8)
+
+
+def unpacked(code: NDArray[np.uint8]) -> Floats:
+    """Return logits from `packed`, (n, c), with the largest of each row at 0."""
+    return -((code.astype(np.float64) / STEPS) ** 2)
+
+
+def key_of(variant: Variant) -> str:
+    """Return the name of the variant's array in the file, such as `fog_5`."""
+    return f"{variant[0]}_{variant[1]}"
+
+
+def parse(text: str, name: str, variants: tuple[Variant, ...]) -> Variant:
+    """Return the variant of a name `name:CORRUPTION:SEVERITY`, or raise InputError."""
+    corruption, _, severity = text.removeprefix(f"{name}:").partition(":")
+    for variant in variants:
+        if (corruption, severity) == (variant[0], str(variant[1])):
+            return variant
+    corruptions = dict.fromkeys(c for c, _ in variants if c != "none")
+    severities = sorted({s for c, s in variants if c != "none"})
+    raise InputError(
+        f"unknown data set {text[:200]!r}; allowed: {name}:none:0 and {name}:CORRUPTION:SEVERITY "
+        f"with severity {' or '.join(map(str, severities))} and corruption {', '.join(corruptions)}"
+    )

@@ -22,7 +22,7 @@ from fedcal.core.scores import KINDS, Kind, as_array, check_scores, logits_of, w
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._dataset import IDS, Dataset
-from fedcal.datasets._frame import from_frame
+from fedcal.datasets._load import from_frame
 
 BATCH = 256
 """Rows in a batch of a torch model."""

@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from fedcal.calibrators.as_text import of_text
+from fedcal.calibrators.base import of_text
 from fedcal.core.errors import InputError
 from fedcal.core.printable import look_of
 from fedcal.core.scores import probs_of

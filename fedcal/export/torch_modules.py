@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from fedcal import calibrators
 from fedcal.calibrators import Calibrator
-from fedcal.calibrators.entropy import MIDDLE
+from fedcal.calibrators.linear_scaling import MIDDLE
 from fedcal.calibrators.order_preserving import LOWEST
 from fedcal.calibrators.order_preserving_mlp import layers, moderate
 from fedcal.calibrators.score_map import OfScore

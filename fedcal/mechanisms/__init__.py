@@ -1,4 +1,4 @@
-"""Mechanisms, each in its own file, and their registry.
+"""Mechanisms, and their registry.
 
 A new mechanism is a file here and a name below; see `docs/guide/extend.md`.
 """
@@ -6,11 +6,9 @@ A new mechanism is a file here and a name below; see `docs/guide/extend.md`.
 from __future__ import annotations
 
 from fedcal.core.registry import registry
-from fedcal.mechanisms.base import Mechanism, Noise, Source, Sum, Target, View, words_of
+from fedcal.mechanisms.additive import Gaussian, Laplace
+from fedcal.mechanisms.base import Mechanism, Noise, NoNoise, Source, Sum, Target, words_of
 from fedcal.mechanisms.exponential import Exponential
-from fedcal.mechanisms.gaussian import Gaussian
-from fedcal.mechanisms.laplace import Laplace
-from fedcal.mechanisms.no_noise import NoNoise
 from fedcal.mechanisms.noise_law import NoiseLaw
 from fedcal.mechanisms.unary import Unary
 
@@ -29,7 +27,6 @@ __all__ = [
     "Sum",
     "Target",
     "Unary",
-    "View",
     "words_of",
 ]
 

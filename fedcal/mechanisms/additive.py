@@ -1,18 +1,21 @@
-"""Base class of mechanisms that add noise to sums."""
+"""Mechanisms that add noise to sums: Gaussian and Laplace."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedcal.accounting import check_delta, gaussian_multiplier
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers, Words, override
-from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, View
+from fedcal.mechanisms import samplers
+from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, Target, words_of
+from fedcal.mechanisms.noise_law import NoiseLaw
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
 
@@ -32,10 +35,6 @@ class Additive(Mechanism):
     @abstractmethod
     def steps(cls, scale: float) -> float:
         """Return the scale to draw, in steps, so that rounding to the grid costs no privacy."""
-
-    @abstractmethod
-    def log_likelihood_ratio(self, x: Floats, a: Floats, b: Floats, scales: Floats) -> Floats:
-        """Return the log-likelihood ratio of sums `a` and `b` for each value, summed, (trials,)."""
 
     @classmethod
     def check(cls, bound: Bound, rounds: int) -> None:
@@ -65,41 +64,135 @@ class Additive(Mechanism):
         """Return the noisy sums and their noise std."""
         return sums, of.std
 
+
+SMOOTHING = 3.0
+"""Steps of the grid whose square is added to the variance of a discrete Gaussian."""
+
+_MANY_STEPS = 1000.0
+"""Std, in steps, from which on a rounded normal variate is as good as a discrete one."""
+
+_NORMAL_TAIL = 9.2
+"""Largest normal variate, in stds, that the ring has capacity for (probability 2**-60 beyond)."""
+
+
+@dataclass(frozen=True)
+class Gaussian(Additive):
+    """Discrete Gaussian noise, P(k) ~ exp(-k^2 / 2 std^2) in steps of a fine grid.
+
+    The std is s = norm_b Delta_2 * multiplier; see `fedcal.accounting`. With std^2 = s^2 + 9
+    steps^2 it is a randomised rounding of a continuous Gaussian of std s (Peikert 2010, Theorem
+    3.1: total variation < 2^-200 a value), so it inherits its guarantee. n shares of variance
+    std^2 / n, each of at least 3 steps, add up to it within 2^-100 (Kairouz, Liu & Steinke 2021:
+    their tau).
+    """
+
+    name: ClassVar[str] = "gaussian"
+    noise: ClassVar[str] = "Gaussian noise"
+    meaning: ClassVar[str] = "discrete Gaussian noise"
+    pure: ClassVar[bool] = False
+
     @classmethod
-    def worst_pair(cls, bound: Bound, opposite: bool) -> tuple[Floats, Floats]:
-        """Return a change that uses up both norms in the first number of each group."""
-        change = np.zeros(bound.length)
-        if bound.rule == "joint":
-            change[0] = 1.0
-        else:
-            change[bound.firsts if bound.rule == "per_block" else slice(None)] = 1.0
-        change *= bound.scale
-        return change, -change if opposite else np.zeros_like(change)
+    def calibrate(cls, target: Target) -> Self:
+        """Return the mechanism with the smallest multiplier for all rounds together."""
+        check_delta(target.delta)
+        delta = target.delta - target.slack
+        most = gaussian_multiplier(target.epsilon, delta, target.rounds, target.rate)
+        return cls(multiplier=most)
 
-    def attack(self, view: View) -> NDArray[np.float64]:
-        """Return the log-likelihood ratio of all releases, or the number if there is only one."""
-        noise, ring = view.noise, view.ring
-        if noise is None:
-            raise InputError(f"'{self.name}' adds no noise")
-        a, b = ring.decode(view.words)
-        scales = np.repeat(noise.scales, noise.lengths) * ring.grid
-        seen = np.zeros(view.trials)
-        for _ in range(view.rounds):
-            mine = np.where(view.coins(), view.mine, np.uint64(0))
-            for _ in range(view.shares):
-                mine = ring.add(mine, _wide(noise, view.trials, view.source))
-            x = ring.decode(mine)
-            if view.rounds == 1 and view.bound.length == 1:
-                return np.asarray(x[:, 0])
-            ratio, rate = self.log_likelihood_ratio(x, a, b, scales), view.rate
-            seen += ratio if rate == 1 else np.logaddexp(math.log1p(-rate), math.log(rate) + ratio)
-        # values that are equal up to rounding must not become different events
-        return np.asarray(np.round(seen, 9))
+    @property
+    @override
+    def event(self) -> str:
+        return f"Gaussian(multiplier={self.multiplier!r})"
+
+    def scale(self, bound: Bound, diameter: float) -> Floats:
+        """Return norm_b Delta_2 times the multiplier for each block."""
+        whole = bound.scale * (diameter * self.multiplier * bound.sensitivity)
+        return np.asarray(whole[bound.firsts])
+
+    @override
+    def std(self, scales: Floats, noises: float, bound: Bound, grid: float = 0.0) -> Floats:
+        return np.asarray(np.repeat(scales, bound.lengths) * math.sqrt(noises))
+
+    @override
+    def law(self, noises: float, step: float) -> NoiseLaw:
+        return NoiseLaw()
+
+    def tail(self, noises: float) -> float:
+        """Return a bound in which sums of normal variates are normal."""
+        return _NORMAL_TAIL * math.sqrt(noises)
+
+    @classmethod
+    def steps(cls, scale: float) -> float:
+        """Return the scale smoothed by three steps."""
+        return math.hypot(scale, SMOOTHING)
+
+    @classmethod
+    def draw(cls, scale: float, shares: int, n: int, source: Source) -> Integers:
+        """Return draws, of which each share has an equal part of the variance.
+
+        With a seed complete draws of many steps are rounded normal variates in double precision,
+        which are drawn faster.
+        """
+        if source is not None and shares == 1 and scale > _MANY_STEPS:
+            return np.rint(source.standard_normal(n) * scale).astype(np.int64)
+        return samplers.discrete_gaussian(scale / math.sqrt(shares), n, words_of(source))
 
 
-def _wide(noise: Noise, trials: int, source: Source) -> Integers:
-    """Return `trials` draws of one noise, (trials, length), as one draw of longer blocks."""
-    lengths = tuple(n * trials for n in noise.lengths)
-    long = Noise(noise.law, lengths, noise.scales, noise.shares)
-    blocks = np.split(long.draw(source), np.cumsum(lengths)[:-1])
-    return np.concatenate([block.reshape(trials, -1) for block in blocks], axis=1)
+_LAPLACE_TAIL = 43.0
+"""Largest Laplace variate, in scales, that the ring has capacity for."""
+
+
+@dataclass(frozen=True)
+class Laplace(Additive):
+    """Discrete Laplace noise, `P(k) ~ exp(-|k| / scale)` in steps of the grid: epsilon-DP.
+
+    Source: Ghosh et al. 2009. The scale is norm_b Delta_1 / epsilon, of which norm_b / step is
+    all that neighbours differ by in steps, so that a likelihood ratio is at most e^epsilon. The
+    step is 1 where every addend is an integer (`Bound.whole`): there the noise has a smaller
+    variance than continuous noise of this scale; elsewhere it is so fine that both are alike.
+
+    A draw is a sum of n Polya differences, so each of n clients can add a share.
+    """
+
+    name: ClassVar[str] = "laplace"
+    noise: ClassVar[str] = "Laplace noise"
+    meaning: ClassVar[str] = "discrete Laplace noise"
+    order: ClassVar[Literal[1, 2]] = 1
+    tailed: ClassVar[bool] = True
+    least_integer_scale: ClassVar[float] = samplers.LEAST_LAPLACE
+
+    def scale(self, bound: Bound, diameter: float) -> Floats:
+        """Return norm_b Delta_1 / epsilon for each block."""
+        whole = bound.scale * (bound.l1_sensitivity / (self.epsilon / diameter))
+        return np.asarray(whole[bound.firsts])
+
+    @override
+    def std(self, scales: Floats, noises: float, bound: Bound, grid: float = 0.0) -> Floats:
+        """Return the exact std, grid / (sqrt(2) sinh(grid / (2 scale))) of one complete noise."""
+        whole = np.repeat(scales, bound.lengths)
+        one = grid / (math.sqrt(2.0) * np.sinh(grid / (2.0 * whole))) if grid else math.sqrt(2.0)
+        return np.asarray((one if grid else one * whole) * math.sqrt(noises))
+
+    @override
+    def law(self, noises: float, step: float) -> NoiseLaw:
+        return NoiseLaw(True, noises, step)
+
+    def tail(self, noises: float) -> float:
+        """Return a bound beyond which a sum of n variates has a probability below 2**-60.
+
+        The moment generating function of n variates at 1 / (2 scale) is at most (4/3)^n, so the
+        bound is 2 (_LAPLACE_TAIL + 0.29 n) scales.
+        """
+        return _LAPLACE_TAIL if noises == 1 else 2.0 * (_LAPLACE_TAIL + 0.29 * noises)
+
+    @classmethod
+    def steps(cls, scale: float) -> float:
+        """Return the scale itself, because the noise is on the grid."""
+        return scale
+
+    @classmethod
+    def draw(cls, scale: float, shares: int, n: int, source: Source) -> Integers:
+        """Return complete draws, or Polya shares."""
+        if shares == 1:
+            return samplers.discrete_laplace(scale, n, words_of(source))
+        return samplers.polya_share(scale, shares, n, words_of(source))

@@ -1,4 +1,4 @@
-"""Base class of mechanisms, which turn a sum, or a contribution, into something releasable.
+"""Mechanisms turn a sum, or a contribution, into something releasable: their base, and no noise.
 
 `Delta_1`, `Delta_2` in the docstrings of the mechanisms are the L1 and L2 norms of a neighbour's
 change of the sum, each block in units of its norm (`Bound`, `Plan.diameter`); unit, adjacency and
@@ -23,11 +23,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcal.accounting import exponential_epsilon
 from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, Integers, Words
+from fedcal.core.types import Floats, Integers, Words, override
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.noise_law import NoiseLaw
 from fedcal.secure_aggregation import Ring
@@ -262,13 +261,6 @@ class Mechanism(ABC):
         """Return the message of a client that protects itself, (length,)."""
         raise InputError(f"'{cls.name}' adds no noise")
 
-    def draw_sum(self, total: Words, of: Sum, rng: np.random.Generator) -> Words:
-        """Return an exact sum plus the noise of all repliers, in one draw; for studies.
-
-        `total` and the result are (length,) words of the ring.
-        """
-        return total
-
     @abstractmethod
     def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
         """Return the released numbers and their noise std, from the server's sums, (length,) each.
@@ -281,61 +273,38 @@ class Mechanism(ABC):
             the server's own randomness in this round
         """
 
-    # -- attacks --------------------------------------------------------------------------
-
-    @classmethod
-    @abstractmethod
-    def worst_pair(cls, bound: Bound, opposite: bool) -> tuple[Floats, Floats]:
-        """Return a unit's most distinguishable contributions in two worlds, (length,) each.
-
-        `opposite` : a neighbour may be any other contribution, not only none.
-        """
-
-    @abstractmethod
-    def attack(self, view: View) -> NDArray[np.float64]:
-        """Return the attacker's number in each of many independent runs, (trials,); see `audit`."""
-
 
 @dataclass(frozen=True)
-class View:
-    """Input of an attack on a mechanism.
+class NoNoise(Mechanism):
+    """Release of exact sums, without any guarantee."""
 
-    Attributes
-    ----------
-    bound, diameter, ring, rounds, shares
-        of the plan
-    noise
-        of the plan
-    words
-        (2, length) the unit's encoded contributions in the world with it, and without
-    present
-        whether this is the world with the unit
-    rate
-        probability that the unit takes part in a round, given the attacker's knowledge
-    trials
-        independent runs
-    source
-        of randomness
-    """
+    name: ClassVar[str] = "none"
+    noise: ClassVar[str] = "no noise"
+    meaning: ClassVar[str] = "none"
+    answers: ClassVar[Answers] = "nothing"
+    pure: ClassVar[bool] = False
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
 
-    bound: Bound
-    diameter: float
-    ring: Ring
-    rounds: int
-    shares: int
-    noise: Noise | None
-    words: Words
-    present: bool
-    rate: float
-    trials: int
-    source: Source
+    @classmethod
+    def calibrate(cls, target: Target) -> Self:
+        """Return the mechanism; InputError if the epsilon is finite."""
+        if math.isfinite(target.epsilon):
+            raise InputError("without noise there is no finite epsilon")
+        return cls()
+
+    @classmethod
+    def check(cls, bound: Bound, rounds: int) -> None:
+        """Accept every bound: there is nothing to check."""
 
     @property
-    def mine(self) -> Words:
-        """Contribution of the unit in this world, (length,)."""
-        return np.asarray(self.words[0 if self.present else 1])
+    @override
+    def event(self) -> str:
+        return "exact sum"
 
-    def coins(self) -> NDArray[np.bool_]:
-        """Return whether the unit takes part in each run, (trials, 1)."""
-        drawn = samplers.bernoulli(self.rate, self.trials, words_of(self.source))
-        return np.asarray(drawn)[:, None]
+    @override
+    def sentence(self) -> str:
+        return "No noise is added"
+
+    def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
+        """Return the sums as they are, and a std of 0."""
+        return sums, np.zeros(len(sums))

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import samplers
-from fedcal.mechanisms.base import Answers, Mechanism, Source, Sum, View
+from fedcal.mechanisms.base import Answers, Mechanism, Source, Sum
 from fedcal.units.bounding import Bound
 
 
@@ -55,41 +54,6 @@ class Exponential(Mechanism):
         scores = scores_of(sums, of.bound) if costs is None else costs
         index = draw_index(scores, self.epsilon, norm, source())
         return np.array([float(index)]), np.zeros(0)
-
-    @classmethod
-    def worst_pair(cls, bound: Bound, opposite: bool) -> tuple[Floats, Floats]:
-        """Return changes that improve the favoured candidates and worsen all others."""
-        change = np.zeros(bound.length)
-        change[bound.firsts if bound.rule == "per_block" else slice(None)] = 1.0
-        change[: _favoured(bound)[1]] *= -1.0
-        change *= bound.scale
-        return change, -change if opposite else np.zeros_like(change)
-
-    def attack(self, view: View) -> NDArray[np.float64]:
-        """Return whether a candidate was drawn that the unit improved, (trials,)."""
-        few, numbers = _favoured(view.bound)
-        # Sums of the other units: the favoured are best with the unit, the rest without it.
-        change, instead = view.words.view(np.int64)
-        base = -instead.copy()
-        base[:numbers] = -change[:numbers]
-        mine = change if view.present else instead
-        norm = max(view.bound.norms) * view.diameter
-        coins = view.coins()[:, 0]
-        with_it, without = (
-            scores_of(view.ring.decode(w.view(np.uint64)), view.bound) for w in (base + mine, base)
-        )
-        drawn = [
-            draw_index(with_it if coin else without, self.epsilon, norm, view.source)
-            for coin in coins
-        ]
-        return np.asarray((np.array(drawn) < few).astype(np.float64))
-
-
-def _favoured(bound: Bound) -> tuple[int, int]:
-    """Return the size of the favoured seventh of the candidates: (candidates, numbers)."""
-    candidates = len(bound.lengths) if bound.rule == "per_block" else bound.length
-    few = max(1, candidates // 7)
-    return few, sum(bound.lengths[:few]) if bound.rule == "per_block" else few
 
 
 def scores_of(sums: Floats, bound: Bound) -> Floats:

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Words, override
 from fedcal.mechanisms import samplers
-from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, View
+from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import SLACK, Bound, Per
 
@@ -98,32 +97,10 @@ class Unary(Mechanism):
             keep, turn = source.random(len(words)) < 0.5, source.random(len(words)) < flip
         return np.where(np.where(set_, keep, turn), one, np.uint64(0))
 
-    def draw_sum(self, total: Words, of: Sum, rng: np.random.Generator) -> Words:
-        """Return binomial counts of the bits that stay and that are flipped."""
-        ones = np.clip(total.view(np.int64), 0, of.repliers)
-        sent = rng.binomial(ones, 0.5) + rng.binomial(of.repliers - ones, unary_flip(self.epsilon))
-        return np.asarray(sent.astype(np.int64).view(np.uint64))
-
     def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
         """Return unbiased counts and their noise std from the sum of encoded answers, (length,)."""
         flip = unary_flip(self.epsilon)
         return (sums - of.repliers * flip) / (0.5 - flip), of.std
-
-    @classmethod
-    def worst_pair(cls, bound: Bound, opposite: bool) -> tuple[Floats, Floats]:
-        """Return two different one-hot answers."""
-        if bound.length < 2:
-            raise InputError("unary encoding of one number has no pair of one-hot answers")
-        return np.eye(bound.length)[0], np.eye(bound.length)[1]
-
-    def attack(self, view: View) -> NDArray[np.float64]:
-        """Return the bit of this world's cell minus that of the other world's, (trials,)."""
-        noise = self.noise_of(np.zeros(0), view.ring.grid, view.bound, 1)
-        if noise is None:
-            raise InputError(f"'{self.name}' encodes nothing")
-        sent = [self.client(view.mine, view.ring, noise, view.source) for _ in range(view.trials)]
-        there, gone = view.ring.decode(view.words)
-        return np.asarray((view.ring.decode(np.stack(sent)) * (there - gone)).sum(axis=1))
 
 
 def unary_flip(epsilon: float) -> float:

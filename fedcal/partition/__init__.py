@@ -3,8 +3,7 @@
 from fedcal.partition.base import DrawnPartition, Partition
 from fedcal.partition.dealing import DEALT, PARTITIONS, client_names, deal, forms, parse
 from fedcal.partition.flower_partitioners import spelt
-from fedcal.partition.holdout import held_out
-from fedcal.partition.owners import dirichlet, iid, label_shards, natural, quantity
+from fedcal.partition.owners import dirichlet, held_out, iid, label_shards, natural, quantity
 
 __all__ = [
     "DEALT",

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fedcal.core.checks import read
 from fedcal.core.errors import InputError
-from fedcal.core.fields import read
 from fedcal.core.scores import Kind
 from fedcal.mechanisms import Noise
 from fedcal.privacy.federation import FIELDS

@@ -13,7 +13,7 @@ against
 * `local`: everyone, whatever the others do. Of one row (unit "example") its own site knows all.
 
 Clients of a simulation add the noise that a question names, and answer as often as they are asked.
-Real sites believe no question: `fedcal.clients.site.guard` and `fedcal.clients.site.own_terms`.
+Real sites believe no question: `fedcal.clients.site.guard` and `fedcal.clients.site.guard`.
 
 (`secagg`: no noise, no differential privacy: the server sees exact sums.) Because
 

@@ -21,7 +21,7 @@ from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers
 from fedcal.mechanisms import Gaussian, Mechanism, Noise, NoiseLaw, NoNoise, Sum, Target, samplers
 from fedcal.privacy.federation import Federation as Federation  # also found here
-from fedcal.privacy.mechanism_choice import amplifying_rate, choose
+from fedcal.privacy.federation import amplifying_rate, choose
 from fedcal.secure_aggregation import Ring
 from fedcal.trust import TRUSTS, Trust
 from fedcal.units import UNITS, Unit

@@ -30,7 +30,7 @@ from fedcal.core.errors import RoundFailed
 from fedcal.core.types import Floats, Words
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.request import Request
-from fedcal.secure_aggregation.client_sums import MOST_ROWS
+from fedcal.secure_aggregation.fixed_point import MOST_ROWS
 
 _ROUNDED = 1.0 + 2.0**-40
 """Room for what floats lose of sums and of their limits."""

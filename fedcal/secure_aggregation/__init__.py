@@ -5,8 +5,7 @@
 sites is made of `committee` (who holds which masks), `shares` (arrays), `keys` and `messages`.
 """
 
-from fedcal.secure_aggregation.client_sums import ClientSums
-from fedcal.secure_aggregation.fixed_point import Ring
+from fedcal.secure_aggregation.fixed_point import ClientSums, Ring
 from fedcal.secure_aggregation.masking import (
     COMPLETE_UP_TO,
     SEED_BYTES,

@@ -1,4 +1,4 @@
-"""The committee of a secure sum: who holds which part of the masks (replicated seeds).
+"""The committee of a secure sum: who holds which part of the masks, and the masked vectors.
 
 A contributor hides its vector by one mask for each *piece*. There is a piece for each set T of
 t - 1 members; its seed goes to the members outside of T. Any t members therefore know all pieces
@@ -10,13 +10,19 @@ replicated secret sharing; Cramer, Damgard and Ishai 2005).
 from __future__ import annotations
 
 import math
+import os
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
+import numpy as np
+
 from fedcal.core.checks import whole
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, RoundFailed
+from fedcal.core.types import Words
+from fedcal.secure_aggregation.masking import SEED_BYTES, stream
 
 EVERYBODY_UP_TO = 7
 """So many sites are all members, where nobody says who is."""
@@ -115,3 +121,52 @@ class Committee:
     def dropouts(self) -> int:
         """Members that may be absent."""
         return len(self.members) - self.threshold
+
+
+def new_seeds(pieces: int) -> list[bytes]:
+    """Draw a fresh seed for each piece."""
+    drawn = os.urandom(SEED_BYTES * pieces)
+    return [drawn[k : k + SEED_BYTES] for k in range(0, len(drawn), SEED_BYTES)]
+
+
+def stream_sum(seeds: Iterable[bytes], length: int) -> Words:
+    """Return the sum of the streams of these seeds, (length,)."""
+    total = np.zeros(length, np.uint64)
+    for seed in seeds:
+        total += stream(seed, length)
+    return total
+
+
+def hidden(words: Words, seeds: Sequence[bytes]) -> Words:
+    """Return a vector minus its streams, (length,): uniform without all of the seeds."""
+    return np.asarray(words - stream_sum(seeds, len(words)))
+
+
+def opened(hidden_sum: Words, openings: Mapping[int, Mapping[int, Words]], pieces: int) -> Words:
+    """Return the sum of the contributors' vectors.
+
+    Parameters
+    ----------
+    hidden_sum
+        (length,) sum of what contributors sent
+    openings
+        member -> {piece: (length,) sum of its streams}
+    pieces
+        of the committee
+
+    Raises
+    ------
+    RoundFailed
+        If members differ about a piece, or nobody has told one: the sum stays hidden.
+    """
+    total = hidden_sum.copy()
+    known: dict[int, Words] = {}
+    for opening in openings.values():
+        for piece, words in opening.items():
+            if not np.array_equal(known.setdefault(piece, words), words):
+                raise RoundFailed("members of the committee differ about a mask: it is not opened")
+    if len(known) < pieces:
+        raise RoundFailed("too few members of the committee opened the sum: it stays hidden")
+    for words in known.values():
+        total += words
+    return total

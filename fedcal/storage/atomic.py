@@ -1,4 +1,4 @@
-"""Paths as people give them, and files that appear whole or not at all."""
+"""Paths as people give them, files that appear whole or not at all, and files that are held."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import IO
 
 from fedcal.core.errors import FedcalError, InputError
@@ -73,9 +74,52 @@ def whole_file(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
             draft.unlink()
 
 
-def refuse_out(out: Path, suffix: str = ".npz") -> None:
-    """InputError where `out` cannot become a file of this kind: now, not after minutes."""
-    if out.suffix != suffix:
-        raise InputError(f"--out {out} must end in {suffix}")
-    if out.is_dir() or not out.absolute().parent.is_dir():
-        raise InputError(f"--out {out}: is a folder, or its folder does not exist")
+def posix_locks(path: Path) -> ModuleType:
+    """`fcntl`; or InputError on Windows, where all else of fedcal can be imported."""
+    try:
+        import fcntl
+    except ImportError:
+        raise InputError(
+            f"{path} needs a lock (fcntl), which Linux and macOS have; this system does not"
+        ) from None
+    return fcntl
+
+
+@contextlib.contextmanager
+def locked(path: Path, taken: str, *, wait: bool = False, folder: bool = False) -> Iterator[None]:
+    """Hold a folder, or a lock file (made if not there), until the block or the process ends.
+
+    Raises InputError if another process holds it and nobody waits, the file cannot be written, or
+    the system has no locks.
+
+    Parameters
+    ----------
+    path
+        on a disk whose locks work; many network file systems' do not
+    taken
+        what is said if another process holds it
+    wait
+        until that one lets go
+    folder
+        the path is a folder; it is not held where the system, or its file system, has no locks
+    """
+    try:
+        fcntl = posix_locks(path)
+    except InputError:
+        if not folder:
+            raise
+        yield
+        return
+    try:
+        handle = os.open(path, os.O_RDONLY if folder else os.O_WRONLY | os.O_CREAT, 0o666)
+    except OSError as e:
+        raise InputError(f"cannot write {path.parent}: {e.strerror}") from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError as e:
+            if not folder or isinstance(e, BlockingIOError):
+                raise InputError(taken) from None
+        yield
+    finally:
+        os.close(handle)

@@ -1,13 +1,11 @@
-"""Trust models, each in its own file, and their registry."""
+"""Trust models, and their registry."""
 
 from __future__ import annotations
 
 from fedcal.core.registry import registry
 from fedcal.trust.base import Facts, Trust
-from fedcal.trust.central import Central
+from fedcal.trust.central import Central, Local, SecAgg
 from fedcal.trust.distributed import Distributed
-from fedcal.trust.local import Local
-from fedcal.trust.secagg import SecAgg
 
 __all__ = ["NOISY", "TRUSTS", "Central", "Distributed", "Facts", "Local", "SecAgg", "Trust"]
 

@@ -1,6 +1,6 @@
 """Base class of trust models: which party adds the noise, and whom it protects against.
 
-A trust model is a file: a class with everything that other modules need from it, and an entry
+A trust model is a class with everything that other modules need from it, and an entry
 in `TRUSTS`. A missing method raises an error at import. Sentences stand beside the code they
 describe.
 """
@@ -61,6 +61,8 @@ class Facts:
 class Trust(ABC):
     """Trust model: which party adds the noise, and whom the guarantee protects against.
 
+    What a model does not say itself is that of exact sums to which noise, if any, is added once.
+
     Attributes
     ----------
     name
@@ -87,12 +89,12 @@ class Trust(ABC):
     name: ClassVar[str]
     meaning: ClassVar[str]
     noise_by: ClassVar[NoiseBy]
-    shared: ClassVar[bool]
-    replaces: ClassVar[bool]
+    shared: ClassVar[bool] = False
+    replaces: ClassVar[bool] = False
     amplifies: ClassVar[bool]
-    asks_everyone: ClassVar[bool]
-    why_not_amplified: ClassVar[str]
-    client_sees: ClassVar[str]
+    asks_everyone: ClassVar[bool] = False
+    why_not_amplified: ClassVar[str] = ""
+    client_sees: ClassVar[str] = ""
 
     # -- numbers --------------------------------------------------------------------------
 
@@ -102,43 +104,43 @@ class Trust(ABC):
         """Return whether the mechanism can work under this model."""
 
     @classmethod
-    @abstractmethod
     def quorum(cls, share: float, clients: int) -> int:
         """Return the fewest answers for a release, from the minimum fraction of clients."""
+        return 1
 
     @classmethod
-    @abstractmethod
     def shares(cls, quorum: int) -> int:
         """Return the number of clients whose noise adds up to the complete noise."""
+        return 1
 
     @classmethod
-    @abstractmethod
     def noises(cls, repliers: int, shares: int) -> float:
         """Return the number of complete noises in a sum of answers, in units of their variance."""
+        return 1.0
 
     @classmethod
-    @abstractmethod
     def addends(cls, clients: int) -> float:
         """Return the number of answers whose truncation counts against the noise; it sets the grid.
 
         Each addend is truncated toward zero by less than a step, so the sum of K is off by less
         than K steps, and its noise grows as the model says.
         """
+        return float(clients)
 
     @classmethod
-    @abstractmethod
     def expected(cls, rate: float, clients: int) -> int:
         """Return the number of answers that the stated noise std is for."""
+        return clients
 
     @classmethod
-    @abstractmethod
     def draws(cls, length: int, clients: int) -> int:
         """Return the draws of noise in a round whose error affects the guarantee of one unit."""
+        return length
 
     @classmethod
-    @abstractmethod
     def spent_when_asked(cls, masked: bool) -> bool:
         """Return whether the first question spends the budget, because its answer is disclosed."""
+        return False
 
     # -- words ----------------------------------------------------------------------------
 
@@ -153,9 +155,9 @@ class Trust(ABC):
         """Return whom it protects against and under which assumptions, in sentences."""
 
     @classmethod
-    @abstractmethod
     def what_spends(cls, rounds: int) -> str:
         """Return the subject of the epsilon, such as "All 3 releases together are"."""
+        return "The one release is" if rounds == 1 else f"All {rounds} releases together are"
 
     @classmethod
     @abstractmethod
@@ -163,9 +165,9 @@ class Trust(ABC):
         """Return what the server sees of a private run, in sentences."""
 
     @classmethod
-    @abstractmethod
     def counts_on_coins(cls, facts: Facts) -> str:
         """Return the assumption of amplification by sampling; for models that amplify."""
+        return ""
 
     @classmethod
     @abstractmethod
@@ -221,8 +223,3 @@ def about_committee(facts: Facts) -> list[str]:
         f"contributions; with {more} it may.",
         trusted if facts.real else simulated,
     ]
-
-
-def spent_by_releases(rounds: int) -> str:
-    """Return the subject of the epsilon where those it protects against see releases only."""
-    return "The one release is" if rounds == 1 else f"All {rounds} releases together are"

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from fedcal.core.types import override
 from fedcal.mechanisms import Mechanism
-from fedcal.trust.base import OWN_COINS, Facts, NoiseBy, Trust, spent_by_releases, who_sets_noise
+from fedcal.trust.base import OWN_COINS, Facts, NoiseBy, Trust, who_sets_noise
 
 _SIMULATED_MASKS = (
     "Secure aggregation is simulated here: its masks follow from the seed, so anyone who knows the "
@@ -25,10 +25,8 @@ class Distributed(Trust):
     )
     noise_by: ClassVar[NoiseBy] = "client"
     shared: ClassVar[bool] = True
-    replaces: ClassVar[bool] = False
     amplifies: ClassVar[bool] = True
     asks_everyone: ClassVar[bool] = True
-    why_not_amplified: ClassVar[str] = ""
     client_sees: ClassVar[str] = (
         " Its own share of the noise, which is in every sum that it took part in."
     )
@@ -52,16 +50,6 @@ class Distributed(Trust):
     def noises(cls, repliers: int, shares: int) -> float:
         """Return the ratio of answers to shares: more answers than the quorum bring more noise."""
         return repliers / shares
-
-    @classmethod
-    def addends(cls, clients: int) -> float:
-        """Return the number of all clients."""
-        return float(clients)
-
-    @classmethod
-    def expected(cls, rate: float, clients: int) -> int:
-        """Return all clients: each answers, and coins decide whose rows count."""
-        return clients
 
     @classmethod
     def draws(cls, length: int, clients: int) -> int:
@@ -132,11 +120,6 @@ class Distributed(Trust):
             "noise than planned."
         )
         return [*sentences, who_sets_noise(facts)]
-
-    @classmethod
-    @override
-    def what_spends(cls, rounds: int) -> str:
-        return spent_by_releases(rounds)
 
     @classmethod
     def server_sees(cls, facts: Facts) -> str:

@@ -1,12 +1,9 @@
-"""Units of privacy, each in its own file, and their registry."""
+"""Units of privacy, and their registry."""
 
 from __future__ import annotations
 
 from fedcal.core.registry import registry
-from fedcal.units.base import Unit
-from fedcal.units.example import Example
-from fedcal.units.subject import Subject
-from fedcal.units.user import User
+from fedcal.units.base import Example, Subject, Unit, User
 
 __all__ = ["UNITS", "Example", "Subject", "Unit", "User"]
 

@@ -24,7 +24,7 @@ from fedcal.queries.declared import Range
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import check_rounds, nominal_rows
 from fedcal.strategies.methods.score_rounds import excluded
-from fedcal.strategies.methods.steps.root_posterior import root_posterior
+from fedcal.strategies.methods.steps.noisy_search import root_posterior
 from fedcal.strategies.methods.temperature import draws_index
 from fedcal.units import UNITS
 

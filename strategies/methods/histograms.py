@@ -13,7 +13,7 @@ from fedcal.calibrators.histogram_binning import Estimate
 from fedcal.core.checks import one_of, positive, unused, whole
 from fedcal.core.types import Floats, override
 from fedcal.privacy.curator import Release
-from fedcal.privacy.mechanism_choice import order_of
+from fedcal.privacy.federation import order_of
 from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.queries import ClassCounts, ClassHistograms, PooledHistograms
 from fedcal.queries.declared import Question

@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.calibrators.entropy import EntropyTemperature
-from fedcal.calibrators.linear_scaling import VectorScaling
+from fedcal.calibrators.linear_scaling import EntropyTemperature, VectorScaling
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core.errors import InputError
 from fedcal.core.types import override

@@ -18,8 +18,7 @@ from fedcal.metrics.buckets import check_score
 from fedcal.personal.judged import SitesRelease
 from fedcal.personal.moments import MomentsPrior
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import AUTO, Federation
-from fedcal.privacy.mechanism_choice import order_of
+from fedcal.privacy.federation import AUTO, Federation, order_of
 from fedcal.queries import Query, ScoreCounts, SiteEffects
 from fedcal.queries.base import Order
 from fedcal.queries.encodings import Flat, Tree

@@ -21,7 +21,7 @@ from fedcal.privacy.noise_plan import Federation
 from fedcal.queries import MLPUpdate, ScalingUpdate
 from fedcal.queries.declared import SEED, Range
 from fedcal.strategies.methods.newton import near_identity
-from fedcal.strategies.methods.steps.averaging import Averaging
+from fedcal.strategies.methods.steps.newton_steps import Averaging
 
 
 class _Averaged(Averaging):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from fedcal.calibrators.as_text import text_of
+from fedcal.calibrators.base import text_of
 from fedcal.core.checks import listed, one_of, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.core.removed import check_kept
@@ -36,7 +36,7 @@ from fedcal.queries.encodings import (
 )
 from fedcal.queries.evaluation import By, names_text
 from fedcal.strategies.method import nominal_rows
-from fedcal.strategies.methods.quantiles.encoding_choice import HEIGHTS, quietest
+from fedcal.strategies.methods.quantiles.noisy import HEIGHTS, quietest
 from fedcal.strategies.methods.score_rounds import (
     AtOnce,
     LevelByLevel,

@@ -21,8 +21,8 @@ from fedcal.queries.temperature import LIMIT, MOST_POINTS, Average, check_limit
 from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import check_rounds, nominal_rows, plan_for
-from fedcal.strategies.methods.steps.averaging import Averaging
-from fedcal.strategies.methods.steps.root_posterior import root_posterior
+from fedcal.strategies.methods.steps.newton_steps import Averaging
+from fedcal.strategies.methods.steps.noisy_search import root_posterior
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 

@@ -14,9 +14,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import one_of, positive
+from fedcal.core.checks import one_of, positive, read
 from fedcal.core.errors import BudgetExceeded, InputError
-from fedcal.core.fields import read
 from fedcal.core.scores import KINDS, Kind
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers

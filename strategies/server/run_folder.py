@@ -13,8 +13,7 @@ from pathlib import Path
 
 from fedcal.core import errors
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.storage.atomic import whole_file
-from fedcal.storage.locks import locked
+from fedcal.storage.atomic import locked, whole_file
 from fedcal.strategies.server.checkpoint import CHECKPOINT
 from fedcal.strategies.server.outcome import OUTCOME
 

@@ -21,11 +21,17 @@ from fedcal.privacy.noise_plan import Plan
 from fedcal.secure_aggregation import unmask
 from fedcal.secure_aggregation.messages import SAID
 from fedcal.strategies.method import Method
+from fedcal.strategies.server.collector import Content, SecureRounds
 from fedcal.strategies.server.exchange import message
-from fedcal.strategies.server.participation import Participation
-from fedcal.strategies.server.readiness import ask_ready
-from fedcal.strategies.server.secure_rounds import Content, SecureRounds
-from fedcal.strategies.server.who import ABSENT, UNREADABLE, Who, ask_who, reason
+from fedcal.strategies.server.participation import (
+    ABSENT,
+    UNREADABLE,
+    Participation,
+    Who,
+    ask_ready,
+    ask_who,
+    reason,
+)
 from fedcal.training.network import text_of
 
 ANSWER, RESULT = "query.answer", "query.result"

@@ -24,9 +24,9 @@ from fedcal.strategies.server.checkpoint import Checkpoint
 from fedcal.strategies.server.exchange import PromptGrid, message
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
+from fedcal.strategies.server.participation import WHO
 from fedcal.strategies.server.run_folder import read_error, read_progress
 from fedcal.strategies.server.transport import ANSWER
-from fedcal.strategies.server.who import WHO
 
 CLIENTS, CLASSES = 9, 3
 NEWTON = {"rows_per_client": 12.0}

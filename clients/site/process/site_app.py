@@ -15,15 +15,14 @@ from flwr.clientapp import ClientApp
 
 from fedcal import __version__
 from fedcal.clients.client_app import answer_with, asks_for_masks, drawn, request_in
-from fedcal.clients.site.guard import check
-from fedcal.clients.site.own_terms import own_terms
+from fedcal.clients.site.guard import check, own_terms
 from fedcal.clients.site.prepared import Prepared, prepared
 from fedcal.clients.site.process.limits import OverLimit, lacks_memory
 from fedcal.clients.site.records.site_records import afford, answer_once, check_booked, finish
 from fedcal.clients.site.site_log import LOGGER
 from fedcal.clients.site.site_rounds import SecureSite
+from fedcal.core.checks import read
 from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
-from fedcal.core.fields import read
 from fedcal.core.types import Words
 from fedcal.privacy.agreement import TermsOfJob, context_of, job_digest, under_protocol
 from fedcal.queries.request import Context as Asked

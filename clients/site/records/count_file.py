@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.storage.atomic import reason
-from fedcal.storage.locks import posix_locks
+from fedcal.storage.atomic import posix_locks, reason
 
 UNNAMED = "-"
 """Id of records of earlier versions of fedcal, which had none, and of no records."""

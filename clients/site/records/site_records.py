@@ -13,8 +13,8 @@ from fedcal.clients.site.prepared import Prepared, check_answers, count_files
 from fedcal.clients.site.records.job_facts import JobFacts, Limits, facts_of, in_text, spent_in_all
 from fedcal.clients.site.records.records import SiteRecords
 from fedcal.clients.site.records.records_file import RECEIPTS
+from fedcal.core.checks import read
 from fedcal.core.errors import InputError
-from fedcal.core.fields import read
 from fedcal.core.types import Words
 from fedcal.privacy.agreement import context_of, job_digest
 from fedcal.privacy.noise_plan import Plan

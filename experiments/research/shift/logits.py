@@ -18,10 +18,10 @@ from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.optional import need
 from fedcal.datasets import from_arrays
-from fedcal.experiments.research.command import run_module
+from fedcal.experiments.research.command import refuse_out, run_module
 from fedcal.experiments.research.shift.images import ShiftedImages, read_shifted
 from fedcal.metrics import summary
-from fedcal.storage.atomic import refuse_out, whole_file
+from fedcal.storage.atomic import whole_file
 
 Model = Callable[[Any], Any]
 """(m, channels, h, w) float32 tensor -> (m, classes) tensor of logits."""

@@ -20,13 +20,13 @@ from fedcal.core.numerics import softmax
 from fedcal.core.optional import need
 from fedcal.core.streams import Purpose, check_seed, stream
 from fedcal.datasets import shifted
-from fedcal.datasets._shifted import Variant, key_of, packed, unpacked
-from fedcal.experiments.research.command import run_module
+from fedcal.datasets._shipped import Variant, key_of, packed, unpacked
+from fedcal.experiments.research.command import refuse_out, run_module
 from fedcal.experiments.research.corruptions import corrupt
 from fedcal.experiments.research.shift.files import read_bytes
 from fedcal.experiments.training.rows import LabelledRows
 from fedcal.metrics import summary
-from fedcal.storage.atomic import refuse_out, whole_file
+from fedcal.storage.atomic import whole_file
 
 TABLE = "digits"
 """Whose constants the corruptions have: the benchmarks' hardly touch digits."""

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.experiments.research.command import run_module
+from fedcal.experiments.research.command import refuse_out, run_module
 from fedcal.experiments.research.corruptions import CORRUPTIONS, TABLES, corrupt
 from fedcal.experiments.research.shift.files import read_bytes
-from fedcal.storage.atomic import refuse_out, whole_file
+from fedcal.storage.atomic import whole_file
 
 SHOWN = 4
 """Images of each corruption."""

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
-from fedcal.experiments.research.command import run_module
+from fedcal.experiments.research.command import refuse_out, run_module
 from fedcal.experiments.research.corruptions import CORRUPTIONS, corrupt
 from fedcal.experiments.research.shift.files import read_bytes
-from fedcal.storage.atomic import refuse_out, whole_file
+from fedcal.storage.atomic import whole_file
 
 Features = NDArray[np.float32]
 

@@ -14,8 +14,10 @@ import numpy as np
 
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers
+from fedcal.core.types import Floats, Integers, Words
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
+from fedcal.mechanisms import Gaussian, Laplace, Sum
+from fedcal.mechanisms.unary import Unary, unary_flip
 from fedcal.partition import owners
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Plan
@@ -117,6 +119,28 @@ def release_of(
     of = plan.sum_of(plan.bound, clients, costs)
     if costs is None:
         words = np.rint(total / of.ring.grid).astype(np.int64).view(np.uint64)
-        total = of.ring.decode(plan.law.draw_sum(words, of, rng))
+        total = of.ring.decode(draw_sum(plan, words, of, rng))
     values, std = plan.law.release(total, of, lambda: rng)
     return Release(number, query.kind, values, std)
+
+
+def draw_sum(plan: Plan, total: Words, of: Sum, rng: np.random.Generator) -> Words:
+    """Return an exact sum plus the noise of all repliers, in one draw, (length,) words.
+
+    One normal variate a number, or a difference of two negative binomial variates, or binomial
+    counts of the bits that stay and that are flipped.
+    """
+    law = plan.law
+    if isinstance(law, Gaussian):
+        drawn = of.std / of.ring.grid * rng.standard_normal(len(of.std))
+        return of.ring.add(total, np.rint(drawn).astype(np.int64))
+    if isinstance(law, Laplace) and of.noises:
+        one = of.std / (of.ring.grid * math.sqrt(of.noises))
+        stop = -np.expm1(-2.0 * np.arcsinh(1.0 / (math.sqrt(2.0) * one)))  # 1 - exp(-1 / scale)
+        plus, minus = rng.negative_binomial(of.noises, stop, (2, len(one)))
+        return of.ring.add(total, plus - minus)
+    if isinstance(law, Unary):
+        ones = np.clip(total.view(np.int64), 0, of.repliers)
+        sent = rng.binomial(ones, 0.5) + rng.binomial(of.repliers - ones, unary_flip(law.epsilon))
+        return np.asarray(sent.astype(np.int64).view(np.uint64))
+    return total

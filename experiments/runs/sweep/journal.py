@@ -25,8 +25,7 @@ from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.options import read_options
 from fedcal.experiments.runs.sweep.pools import Row, key_of
-from fedcal.storage.atomic import path_of, whole_file
-from fedcal.storage.locks import locked
+from fedcal.storage.atomic import locked, path_of, whole_file
 
 CONFIG, ROWS = "config.toml", "rows.jsonl"
 """What is run; a line for each finished run."""

@@ -17,10 +17,12 @@ above a lower bound.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import lambertw
 
 from fedcal.conformal.levels.noise_law import Law
 from fedcal.core.types import Floats
@@ -126,3 +128,117 @@ def after_last(thresholds: Floats, short: NDArray[np.bool_]) -> float:
     """
     places = np.flatnonzero(short)
     return float(thresholds[places[-1] + 1 if len(places) else 0])
+
+
+CLIP, CLIP_ROOT = 0.08, 2.75
+"""Clipping bound of a client's centred counts: at least `CLIP` of its rows, and at least one row
+more than `CLIP_ROOT` standard deviations of a client whose rows are like all others."""
+
+_FEWEST = 32
+
+
+@dataclass(frozen=True)
+class Spacing:
+    """Number of candidates, and the prior ratio of the last to the first.
+
+    Attributes
+    ----------
+    dense
+        candidates over the root of q, the missed rows in units of b
+    most
+        largest number of candidates
+    tilt
+        ln of the likelihood ratio, over q
+    """
+
+    dense: float
+    most: int
+    tilt: float
+
+
+OF_ROWS = Spacing(32.0, 512, 0.4)
+OF_CLIENTS = Spacing(16.0, 256, 0.25)
+
+_MOST_TILT = 20.0
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Candidates and their prior.
+
+    Attributes
+    ----------
+    candidates
+        m
+    tilt
+        ln g
+    """
+
+    candidates: int
+    tilt: float
+
+    @classmethod
+    def of(cls, missed: float, scale: float, spacing: Spacing) -> Draw:
+        """Return the draw for an approximate number of missed rows, and b = `scale`."""
+        q = missed / scale
+        m = min(max(round(spacing.dense * math.sqrt(q)), _FEWEST), spacing.most)
+        return cls(m, min(_MOST_TILT, spacing.tilt * q) / m)
+
+    @property
+    def weight(self) -> float:
+        """M: upper bound of the weight of all other candidates below one, over its own."""
+        if self.tilt < 1e-12:
+            return self.candidates - 1.0
+        return -math.expm1(-self.tilt * (self.candidates - 1)) / math.expm1(self.tilt)
+
+    def slack(self, scale: float, *, whole_rows: bool) -> float:
+        """Return by how much the level exceeds 1 - alpha.
+
+        Parameters
+        ----------
+        scale
+            b
+        whole_rows
+            whether each row counts 0 or 1, and all equally, as the second bound requires
+        """
+        plain = scale * math.log1p(self.weight)
+        if not whole_rows or scale < 0.05:  # below it e^{1/b} is large, and the first is less
+            return plain
+        left_out = scale * math.exp(1.0 / scale)
+        left_out *= float(lambertw(math.exp(-1.0 / scale) * self.weight / math.e).real)
+        return min(plain, left_out)
+
+
+def sure_coverage(clip: float, rows: float, alpha: float) -> float:
+    """Return the coverage that holds for any rows, if no client has more than `rows`.
+
+    A client of r <= m rows with h hits at t adds g = h - (1 - alpha) r, clipped to +-C. With
+    lambda = m / (C + alpha m), if that is more than 1, its misses r - h are at most
+    lambda (alpha r - g): at g unclipped, because h <= r; at g = C a fortiori; at g = -C, because
+    r - lambda alpha r <= (1 - lambda alpha) m = lambda C. Summed over clients, misses are at most
+    lambda times what they are without clipping. It is reached by clients of m rows that all miss
+    beside others that all hit, so many that the sums cancel. With lambda <= 1 nothing is ever cut
+    off below.
+
+    Parameters
+    ----------
+    clip
+        C, in rows
+    rows
+        m
+    alpha
+        share of rows whose label may be missing
+
+    Returns
+    -------
+    float
+        1 - max(lambda, 1) alpha; 0 if a client may have any number of rows (infinite `rows`)
+    """
+    if math.isinf(rows):
+        return 0.0
+    return 1.0 - max(rows / (clip + alpha * rows), 1.0) * alpha
+
+
+def client_clip(rows: float, alpha: float) -> float:
+    """Return the clipping bound of a client's centred counts, from its public nominal rows."""
+    return max(CLIP * rows, 1.0 + CLIP_ROOT * math.sqrt(alpha * (1.0 - alpha) * rows))

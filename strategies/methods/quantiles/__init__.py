@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from fedcal.core.registry import registry
 from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted
-from fedcal.strategies.methods.quantiles.drawn import Crossing, ExponentialQuantile
-from fedcal.strategies.methods.quantiles.exact import Exact
+from fedcal.strategies.methods.quantiles.drawn import Crossing, Exact, ExponentialQuantile
 from fedcal.strategies.methods.quantiles.noisy import NoisyGaps, PrefixCounts
 
 QUANTILES: dict[str, type[QuantileRule]] = registry(

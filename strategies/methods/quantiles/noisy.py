@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from fedcal.conformal.label_shift import weighted_level
-from fedcal.conformal.levels.crossing import client_clip
-from fedcal.conformal.levels.levels import after_last, centred_level
+from fedcal.conformal.levels.levels import after_last, centred_level, client_clip
 from fedcal.conformal.levels.noise_law import Noise
 from fedcal.conformal.page import SOURCE, of_release
 from fedcal.conformal.set_release import FAILS, SetRelease
+from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
-from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
+from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Target
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
+from fedcal.queries.base import Order
 from fedcal.queries.conformal import SetCounts, SetGaps
+from fedcal.queries.encodings import ENCODINGS, Tree, prefix_std
 from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted
-from fedcal.strategies.methods.quantiles.encoding_choice import quietest
 from fedcal.units import UNITS
+from fedcal.units.bounding import Bound
 
 BINS, BINS_OF_PARTS = 256, 64
 """Thresholds of `prefix`, of one part and of several: at so many the grid adds at most 0.2 and 0.8
@@ -203,3 +206,49 @@ class PrefixCounts(Noisy):
         if self.release is None:
             return (self.promise,)
         return of_release(self.release, self.alpha, self.wanted.parts_by, self.wanted.shift)
+
+
+HEIGHTS = (1, 2, 3, 4)
+"""Levels of trees that are tried."""
+
+
+def quietest(
+    federation: Federation,
+    buckets: int,
+    rounds: int,
+    names: tuple[str, ...] = tuple(ENCODINGS),
+    heights: tuple[int, ...] = HEIGHTS,
+    weight: Callable[[str, int, Order], float] = lambda name, height, order: 1.0,
+) -> tuple[type[Mechanism], str, int]:
+    """Return mechanism, encoding and height with the least noise, of those that the user allows.
+
+    Raises InputError if the user's mechanism does not go without delta.
+
+    Parameters
+    ----------
+    buckets
+        counts that are encoded together
+    rounds
+        releases
+    names, heights
+        encodings that are tried, and levels of trees
+    weight
+        norm of a row's answer over the largest of the encoding's columns
+    """
+    order = None if federation.mechanism == AUTO else MECHANISMS[federation.mechanism].order
+    target = Target(federation.epsilon, federation.delta, rounds)
+    best: tuple[float, type[Mechanism], str, int] | None = None
+    for law in (Laplace, Gaussian):
+        if order not in (None, law.order) or not (law.pure or federation.delta > 0):
+            continue
+        made = law.calibrate(target)
+        for name in names:
+            for height in heights if name == Tree.name else (1,):
+                bound = Bound((1,), (weight(name, height, law.order),), order=law.order)
+                noise = float(made.std(made.scale(bound, 1), 1.0, bound).max())
+                noise *= prefix_std(name, buckets, height, law.order)
+                if best is None or noise < best[0]:
+                    best = noise, law, name, height
+    if best is None:
+        raise InputError(f"mechanism '{federation.mechanism}' needs delta > 0")
+    return best[1:]

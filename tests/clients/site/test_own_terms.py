@@ -11,7 +11,7 @@ import pytest
 from policies import policy_text
 from refusals import each_is_refused, refused
 
-from fedcal.clients.site.own_terms import own_terms, plan_fields, plan_from
+from fedcal.clients.site.guard import own_terms, plan_fields, plan_from
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import InputError
 from fedcal.core.scores import Kind

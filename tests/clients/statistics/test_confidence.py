@@ -3,7 +3,7 @@
 import numpy as np
 from strategy_checks import some_shards
 
-from fedcal.clients.statistics.confidence import bin_outcomes, outcome_cell
+from fedcal.clients.statistics.histograms import bin_outcomes, outcome_cell
 from fedcal.core.shards import Shards
 from fedcal.queries import BinOutcomes, OutcomeCell
 

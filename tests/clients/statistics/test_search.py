@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from strategy_checks import some_shards
 
-from fedcal.clients.statistics.search import accuracy_gap, calibration_gaps, clipped_nll
+from fedcal.clients.statistics.temperature import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
 
 CLIENTS = 5

@@ -18,7 +18,7 @@ from fedcal.experiments.runs.options import read_options
 from fedcal.experiments.training.config import TrainConfig, merged
 from fedcal.experiments.training.result import Training
 from fedcal.experiments.training.run import train
-from fedcal.storage.locks import locked
+from fedcal.storage.atomic import locked
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.training.networks import OWN, enlist
 

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from fedcal.conformal.conformity import spread
 from fedcal.conformal.label_shift import LabelShift, weighted_level
-from fedcal.conformal.levels.crossing import Draw
+from fedcal.conformal.levels.levels import Draw
 from fedcal.conformal.levels.noise_law import Law, Noise, Normal
 from fedcal.conformal.set_release import SetRelease
 from fedcal.core.types import Floats, Integers

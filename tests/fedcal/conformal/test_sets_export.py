@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 
 from fedcal import datasets, export
 from fedcal.calibrators import BBQ, TemperatureScaling, TopLabelBinning
-from fedcal.calibrators.as_text import text_of
+from fedcal.calibrators.base import text_of
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.core.numerics import FLOOR
 from fedcal.core.types import Floats

@@ -11,9 +11,10 @@ from scipy import stats
 
 from fedcal import accounting
 from fedcal.core.streams import Purpose, stream
+from fedcal.experiments.research.studies.rows import draw_sum
 from fedcal.mechanisms import Gaussian, Laplace, Noise, Source, Sum, Unary
+from fedcal.mechanisms.additive import SMOOTHING
 from fedcal.mechanisms.exponential import draw_index
-from fedcal.mechanisms.gaussian import SMOOTHING
 from fedcal.mechanisms.unary import unary_flip
 from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.secure_aggregation import Ring
@@ -84,7 +85,7 @@ def test_the_sum_of_many_draws_has_the_law_of_their_sum(clients):
     assert plan.bound is not None
     of = plan.sum_of(plan.bound, clients)
     rng = rng_of(1)
-    at_once = plan.ring.decode(plan.law.draw_sum(np.zeros(DRAWS, np.uint64), of, rng))
+    at_once = plan.ring.decode(draw_sum(plan, np.zeros(DRAWS, np.uint64), of, rng))
     added = rng.laplace(scale=of.std[0] / math.sqrt(2 * clients), size=(clients, DRAWS)).sum(axis=0)
     assert stats.ks_2samp(at_once, added).pvalue > 1e-3
     assert stats.ks_2samp(at_once, 1.2 * added).pvalue < 1e-3

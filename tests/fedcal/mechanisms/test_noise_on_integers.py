@@ -14,6 +14,7 @@ from fedcal.core.errors import PrivacyError
 from fedcal.evaluation.estimators.base import Asked
 from fedcal.evaluation.estimators.metrics import Accuracy, Precision
 from fedcal.evaluation.histogram import Histogram
+from fedcal.experiments.research.studies.rows import draw_sum
 from fedcal.mechanisms import Laplace, NoiseLaw
 from fedcal.privacy.curator import Curator
 from fedcal.privacy.federation import Federation
@@ -119,7 +120,7 @@ def test_what_is_added_has_the_law_and_not_that_of_another_epsilon(trust, source
 def test_in_one_draw_for_studies_it_has_the_same_law(trust):
     plan = plan_of(bound_of(2.0, DRAWS), 3.0, trust)
     of = plan.sum_of(plan.bound, 9)
-    total = plan.law.draw_sum(np.zeros(DRAWS, np.uint64), of, np.random.default_rng(1))
+    total = draw_sum(plan, np.zeros(DRAWS, np.uint64), of, np.random.default_rng(1))
     complete = 9 if trust == "local" else 1
     assert plan.noises(9) == complete
     assert follows(total.view(np.int64), chances(3.0, 2.0, complete))

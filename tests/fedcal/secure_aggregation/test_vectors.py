@@ -15,11 +15,10 @@ from fedcal.clients.site.party import Party
 from fedcal.clients.site.records.job_facts import JobFacts
 from fedcal.clients.site.records.records import SiteRecords
 from fedcal.secure_aggregation import keys
-from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.committee import Committee, opened
 from fedcal.secure_aggregation.keys import SigningKey, seal, shared_key, unseal, verified
 from fedcal.secure_aggregation.messages import Contribution
 from fedcal.secure_aggregation.roster import Member, Roster
-from fedcal.secure_aggregation.shares import opened
 
 
 def test_sealing_is_the_aead_of_rfc_8439(monkeypatch):

@@ -5,7 +5,7 @@ from threading import Thread
 import pytest
 
 from fedcal.core.errors import InputError
-from fedcal.storage.locks import locked
+from fedcal.storage.atomic import locked
 
 
 def test_one_holds_it_and_others_are_refused_or_wait(tmp_path):

@@ -13,8 +13,7 @@ from sum_world import World
 from fedcal.core.errors import RoundFailed
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.messages import Contribution, Enrolment, Header
-from fedcal.strategies.server.collector import Collector, enrolled
-from fedcal.strategies.server.secure_rounds import SecureRounds
+from fedcal.strategies.server.collector import Collector, SecureRounds, enrolled
 
 SITES = 5
 ALICES = bytes.fromhex("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a")

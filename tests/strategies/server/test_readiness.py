@@ -28,7 +28,7 @@ from fedcal.secure_aggregation.keys import make_key
 from fedcal.secure_aggregation.roster import Member, Roster
 from fedcal.strategies.server.job import Job, terms_of_job
 from fedcal.strategies.server.outcome import Outcome
-from fedcal.strategies.server.readiness import READY
+from fedcal.strategies.server.participation import READY
 from fedcal.strategies.server.run_folder import read_notices, read_progress
 from fedcal.strategies.server.transport import ANSWER
 

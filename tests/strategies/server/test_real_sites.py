@@ -32,10 +32,9 @@ from fedcal.strategies.server import run_folder
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job, terms_of_job
 from fedcal.strategies.server.outcome import Outcome
-from fedcal.strategies.server.participation import sentences
+from fedcal.strategies.server.participation import WHO, Who, sentences
 from fedcal.strategies.server.run_folder import read_error, read_notices, read_progress
 from fedcal.strategies.server.transport import ANSWER
-from fedcal.strategies.server.who import WHO, Who
 
 CLIENTS, CLASSES, NAMES = 4, 3, ("cat", "dog", "owl")
 WIDTH = 5

@@ -4,7 +4,7 @@ A population's scores are the middles of `CELLS` cells, so that the rows of a fe
 size are one multinomial draw of counts, and every metric of rows and population is known exactly.
 What is released of them follows from their sum: under unit `example`, and where each client has one
 row, nothing is clipped. `released` asks the strategy's own questions and draws the noise of all
-clients together (`Mechanism.draw_sum`), in each of its rounds.
+clients together (`draw_sum`), in each of its rounds.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ from fedcal.experiments.research.studies.luo.trials import (
     Trials,
     golden,
 )
+from fedcal.experiments.research.studies.rows import draw_sum
 from fedcal.mechanisms import Sum
 from fedcal.metrics.binning import bin_index
 from fedcal.privacy.federation import Federation
@@ -76,7 +77,7 @@ class Draws:
             raise PrivacyError("a plan without privacy has no noise")
         of = plan.sum_of(plan.bound, plan.clients)
         many = replace(of, std=np.tile(of.std, trials * plan.rounds))
-        words = plan.law.draw_sum(np.zeros(len(many.std), np.uint64), many, rng)
+        words = draw_sum(plan, np.zeros(len(many.std), np.uint64), many, rng)
         return cls(plan, of, plan.ring.decode(words).reshape(trials, plan.rounds, -1))
 
     def some(self, trials: slice) -> Draws:

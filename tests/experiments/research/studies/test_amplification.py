@@ -7,14 +7,13 @@ import pytest
 from scipy.optimize import brentq
 
 from fedcal.accounting.gaussian import gaussian_delta, gaussian_multiplier
-from fedcal.accounting.zcdp import (
+from fedcal.accounting.zcdp import zcdp_multiplier, zcdp_rho
+from fedcal.experiments.research.studies.maddock import amplification
+from fedcal.experiments.research.studies.maddock.amplification import (
     rdp_epsilon,
     rdp_multiplier,
-    zcdp_multiplier,
-    zcdp_rho,
     zcdp_rho_simple,
 )
-from fedcal.experiments.research.studies.maddock import amplification
 
 
 def lemma_b3_log_delta(rho: float, epsilon: float) -> float:

@@ -172,4 +172,4 @@ def test_the_ledger_is_charged_before_anything_is_added_up(shards, ledger, monke
     monkeypatch.setattr(Ledger, "charge", charged)
     monkeypatch.setattr(FederatedStrategy, "close_round", closed)
     run_in_process(newton(ledger=ledger), shards)
-    assert order == ["charge", "unmask"] * 3
+    assert order == ["charge", "close"] * 3

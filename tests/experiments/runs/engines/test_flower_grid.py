@@ -23,8 +23,8 @@ from fedcal.privacy.noise_plan import Federation
 from fedcal.queries import ClassHistograms
 from fedcal.queries.request import Request
 from fedcal.strategies import FedBin, FederatedStrategy, FedNewton
+from fedcal.strategies.server.participation import WHO
 from fedcal.strategies.server.transport import ANSWER
-from fedcal.strategies.server.who import WHO
 
 CLIENTS, CLASSES = 16, 4
 IDS = [1000 + 7 * k for k in range(CLIENTS)]
