@@ -19,8 +19,7 @@ from fedcal.clients.statistics.scaling import (
     scaling_newton,
     scaling_update,
 )
-from fedcal.clients.statistics.search import accuracy_gap, calibration_gaps, clipped_nll
-from fedcal.clients.statistics.single_metrics import mean_gaps
+from fedcal.clients.statistics.search import accuracy_gap, calibration_gaps, clipped_nll, mean_gaps
 from fedcal.clients.statistics.temperature import (
     site_effects,
     temperature_newton,

@@ -1,7 +1,4 @@
-"""Sums over a client's rows that a search over temperatures asks for (Luo et al., C.2).
-
-Each answers for every temperature of the query.
-"""
+"""Sums that a search for a temperature (Luo et al., C.2), or for the accuracy, asks for."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from fedcal.core.numerics import row_sum
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.metrics.binning import bin_index
-from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
+from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL, MeanGaps
 from fedcal.queries.search import TemperatureQuery
 
 
@@ -58,6 +55,16 @@ def calibration_gaps(shards: Shards, query: CalibrationGaps) -> Floats:
         return shards.sum_rows(correct(shards) - confidence, cells, bins)
 
     return _each(shards, query, gaps)
+
+
+def mean_gaps(shards: Shards, query: MeanGaps) -> Floats:
+    """sum_i (correct_i - a) of each candidate a, times the gain.
+
+    Returns (clients, points) in rows.
+    """
+    each = shards.weights(query.subject_rows)
+    total, rows = shards.sum_rows(correct(shards) * each), shards.sum_rows(each)
+    return np.asarray((total[:, None] - rows[:, None] * query.candidates) * query.gain)
 
 
 def _each(shards: Shards, query: TemperatureQuery, one: Callable[[float], Floats]) -> Floats:

@@ -68,6 +68,7 @@ class Counting:
 
     federation: Federation
     _: KW_ONLY
+    only: str = ""
     score: str = ""
     bins: int = BUCKETS
     edges: Edges = "fine-tails"
@@ -126,6 +127,7 @@ class Counting:
 
     def check(self) -> None:
         """InputError for settings that are not allowed, or do not go together."""
+        unused("FedAccuracy asks for one metric", only=self.only or None)
         one_of("edges", self.edges, get_args(Edges))
         whole("bins", self.bins, 2)
         if len(self.cuts):

@@ -14,7 +14,7 @@ from fedcal.privacy import Federation
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.request import Request
 from fedcal.storage.artifact import Holdout
-from fedcal.strategies import STRATEGIES, FedEvaluate
+from fedcal.strategies import STRATEGIES, FedAccuracy, FedEvaluate
 
 CLIENTS = 30
 TRUSTS = ("central", "distributed", "local")
@@ -120,7 +120,7 @@ def test_each_client_is_asked_about_one_level_and_counts_are_unbiased():
         ("evaluate", {"edges": "equi-depth", "bins": 8}, {"mechanism": "laplace"}, 2),
         ("evaluate", {"rows_per_client": 30.0}, {"unit": "user", "mechanism": "laplace"}, 2),
         ("evaluate", {"bins": 8}, {"unit": "user"}, 2),
-        ("evaluate-accuracy", {"rows_per_client": 30.0}, {"mechanism": "laplace"}, 0),
+        ("evaluate", {"only": "accuracy", "rows_per_client": 30.0}, {"mechanism": "laplace"}, 0),
     ],
 )
 def test_where_nobody_was_asked_nothing_is_known_and_nothing_exact_is_told(
@@ -133,7 +133,7 @@ def test_where_nobody_was_asked_nothing_is_known_and_nothing_exact_is_told(
         own["sampling_rate"] = 1.0  # each client is asked about one level
     source = "seeded" if silent == 2 else "system"
     federation = Federation(CLIENTS, 2, epsilon=1.0, noise_source=source, **own)
-    method: Any = STRATEGIES[name](federation, **settings)
+    method: Any = STRATEGIES[name].of(settings)(federation, **settings)
 
     def sample(plan: Plan, number: int) -> Any:
         return np.arange(0 if silent in (0, number) else plan.clients)
@@ -164,10 +164,10 @@ def test_each_evaluation_says_what_its_intervals_do_not_contain(unit):
     if unit == "user":
         excluded.insert(0, "the bias of clipping a client's answer")
     noun = "subjects" if unit == "subject" else "rows"
-    for name in ("evaluate", "evaluate-accuracy"):
-        told = STRATEGIES[name](federation, rows_per_client=30.0).result().results()
+    for method in (FedEvaluate, FedAccuracy):
+        told = method(federation, rows_per_client=30.0).result().results()
         assert told["estimand"] == ESTIMANDS["rows"].replace("rows", noun)
         assert told["weighting"].startswith(f"each {noun[:-1]} counts once")
-        assert told["intervals_exclude"][: len(excluded)] == excluded, name
-        exact = STRATEGIES[name](Federation(CLIENTS, 2)).result().results()
+        assert told["intervals_exclude"][: len(excluded)] == excluded, method
+        exact = method(Federation(CLIENTS, 2)).result().results()
         assert exact["intervals_exclude"] == []
