@@ -204,7 +204,7 @@ class Method(ABC):
         return federation.private and whole and settings.get("clip") is None
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> type[Method]:
+    def of(cls, settings: Mapping[str, Any]) -> Callable[..., Any]:
         """Return the class that runs with such settings: its own, or a variant."""
         return cls
 

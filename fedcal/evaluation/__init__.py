@@ -17,7 +17,6 @@ from fedcal.evaluation.estimators.goodness import (
     CalibrationTest,
     cox,
     groups_test,
-    hosmer_lemeshow,
 )
 from fedcal.evaluation.estimators.monotone import monotone_counts
 from fedcal.evaluation.histogram import Histogram
@@ -44,7 +43,6 @@ __all__ = [
     "evaluate",
     "evaluate_classes",
     "groups_test",
-    "hosmer_lemeshow",
     "monotone_counts",
     "precision_recall_curve",
     "reliability",

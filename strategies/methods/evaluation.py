@@ -7,7 +7,7 @@ the partition. Encodings for Gaussian noise, residual queries and groups are our
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -25,7 +25,7 @@ from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.queries import Query, ScoreCounts
 from fedcal.queries.declared import Question
 from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.method import Method, check_rounds
+from fedcal.strategies.method import check_rounds
 from fedcal.strategies.methods.accuracy import FedAccuracy
 from fedcal.strategies.methods.score_rounds import excluded
 from fedcal.strategies.methods.score_ways import Counting, encodes, way_of
@@ -132,7 +132,7 @@ class FedEvaluate(FederatedStrategy):
 
     @classmethod
     @override
-    def of(cls, settings: Mapping[str, Any]) -> type[Method]:
+    def of(cls, settings: Mapping[str, Any]) -> Callable[..., Any]:
         if not (only := settings.get("only")):
             return cls
         check_kept(str(only))

@@ -163,7 +163,7 @@ class Job:
 
     def strategy(self) -> FederatedStrategy:
         """Return a new strategy; InputError for settings that are not allowed."""
-        method: Callable[..., Any] = STRATEGIES[self.method].of(self.settings)
+        method: Callable[..., FederatedStrategy] = STRATEGIES[self.method].of(self.settings)
         return method(self.federation, secure_aggregation=self.secure_aggregation, **self.settings)
 
     def unavailable(self, round_number: int) -> Integers:

@@ -179,10 +179,3 @@ def members_of(bins: Integers, number: int) -> Floats:
 def equal_width(h: Histogram, bins: int = BINS) -> Integers:
     """Return the bin that contains each bucket's middle, (buckets,)."""
     return bin_index(h.middles, bins)
-
-
-def equal_mass(h: Histogram, bins: int = BINS) -> Integers:
-    """Return the bin of each bucket for bins of equal numbers of rows, (buckets,)."""
-    rows = rows_of(h)
-    share = (np.cumsum(rows) - rows / 2) / max(float(rows.sum()), 1e-300)
-    return bin_index(np.clip(share, 0.0, 1.0), bins)

@@ -89,4 +89,4 @@ def test_noise_hides_an_error_that_may_be_0_and_a_p_value_has_a_floor():
     )
     wrong = {("model", "", ""): histogram(4000, power=3.0)}
     table = named(parts(findings(wrong, "positive"), wrong), "Tests of calibration")
-    assert {row[2] for row in table.rows} == {"< 0.001"}
+    assert {row[2] for row in table.rows} == {"< 0.0001"}
