@@ -18,8 +18,7 @@ from fedcal.evaluation.estimators.goodness import (
     cox,
     groups_test,
 )
-from fedcal.evaluation.estimators.monotone import monotone_counts
-from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.histogram import Histogram, monotone_counts
 from fedcal.evaluation.intervals.intervals import Estimate
 from fedcal.evaluation.paired import compare
 from fedcal.evaluation.thresholds import Threshold, choose_threshold

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.estimators.base import Asked, Described, Metric
-from fedcal.evaluation.estimators.monotone import monotone_counts
-from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.histogram import Histogram, monotone_counts
 from fedcal.evaluation.intervals.intervals import FIRM, Span
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.inversion import Inverted, concentrated, invert, spread_out

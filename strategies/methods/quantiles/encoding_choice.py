@@ -8,7 +8,7 @@ from fedcal.core.errors import InputError
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Target
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.queries.base import Order
-from fedcal.queries.encodings import ENCODINGS, Tree, prefix_std
+from fedcal.queries.encodings import ENCODINGS, TREE, prefix_std
 from fedcal.units.bounding import Bound
 
 HEIGHTS = (1, 2, 3, 4)
@@ -46,7 +46,7 @@ def quietest(
             continue
         made = law.calibrate(target)
         for name in names:
-            for height in heights if name == Tree.name else (1,):
+            for height in heights if name == TREE else (1,):
                 bound = Bound((1,), (weight(name, height, law.order),), order=law.order)
                 noise = float(made.std(made.scale(bound, 1), 1.0, bound).max())
                 noise *= prefix_std(name, buckets, height, law.order)

@@ -21,13 +21,13 @@ from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards, numbered
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.single import SingleMetric
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.personal.moments import MomentsPrior
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.queries.request import Request
 from fedcal.strategies import STRATEGIES, FederatedStrategy
+from fedcal.strategies.methods.accuracy import SingleMetric
 from fedcal.strategies.settings import settings_of
 from fedcal.training.trained_model import TrainedModel
 from fedcal.trust import NOISY
