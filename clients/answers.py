@@ -10,7 +10,7 @@ import numpy as np
 
 from fedcal.clients.statistics.conformal import row_words as rows_of_sets
 from fedcal.clients.statistics.conformal import set_counts, set_gaps
-from fedcal.clients.statistics.evaluation import mean_gaps, row_words, score_cell, score_counts
+from fedcal.clients.statistics.evaluation import row_words, score_cell, score_counts
 from fedcal.clients.statistics.histograms import (
     bin_outcomes,
     class_counts,
@@ -28,6 +28,7 @@ from fedcal.clients.statistics.temperature import (
     accuracy_gap,
     calibration_gaps,
     clipped_nll,
+    mean_gaps,
     site_effects,
     temperature_newton,
     temperature_scores,

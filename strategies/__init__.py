@@ -63,8 +63,7 @@ STRATEGIES: dict[str, type[FederatedStrategy]] = registry(
     *(FedNewtonEntropy, FedNewtonVector),
     *(AccT, NLLT, ECET, DPHistogram),
     *(DPTS, DPPlatt),
-    *(FedEvaluate, FedAccuracy),
-    *(FedConformal, FedPrior, FedSGD, DPFedAvg, FedAvg),
+    *(FedEvaluate, FedConformal, FedPrior, FedSGD, DPFedAvg, FedAvg),
 )
 """Method name on the command line -> strategy."""
 

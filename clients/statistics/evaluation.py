@@ -10,8 +10,7 @@ from fedcal.clients.statistics.histograms import one_of_each
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.evaluation.counting import cells_of, counts_of
-from fedcal.metrics.buckets import Score, scored
-from fedcal.queries import MeanGaps, ScoreCell, ScoreCounts
+from fedcal.queries import ScoreCell, ScoreCounts
 from fedcal.queries.encodings import node_of
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.units.bounding import Bound
@@ -100,25 +99,3 @@ def halves_of(words: Words) -> tuple[Integers, Integers]:
     """Upper and lower 32 bits of signed words."""
     signed = words.view(np.int64)
     return signed >> 32, signed & np.int64(2**32 - 1)
-
-
-def mean_gaps(shards: Shards, query: MeanGaps) -> Floats:
-    """sum_i (value_i - a) of each candidate a, times the gain.
-
-    Returns (clients, numbers) in units of the value.
-    """
-    each = shards.weights(query.subject_rows)
-    total = shards.sum_rows(query.value_of(*_scored(shards, query.score)) * each)
-    answers = np.zeros((shards.clients, *query.lengths()))
-    gaps = total[:, None] - shards.sum_rows(each)[:, None] * query.candidates
-    answers[:, : query.points] = gaps * query.gain
-    return answers
-
-
-def _scored(shards: Shards, score: str) -> tuple[Floats, Integers]:
-    """Score and outcome of each row, (n,) both, computed once a run."""
-    named: Score = score  # type: ignore[assignment]
-    both = shards.derived(
-        ("scored", score), lambda s: np.concatenate(scored(s.probs, s.labels, named), axis=1)
-    )
-    return both[:, 0], both[:, 1].astype(np.int64)

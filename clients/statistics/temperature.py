@@ -27,6 +27,7 @@ from fedcal.queries import (
     AccuracyGap,
     CalibrationGaps,
     ClippedNLL,
+    MeanGaps,
     SiteEffects,
     TemperatureNewton,
     TemperatureScores,
@@ -251,6 +252,16 @@ def calibration_gaps(shards: Shards, query: CalibrationGaps) -> Floats:
         return shards.sum_rows(correct(shards) - confidence, cells, bins)
 
     return _each(shards, query, gaps)
+
+
+def mean_gaps(shards: Shards, query: MeanGaps) -> Floats:
+    """sum_i (correct_i - a) of each candidate a, times the gain.
+
+    Returns (clients, points) in rows.
+    """
+    each = shards.weights(query.subject_rows)
+    total, rows = shards.sum_rows(correct(shards) * each), shards.sum_rows(each)
+    return np.asarray((total[:, None] - rows[:, None] * query.candidates) * query.gain)
 
 
 def _each(shards: Shards, query: TemperatureQuery, one: Callable[[float], Floats]) -> Floats:

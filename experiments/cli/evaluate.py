@@ -28,7 +28,7 @@ from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.tables import of_part, print_table
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
-from fedcal.experiments.runs.evaluated import ONLY, about_intervals, evaluates, method_of, settings
+from fedcal.experiments.runs.evaluated import METHOD, about_intervals, evaluates, settings
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.folders import READING as FOLDER
 from fedcal.experiments.runs.folders import claim, claim_file
@@ -56,7 +56,7 @@ def command(
         str | None,
         other(
             EVALUATION,
-            f"{' | '.join(ONLY)}: spend the complete budget on this metric, for more exact values.",
+            "accuracy: spend the complete budget on this metric, for more exact values.",
         ),
     ] = None,
     by: Annotated[
@@ -123,10 +123,11 @@ def command(
         "bins": bins,
         "estimand": estimand,
         "rows_per_subject": rows_per_subject,
+        "only": only,
     }
     if release is not None:
         given = {**options, **of_runs, "by": None if by == "none" else by}
-        given |= {"set": set, "config": config, "only": only}
+        given |= {"set": set, "config": config}
         _refuse(given, "is of a run, and --release reads what one left")
         if calibrate is not None and out is None:
             raise InputError("--calibrate HOW writes a calibrator to a file: give --out FILE")
@@ -146,11 +147,7 @@ def command(
     _refuse(of_releases, "reads an earlier run's release: give --release FILE")
     asked = settings(by, threshold=threshold, **of_runs)
     run = {**options, "set": {**asked, **dict(map(parse_setting, set or ()))}}
-    if config is None:
-        known = merge({"method": method_of(only)}, run)
-    else:
-        _refuse({"only": only}, "is what --config names as its method")
-        known = load_config(config, run)
+    known = merge({"method": METHOD}, run) if config is None else load_config(config, run)
     if not evaluates(known.method):
         raise InputError(
             f"{config} names the method '{known.method}', which is not an evaluation: use fedcal "

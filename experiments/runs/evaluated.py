@@ -12,7 +12,6 @@ from typing import Any, TypeVar, cast
 from fedcal.core.checks import listed, one_of
 from fedcal.core.errors import InputError
 from fedcal.core.printable import plain_names
-from fedcal.core.removed import check_kept
 from fedcal.core.shards import Population, Shards
 from fedcal.evaluation.intervals.intervals import beyond
 from fedcal.experiments.runs.config import Config
@@ -26,11 +25,6 @@ from fedcal.units import UNITS
 Held = TypeVar("Held", bound=Population)
 
 METHOD = "evaluate"
-
-ONLY = {
-    name.removeprefix(f"{METHOD}-"): name for name in STRATEGIES if name.startswith(f"{METHOD}-")
-}
-"""Metric of `--only` -> the method that spends the whole budget on it."""
 
 BY = ("none", "site", "group")
 """What rows are counted apart by: nothing, their client, or their column `group`."""
@@ -66,15 +60,6 @@ def by_roster(config: Config) -> Config:
     return replace(config, set={**config.set, "groups": names, **by})
 
 
-def method_of(only: str | None) -> str:
-    """Return the method that evaluates all metrics (None), or one alone."""
-    if only is None:
-        return METHOD
-    if only not in ONLY:
-        check_kept(only)
-    return ONLY[one_of("only", only, ONLY)]
-
-
 def settings(
     by: str = "none", calibrator: str | Path | None = None, **others: Any
 ) -> dict[str, Any]:
@@ -101,7 +86,7 @@ def resolved(config: Config, rows: Held, names: tuple[str, ...]) -> tuple[Config
     if is_personal(config.method):
         shards = replace(shards, names=names)
         chosen |= {"groups": "site"} if _by_site(config) else {}
-    if shards.has_other and "other" in known and not chosen.get("calibrator"):
+    if shards.has_other and "other" in known and not {"calibrator", "only"} & chosen.keys():
         chosen.setdefault("other", True)
     asked: Any = chosen.get("groups", "")
     if "groups" not in known or not asked:

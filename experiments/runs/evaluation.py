@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from fedcal.core.checks import unused
 from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.evaluated import method_of, settings
+from fedcal.experiments.runs.evaluated import METHOD, settings
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.experiments.runs.signatures import EvaluateOptions, spelt_out
 from fedcal.experiments.runs.simulation import simulate
@@ -47,7 +47,7 @@ def evaluate(
     data, model
         as `simulate` takes them
     only
-        "accuracy", "auc" or "ks": this metric for the whole budget; None = all metrics
+        "accuracy": this metric for the whole budget; None = all metrics
     calibrator
         a `calibrator.npz`: evaluate the model before and after it
     by
@@ -85,16 +85,14 @@ def evaluate(
         Anything the user gave that is not allowed; nothing was released.
     """
     wanted = {"threshold": threshold, "score": score, "bins": bins, "estimand": estimand}
-    asked = settings(by, calibrator, rows_per_subject=rows_per_subject, **wanted)
-    if config is not None:
-        unused("config says it", only=only)
+    asked = settings(by, calibrator, only=only, rows_per_subject=rows_per_subject, **wanted)
     output: dict[str, Any] = {
         "out": out,
         "resume": resume,
         "overwrite": overwrite,
         "report": report,
     }
-    run = _run(method_of(only), asked, config, options)
+    run = _run(METHOD, asked, config, options)
     return simulate(data, model=model, config=config, progress=progress, **output, **run)
 
 

@@ -34,7 +34,7 @@ from fedcal.experiments.runs.jobs import job_of
 from fedcal.mechanisms import Laplace
 from fedcal.metrics.buckets import check_score
 from fedcal.privacy.noise_plan import Plan
-from fedcal.queries.encodings import Flat
+from fedcal.queries.encodings import FLAT
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
 from fedcal.secure_aggregation.roster import Member, Roster, check_name
@@ -288,7 +288,7 @@ class Study:
     @property
     def settings(self) -> dict[str, Any]:
         """Settings of the method; each is named by a run and fixed by a policy."""
-        asked: dict[str, Any] = {"by": "site", "cuts": list(self.cuts), "encoding": Flat.name}
+        asked: dict[str, Any] = {"by": "site", "cuts": list(self.cuts), "encoding": FLAT}
         asked["groups"] = list(self.sites)
         asked |= {"within": list(self.groups)} if self.groups else {}
         if self.score == "positive":

@@ -35,6 +35,7 @@ REMOVED = {
     "method auto": "use what fedcal plan recommends",
     "method evaluate-auc": "use evaluate, which has the AUC",
     "method evaluate-ks": "use evaluate, which has the calibration error",
+    "method evaluate-accuracy": "use fedcal evaluate --only accuracy",
     "only auc": "run evaluate without --only: it has the AUC",
     "only ks": "run evaluate without --only: it has the calibration error",
     "search bisection": "use posterior",

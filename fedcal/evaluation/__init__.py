@@ -17,10 +17,8 @@ from fedcal.evaluation.estimators.goodness import (
     CalibrationTest,
     cox,
     groups_test,
-    hosmer_lemeshow,
 )
-from fedcal.evaluation.estimators.monotone import monotone_counts
-from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.histogram import Histogram, monotone_counts
 from fedcal.evaluation.intervals.intervals import Estimate
 from fedcal.evaluation.paired import compare
 from fedcal.evaluation.thresholds import Threshold, choose_threshold
@@ -44,7 +42,6 @@ __all__ = [
     "evaluate",
     "evaluate_classes",
     "groups_test",
-    "hosmer_lemeshow",
     "monotone_counts",
     "precision_recall_curve",
     "reliability",

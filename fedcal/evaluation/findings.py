@@ -16,7 +16,6 @@ from fedcal.evaluation.estimators.goodness import (
     CalibrationTest,
     cox,
     groups_test,
-    hosmer_lemeshow,
     single_groups,
     together,
 )
@@ -233,7 +232,7 @@ def findings(
     tests, single, cox_of = {}, dict[str, dict[str, float]](), {}
     if score != "classes":
         whole = {view: histograms[view, "", ""] for view in views}
-        tests = {view: {"hosmer_lemeshow": hosmer_lemeshow(h)} for view, h in whole.items()}
+        tests = {view: {"cox": cox(h).bounded()} for view, h in whole.items()}
         if groups:
             for view in views:
                 gaps = {group: own[view]["gap"] for group, own in groups.items() if own}

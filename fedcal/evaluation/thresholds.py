@@ -26,8 +26,7 @@ from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.estimators.base import Asked
 from fedcal.evaluation.estimators.metrics import Predictions
-from fedcal.evaluation.estimators.monotone import monotone_counts
-from fedcal.evaluation.histogram import Histogram, from_each_edge
+from fedcal.evaluation.histogram import Histogram, from_each_edge, monotone_counts
 from fedcal.evaluation.intervals.intervals import FIRM, Estimate
 
 Goal = Literal["precision", "recall"]

@@ -134,17 +134,11 @@ def equal_width(buckets: int) -> Floats:
     return np.arange(buckets + 1) / buckets
 
 
-def arcsine(scores: Floats) -> Floats:
-    """Return 2 / pi arcsin sqrt(score), in [0, 1], which spreads scores near 0 and 1 apart.
-
-    The variance-stabilising transform of shares: buckets of equal width in it suit scores that
-    crowd at both ends, and those in the middle, too.
-    """
-    return np.asarray(np.arcsin(np.sqrt(np.clip(scores, 0.0, 1.0))) * (2.0 / np.pi))
-
-
 def arcsine_edges(buckets: int) -> Floats:
-    """Return edges equally spaced in `arcsine`, (buckets + 1,); an even number has edge 1/2."""
+    """Return edges equally spaced in arcsin sqrt(score), (buckets + 1,).
+
+    An even number has edge 1/2. They suit scores that crowd at both ends, and those in the middle.
+    """
     edges = np.sin(np.arange(buckets + 1) * (np.pi / (2 * buckets))) ** 2
     edges[-1] = 1.0
     if buckets % 2 == 0:

@@ -14,8 +14,7 @@ from fedcal.queries.conformal import SetCounts, SetGaps, SetRanks
 from fedcal.queries.evaluation import ScoreCell, ScoreCounts
 from fedcal.queries.histograms import ClassCounts, ClassHistograms, PooledHistograms
 from fedcal.queries.scaling import MLPUpdate, ScalingGradients, ScalingNewton, ScalingUpdate
-from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL
-from fedcal.queries.single_metrics import MeanGaps
+from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL, MeanGaps
 from fedcal.queries.temperature import (
     SiteEffects,
     TemperatureNewton,

@@ -22,16 +22,15 @@ once on each of them. `tests/fedcal/queries/test_encodings.py` measures both.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cache
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
-from fedcal.core.registry import registry
-from fedcal.core.types import Floats, Integers, override
+from fedcal.core.types import Floats, Integers
 
 SCALE = 128
 """Factor of the square root, before its entries are rounded to integers."""
@@ -43,60 +42,35 @@ MOST_BUCKETS = 4096
 """Counts that are encoded together: matrices have as many rows."""
 
 
-class Encoding(ABC):
-    """Strategy matrix of a vector of counts, which are decoded from its noisy product."""
-
-    name: ClassVar[str]
-
-    @staticmethod
-    @abstractmethod
-    def matrix(buckets: int, height: int) -> Floats:
-        """Return M, (answers, buckets), of integers."""
+FLAT, PREFIX, TREE = "flat", "prefix", "tree"
 
 
-class Flat(Encoding):
-    """Encoding that sends each count by itself."""
-
-    name = "flat"
-
-    @staticmethod
-    @override
-    def matrix(buckets: int, height: int) -> Floats:
-        return np.eye(buckets)
+def _flat(buckets: int, height: int) -> Floats:
+    """Return the identity: each count is sent by itself."""
+    return np.eye(buckets)
 
 
-class Prefix(Encoding):
-    """Encoding by the rounded square root of prefix sums."""
-
-    name = "prefix"
-
-    @staticmethod
-    def matrix(buckets: int, height: int) -> Floats:
-        """Return 128 times the Toeplitz matrix, rounded."""
-        i = np.arange(1, buckets)
-        first = np.cumprod(np.concatenate([[1.0], (2 * i - 1) / (2 * i)]))
-        lag = np.subtract.outer(np.arange(buckets), np.arange(buckets))
-        return np.where(lag >= 0, np.rint(SCALE * first)[np.abs(lag)], 0.0)
+def _prefix(buckets: int, height: int) -> Floats:
+    """Return 128 times the Toeplitz matrix of the square root of prefix sums, rounded."""
+    i = np.arange(1, buckets)
+    first = np.cumprod(np.concatenate([[1.0], (2 * i - 1) / (2 * i)]))
+    lag = np.subtract.outer(np.arange(buckets), np.arange(buckets))
+    return np.where(lag >= 0, np.rint(SCALE * first)[np.abs(lag)], 0.0)
 
 
-class Tree(Encoding):
-    """Encoding by sums over the nodes of a tree."""
+def _tree(buckets: int, height: int) -> Floats:
+    """Return a row of ones over its leaves for each node, the widest nodes first.
 
-    name = "tree"
-
-    @staticmethod
-    def matrix(buckets: int, height: int) -> Floats:
-        """Return a row of ones over its leaves for each node, the widest nodes first.
-
-        Each level has the same number of children, as few as reach all buckets.
-        """
-        levels = tree_levels(buckets, height)
-        return np.concatenate(
-            [np.arange(n)[:, None] == node_of(buckets, height, k) for k, n in enumerate(levels)]
-        ).astype(np.float64)
+    Each level has the same number of children, as few as reach all buckets.
+    """
+    levels = tree_levels(buckets, height)
+    return np.concatenate(
+        [np.arange(n)[:, None] == node_of(buckets, height, k) for k, n in enumerate(levels)]
+    ).astype(np.float64)
 
 
-ENCODINGS: dict[str, type[Encoding]] = registry(Flat, Prefix, Tree)
+ENCODINGS: dict[str, Callable[[int, int], Floats]] = {FLAT: _flat, PREFIX: _prefix, TREE: _tree}
+"""Name -> the strategy matrix M of so many buckets and levels, (answers, buckets), of integers."""
 
 
 def branching(buckets: int, height: int) -> int:
@@ -131,7 +105,7 @@ def check_encoding(name: str, buckets: int, height: int) -> None:
         raise InputError(f"encoding must be one of {', '.join(ENCODINGS)}, got {name!r}")
     whole("buckets", buckets, 1, MOST_BUCKETS)
     whole("height", height, 1, 12)
-    if name != Tree.name and height != 1:
+    if name != TREE and height != 1:
         raise InputError(f"height = {height} is for encoding 'tree', not for '{name}'")
 
 
@@ -142,8 +116,8 @@ def matrix_of(name: str, buckets: int, height: int = 1, nodes: bool = False) -> 
     With `nodes` the first and last bucket stand beside a tree, as large as its L1 norm: counts that
     are read alone have less noise so. (Beside a prefix matrix all others would lose more.)
     """
-    apart = nodes and name == Tree.name
-    matrix = ENCODINGS[name].matrix(buckets - 2 * apart, height)
+    apart = nodes and name == TREE
+    matrix = ENCODINGS[name](buckets - 2 * apart, height)
     if apart:
         matrix = np.pad(matrix, 1)
         matrix[[0, -1], [0, -1]] = matrix.sum(axis=0).max()

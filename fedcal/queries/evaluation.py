@@ -335,7 +335,7 @@ class ScoreCell(Cell):
     """Question for one row of each client as a node of one level of a tree, for unary encoding.
 
     The numbers are the nodes of all levels for outcome 0, then for outcome 1, in the order of
-    `fedcal.queries.encodings.Tree`; the answer is a single 1 among the nodes of `level`.
+    `fedcal.queries.encodings`; the answer is a single 1 among the nodes of `level`.
 
     Each client is asked once, about one level: if half of the clients answer for each of two
     levels, the estimates are better than if all clients answer for both with half of the budget

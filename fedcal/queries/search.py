@@ -1,4 +1,4 @@
-"""Questions of a search over temperatures, at one temperature or at several (Luo et al., C.2).
+"""Questions of a search for a temperature (Luo et al., C.2), or for the accuracy.
 
 At one temperature all numbers are clipped together. At several, each temperature is a candidate for
 one draw, and is clipped by itself.
@@ -15,9 +15,10 @@ import numpy as np
 
 from fedcal.core.checks import positive
 from fedcal.core.errors import InputError
-from fedcal.core.types import override
+from fedcal.core.types import Floats, override
 from fedcal.metrics.binning import MOST_BINS
-from fedcal.queries.base import Order, Part, Positive, Query, within
+from fedcal.queries.base import Finite, Order, Part, Positive, Query, Summed, within
+from fedcal.queries.evaluation import SubjectRows, rows_in
 from fedcal.units.bounding import Bound, Rule
 
 MOST_TEMPERATURES = 65536
@@ -149,3 +150,63 @@ class CalibrationGaps(TemperatureQuery):
     def row_bound(self) -> float:
         """Bound of 1, as a row is in one bin and adds less than 1 there."""
         return 1.0
+
+
+@dataclass(frozen=True)
+class MeanGaps(Summed):
+    """Sum over rows of (1 if right - a), for each candidate a of the accuracy, times `gain`.
+
+    The sum over all clients falls with a and crosses zero at the accuracy; the number of rows need
+    not be known. Over all rows of one client it is about the root of their number, while counts sum
+    to the number itself: so a small clip is enough.
+
+    Parameters
+    ----------
+    low, high
+        ends of the grid of candidates, in [0, 1]
+    points
+        number of candidates, the ends included; if it is 1, low = high
+    gain
+        factor of sums before they are clipped
+    subject_rows
+        as in `ScoreCounts`
+    """
+
+    kind = "mean_gaps"
+    version = 2
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"low": 0.7, "high": 0.7},
+        {"low": 0.0, "high": 1.0, "points": 5, "gain": 0.5},
+    )
+
+    low: Finite
+    high: Finite
+    points: Annotated[int, within(1, 65536)] = 1
+    gain: Positive = 1.0
+    subject_rows: SubjectRows = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        points, low, high = self.points, self.low, self.high
+        if not 0 <= low <= high <= 1 or (points == 1) != (low == high):
+            raise InputError(
+                f"{points} candidates in [0, 1] cannot lie from low = {low:g} to high = {high:g}"
+            )
+
+    @property
+    def candidates(self) -> Floats:
+        """Candidates of the accuracy, (points,), increasing."""
+        return np.asarray(np.linspace(self.low, self.high, self.points))
+
+    def lengths(self) -> tuple[int, ...]:
+        """Return one block with a sum for each candidate."""
+        return (self.points,)
+
+    @property
+    def rule(self) -> Rule:
+        """Rule that clips each sum by itself."""
+        return "per_value" if self.points > 1 else "joint"
+
+    def added(self, part: Part, order: Order) -> float:
+        """Return the largest absolute value that a row or a subject adds to a sum."""
+        return max(1.0 - self.low, self.high) * self.gain * rows_in(part, self.subject_rows)

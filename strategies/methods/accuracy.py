@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedcal.core.types import Floats, override
-from fedcal.evaluation.estimators.all_metrics import METRICS
-from fedcal.evaluation.intervals.intervals import Estimate, Span, estimate, normal_quantile, warned
-from fedcal.evaluation.single import UNKNOWN, SingleMetric
-from fedcal.evaluation.weighting import counted_of, subject_rows
+from fedcal.core.checks import one_of, unused
+from fedcal.core.pages import Table
+from fedcal.core.types import override
+from fedcal.evaluation.estimators.metrics import Accuracy
+from fedcal.evaluation.intervals.intervals import (
+    Estimate,
+    Span,
+    beyond,
+    estimate,
+    normal_quantile,
+    warned,
+)
+from fedcal.evaluation.pages.page import heading, texts
+from fedcal.evaluation.weighting import Counted, Weighting, counted_of, subject_rows
 from fedcal.mechanisms import Exponential, Laplace, Mechanism
-from fedcal.metrics.buckets import Score
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
+from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import make_plan
 from fedcal.queries import MeanGaps
 from fedcal.queries.declared import Range
+from fedcal.storage.artifact import Artifact
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import check_rounds, nominal_rows
 from fedcal.strategies.methods.score_rounds import excluded
@@ -44,91 +56,9 @@ _STRETCH = 3.0
 """Units of `root_posterior`, which is made for logarithms, in one unit of a share."""
 
 How = Literal["exact", "draw", "rounds"]
-
-
-def how_to_ask(federation: Federation) -> How:
-    """Return "draw" if trust and mechanism allow a draw, else "rounds"; "exact" without privacy."""
-    if not federation.private:
-        return "exact"
-    return "draw" if draws_index(federation) else "rounds"
-
-
-@dataclass
-class MeanSearch:
-    """Search for one mean in [0, 1]: the current estimate and the next question.
-
-    The sum of (value - a) over all rows falls with a and crosses zero at their mean, whatever
-    the number of rows. Clients that are clipped near the crossing move it (by little: there sums
-    of rows like all others are around 0).
-
-    Parameters
-    ----------
-    how
-        "exact": the sums at 0 and 1, without noise; "draw": an index of `POINTS` candidates, by
-        the exponential mechanism; "rounds": a sum with noise at one candidate in each of `ASKED`
-        rounds, at the mean of what the last ones leave (`root_posterior`)
-    subject_rows
-        as of `ScoreCounts`
-    value
-        the mean: so far, and where the first round asks
-    noise
-        its std by the releases' noise
-    """
-
-    how: How
-    subject_rows: int = 0
-    value: float = 0.5
-    noise: float = 0.0
-    _asked: list[float] = field(default_factory=list)
-    _heard: list[float] = field(default_factory=list)
-
-    @property
-    def rounds(self) -> int:
-        """Number of questions."""
-        return ASKED if self.how == "rounds" else 1
-
-    def question(self, classes: int, score: Score, values: Floats, scale: float) -> MeanGaps:
-        """Return the next question; answers are in units of `scale`."""
-        low, high, points = 0.0, 1.0, 2
-        if self.how == "draw":
-            points = POINTS
-        elif self.how == "rounds":
-            low, high, points = self.value, self.value, 1
-        gain, some = 1.0 / scale, self.subject_rows
-        return MeanGaps(classes, score, values.ravel(), low, high, points, gain, subject_rows=some)
-
-    def hear(self, sums: Floats, std: Floats, tailed: bool, draw_std: float) -> None:
-        """Learn from a release.
-
-        Parameters
-        ----------
-        sums
-            (points,) as released, in units of the scale; (1,) the drawn index
-        std
-            of their noise
-        tailed
-            whether that is Laplace's; False = normal, or nearly so
-        draw_std
-            of a drawn candidate
-        """
-        if self.how == "draw":
-            self.value, self.noise = float(sums[0]) / (POINTS - 1), draw_std
-        elif self.how == "exact":
-            rows = float(sums[0] - sums[1])  # sums at 0 and at 1
-            self.value = float(sums[0]) / rows if rows > 0 else math.nan
-        else:
-            self._asked.append(self.value)
-            self._heard.append(float(sums[0]))
-            roots = np.linspace(0.0, 1.0, POINTS)
-            belief = root_posterior(
-                _STRETCH * np.array(self._asked),
-                np.array(self._heard),
-                float(std[0]),
-                _STRETCH * roots,
-                tailed,
-            )
-            self.value = float(belief @ roots)
-            self.noise = math.sqrt(max(float(belief @ (roots - self.value) ** 2), 0.0))
+"""The sums at 0 and 1, without noise; an index of `POINTS` candidates, drawn by the exponential
+mechanism; or a sum with noise at one candidate in each of `ASKED` rounds, at the mean of what the
+last ones leave (`root_posterior`)."""
 
 
 def draw_std(scale: float, diameter: int, epsilon: float, rows: float) -> float:
@@ -147,12 +77,74 @@ def draw_std(scale: float, diameter: int, epsilon: float, rows: float) -> float:
     return math.sqrt(2.0) * 2.0 * scale * diameter / (epsilon * rows)
 
 
-def mean_estimate(name: str, value: float, noise: float, sampling: float) -> Estimate:
-    """Return a mean with its interval; `noise` may be Laplace noise."""
-    half = math.hypot(_TAILS * noise, normal_quantile(LEVEL) * sampling)
-    span = Span(value, value - half, value + half, sampling, noise)
-    metric = METRICS[name]
-    return estimate(span, 0.0, metric.bounds, metric.scale, LEVEL)
+_NUMBERS = ("value", "low", "high", "sampling", "noise", "binning")
+
+UNKNOWN = Estimate(float("nan"), 0.0, 1.0, float("nan"), float("nan"), 0.0, True)
+"""Before anything was released."""
+
+
+@dataclass(frozen=True)
+class SingleMetric(Artifact):
+    """One metric of the clients' rows, with its interval for new rows like these.
+
+    Attributes
+    ----------
+    name
+        name of the metric
+    estimate
+        its estimate
+    excluded
+        sources of error that the interval does not contain, in words
+    counted
+        see `Weighting`
+    """
+
+    form = "metric"
+    noun = "metric"
+
+    name: str
+    estimate: Estimate
+    excluded: tuple[str, ...] = ()
+    counted: Counted = "rows"
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Name, numbers, and whether the noise drowns it."""
+        return {
+            "name": np.array(self.name),
+            "numbers": np.array([getattr(self.estimate, n) for n in _NUMBERS]),
+            "drowned": np.array(self.estimate.drowned),
+            "warning": np.array(self.estimate.warning),
+            "excluded": np.array(json.dumps(self.excluded)),
+            "counted": np.array(self.counted),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the metric from the arrays of `arrays`."""
+        numbers = dict(zip(_NUMBERS, arrays["numbers"].astype(float).tolist(), strict=True))
+        warning, drowned = str(arrays["warning"]), bool(arrays["drowned"])
+        estimate = Estimate(**numbers, drowned=drowned, warning=warning)
+        excluded = json.loads(str(arrays["excluded"]))
+        counted = one_of("counted", str(arrays["counted"]), get_args(Counted))
+        return cls(str(arrays["name"]), estimate, tuple(map(str, excluded)), counted)
+
+    def results(self) -> dict[str, Any]:
+        """Return the metric, the population of its interval and the errors that it excludes."""
+        return {
+            "weighting": Weighting(self.counted).words,
+            "estimand": Weighting(self.counted).intervals("rows"),
+            "intervals_exclude": list(self.excluded),
+            "metrics": {self.name: self.estimate.to_json()},
+        }
+
+    def page(self) -> list[Any]:
+        """Return a table with one row."""
+        row = (heading(self.name), *texts(self.name, self.estimate))
+        what = Weighting(self.counted)
+        note = f"Interval: the noise of the release and sampling of {what.counted}."
+        note += beyond(self.excluded)
+        title = f"Metric: {what.head}"
+        return [Table(title, ("metric", "value", "95 % interval"), (row,), note)]
 
 
 class FedAccuracy(FederatedStrategy):
@@ -204,8 +196,7 @@ class FedAccuracy(FederatedStrategy):
         for the interval
     """
 
-    name, family = "evaluate-accuracy", "evaluate"
-    metric: ClassVar[str] = "accuracy"
+    name, family = "evaluate", "evaluate"
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
@@ -213,59 +204,78 @@ class FedAccuracy(FederatedStrategy):
         return federation.private
 
     def __init__(
-        self, federation: Federation, *, rows_per_client: float | None = None, **base: Any
+        self,
+        federation: Federation,
+        *,
+        only: str = "accuracy",
+        rows_per_client: float | None = None,
+        ledger: Ledger | None = None,
+        secure_aggregation: str = "masks",
+        **others: Any,
     ) -> None:
-        self._mean = MeanSearch(how_to_ask(federation), subject_rows(federation.unit))
-        check_rounds(self.name, federation, self._mean.rounds)
+        unused(f"{only} is asked alone", **others)
+        self._how: How = "rounds"
+        if not federation.private:
+            self._how = "exact"
+        elif draws_index(federation):
+            self._how = "draw"
+        rounds = ASKED if self._how == "rounds" else 1
+        check_rounds(f"{self.name} --only {only}", federation, rounds)
         rows, whole = 1.0, False  # without privacy nothing is made of them
         if federation.private:
             rows = nominal_rows(f"{self.name} with privacy", rows_per_client)
             whole = UNITS[federation.unit].whole_client
-        self.classes = federation.classes
         self._rows = rows * federation.clients * federation.sampling_rate
         self._scale = max(0.7 * math.sqrt(rows), 1.0) if whole else 1.0
-        law: type[Mechanism] = Exponential if self._mean.how == "draw" else Laplace
+        self._subject_rows = subject_rows(federation.unit)
+        self._value, self._noise, self._known = 0.5, 0.0, False
+        self._heard: list[tuple[float, float]] = []  # candidate, and its sum
+        law: type[Mechanism] = Exponential if self._how == "draw" else Laplace
         bound = self.query(1).bound("client", (1.0,))
-        plan = make_plan(
-            federation, rounds=self._mean.rounds, bound=bound, prefers=(law,), row_sums=True
-        )
-        super().__init__(plan, **base)
-        self._known = False
-
-    def _std_at_one(self) -> float:
-        """Noise std of a sum, in rows, were the clip 1."""
-        plan = self.plan
-        if plan.law.answers == "index":
-            return draw_std(1.0, plan.diameter, plan.epsilon_per_release, 1.0)
-        return float(max(plan.noise_std or (0.0,)))
+        plan = make_plan(federation, rounds=rounds, bound=bound, prefers=(law,), row_sums=True)
+        super().__init__(plan, ledger=ledger, secure_aggregation=secure_aggregation)
 
     def query(self, round_number: int) -> MeanGaps:
         """Correct predictions less what is expected of them."""
-        correct = np.array([[0.0, 0.0], [1.0, 1.0]])  # the outcome, whatever the score
-        return self._mean.question(self.classes, "confidence", correct, self._scale)
+        low, high, points = 0.0, 1.0, POINTS if self._how == "draw" else 2
+        if self._how == "rounds":
+            low, high, points = self._value, self._value, 1
+        return MeanGaps(low, high, points, 1.0 / self._scale, self._subject_rows)
 
     def moving(self) -> dict[str, Range]:
         """Return the range of candidates, if each round has one."""
         share = Range(0.0, 1.0)
-        return {"low": share, "high": share} if self._mean.how == "rounds" else {}
+        return {"low": share, "high": share} if self._how == "rounds" else {}
 
     def update(self, release: Release) -> None:
         """Find where the residual crosses zero."""
-        plan = self.plan
+        plan, sums = self.plan, release.values
         if plan.unanswered(release.std):
             return
         self._known = True
-        if not plan.private:
-            self._rows = float(release.values[0] - release.values[1])
-        std = self._scale * self._std_at_one() / max(self._rows, 1.0)
-        self._mean.hear(release.values, release.std, plan.tailed, std)
+        if self._how == "draw":
+            self._value = float(sums[0]) / (POINTS - 1)
+            epsilon, rows = plan.epsilon_per_release, max(self._rows, 1.0)
+            self._noise = draw_std(self._scale, plan.diameter, epsilon, rows)
+        elif self._how == "exact":
+            self._rows = float(sums[0] - sums[1])  # sums at 0 and at 1
+            self._value = float(sums[0]) / self._rows if self._rows > 0 else math.nan
+        else:
+            self._heard.append((self._value, float(sums[0])))
+            asked, heard = np.array(self._heard).T
+            roots = np.linspace(0.0, 1.0, POINTS)
+            std = float(release.std[0])
+            belief = root_posterior(_STRETCH * asked, heard, std, _STRETCH * roots, plan.tailed)
+            self._value = float(belief @ roots)
+            self._noise = math.sqrt(max(float(belief @ (roots - self._value) ** 2), 0.0))
 
     @override
     def result(self) -> SingleMetric:
-        value, found = self._mean.value, UNKNOWN
+        value, name, found = self._value, Accuracy.name, UNKNOWN
         if self._known and not math.isnan(value):
             sampling = math.sqrt(max(value * (1.0 - value), 0.0) / max(self._rows, 1.0))
-            found = mean_estimate(self.metric, value, self._mean.noise, sampling)
-        beyond, counted = excluded(self.plan), counted_of(subject_rows(self.plan.unit))
-        told = warned({self.metric: found}, beyond)[self.metric]
-        return SingleMetric(self.metric, told, beyond, counted)
+            half = math.hypot(_TAILS * self._noise, normal_quantile(LEVEL) * sampling)
+            span = Span(value, value - half, value + half, sampling, self._noise)
+            found = estimate(span, 0.0, Accuracy.bounds, Accuracy.scale, LEVEL)
+        beyond, counted = excluded(self.plan), counted_of(self._subject_rows)
+        return SingleMetric(name, warned({name: found}, beyond)[name], beyond, counted)

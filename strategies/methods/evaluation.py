@@ -7,13 +7,16 @@ the partition. Encodings for Gaussian noise, residual queries and groups are our
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from fedcal.core.checks import one_of
+from fedcal.core.removed import check_kept
 from fedcal.core.types import override
+from fedcal.evaluation.estimators.metrics import Accuracy
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.weighting import counted_of
 from fedcal.privacy.curator import Release
@@ -23,6 +26,7 @@ from fedcal.queries import Query, ScoreCounts
 from fedcal.queries.declared import Question
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import check_rounds
+from fedcal.strategies.methods.accuracy import FedAccuracy
 from fedcal.strategies.methods.score_rounds import excluded
 from fedcal.strategies.methods.score_ways import Counting, encodes, way_of
 
@@ -53,6 +57,8 @@ class FedEvaluate(FederatedStrategy):
     ----------
     federation
         public facts and budget
+    only
+        "accuracy": this metric for the whole budget (`FedAccuracy`); "" = all
     score
         see `fedcal.metrics.buckets`; "" = positive for two classes, else confidence
     bins
@@ -126,7 +132,18 @@ class FedEvaluate(FederatedStrategy):
 
     @classmethod
     @override
+    def of(cls, settings: Mapping[str, Any]) -> Callable[..., Any]:
+        if not (only := settings.get("only")):
+            return cls
+        check_kept(str(only))
+        one_of("only", only, (Accuracy.name,))
+        return FedAccuracy
+
+    @classmethod
+    @override
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
+        if settings.get("only"):
+            return FedAccuracy.needs_rows(federation, settings)
         return not encodes(federation) and super().needs_rows(federation, settings)
 
     def query(self, round_number: int) -> Query | None:

@@ -21,7 +21,7 @@ from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation, order_of
 from fedcal.queries import Query, ScoreCounts, SiteEffects
 from fedcal.queries.base import Order
-from fedcal.queries.encodings import Flat, Tree
+from fedcal.queries.encodings import FLAT, TREE
 from fedcal.queries.evaluation import names_text
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import check_rounds, plan_for
@@ -121,7 +121,7 @@ def _counts(of: Federation, groups: Sequence[str], subject: int | None) -> Score
     score, asked = check_score("", of.classes), of.mechanism
     tree = of.private and asked != AUTO and MECHANISMS[asked].order != Laplace.order
     return ScoreCounts(
-        *(of.classes, edges_of(score), score, *((Tree.name, HEIGHT) if tree else (Flat.name, 1))),
+        *(of.classes, edges_of(score), score, *((TREE, HEIGHT) if tree else (FLAT, 1))),
         groups=names_text(groups or numbered(of.clients)),
         by="site",
         subject_rows=subject_rows(of.unit, subject),

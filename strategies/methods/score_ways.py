@@ -27,9 +27,9 @@ from fedcal.queries import Query, ScoreCounts
 from fedcal.queries.base import Order, Part
 from fedcal.queries.encodings import (
     ENCODINGS,
-    Flat,
-    Prefix,
-    Tree,
+    FLAT,
+    PREFIX,
+    TREE,
     column_norm,
     prefix_std,
     tree_levels,
@@ -68,6 +68,7 @@ class Counting:
 
     federation: Federation
     _: KW_ONLY
+    only: str = ""
     score: str = ""
     bins: int = BUCKETS
     edges: Edges = "fine-tails"
@@ -126,6 +127,7 @@ class Counting:
 
     def check(self) -> None:
         """InputError for settings that are not allowed, or do not go together."""
+        unused("FedAccuracy asks for one metric", only=self.only or None)
         one_of("edges", self.edges, get_args(Edges))
         whole("bins", self.bins, 2)
         if len(self.cuts):
@@ -231,7 +233,7 @@ class Levels(Way):
     def __init__(self, wanted: Counting) -> None:
         plain = wanted.question
         height = wanted.height or best_height(plain.buckets)
-        self.question = replace(plain, encoding=Tree.name, height=height)
+        self.question = replace(plain, encoding=TREE, height=height)
         nobody = np.ones(len(self.question.levels), np.int64)
         self.rounds = LevelByLevel(self.question, nobody, 0)
         self.opening = self.rounds.query(1)
@@ -332,7 +334,7 @@ def _in_clips(
     The first look is at few buckets: more would be noise, which a residual cannot do without.
     """
     few = min(8 if federation.clients * federation.epsilon < 300 else 16, last.buckets)
-    first = replace(last, edges=arcsine_edges(few), encoding=Flat.name, height=1, pad=0)
+    first = replace(last, edges=arcsine_edges(few), encoding=FLAT, height=1, pad=0)
     first = replace(first, pad=sum(last.lengths()) - sum(first.lengths()))
     if law.order == 1:
         clips = FIRST_L1 * rows, FIRST_L1 * rows
@@ -363,9 +365,9 @@ def best_height(buckets: int) -> int:
     law = Unary.order
 
     def noise(height: int) -> float:
-        one = column_norm(Tree.name, buckets, height, law)
+        one = column_norm(TREE, buckets, height, law)
         levels = len(tree_levels(buckets, height))
-        return math.sqrt(levels) * prefix_std(Tree.name, buckets, height, law) / one
+        return math.sqrt(levels) * prefix_std(TREE, buckets, height, law) / one
 
     return min(HEIGHTS, key=noise)
 
@@ -375,9 +377,9 @@ def _least_noise(
 ) -> tuple[type[Mechanism], ScoreCounts]:
     """Mechanism and encoding of the least noise in prefix sums, of those that the user allows."""
     one_of("encoding", encoding, (AUTO, *ENCODINGS))
-    if height and encoding not in (AUTO, Tree.name):
+    if height and encoding not in (AUTO, TREE):
         raise InputError(f"height = {height} is for encoding 'tree', not for '{encoding}'")
-    names = (Tree.name,) if height else tuple(ENCODINGS) if encoding == AUTO else (encoding,)
+    names = (TREE,) if height else tuple(ENCODINGS) if encoding == AUTO else (encoding,)
     if not federation.private:
         for name, value, unset in (("encoding", encoding, AUTO), ("height", height, 0)):
             if value != unset:
@@ -391,11 +393,11 @@ def _least_noise(
     order = None if federation.mechanism == AUTO else MECHANISMS[federation.mechanism].order
     law: type[Mechanism] = Gaussian
     if UNITS[federation.unit].whole_client and federation.delta > 0 and order != Laplace.order:
-        name = Prefix.name if encoding == AUTO and not height else names[0]
+        name = PREFIX if encoding == AUTO and not height else names[0]
         levels = height or 1
     else:
         heights = (height,) if height else HEIGHTS
         law, name, levels = quietest(federation, question.buckets, rounds, names, heights, weight)
-    if law.order != Laplace.order and name == Tree.name:  # nodes beside a tree are large in L2
+    if law.order != Laplace.order and name == TREE:  # nodes beside a tree are large in L2
         question = replace(question, edges=question.edges_read)
     return law, replace(question, encoding=name, height=levels)

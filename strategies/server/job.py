@@ -162,7 +162,7 @@ class Job:
 
     def strategy(self) -> FederatedStrategy:
         """Return a new strategy; InputError for settings that are not allowed."""
-        method: Callable[..., FederatedStrategy] = STRATEGIES[self.method]
+        method: Callable[..., FederatedStrategy] = STRATEGIES[self.method].of(self.settings)
         return method(self.federation, secure_aggregation=self.secure_aggregation, **self.settings)
 
     def unavailable(self, round_number: int) -> Integers:

@@ -16,8 +16,8 @@ from statistics import fmean
 from typing import Any, cast
 
 from fedcal.core.pages import Intervals
+from fedcal.evaluation import cox, groups_test
 from fedcal.evaluation import evaluate as read
-from fedcal.evaluation import groups_test, hosmer_lemeshow
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import Estimate
@@ -142,7 +142,7 @@ def subjects_read() -> str:
     others = sum(often[g] for g in truth.groups if g not in known)
     here = [g for g in told.groups if apart(of(told, g, "gap"))]
     p_values = [groups_test(gaps.values()).p_value for gaps in each]
-    overall = [hosmer_lemeshow(h["model", "", ""]).p_value for h in seeds]
+    overall = [cox(h["model", "", ""]).p_value for h in seeds]
     together = truth.tests["model"]["groups"]
     exact_p = p_shown(together.p_value, together.floor)
     here_all = each[0].values()
@@ -152,7 +152,7 @@ def subjects_read() -> str:
         (
             f"* **All questions together**: {cell(of(told, '', 'gap'), '+')} points. In the mean "
             "the model is as sure as it is right. That is not so at every confidence: without "
-            f"noise its ECE is {cell(of(truth, '', 'ece'))} %, and the Hosmer-Lemeshow test finds "
+            f"noise its ECE is {cell(of(truth, '', 'ece'))} %, and Cox's test finds "
             f"it in {sum(p < 0.05 for p in overall)} of {SEEDS} seeds of the noise.",
             "* **All subjects at once** (the last of the tests above): "
             f"p = {p_values[0]:.2g}. It is below 0.05 in {sum(p < 0.05 for p in p_values)} of the "

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.estimators.base import Asked, Described, Metric
-from fedcal.evaluation.estimators.monotone import monotone_counts
-from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.histogram import Histogram, monotone_counts
 from fedcal.evaluation.intervals.intervals import FIRM, Span
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.inversion import Inverted, concentrated, invert, spread_out
@@ -179,10 +178,3 @@ def members_of(bins: Integers, number: int) -> Floats:
 def equal_width(h: Histogram, bins: int = BINS) -> Integers:
     """Return the bin that contains each bucket's middle, (buckets,)."""
     return bin_index(h.middles, bins)
-
-
-def equal_mass(h: Histogram, bins: int = BINS) -> Integers:
-    """Return the bin of each bucket for bins of equal numbers of rows, (buckets,)."""
-    rows = rows_of(h)
-    share = (np.cumsum(rows) - rows / 2) / max(float(rows.sum()), 1e-300)
-    return bin_index(np.clip(share, 0.0, 1.0), bins)

@@ -18,8 +18,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR
 from fedcal.core.types import Floats, override
 from fedcal.evaluation.estimators.base import Asked, Metric
-from fedcal.evaluation.estimators.monotone import monotone_counts
-from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.histogram import Histogram, monotone_counts
 from fedcal.evaluation.intervals.intervals import (
     FEW,
     FIRM,

@@ -14,8 +14,7 @@ from fedcal.evaluation.estimators.metrics import (
     SmoothMetric,
     outcomes,
 )
-from fedcal.evaluation.estimators.monotone import monotone_counts
-from fedcal.evaluation.histogram import Histogram, divide
+from fedcal.evaluation.histogram import Histogram, divide, monotone_counts
 
 
 class RocAuc(RatioMetric):

@@ -19,9 +19,8 @@ from fedcal.core.numerics import FLOOR
 from fedcal.core.types import Floats
 from fedcal.evaluation.estimators.base import Asked
 from fedcal.evaluation.estimators.metrics import LEAST, SmoothMetric
-from fedcal.evaluation.estimators.monotone import monotone_counts
 from fedcal.evaluation.estimators.ranking import few_misplaced
-from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.histogram import Histogram, monotone_counts
 from fedcal.evaluation.intervals.intervals import Span
 
 _STEPS = 50

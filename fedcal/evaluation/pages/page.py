@@ -217,7 +217,7 @@ def _tests(findings: Findings, views: Sequence[str]) -> Table:
 
 
 _TESTS = {
-    "hosmer_lemeshow": "Hosmer-Lemeshow",
+    "cox": "slope 1 and intercept 0",
     "groups": "all groups at once",
     "groups_cox": "all groups at once, slope too",
 }

@@ -20,7 +20,7 @@ from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.queries.base import Order
 from fedcal.queries.conformal import SetCounts, SetGaps
-from fedcal.queries.encodings import ENCODINGS, Tree, prefix_std
+from fedcal.queries.encodings import ENCODINGS, TREE, prefix_std
 from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
@@ -243,7 +243,7 @@ def quietest(
             continue
         made = law.calibrate(target)
         for name in names:
-            for height in heights if name == Tree.name else (1,):
+            for height in heights if name == TREE else (1,):
                 bound = Bound((1,), (weight(name, height, law.order),), order=law.order)
                 noise = float(made.std(made.scale(bound, 1), 1.0, bound).max())
                 noise *= prefix_std(name, buckets, height, law.order)

@@ -14,11 +14,11 @@ from fedcal.evaluation import (
     METRICS,
     Histogram,
     compare,
+    cox,
     decision_curve,
     evaluate,
     evaluate_classes,
     groups_test,
-    hosmer_lemeshow,
     precision_recall_curve,
     roc_curve,
 )
@@ -268,7 +268,7 @@ def test_intervals_of_curves_are_fieller_s_of_sums_of_counts(rows):
 def test_a_test_of_calibration_keeps_its_level_and_has_power():
     def rejected(slope: float, root: Floats) -> float:
         drawn = releases(truth(1, 1, slope), 3_000, root, 30)
-        return float(np.mean([hosmer_lemeshow(h).p_value <= 0.05 for h in drawn]))
+        return float(np.mean([cox(h).p_value <= 0.05 for h in drawn]))
 
     for root in (np.zeros((BUCKETS, 0)), toeplitz(5)):
         assert rejected(1.0, root) <= 0.17  # 3 standard errors above 5 %

@@ -11,13 +11,12 @@ from fedcal.clients.answers import answer
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.datasets import load
-from fedcal.evaluation.single import SingleMetric
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms.exponential import scores_of
 from fedcal.partition import dirichlet, iid
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import FedAccuracy
-from fedcal.strategies.methods.accuracy import POINTS, draw_std
+from fedcal.strategies.methods.accuracy import POINTS, SingleMetric, draw_std
 
 
 @cache

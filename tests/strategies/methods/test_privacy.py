@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from strategy_checks import BUDGETED
+from strategy_checks import BUDGETED as NAMED
 
 from fedcal.accounting.gaussian import gaussian_multiplier
 from fedcal.calibrators import Calibrator
@@ -20,18 +20,20 @@ from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards, numbered
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.single import SingleMetric
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.personal.moments import MomentsPrior
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.queries.request import Request
 from fedcal.strategies import STRATEGIES, FederatedStrategy
+from fedcal.strategies.methods.accuracy import SingleMetric
 from fedcal.strategies.settings import settings_of
 from fedcal.training.trained_model import TrainedModel
 from fedcal.trust import NOISY
 from fedcal.units import UNITS
 
+BUDGETED = tuple(n for m in NAMED for n in ((m, "evaluate accuracy") if m == "evaluate" else (m,)))
+"""By their names, and what is asked alone."""
 CLIENTS, CLASSES = 6, 3
 NAMES = numbered(CLIENTS)
 SMALL: dict[str, Any] = {"rows_per_client": 5, "bins_exponent": 3}
@@ -46,9 +48,11 @@ def trust_of(name: str, unit: str) -> str:
 
 
 def method(name: str, own: Federation, **options: Any) -> FederatedStrategy:
-    make: Callable[..., FederatedStrategy] = STRATEGIES[name]
+    name, _, only = name.partition(" ")
+    options |= {"only": only} if only else {}
+    make: Callable[..., Any] = STRATEGIES[name].of(options)
     small = {key: value for key, value in SMALL.items() if key in settings_of(name)}
-    made = make(own, **{**small, **options})
+    made: FederatedStrategy = make(own, **{**small, **options})
     vars(made)["keeps_releases"] = True  # of a training, too
     return made
 

@@ -51,7 +51,7 @@ from fedcal.experiments.research.studies.evaluation.worlds import (
 from fedcal.experiments.research.studies.registry import study
 from fedcal.experiments.research.studies.rows import counted, rng_of, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
-from fedcal.queries.encodings import Flat
+from fedcal.queries.encodings import FLAT
 from fedcal.strategies import FedEvaluate
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Local, SecAgg
@@ -83,7 +83,7 @@ class Setting:
         """Return the strategy that makes this release."""
         local, exact = self.trust == Local.name, self.trust == SecAgg.name
         unit = User.name if local else Example.name
-        flat = local and self.encoding == Flat.name  # unary encoding takes a tree: of one level
+        flat = local and self.encoding == FLAT  # unary encoding takes a tree: of one level
         return FedEvaluate(
             federation(self.trust, self.clients, unit, epsilon=self.epsilon),
             bins=self.bins,
