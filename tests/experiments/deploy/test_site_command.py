@@ -15,7 +15,6 @@ from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import supernode
 from fedcal.experiments.deploy.feature_rows import site_rows
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows, shards_of
-from fedcal.strategies import STRATEGIES
 from fedcal.training import network
 
 LOGITS = np.arange(12.0).reshape(6, 2)
@@ -112,7 +111,7 @@ def test_a_dry_run_warns_of_inverted_scores_and_of_one_class(tmp_path, capsys, m
         "rows.npz", logits=inverted, labels=labels, test_logits=inverted, test_labels=0 * labels
     )
     assert _run(["site", "--data", "rows.npz", "--dry-run", "--class-names", "well,sick"]) == 0
-    told, first, second, _ = capsys.readouterr().out.split("\n", 3)
+    told, first, second = capsys.readouterr().out.splitlines()
     assert told.startswith("rows.npz: 60 rows")
     assert first.startswith("warning: the scores rank rows the wrong way round: rows of sick have")
     assert second.startswith("warning: test rows: all 60 rows have the same label, well")
@@ -158,12 +157,8 @@ def test_a_site_of_features_has_rows_to_train_on(tmp_path, capsys):
     assert site.shards.input_shape == (4,)
     assert site.test_inputs.shape == (2, 4)
     assert _run(["site", "--data", str(file), "--dry-run"]) == 0
-    shown = capsys.readouterr().out
-    assert "6 rows, 2 classes (well, sick), 4 features to train on, 2 test rows" in shown
-    assert "1 (L2 norm of a row)" in shown
-    assert "cannot be run" not in shown
-    for name, method in STRATEGIES.items():
-        assert (f" {name} " in shown) == (method.family == "train")
+    said = "6 rows, 2 classes (well, sick), 4 features to train on, 2 test rows"
+    assert said in capsys.readouterr().out
 
 
 def test_a_site_that_trains_needs_the_extra(tmp_path, monkeypatch):
