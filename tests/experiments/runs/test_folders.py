@@ -1,7 +1,6 @@
 """What a command finds where it is to write: refused, or replaced as a whole, by every command."""
 
 import json
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -39,20 +38,18 @@ def disk(folder: Path) -> Disk:
 
 SIMULATE = "simulate --data rows.npz --clients 4 --partition iid"
 EVALUATE = "evaluate --data two.npz --clients 4 --partition iid"
-NINE = "--clients 9 --rows-per-client 9"
 FEW = "--clients 4 --seeds 1 --jobs 1"
 AGAIN: dict[str, tuple[str, str, str]] = {
     "simulate": (SIMULATE, "", "--seed 1"),
     "evaluate": (EVALUATE, "", "--bins 30"),
     "compare": (f"compare --data rows.npz {FEW} --method", "fedtemp", "fednewton"),
     "train": ("train --data features.npz --method fedsgd --epsilon 2 --rounds", "2", "3"),
-    "plan": (f"plan {NINE} --classes 3 --method fedoneshot --epsilon", "1", "2"),
     "release": ("evaluate --release first/release.npz", "", ""),
 }
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("command", [c for c in AGAIN if c != "plan"])
+@pytest.mark.parametrize("command", AGAIN)
 def test_results_are_refused_or_replaced_as_a_whole(command, folder, capsys):
     if command == "release":
         assert _run([*EVALUATE.split(), "--out", "first", "--quiet", "--no-report"]) == 0
@@ -76,11 +73,6 @@ def test_results_are_refused_or_replaced_as_a_whole(command, folder, capsys):
     mine.unlink()
     files = [{p.relative_to(o) for p in o.rglob("*")} for o in (Path("out"), Path("fresh"))]
     assert files[0] == files[1]
-
-
-@pytest.mark.slow  # a plan takes seconds, and this makes three
-def test_a_plan_is_refused_or_replaced(folder, capsys):
-    test_results_are_refused_or_replaced_as_a_whole("plan", folder, capsys)
 
 
 FILES: dict[str, str] = {
@@ -112,27 +104,6 @@ def test_every_command_that_writes_to_out_can_overwrite():
     for name in COMMANDS:
         flags = {flag for p in load_command(name).params for flag in p.opts}
         assert ("--out" in flags) == ("--overwrite" in flags) == (name in tried), name
-
-
-def test_exports_of_the_old_calibrator_go_with_it(folder):
-    pytest.importorskip("onnx")
-    assert _run([*SIMULATE.split(), "--out", "run", "--quiet", "--no-report"]) == 0
-    Path("beside").mkdir()
-    for out in ("run", "beside"):
-        export = f"export --calibrator run/calibrator.npz --out {out}/c.onnx --quiet"
-        assert _run(export.split()) == 0
-    with zipfile.ZipFile("run/c.pt2", "w") as archive:  # as `torch.export.save` makes it
-        archive.writestr("archive/extra/fedcal.json", "{}")
-    with zipfile.ZipFile("run/other.pt2", "w") as archive:
-        archive.writestr("archive/version", "1")
-    Path("run", "other.onnx").write_bytes(b"somebody else's")
-    for method in ("none", "fednewton"):
-        with pytest.warns(UserWarning, match=r"; other\.onnx, other\.pt2 in it stays"):
-            simulate("rows.npz", method=method, clients=4, out="run", overwrite=True)
-        left = {*Path("run").glob("*.onnx"), *Path("run").glob("*.pt2")}
-        assert left == {Path("run", "other.onnx"), Path("run", "other.pt2")}
-    assert _run([*SIMULATE.split(), "--out", "beside", "--quiet", "--no-report"]) == 0
-    assert Path("beside", "c.onnx").exists()  # where no result was, an export stays
 
 
 def test_a_file_that_is_not_fedcal_s_is_never_replaced(folder):

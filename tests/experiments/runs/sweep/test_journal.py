@@ -1,8 +1,6 @@
 """The folder of a comparison while it grows: kept rows, torn lines, one writer."""
 
-import io
 import json
-import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -23,7 +21,6 @@ from fedcal.experiments.runs.sweep.journal import (
     INPUTS,
     ROWS,
     Journal,
-    ask_about_unfinished,
 )
 
 GRID = read_grid({"data": "d", "method": "fedbin", "seeds": 3})
@@ -185,30 +182,3 @@ def test_a_full_disk_is_told(tmp_path):
         assert kept.count() == 1
     with journal(tmp_path, resume=True) as kept:
         assert list(kept.rows.values()) == [row(0)]
-
-
-def test_people_are_asked_about_an_unfinished_folder_alone(tmp_path, monkeypatch, capsys):
-    def asked(out: str) -> tuple[Path, bool]:
-        return ask_about_unfinished(Path(out), DONE)
-
-    monkeypatch.chdir(tmp_path)
-    assert asked("o") == (Path("o"), False)
-    fill(Path("o"), [row(0), row(1)])
-    assert asked("o") == (Path("o"), False)  # without a terminal
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    for text, out in (
-        *(("y\n", ("o", True)), ("Yes\n", ("o", True)), ("o\nnew\n", ("new", False))),
-        *(("n\n", None), ("\n", None), ("", None)),
-    ):
-        stdin = io.StringIO(text)
-        monkeypatch.setattr(stdin, "isatty", lambda: True)
-        monkeypatch.setattr(sys, "stdin", stdin)
-        if out is None:
-            refused("Continue with --resume, or choose another --out", asked, "o")
-        else:
-            assert asked("o") == (Path(out[0]), out[1])
-        assert "o holds unfinished runs (2 are kept)" in capsys.readouterr().err
-    assert lines(Path("o")) == [row(0), row(1)]
-    (Path("o") / DONE).touch()
-    assert asked("o") == (Path("o"), False)
-    assert asked("new") == (Path("new"), False)
