@@ -103,6 +103,7 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
     if SHOWN_CLASSES < before.classes <= MOST_GAPS:
         gaps = figure(Sheet("", 1, (gap_panel(before, after),)), "gap")
     changed = result.get("clients_change", {})
+    by_client = [change_table(changed, "client")] if changed.get("sites") else []
     return (
         "simulation.html.j2",
         sheets,
@@ -123,7 +124,7 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
             "shown_classes": len(sheets["classes"].panels),
             "gaps": gaps,
             "rounds": drawn.get("rounds"),
-            "by_client": sections([change_table(changed, "client")] * bool(changed.get("sites"))),
+            "by_client": sections(by_client, "client"),
         },
     )
 

@@ -32,8 +32,7 @@ from fedcal.experiments.runs.folders import QUARTER
 from fedcal.experiments.runs.rereading import comparable, read_release
 from fedcal.experiments.study.next_steps import Told, in_words
 from fedcal.experiments.study.quarter_page import write_quarter_page
-from fedcal.experiments.study.sealed import Sealed
-from fedcal.experiments.study.signature import write_signature
+from fedcal.experiments.study.sealed import Sealed, write_signature
 from fedcal.experiments.study.study_file import NAME, Study
 from fedcal.metrics.holm import ERROR
 from fedcal.queries.evaluation import names_text

@@ -79,7 +79,7 @@ def command(
     ] = False,
 ) -> None:
     """Run it until it is stopped."""
-    from fedcal.experiments.deploy.feature_rows import site_rows
+    from fedcal.experiments.deploy.rows import site_rows
     from fedcal.experiments.deploy.site import run_site
 
     names = None if class_names is None else names_in(class_names)
