@@ -77,7 +77,7 @@ TRAINING = Kind(
         *("training.json", _CONFIG, "logits.npz", "model.pt", _REPORT, PAGE),
         *(*CURVE_NAMES, OUTCOME, ROUND_FILES),
     ),
-    (CHECKPOINT, "checkpoint.pt"),
+    (CHECKPOINT,),
 )
 READING = Kind(
     "a release that was read again",

@@ -294,7 +294,7 @@ def test_every_page_means_one_gap_of_the_same_rows(tmp_path, classes, of):
         assert simulated.judged["clients_change"]["sites"][name]["before"] == pytest.approx(truth)
         found = by_group.judged["groups"][name]["metrics"]["gap"]
         assert found["value"] == pytest.approx(truth, abs=found["binning"] + 1e-6)
-    for folder in "seg":
+    for folder in "eg":
         page = (tmp_path / folder / "report.html").read_text("utf-8")
         assert of in page
         assert ("confidence minus" if classes == 2 else "positive class") not in page

@@ -175,9 +175,6 @@ def test_what_cannot_be_resumed(images, tmp_path):
     (out / CHECKPOINT).write_bytes(b"PK but no more")
     with pytest.raises(InputError, match="is damaged"):
         train(out=out, resume=True)
-    (out / CHECKPOINT).rename(out / "checkpoint.pt")
-    with pytest.raises(InputError, match="by an earlier version of fedcal"):
-        train(out=out, resume=True)
 
 
 def test_what_is_refused_leaves_a_private_training_as_it_is(images, tmp_path):
