@@ -5,13 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from fedcal.evaluation.intervals import intervals
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.research.studies.evaluation import errors
 from fedcal.experiments.research.studies.evaluation.intervals import (
     Cell,
-    HardCell,
-    hard,
     populations,
     shards_of,
 )
@@ -75,25 +72,6 @@ def test_a_few_federations():
     (bad,) = (s for s in populations.claims(found) if "at least 92.5" in s[0])
     assert not bad[1]
     assert "accuracy (beta, central) 50.0 %" in bad[2]
-
-
-def test_intervals_that_fail_without_a_warning_are_told(monkeypatch):
-    cells = [
-        HardCell("example", "shifted", "secagg", 30, metrics=("roc_auc", "mce")),
-        HardCell(
-            *("alone", "shifted", "central", 100, "user", "dirichlet:0.1", "evaluate-accuracy", ())
-        ),
-    ]
-    good, clipped = hard.rows(federations=12, cells=cells)
-    assert (good["metrics"], good["below"], good["unwarned"]) == (2, "", "")
-    assert clipped["lowest"] < 0.8  # clients of nearly one label, clipped
-    assert (clipped["below"].split()[0], clipped["unwarned"]) == ("accuracy", "")
-    monkeypatch.setattr(intervals, "CLIPPED", "")
-    (silent,) = hard.rows(federations=12, cells=cells[1:])
-    assert silent == clipped | {"unwarned": "accuracy"}
-    said = list(hard.claims([good, silent]))
-    assert [holds for _, holds, _ in said] == [True, False]
-    assert "accuracy (shifted, central, 100 clients)" in said[1][2]
 
 
 def test_a_few_errors():
