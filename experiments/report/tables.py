@@ -133,12 +133,12 @@ def _gap(entry: Marked) -> str:
     return " " if entry.mark[:1].isalpha() else ""
 
 
-def html(table: TextTable) -> Markup:
-    """Return the `<table>` with every text escaped; the caller writes the title."""
+def html(table: TextTable, css: str = "") -> Markup:
+    """Return the `<table>` with class `css` and every text escaped; the caller writes the title."""
     from markupsafe import Markup
 
     numbers = [k not in table.left for k in range(max(map(len, (table.columns, *table.rows))))]
-    parts = ["<table>"]
+    parts = [f'<table class="{escape(css)}">' if css else "<table>"]
     if table.columns:
         heads = zip(numbers, table.columns, strict=True)
         cells = (_cell("th", "col", n, h) if h else "<td></td>" for n, h in heads)

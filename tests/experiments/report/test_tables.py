@@ -31,8 +31,8 @@ def test_no_text_controls_the_terminal(capsys):
 
 
 def test_html_escapes_and_marks():
-    text = str(tables.html(TABLE))
-    assert text.startswith('<table>')
+    text = str(tables.html(TABLE, "metrics"))
+    assert text.startswith('<table class="metrics">')
     assert '<th scope="col">method</th><th scope="col" class="n">ECE, %</th>' in text
     assert '<td class="n"><span class="best">1.5</span></td>' in text
     assert '<th scope="row">&lt;c&gt;</th><td class="n">2.0<span class="word muted">†</sp' in text
