@@ -23,7 +23,6 @@ from fedcal.experiments.report.simulation import title_of
 from fedcal.experiments.report.terminal import progress
 from fedcal.experiments.runs.comparison import Comparison, compare
 from fedcal.experiments.runs.simulation import simulate
-from fedcal.metrics import Reliability
 
 DATA = "resnet110-cifar10"
 SEEDS = 5
@@ -51,7 +50,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     title = title_of(run.to_json(), "test rows")
     for name, dark in (("reliability.png", False), ("reliability-dark.png", True)):  # of docs/img
         save_figure(reliability_figure(run.reliability, title, dark=dark), out / name, dark=dark)
-    write_figures(out)
     compare_command.show(comparison, out)
     Console(highlight=False, soft_wrap=True).print(
         f"{time.perf_counter() - start:.1f} s; one run with all its files is in {out / ONE_RUN}"
@@ -67,36 +65,6 @@ def calibrate() -> Comparison:
     """Run all cells of the table."""
     with progress("calibrating") as steps:
         return compare(progress=steps, **options())
-
-
-def write_figures(out: Path) -> None:
-    """Reliability diagrams of single runs (seed 0) as PNG."""
-
-    def after(method: str, epsilon: float, **settings: str) -> Reliability:
-        run = simulate(DATA, method=method, epsilon=epsilon, set=settings)
-        return run.reliability["after"]
-
-    before = after("none", math.inf)
-    newton = after("fednewton", 1.0)
-    figures = {
-        "reliability-before-after.png": {"before": before, "after: FedNewton, ε = 1": newton},
-        "reliability-without-privacy.png": {
-            "uncalibrated": before,
-            "FedTemp, ε = ∞": after("fedtemp", math.inf),
-            "FedNewton, ε = ∞": after("fednewton", math.inf),
-            "FedBBQ, ε = ∞": after("fedbbq", math.inf, weighting="none"),
-        },
-        "reliability-epsilon-1.png": {
-            "uncalibrated": before,
-            "FedTemp, ε = 1": after("fedtemp", 1.0),
-            "FedNewton, ε = 1": newton,
-            "FedOneShot, ε = 1": after("fedoneshot", 1.0),
-            "FedBBQ weighted all, ε = 1": after("fedbbq", 1.0, weighting="all"),
-        },
-    }
-    title = "ResNet-110 on CIFAR-10, 100 clients, Dirichlet(0.1), seed 0"
-    for file, panels in figures.items():
-        save_figure(reliability_figure(panels, title), out / file)
 
 
 if __name__ == "__main__":

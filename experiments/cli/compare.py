@@ -24,13 +24,11 @@ from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import console, progress
 from fedcal.experiments.runs.comparison import Comparison, compare
 from fedcal.experiments.runs.comparison.grid import Grid
-from fedcal.experiments.runs.comparison.run import DONE
 from fedcal.experiments.runs.comparison.summary import harmed
 from fedcal.experiments.runs.comparison.table import as_table
 from fedcal.experiments.runs.config import Config, parse_setting
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.options import RUNNING
-from fedcal.experiments.runs.sweep.journal import ask_about_unfinished
 
 EXAMPLES = (
     "fedcal compare --method fednewton,fedtemp,fedbbq --epsilon inf,8,1 --seeds 3 --out sweep",
@@ -78,8 +76,6 @@ def command(
     **options: Any,
 ) -> None:
     """Run and show it; the exit code is 1 where runs failed."""
-    if out is not None and not resume and not overwrite and not quiet:
-        out, resume = ask_about_unfinished(out, DONE)
     with progress("comparing", quiet=quiet) as steps:
         comparison = compare(
             config=config,

@@ -1,17 +1,12 @@
-"""Show what is installed, what each command lacks, and what the machine has.
+"""Show what is installed, what each command lacks, and the machine.
 
 The exit code is always 0.
 """
 
 from __future__ import annotations
 
-import os
 import platform
-import shutil
-import socket
-import webbrowser
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -33,7 +28,6 @@ EXAMPLES = ("fedcal doctor", "fedcal doctor --json")
 
 _LOCKING = ("train --out", "site", "deploy")
 _FLOWER = ("site", "simulate --engine grpc")
-_PORTS = (8000, 9092)  # of a SuperLink, where nothing else is said
 _DEVELOPERS = {"all", "bench", "dev", "docs"}
 
 
@@ -72,7 +66,10 @@ def look() -> dict[str, Any]:
             f"fedcal[{name}]": f"lacks {lost[name]}" if lost[name] else ", ".join(map(str, own))
             for name, own in extras.items()
         },
-        "machine": _machine(),
+        "machine": {
+            "system": f"{platform.system()} {platform.machine()}",
+            "cores": usable_cores(),
+        },
     }
 
 
@@ -97,36 +94,3 @@ def _refused() -> Iterator[Use]:
         check_flower()
     except (InputError, ImportError) as e:
         yield Use(_FLOWER, str(e), all=True)
-
-
-def _machine() -> dict[str, Any]:
-    """Describe this machine; None means unknown."""
-    return {
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": usable_cores(),
-        "free memory, GB": _memory(),
-        "free disk here, GB": round(shutil.disk_usage(os.curdir).free / 1e9, 1),
-        "browser for reports": _browser() or "none found",
-        "ports on 127.0.0.1": "free" if _bound(0) else "refused",
-    } | {f"port {port} (SuperLink)": "free" if _bound(port) else "taken" for port in _PORTS}
-
-
-def _memory() -> float | None:
-    """Return the memory that programs may still take, as Linux says it."""
-    with suppress(OSError, ValueError):
-        _, text = Path("/proc/meminfo").read_text("ascii").split("MemAvailable:")
-        return round(int(text.split()[0]) * 1024 / 1e9, 1)
-    return None
-
-
-def _browser() -> str | None:
-    with suppress(webbrowser.Error):
-        return str(getattr(webbrowser.get(), "name", "the system's"))
-    return None
-
-
-def _bound(port: int) -> bool:
-    """Return whether a server could have the port now."""
-    with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-        return True
-    return False

@@ -183,7 +183,7 @@ def _show(reading: Reading, release: Path, out: Path | None, *, quiet: bool, jso
     if asked is not None:
         to.print("All that it says: --release alone, --json, or a folder as --out.")
     content = reading.to_json()
-    for sentence in (reading.changed, reading.not_compared, about_intervals(content)):
+    for sentence in (reading.not_compared, about_intervals(content)):
         if sentence:
             to.print(sentence)
     for sentence in reading.release.privacy[:1]:

@@ -35,24 +35,24 @@ COMMANDS = {
     "export": "files.export",
     "apply": "files.apply",
     "site": "site.start",
-    "site key": "site.key",
-    "site ledger": "site.site_ledger",
-    "site restored": "site.restored",
+    "site key": "site.records_and_keys:key",
+    "site ledger": "site.records_and_keys:ledger",
+    "site restored": "site.records_and_keys:restored",
     "site recalibrate": "site.recalibrate",
-    "site federation": "site.federation_file",
-    "site join": "study.site_join",
-    "site accept": "study.site_accept",
-    "site start": "study.site_start",
-    "site status": "study.site_status",
-    "study": "study.overview",
-    "study init": "study.init",
-    "study check": "study.check",
-    "study kit": "study.kit",
-    "study seal": "study.seal",
-    "study serve": "study.serve",
-    "study run": "study.run",
-    "study verify": "study.verify",
-    "study sign": "study.sign",
+    "site federation": "site.records_and_keys:federation",
+    "site join": "study.site:join",
+    "site accept": "study.site:accept",
+    "site start": "study.site:start",
+    "site status": "study.site:status",
+    "study": "study.coordinator:overview",
+    "study init": "study.coordinator:init",
+    "study check": "study.coordinator:check",
+    "study kit": "study.coordinator:kit",
+    "study seal": "study.coordinator:seal",
+    "study serve": "study.coordinator:serve",
+    "study run": "study.coordinator:run",
+    "study verify": "study.coordinator:verify",
+    "study sign": "study.coordinator:sign",
     "deploy": "deploy",
     "flower-app": "files.flower_app",
     "datasets": "files.datasets",
@@ -61,7 +61,8 @@ COMMANDS = {
 """Name -> its module in `fedcal.experiments.cli`; a name of two words is a command below the first.
 
 A module's docstring is the command's help, `EXAMPLES` are command lines, and its function `command`
-has the signature and does it.
+has the signature and does it. Of several commands in a module (`module:function`) each has its own
+function and docstring, and an entry in `EXAMPLES`.
 """
 
 PACKAGE = "fedcal.experiments.cli"
@@ -77,22 +78,28 @@ INTERRUPTED = 130
 
 
 def help_of(name: str) -> str:
-    """Return the docstring of a command's module, which is read and not imported."""
-    path = Path(__file__).parent.joinpath(*COMMANDS[name].split(".")).with_suffix(".py")
-    text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
-    return " ".join(text.split())
+    """Return the docstring of a command, whose module is read and not imported."""
+    module, _, function = COMMANDS[name].partition(":")
+    path = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
+    tree: Any = ast.parse(path.read_text("utf-8"))
+    if function:
+        tree = next(node for node in tree.body if getattr(node, "name", "") == function)
+    return " ".join((ast.get_docstring(tree) or "").split())
 
 
 def load_command(name: str) -> click.Command:
     """Return a command with its options; only now its module is imported."""
     check_kept(f"fedcal {name}")
     one_of("command", name, COMMANDS, "fedcal --help")
-    module = import_module(f"{PACKAGE}.{COMMANDS[name]}")
-    epilog = "\n\n".join(["For example:", *(f"    {escape(line)}" for line in module.EXAMPLES)])
+    place, _, function = COMMANDS[name].partition(":")
+    module = import_module(f"{PACKAGE}.{place}")
+    command = getattr(module, function or "command")
+    examples = module.EXAMPLES[function] if function else module.EXAMPLES
+    epilog = "\n\n".join(["For example:", *(f"    {escape(line)}" for line in examples)])
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    alone.command(name, help=help_of(name), epilog=epilog, context_settings=_HELP)(module.command)
+    alone.command(name, help=help_of(name), epilog=epilog, context_settings=_HELP)(command)
     made = typer.main.get_command(alone)
-    parameters = inspect.signature(module.command, eval_str=True).parameters
+    parameters = inspect.signature(command, eval_str=True).parameters
     for argument in made.params:
         argument.type = _PLAIN.get(argument.type, argument.type)
         if isinstance(argument, click.Argument):  # click 8.5 drops the help that typer sets

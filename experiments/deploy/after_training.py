@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from fedcal.core.errors import InputError
 from fedcal.experiments.runs.config import APP, Config, merge
 from fedcal.experiments.runs.files import write_folder
-from fedcal.experiments.runs.folders import RUN, claim, stale_in
+from fedcal.experiments.runs.folders import RUN, claim
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.load import load_any, test_part
 from fedcal.experiments.runs.paid import Paid
@@ -143,7 +143,7 @@ class AfterTraining:
         with alone(out):
             shutil.rmtree(work, ignore_errors=True)  # of a run that was killed, or failed
             outcome = serve(grid, {**fields, "out": str(work)}, arrays)
-            write_folder(out, outcome.save, stale=stale_in(out, RUN))
+            write_folder(out, outcome.save, stale={*RUN.files} - {*RUN.unfinished})
             shutil.rmtree(work, ignore_errors=True)
             (out / LOCK).unlink(missing_ok=True)
         return outcome

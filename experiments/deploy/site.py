@@ -22,9 +22,8 @@ from fedcal.clients.site.site_log import LOG, LOGGER, log_to
 from fedcal.core.checks import one_of
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.flower_internals import check_flower
-from fedcal.experiments.deploy.feature_rows import site_rows
 from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, trusted
-from fedcal.experiments.deploy.rows import SiteRows
+from fedcal.experiments.deploy.rows import SiteRows, site_rows
 from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, supernode
 from fedcal.experiments.report.terminal import Stopped, console
 from fedcal.secure_aggregation.roster import Roster

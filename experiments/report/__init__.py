@@ -7,9 +7,8 @@ nothing, and its Content-Security-Policy forbids it to.
 
 from fedcal.experiments.report.comparison import write_comparison_report
 from fedcal.experiments.report.notebook_card import artifact_card, comparison_card, result_card
-from fedcal.experiments.report.reading import write_reading_report
+from fedcal.experiments.report.reading import write_reading_report, write_training_report
 from fedcal.experiments.report.simulation import write_report
-from fedcal.experiments.report.training import write_training_report
 
 __all__ = [
     "artifact_card",

@@ -15,7 +15,6 @@ from fedcal.experiments.report.figures.curves import (
     differing,
     epsilon_sheet,
     told,
-    trust_sheet,
 )
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.headline import HIGHER_IS_BETTER
@@ -74,9 +73,6 @@ def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> dict[str, Sheet]:
         if any(not c["baseline"] for c in mine):
             title = f"Quality against epsilon: {name}"
             sheets[f"epsilon{stem}"] = epsilon_sheet(mine, plotted, title)
-        if len({c.get("trust") for c in mine if c["epsilon"] is not None}) > 1:
-            title = f"Quality by trust model: {name}"
-            sheets[f"trust{stem}"] = trust_sheet(mine, pair, title)
         if any(c["bytes_up"] > 0 and not c["baseline"] for c in mine):
             title = f"Quality against bytes: {name}"
             sheets[f"bytes{stem}"] = bytes_sheet(mine, pair, title)

@@ -88,7 +88,6 @@ _VALUES = (
     ("accuracy", "accuracy", " %"),
     ("roc_auc", "ROC AUC", ""),
     ("confidence_auc", "confidence AUC", ""),
-    ("ks", "KS", ""),
     ("ece", "ECE", " %"),
 )
 

@@ -63,7 +63,7 @@ def measured(metric: str, estimate: Mapping[str, Any], of: str = "") -> str:
 
 # -- evaluations ---------------------------------------------------------------------------------
 
-_ALONE = ("roc_auc", "confidence_auc", "ks", "classwise_ece")
+_ALONE = ("roc_auc", "confidence_auc", "classwise_ece")
 """Metrics told where there is no accuracy."""
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Part, Table, from_json
+from fedcal.evaluation.by_group import change_table
 from fedcal.experiments.report import labels
 from fedcal.experiments.report.artifact import numbers_of, sections
 from fedcal.experiments.report.figures.curves import rounds_sheet
@@ -32,7 +33,6 @@ from fedcal.experiments.report.page import (
     reading,
     write_with_figures,
 )
-from fedcal.experiments.report.per_client import client_parts
 from fedcal.experiments.report.tables import TextTable
 from fedcal.experiments.runs.config import APP, SIMULATED, parse_setting
 from fedcal.experiments.runs.files import PAGE
@@ -102,6 +102,8 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
     gaps = None
     if SHOWN_CLASSES < before.classes <= MOST_GAPS:
         gaps = figure(Sheet("", 1, (gap_panel(before, after),)), "gap")
+    changed = result.get("clients_change", {})
+    by_client = [change_table(changed, "client")] if changed.get("sites") else []
     return (
         "simulation.html.j2",
         sheets,
@@ -122,7 +124,7 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
             "shown_classes": len(sheets["classes"].panels),
             "gaps": gaps,
             "rounds": drawn.get("rounds"),
-            "by_client": sections(client_parts(result), "client"),
+            "by_client": sections(by_client, "client"),
         },
     )
 

@@ -141,6 +141,4 @@ def holdout(
 ) -> Holdout:
     """Return the evaluated rows, for exact numbers that a researcher sees beside the release."""
     rows = (shards.logits, shards.probs, shards.labels)
-    return Holdout(
-        *rows, seed, owner=shards.owner, names=names, shards=shards, class_names=class_names
-    )
+    return Holdout(*rows, seed, owner=shards.owner, names=names, class_names=class_names)

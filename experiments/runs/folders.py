@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import warnings
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -78,7 +77,7 @@ TRAINING = Kind(
         *("training.json", _CONFIG, "logits.npz", "model.pt", _REPORT, PAGE),
         *(*CURVE_NAMES, OUTCOME, ROUND_FILES),
     ),
-    (CHECKPOINT, "checkpoint.pt"),
+    (CHECKPOINT,),
 )
 READING = Kind(
     "a release that was read again",
@@ -165,7 +164,6 @@ def claim(
                 f"--out {out} holds {what}: --overwrite replaces it, or choose another folder"
             )
         return
-    own += exports_in(out)
     stay = [p for p in there if p not in own and not p.name.startswith(".")]
     beside = f"; {_listed(stay)} in it stays" if stay else ""
     message = f"{out} holds {what}, which is replaced ({len(own)} files){beside}"
@@ -183,28 +181,6 @@ def files_of(out: Path, kind: Kind) -> list[Path]:
         if path.is_dir():
             raise InputError(f"cannot write results to {out}: {path.name} in it is a folder")
     return files
-
-
-def stale_in(out: Path, kind: Kind) -> set[str]:
-    """Return the names that new results of a kind replace: with an old result, its exports too."""
-    exports = exports_in(out) if any((out / name).exists() for name in kind.marks) else []
-    return {*kind.files, *(path.name for path in exports)} - {*kind.unfinished}
-
-
-def exports_in(out: Path) -> list[Path]:
-    """Return the files in a folder that `fedcal export` wrote, recognised by their content."""
-    return [path for path in (*out.glob("*.onnx"), *out.glob("*.pt2")) if _exported(path)]
-
-
-def _exported(path: Path) -> bool:
-    try:
-        if path.suffix == ".onnx":
-            with path.open("rb") as file:
-                return b"\x12\x06fedcal" in file.read(16)  # the field producer_name
-        with zipfile.ZipFile(path) as archive:
-            return any(name.endswith("extra/fedcal.json") for name in archive.namelist())
-    except (OSError, zipfile.BadZipFile):
-        return False
 
 
 def claim_file(out: Path, *, overwrite: bool) -> None:

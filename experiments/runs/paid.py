@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fedcal.core.errors import FedcalError, InputError, Interrupted
 from fedcal.experiments.runs.files import write_folder
-from fedcal.experiments.runs.folders import Kind, stale_in
+from fedcal.experiments.runs.folders import Kind
 from fedcal.strategies.server.checkpoint import WAITING
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome
@@ -67,7 +67,7 @@ class Paid:
             write_folder(
                 self.out,
                 lambda folder: self._write(folder, outcome),
-                stale=stale_in(self.out, self.kind),
+                stale={*self.kind.files} - {*self.kind.unfinished},
             )
         self.known = True
         return outcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from fedcal.core.pages import Part, Table
 from fedcal.datasets import is_shipped
 from fedcal.evaluation.by_group import change_table, group_parts
 from fedcal.evaluation.calibrate import How, calibrator_from
-from fedcal.evaluation.drift import Change, drift_between, drift_by_site, same_edges
+from fedcal.evaluation.drift import Change, drift_between, same_edges
 from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
@@ -32,7 +32,6 @@ from fedcal.experiments.runs.folders import READING
 from fedcal.experiments.runs.result import versions
 from fedcal.metrics import gap_change
 from fedcal.metrics.gap_change import GapChange
-from fedcal.metrics.holm import ERROR
 from fedcal.storage.atomic import path_of
 
 ALL = ("model", "", "")
@@ -58,8 +57,6 @@ class Reading:
         since an earlier release: tests by name; {} if none was given
     gaps
         of each site or group before and after the calibrator; {} without
-    by_site
-        the same of each site (or group) that both releases have, corrected for their number
     unknown
         what a release does not say, and so was not compared
     """
@@ -72,7 +69,6 @@ class Reading:
     calibrator: OfScore | None
     changes: Mapping[str, Change]
     gaps: Mapping[str, GapChange]
-    by_site: Mapping[str, Mapping[str, Change]] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -83,8 +79,6 @@ class Reading:
         if self.changes:
             content["changes"] = _plain(self.changes)
             content["not_compared"] = list(self.unknown)
-        if self.by_site:
-            content["changes_by_site"] = {s: _plain(tests) for s, tests in self.by_site.items()}
         if self.gaps:
             content["groups_change"] = gap_change.changes_record(self.gaps, self.found.score)
         names = self.release.class_names
@@ -116,8 +110,6 @@ class Reading:
                 tables.append(_estimates(title, at))
         if self.changes:
             tables.append(_changes(self.changes, self.not_compared))
-        if self.by_site:
-            tables.append(_by_site(self.by_site, self.changed))
         if self.gaps:
             lines = gap_change.changes_record(self.gaps, self.found.score)
             tables.append(change_table(lines, "group"))
@@ -135,18 +127,6 @@ class Reading:
         if not self.unknown:
             return ""
         return f"Not compared, because a file does not say: {', '.join(self.unknown)}."
-
-    @property
-    def changed(self) -> str:
-        """Sentence on the sites that have changed; "" if they were not compared."""
-        if not self.by_site:
-            return ""
-        sure = {
-            site: [_CHANGES[name] for name, test in tests.items() if test.p_value <= ERROR]
-            for site, tests in self.by_site.items()
-        }
-        named = [f"{site} ({', '.join(what)})" for site, what in sure.items() if what]
-        return f"Changed: {'; '.join(named)}." if named else "No site is shown to have changed."
 
     def save(self, out: Path, *, report: bool = True) -> None:
         """Write `reading.json`, the page and its figures into a folder; all of them or none."""
@@ -243,10 +223,7 @@ def _compared(read: Reading, earlier: ScoreRelease) -> Reading:
     unknown = comparable(earlier, read.release)
     before, now = earlier.histograms, read.release.histograms
     changes = drift_between(before[ALL], now[ALL])
-    sites = drift_by_site(
-        *({g: h for (v, g, _), h in of.items() if v == "model" and g} for of in (before, now))
-    )
-    return replace(read, changes=changes, by_site=sites, unknown=unknown)
+    return replace(read, changes=changes, unknown=unknown)
 
 
 def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
@@ -322,24 +299,6 @@ _CHANGES = {
     "calibration": "outcome at a given score",
     "prevalence": "share of the outcome",
 }
-
-
-def _by_site(sites: Mapping[str, Mapping[str, Change]], changed: str) -> Table:
-    """Return the table of each site's tests."""
-
-    def cell(test: Change | None) -> str:
-        if test is None:
-            return "too few"
-        return f"{100 * test.change:.2f} (p {p_shown(test.p_value, test.floor)})"
-
-    rows = [(site, *(cell(tests.get(name)) for name in _CHANGES)) for site, tests in sites.items()]
-    return Table(
-        "Since the earlier release, by site",
-        ("site", *(f"{name}, %" for name in _CHANGES.values())),
-        tuple(rows),
-        f"{changed} p-values are corrected for all tests of this table (Holm): if nothing had "
-        f"changed anywhere, one of {ERROR:g} or less would stand in it with a chance of {ERROR:g}.",
-    )
 
 
 def _changes(changes: Mapping[str, Change], missing: str) -> Table:

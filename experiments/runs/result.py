@@ -20,9 +20,9 @@ from fedcal.core import pages
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.types import Floats
 from fedcal.datasets import Dataset
+from fedcal.evaluation.by_group import change_table
 from fedcal.experiments.report.figures.diagrams import LEGEND, diagram
 from fedcal.experiments.report.figures.drawing import Sheet
-from fedcal.experiments.report.per_client import client_parts
 from fedcal.experiments.report.shown import Shown, figures_of, lines_of
 from fedcal.experiments.report.simulation import title_of
 from fedcal.experiments.runs.config import APP, Config
@@ -234,14 +234,15 @@ class SimulationResult(Shown):
         return self.artifact.rescores and self.test is not None
 
     def page(self) -> list[pages.Part]:
-        """Return the artifact's part of a report, then exact numbers of clients.
+        """Return the artifact's part of a report, then the clients that it changes.
 
         For a calibrator without test rows it shows what was learned.
         """
         shown = self.artifact.page()
         if self.test is not None:
             shown += self.artifact.judged_page(self.test)
-        shown += client_parts(self.judged)
+        if (changed := self.judged.get("clients_change", {})).get("sites"):
+            shown.append(change_table(changed, "client"))
         if self.test is not None or not self.artifact.rescores or not self.rounds:
             return shown
         plain = [

@@ -20,7 +20,7 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.datasets import are_blocks
 from fedcal.experiments.runs.config import APP, POOLED, Config, load_config, merge
 from fedcal.experiments.runs.engines import NamedData, run
-from fedcal.experiments.runs.folders import RUN, claim, exports_in
+from fedcal.experiments.runs.folders import RUN, claim
 from fedcal.experiments.runs.jobs import federation_of, job_of
 from fedcal.experiments.runs.load import load_any, name_of, rows_in_blocks, rows_of
 from fedcal.experiments.runs.paid import Paid
@@ -159,8 +159,6 @@ def simulate(
         )
         if folder is not None:
             result.save(folder, report=report)
-            for path in exports_in(folder) if overwrite else ():  # of what was there before
-                path.unlink()
     return result
 
 

@@ -93,8 +93,6 @@ def _steps(quarter: Told) -> list[str]:
         if left := [site for site in sites if site not in gone]:
             which = f"at {some(left)} since {name}"
             steps.append(f"Find out what changed {which}: people, coding, practice.")
-    if worse := quarter["calibrator"].get("worse"):
-        steps.append(f"Use no common calibrator: it would widen the gap at {some(worse)}.")
     if unseen:
         needs = f"about {enough:,} {quarter['plural']} there" if enough else "more epsilon"
         steps.append(

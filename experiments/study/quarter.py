@@ -17,7 +17,6 @@ from typing import Any
 
 from fedcal.core import pages
 from fedcal.core.errors import InputError
-from fedcal.evaluation.calibrate import calibrator_from
 from fedcal.evaluation.drift import few
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.histogram import Histogram
@@ -25,7 +24,7 @@ from fedcal.evaluation.intervals.intervals import Estimate
 from fedcal.evaluation.pages.figures import reliability_part
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import next_site
-from fedcal.evaluation.sites.verdicts import changes_under, enough, groups_of, verdicts_of
+from fedcal.evaluation.sites.verdicts import enough, groups_of, verdicts_of
 from fedcal.evaluation.thresholds import at_threshold
 from fedcal.experiments.report.page import read_json, reading
 from fedcal.experiments.runs.files import to_json, write_folder
@@ -33,10 +32,8 @@ from fedcal.experiments.runs.folders import QUARTER
 from fedcal.experiments.runs.rereading import comparable, read_release
 from fedcal.experiments.study.next_steps import Told, in_words
 from fedcal.experiments.study.quarter_page import write_quarter_page
-from fedcal.experiments.study.sealed import Sealed
-from fedcal.experiments.study.signature import write_signature
+from fedcal.experiments.study.sealed import Sealed, write_signature
 from fedcal.experiments.study.study_file import NAME, Study
-from fedcal.metrics import gap_change
 from fedcal.metrics.holm import ERROR
 from fedcal.queries.evaluation import names_text
 from fedcal.secure_aggregation.keys import SigningKey
@@ -136,7 +133,6 @@ def told_of(
         **verdicts,
         "enough": enough(here, verdicts),
         "metrics": {site: _metrics(h, score, _METRICS[score]) for site, h in each},
-        "calibrator": _calibrator(here, histograms["all sites"], score),
         "thresholds": {
             f"{at:g}": {s: _told(h, {} if few(h) else at_threshold(h, at)) for s, h in each}
             for at in study.model.thresholds
@@ -223,15 +219,6 @@ def _told(h: Histogram, estimates: Mapping[str, Estimate]) -> dict[str, Any]:
     """Return the number of rows, and metrics with intervals; {} of these if there are too few."""
     of = {name: e.to_json() for name, e in estimates.items()}
     return {"rows": h.rows, "noise": h.rows_std, "of": of}
-
-
-def _calibrator(here: ScoreRelease, whole: Histogram, score: Any) -> dict[str, Any]:
-    """Return the effect of one common calibrator on each site's gap."""
-    try:
-        made = calibrator_from(whole, score, "platt", here.question.classes, here.input)
-    except InputError:  # noise left nothing to fit
-        return {}
-    return gap_change.changes_record(changes_under(here, made), score)
 
 
 def _curves(histograms: Mapping[str, Histogram], score: str) -> list[pages.Curve]:

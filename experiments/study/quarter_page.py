@@ -11,7 +11,6 @@ from typing import Any
 
 from fedcal.core import pages
 from fedcal.core.pages import Part, Table
-from fedcal.evaluation.by_group import change_table
 from fedcal.evaluation.intervals.intervals import from_json
 from fedcal.evaluation.pages.page import heading, whole
 from fedcal.evaluation.sites import next_site
@@ -122,11 +121,6 @@ def parts(quarter: Told) -> Iterator[Part]:
         rows = rows or [("all sites", f"not comparable: {one['why']}", "", "", "")]
         columns = ("calibration", "gap, points: change", "slope: change", "p-value")
         yield Table(f"Change since {name}", ("site", *columns), tuple(rows))
-    if quarter["calibrator"].get("sites"):
-        table = change_table(quarter["calibrator"], "site")
-        rows = [(*row[:-1], row[-1] or "cannot tell") for row in table.rows]
-        note = f"One for all sites (Platt), tested on the release; no site uses it. {table.note}"
-        yield replace(table, title="A common calibrator", rows=tuple(rows), note=note)
     for at, each in quarter["thresholds"].items():
         yield _measured(f"Threshold {at} of the {outcome(quarter)}", each, quarter, "")
     if quarter["groups"]:

@@ -12,6 +12,7 @@ writes all texts and so could look for two with one digest: people compare 132 b
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -238,3 +239,31 @@ def write_text(path: Path, text: str) -> None:
     """Write a file, all of it or none."""
     with whole_file(path) as file:
         file.write(text.encode())
+
+
+SIGNATURE = "signature.json"
+_PURPOSE = "study-quarter"
+
+
+def write_signature(folder: Path, signer: SigningKey) -> None:
+    """Sign all files of a quarter in a folder."""
+    fields = {"schema": 1, "files": _hashes(folder)}
+    write_text(folder / SIGNATURE, signed_text(fields, _PURPOSE, signer))
+
+
+def check_signature(folder: Path, coordinator: bytes) -> None:
+    """InputError unless this key has signed all files of a quarter in a folder as they are."""
+    path, now = folder / SIGNATURE, _hashes(folder)
+    if not path.exists():
+        again = f"fedcal study sign {folder} --key coordinator.pem"
+        raise InputError(f"{folder} is not signed: {again}")
+    fields = read_fields(path)
+    check_signed(path, fields, _PURPOSE, coordinator, ["files"])
+    for name in sorted({*now, *fields["files"]}):
+        if fields["files"].get(name) != now.get(name):
+            raise InputError(f"{folder / name} is not the file that was signed")
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    files = {path.name: path for path in folder.iterdir() if path.name != SIGNATURE}
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}

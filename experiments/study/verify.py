@@ -34,8 +34,7 @@ from fedcal.experiments.runs.rereading import read_release
 from fedcal.experiments.runs.statement import of_plan
 from fedcal.experiments.study import quarter
 from fedcal.experiments.study.quarter import TOLD, Earlier, Facts, told_of
-from fedcal.experiments.study.sealed import Sealed
-from fedcal.experiments.study.signature import SIGNATURE, check_signature, write_signature
+from fedcal.experiments.study.sealed import SIGNATURE, Sealed, check_signature, write_signature
 from fedcal.experiments.study.study_file import NAME, Study
 from fedcal.privacy.noise_plan import Plan
 from fedcal.secure_aggregation.keys import SigningKey

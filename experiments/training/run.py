@@ -23,8 +23,8 @@ from fedcal.experiments.runs.options import read_options
 from fedcal.experiments.runs.paid import CONFIG, Paid
 from fedcal.experiments.runs.record import recorded
 from fedcal.experiments.training.config import TrainConfig, merged
-from fedcal.experiments.training.in_memory import NAME as IN_MEMORY
-from fedcal.experiments.training.in_memory import rows_in_memory
+from fedcal.experiments.training.features import NAME as IN_MEMORY
+from fedcal.experiments.training.features import rows_in_memory
 from fedcal.experiments.training.looks import Looks
 from fedcal.experiments.training.result import Training
 from fedcal.experiments.training.splits import PARTS, ClientData, load, run_config
@@ -269,11 +269,6 @@ def _resumed(folder: Path, options: dict[str, Any]) -> tuple[TrainConfig, Checkp
     if not (folder / CHECKPOINT).is_file():
         if (folder / OUTCOME).is_file():
             return merged(read_options(folder / CONFIG), options), None
-        if (folder / "checkpoint.pt").is_file():
-            raise InputError(
-                f"{folder / 'checkpoint.pt'} was written by an earlier version of fedcal, which "
-                "can continue it: this version trains again with --overwrite"
-            )
         finished = (folder / "training.json").is_file()
         why = "the training there is finished" if finished else f"there is no {CHECKPOINT}"
         raise InputError(f"nothing to resume in {folder}: {why}")

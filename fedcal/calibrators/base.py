@@ -23,7 +23,6 @@ from fedcal.core.types import Floats, Integers
 from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_intervals, nll, summary
 from fedcal.metrics.bootstrap import FEWEST
 from fedcal.metrics.buckets import check_score, score_and_outcome
-from fedcal.metrics.clients import by_client
 from fedcal.metrics.gap_change import changes_by_client, changes_record
 from fedcal.storage.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
 from fedcal.storage.atomic import path_of
@@ -201,19 +200,15 @@ class Calibrator(Artifact):
     def judge(self, test: Holdout) -> dict[str, Any]:
         """Return metrics on test rows `before` any calibration and `after` this one, as fractions.
 
-        Also those of each client, `clients`, if the clients of the rows are known, and the clients
-        whose gap grew or shrank, `clients_change`. Their gaps are of the `score`: "positive" (class
-        1) of two classes, else "confidence".
+        Also the clients whose gap grew or shrank, `clients_change`, if the clients of the rows are
+        known. Their gaps are of the `score`: "positive" (class 1) of two classes, else
+        "confidence".
         """
         both = {"before": test.probs, "after": self.test_probs(test)}
         metrics: dict[str, Any] = {key: summary(p, test.labels) for key, p in both.items()}
         metrics["score"] = check_score("", test.probs.shape[1])
         if test.owner is not None:
             scores = [score_and_outcome(p, test.labels) for p in both.values()]
-            gaps = [score - outcome for score, outcome in scores]
-            right = [(p.argmax(axis=1) == test.labels).astype(np.float64) for p in both.values()]
-            views = dict(zip(both, zip(right, gaps, strict=True), strict=True))
-            metrics["clients"] = by_client(test.owner, test.names, views)
             changes = changes_by_client(test.owner, test.names, *scores)
             metrics["clients_change"] = changes_record(changes, metrics["score"])
         return metrics

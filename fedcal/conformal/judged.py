@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.types import Floats, Integers
-from fedcal.metrics.clients import MOST_CLIENTS
+from fedcal.metrics.gap_change import MOST_CLIENTS
 
 LEVEL = 0.95
 """Confidence level of intervals."""

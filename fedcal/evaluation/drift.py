@@ -20,8 +20,8 @@ is taken as independent. It is post-processing of both releases.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,7 +33,6 @@ from fedcal.evaluation.estimators.goodness import FAR_TAIL
 from fedcal.evaluation.findings import FEWEST
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import FIRM
-from fedcal.metrics.holm import holm
 
 GROUPS = 20
 """Most groups of buckets that are compared, of about equally many rows."""
@@ -41,7 +40,6 @@ GROUPS = 20
 _STDS = 5.0  # of its noise that a group's rows exceed
 _CHUNK = 999  # draws at once
 _ENOUGH = 10  # draws as large as the statistic, after which more would change no verdict
-_DRAWS = 30  # for each of several tests: the least p-value times their number is 0.03
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class Change:
 
 
 def drift_between(
-    earlier: Histogram, later: Histogram, *, draws: int = 999, seed: int = 0, what: str = "drift"
+    earlier: Histogram, later: Histogram, *, draws: int = 999, seed: int = 0
 ) -> dict[str, Change]:
     """Test what has changed between two releases of the same score.
 
@@ -78,8 +76,8 @@ def drift_between(
         rows by score and outcome, between the same edges
     draws
         maximum number of bootstrap draws; no p-value is below 1 / (draws + 1)
-    seed, what
-        random seed and name of the bootstrap
+    seed
+        random seed of the bootstrap
 
     Returns
     -------
@@ -98,41 +96,12 @@ def drift_between(
     if not same_edges(earlier.edges, later.edges):
         raise InputError("the two releases have different bucket edges")
     a, b = grouped(earlier, later)
-    rng = stream(seed, Purpose.BOOTSTRAP, 0, what)
+    rng = stream(seed, Purpose.BOOTSTRAP, 0, "drift")
     return {
         "score": _tested(_score_change, a, b, _same_scores(a, b), rng, draws),
         "calibration": _tested(_calibration_change, a, b, _same_shares(a, b), rng, draws),
         "prevalence": _prevalence(a, b),
     }
-
-
-def drift_by_site(
-    earlier: Mapping[str, Histogram], later: Mapping[str, Histogram], *, seed: int = 0
-) -> dict[str, dict[str, Change]]:
-    """Test what has changed at each site (or group of rows) that is in both releases.
-
-    Returns
-    -------
-    dict[str, dict[str, Change]]
-        site -> tests as in `drift_between`, p-values corrected for all tests of all sites (Holm
-        1979): if nothing has changed anywhere, one is below p with a probability of at most p. {}
-        for a site with too few rows, by its noisy count, in one of the releases
-    """
-    pairs = {site: (earlier[site], later[site]) for site in earlier if site in later}
-    there = {s: pair for s, pair in pairs.items() if not any(few(h) for h in pair)}
-    draws = max(_CHUNK, _DRAWS * 3 * len(there))
-    results = {
-        site: drift_between(*pair, draws=draws, seed=seed, what=f"drift {site}")
-        for site, pair in there.items()
-    }
-    alone = {
-        (site, name): t.p_value for site, tests in results.items() for name, t in tests.items()
-    }
-    for (site, name), p in holm(alone).items():
-        one = results[site][name]
-        floor = p if one.p_value <= one.floor else one.floor
-        results[site][name] = replace(one, p_value=p, floor=floor)
-    return {site: results.get(site, {}) for site in pairs}
 
 
 def few(h: Histogram) -> bool:

@@ -17,20 +17,16 @@ from fedcal.core.errors import InputError
 from fedcal.core.pages import Part
 from fedcal.core.printable import listed
 from fedcal.core.scores import KINDS, Kind
-from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.evaluation.by_group import group_parts
-from fedcal.evaluation.counting import view_probs
-from fedcal.evaluation.findings import KEYS, Findings, Key, findings
+from fedcal.evaluation.findings import Findings, Key, findings
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.pages.page import parts
 from fedcal.evaluation.sites import next_site
 from fedcal.evaluation.weighting import ESTIMANDS, Counted, Estimand, Weighting
 from fedcal.mechanisms import NoiseLaw
-from fedcal.metrics.buckets import scored
-from fedcal.metrics.clients import by_client
 from fedcal.queries import ScoreCounts
-from fedcal.storage.artifact import Artifact, Holdout
+from fedcal.storage.artifact import Artifact
 from fedcal.units import Example
 
 _ALL = ""
@@ -219,27 +215,6 @@ class ScoreRelease(Artifact):
             return {}
         every = np.array([*counts.values()])
         return next_site.next_site(every, asked.edges_read, root, [*counts])
-
-    def judge(self, test: Holdout) -> dict[str, Any]:
-        """Return metrics of each client's rows, `clients`, where the plan made the release exact.
-
-        With privacy exact numbers of the evaluated rows are never returned.
-        """
-        if test.shards is None or not self.exact:
-            return {}
-        rows, weights = test.shards, test.shards.weights(self.question.subject_rows)
-        return {"clients": by_client(rows.owner, test.names, self._rights(rows), weights)}
-
-    def _rights(self, rows: Shards) -> dict[str, tuple[Floats, Floats]]:
-        """Return key of view -> whether rows are predicted right, and scores less outcomes."""
-        asked = self.question
-        score: Any = "positive" if asked.score == "positive" else "confidence"
-        rights = {}
-        for view in asked.view_names:
-            value, outcome = scored(view_probs(rows, view, asked), rows.labels, score)
-            right = outcome if score == "confidence" else (value >= self.threshold) == outcome
-            rights[KEYS[view]] = right[:, 0].astype(np.float64), (value - outcome)[:, 0]
-        return rights
 
     def page(self) -> list[Part]:
         """Return tables and figures of metrics, curves and groups."""

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from fedcal.core.types import Floats, Integers
-from fedcal.metrics.clients import MOST_CLIENTS
 from fedcal.metrics.holm import rejected
 
 LEAST = 0.005
@@ -25,6 +24,9 @@ LEAST = 0.005
 
 FEWEST = 20
 """Rows of a site below which no verdict is made."""
+
+MOST_CLIENTS = 1000
+"""Maximum number of clients with their own numbers: the first ones with rows."""
 
 
 @dataclass(frozen=True)

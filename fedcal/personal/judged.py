@@ -15,7 +15,7 @@ from fedcal.core.shards import Shards
 from fedcal.evaluation.histogram import divide
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.metrics.buckets import check_score
-from fedcal.metrics.clients import MOST_CLIENTS
+from fedcal.metrics.gap_change import MOST_CLIENTS
 from fedcal.metrics.standard import summary
 from fedcal.personal.at_site import HARM, applied, cross_validated, recalibrated
 from fedcal.personal.prior import SitePrior, identity_prior, site_priors

@@ -52,8 +52,6 @@ class Holdout:
         of what is drawn to judge (a bootstrap)
     owner, names
         (n,) the client of each row by its place among the names; None = nobody says whose they are
-    shards
-        the same rows in the same order, where the run itself is about them
     group, group_names
         (n,) the group of each row by its place among the names; None = nobody says
     class_names
@@ -74,7 +72,6 @@ class Holdout:
     seed: int = 0
     owner: Integers | None = None
     names: tuple[str, ...] = ()
-    shards: Shards | None = None
     group: Integers | None = None
     group_names: tuple[str, ...] = ()
     class_names: tuple[str, ...] | None = None

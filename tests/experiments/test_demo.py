@@ -11,7 +11,7 @@ from fedcal.experiments import demo
 LABELS = ("FedNewton", "FedOneShot", "FedBBQ (weighting=all)")
 IDEALS = ("uncalibrated", "pooled temperature", "pooled BBQ")
 FILES = {"table.md", "table.csv", "compare.json", "rows.jsonl", "config.toml", "report.html"}
-ENDS = ("", "-dark", "-before-after", "-without-privacy", "-epsilon-1")
+ENDS = ("", "-dark")
 PNGS = {f"reliability{end}.png" for end in ENDS}
 
 

@@ -10,7 +10,6 @@ from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.parameters import FILES, Csv, other
 from fedcal.experiments.deploy.fleet import read_address
-from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import console
 
 EXAMPLES = (
@@ -76,16 +75,17 @@ def command(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, other(FILES, "Show what would be sent, and start nothing.", "--dry-run")
+        bool, other(FILES, "Read and check the rows, and start nothing.", "--dry-run")
     ] = False,
 ) -> None:
     """Run it until it is stopped."""
-    from fedcal.experiments.deploy.feature_rows import site_rows
+    from fedcal.experiments.deploy.rows import site_rows
     from fedcal.experiments.deploy.site import run_site
 
     names = None if class_names is None else names_in(class_names)
     if dry_run:
-        _show_dry_run(data, names, csv)
+        rows = site_rows(data, names, csv)
+        console().print("\n".join([rows.described(), *rows.doubts()]))
         return
     if fleet is None or root_certificates is None or key is None:
         raise InputError("a site needs --fleet, --root-certificates and --key (or --dry-run)")
@@ -104,23 +104,4 @@ def command(
         sign_key=sign_key,
         key_records=key_records,
         read=partial(site_rows, data, names, csv),
-    )
-
-
-def _show_dry_run(data: str, names: tuple[str, ...] | None, csv: str | None) -> None:
-    from fedcal.experiments.deploy.dry_run import ROWS, SITES, dry_run
-    from fedcal.experiments.deploy.feature_rows import site_rows
-
-    rows = site_rows(data, names, csv)
-    to = console()
-    to.print("\n".join([rows.described(), *rows.doubts()]))
-    to.print(
-        f"What this site would send for the first question of each method, in a federation of "
-        f"{SITES} sites with rows_per_client {ROWS} where a method needs it:"
-    )
-    for table in dry_run(rows.shards):
-        print_table(to, table, edge=True)
-    to.print(
-        "Nothing was sent. No row ever leaves; noise by 'server' means that these numbers are "
-        "sent as they are, clipped, and that the server adds noise to the sum."
     )

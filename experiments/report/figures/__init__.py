@@ -18,7 +18,7 @@ CURVE_NAMES = ("curve-[0-9]*.png", "curve-[0-9]*.svg")
 
 COMPARISON_NAMES = tuple(
     f"{name}.{suffix}"
-    for name in ("epsilon", "epsilon-[0-9]*", "trust", "trust-[0-9]*", "bytes", "bytes-[0-9]*")
+    for name in ("epsilon", "epsilon-[0-9]*", "bytes", "bytes-[0-9]*")
     for suffix in ("png", "svg")
 )
 """Patterns of the files of figures that a comparison may leave: one pair for each data set."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -279,20 +279,9 @@ def quality_panel(
     return Panel(title, plot, text, aspect=0.8, note=note)
 
 
-def epsilon_sheet(
-    cells: Sequence[Mapping[str, Any]],
-    metrics: Sequence[str],
-    title: str,
-    looks: Mapping[str, str] | None = None,
-) -> Sheet:
-    """Quality against budget: a row for each group of cells, a column for each metric.
-
-    Parameters
-    ----------
-    looks
-        label -> style (`series_of` the cells)
-    """
-    looks, panels = looks or series_of(cells), []
+def epsilon_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], title: str) -> Sheet:
+    """Quality against budget: a row for each group of cells, a column for each metric."""
+    looks, panels = series_of(cells), []
     x, places = spaced_axis("epsilon", [budget(c) for c in cells if not c["baseline"]])
     groups = facets(cells)[: max(1, MOST_PANELS // len(metrics))]
     axes = _quality_axes(metrics, cells)
@@ -307,28 +296,6 @@ def epsilon_sheet(
         plotted = (NAMES[metric].partition(",")[0], facet.title, f"{facet.title}: {NAMES[metric]}")
         panels.append(quality_panel(plotted, {**x, **axes[metric]}, curves, levels))
     return Sheet(title, len(metrics), tuple(panels), _legend(cells, looks))
-
-
-def trust_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], title: str) -> Sheet:
-    """Draw the cost of trust: quality against budget, a curve for each trust model.
-
-    Where several mechanisms or deltas were asked for, each has a curve of its own.
-    """
-    base = [c for c in cells if c["baseline"]]
-    keys = ["trust", *(k for k in differing(cells) if k in ("mechanism", "delta"))]
-    swapped = [
-        {**c, "label": told(c, keys), **dict.fromkeys(keys), "of": c["label"]}
-        for c in cells
-        if not c["baseline"]
-    ]
-    looks, panels = series_of([*base, *swapped]), list[Panel]()
-    for label in dict.fromkeys(c["of"] for c in swapped):
-        mine = [*base, *(c for c in swapped if c["of"] == label)]
-        for panel in epsilon_sheet(mine, metrics, title, looks).panels:
-            panels.append(replace(panel, note=f"{label}, {panel.note}"))
-    most = MOST_PANELS - MOST_PANELS % len(metrics)
-    legend = _legend([*base, *swapped], looks)
-    return Sheet(title, _columns(panels, metrics), tuple(panels[:most]), legend)
 
 
 def bytes_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], title: str) -> Sheet:

@@ -280,7 +280,7 @@ def held_out(noun: str) -> str:
         )
     return (
         "The test rows were held out of the same clients' rows, and their results are exact and "
-        "bounded by no epsilon: before, after and intervals, clients, clients_change "
+        "bounded by no epsilon: before, after and intervals, clients_change "
         "(result.json), test (rounds.jsonl), reliability.json, test_probs.npy, report.html and "
         "its figures."
     )

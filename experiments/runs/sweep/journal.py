@@ -15,17 +15,15 @@ import errno
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.options import read_options
 from fedcal.experiments.runs.sweep.pools import Row, key_of
-from fedcal.storage.atomic import locked, path_of, whole_file
+from fedcal.storage.atomic import locked, whole_file
 
 CONFIG, ROWS = "config.toml", "rows.jsonl"
 """What is run; a line for each finished run."""
@@ -274,40 +272,3 @@ def _check_inputs(path: Path, inputs: Mapping[str, str]) -> None:
         raise InputError(f"{path} is damaged, which names the data of these rows; {anew}") from None
     if changed:
         raise InputError(f"{', '.join(changed)} changed since this comparison was begun; {anew}")
-
-
-def ask_about_unfinished(out: Path, done: str) -> tuple[Path, bool]:
-    """Ask, where there is somebody to ask, what to do with a folder that holds unfinished runs.
-
-    Parameters
-    ----------
-    out
-        the folder that was asked for
-    done
-        the file by which one knows that its runs are finished
-
-    Returns
-    -------
-    tuple[Path, bool]
-        The folder to write to, and whether to go on with the runs in it. Without a terminal, or
-        where nothing is unfinished, it is `out`, False: the journal refuses what must not be
-        replaced.
-
-    Raises
-    ------
-    InputError
-        Neither was chosen.
-    """
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return out, False
-    while finished := kept_runs(out, done):
-        text = f"{out} holds unfinished runs ({finished} are kept)."
-        to = console(stderr=True)
-        to.print(f"{text} Continue with them [y], or write to another folder [its name]? ", end="")
-        answer = sys.stdin.readline().strip()
-        if answer.lower() in ("y", "yes"):
-            return out, True
-        if answer.lower() in ("", "n", "no"):
-            raise InputError(f"{text} Continue with --resume, or choose another --out")
-        out = path_of(answer)
-    return out, False

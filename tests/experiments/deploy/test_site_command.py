@@ -10,9 +10,8 @@ from refusals import each_is_refused
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.main import _run
-from fedcal.experiments.deploy.feature_rows import site_rows
-from fedcal.experiments.deploy.rows import of_scores, read_rows, shards_of
-from fedcal.strategies import STRATEGIES
+from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows, shards_of, site_rows
+from fedcal.training import network
 
 LOGITS = np.arange(12.0).reshape(6, 2)
 LABELS = [0, 1, 0, 1, 1, 0]
@@ -87,7 +86,7 @@ def test_a_dry_run_warns_of_inverted_scores_and_of_one_class(tmp_path, capsys, m
         "rows.npz", logits=inverted, labels=labels, test_logits=inverted, test_labels=0 * labels
     )
     assert _run(["site", "--data", "rows.npz", "--dry-run", "--class-names", "well,sick"]) == 0
-    told, first, second, _ = capsys.readouterr().out.split("\n", 3)
+    told, first, second = capsys.readouterr().out.splitlines()
     assert told.startswith("rows.npz: 60 rows")
     assert first.startswith("warning: the scores rank rows the wrong way round: rows of sick have")
     assert second.startswith("warning: test rows: all 60 rows have the same label, well")
@@ -114,9 +113,40 @@ def test_a_site_of_features_has_rows_to_train_on(tmp_path, capsys):
     assert site.shards.input_shape == (4,)
     assert site.test_inputs.shape == (2, 4)
     assert _run(["site", "--data", str(file), "--dry-run"]) == 0
-    shown = capsys.readouterr().out
-    assert "6 rows, 2 classes (well, sick), 4 features to train on, 2 test rows" in shown
-    assert "1 (L2 norm of a row)" in shown
-    assert "cannot be run" not in shown
-    for name, method in STRATEGIES.items():
-        assert (f" {name} " in shown) == (method.family == "train")
+    said = "6 rows, 2 classes (well, sick), 4 features to train on, 2 test rows"
+    assert said in capsys.readouterr().out
+
+
+def test_a_site_that_trains_needs_the_extra(tmp_path, monkeypatch):
+    """It is told so when it starts, and when it is asked."""
+    rows = site_rows_of(tmp_path)
+    prepare(tmp_path / "site", rows.shards)
+    monkeypatch.setattr(network, "find_spec", {"torch": 1}.get)
+    said = r"training a model needs the package opacus, which is not installed: .*fedcal\[train\]"
+    with pytest.raises(InputError, match=said):
+        site_rows_of(tmp_path)
+    with pytest.raises(InputError, match=said):
+        _check_inputs((4,), prepared(tmp_path / "site"))
+
+
+def site_rows_of(folder: Path) -> SiteRows:
+    np.savez(folder / "rows.npz", **features(class_names=["well", "sick"]))
+    return site_rows(str(folder / "rows.npz"), None)
+
+
+def test_features_that_do_not_do_are_one_line(tmp_path):
+    def read(change: dict[str, object]) -> None:
+        names = change.pop("names", ["well", "sick"])
+        np.savez(tmp_path / "rows.npz", **features(**change))
+        site_rows(str(tmp_path / "rows.npz"), cast(Any, names))
+
+    turned = {"class_names": ["well", "sick"], "names": ["sick", "well"]}
+    table: list[tuple[dict[str, object], str]] = [
+        ({"names": None}, "do not contain the number of classes: give --class-names"),
+        (turned, "its classes are well, sick"),
+        ({"labels": [0, 1, 2, 0, 0, 0]}, "must be a class"),
+        ({"features": np.full((6, 4), np.nan)}, "all values must be finite"),
+        ({"features": np.zeros((0, 4)), "labels": []}, "must have shape"),
+        ({"client": [1, 1, 1, 2, 2, 2]}, "a site is one client"),
+    ]
+    each_is_refused(table, read)

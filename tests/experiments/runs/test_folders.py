@@ -38,7 +38,6 @@ def disk(folder: Path) -> Disk:
 
 SIMULATE = "simulate --data rows.npz --clients 4 --partition iid"
 EVALUATE = "evaluate --data two.npz --clients 4 --partition iid"
-NINE = "--clients 9 --rows-per-client 9"
 FEW = "--clients 4 --seeds 1 --jobs 1"
 AGAIN: dict[str, tuple[str, str, str]] = {
     "simulate": (SIMULATE, "", "--seed 1"),

@@ -15,8 +15,7 @@ from refusals import refused
 from fedcal.experiments.cli.main import main
 from fedcal.experiments.runs.rereading import read_release
 from fedcal.experiments.study.quarter import Facts, earlier_of, write_quarter
-from fedcal.experiments.study.sealed import Sealed, signed_text
-from fedcal.experiments.study.signature import write_signature
+from fedcal.experiments.study.sealed import Sealed, signed_text, write_signature
 from fedcal.experiments.study.verify import sign, verify
 from fedcal.secure_aggregation.keys import SigningKey, make_key
 

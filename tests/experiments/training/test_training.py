@@ -145,6 +145,37 @@ def test_a_killed_training_goes_on_from_its_last_checkpoint(images, tmp_path):
     assert same(train(config), train(out=out, resume=True))
 
 
+def test_what_cannot_be_resumed(images, tmp_path):
+    config, out = small(images), tmp_path / "out"
+    with pytest.raises(InputError, match=r"nothing to resume in .*: there is no checkpoint"):
+        train(out=out, resume=True)
+    with pytest.raises(InputError, match="--resume needs --out"):
+        train(resume=True)
+    with pytest.raises(Interrupted):
+        interrupted(config, out, 2, KeyboardInterrupt)
+    with pytest.raises(InputError, match="holds an unfinished training: continue with --resume"):
+        train(config, out=out)
+    table: list[tuple[dict[str, Any], str]] = [
+        ({"lr": 0.2}, "continues with lr = 0.1, but 0.2 is given"),
+        ({"rounds": 1}, "2 rounds are done already, but rounds = 1"),
+        ({"rounds": config.rounds - 1}, "rounds were asked: --resume takes no fewer"),
+    ]
+    before = (out / CHECKPOINT).read_bytes()
+    each_is_refused(table, lambda options: train(out=out, resume=True, **options))
+    assert (out / CHECKPOINT).read_bytes() == before
+    np.savez(images.with_name("other.npz"), **stripes(300, seed=1))
+    images.with_name("other.npz").replace(images)
+    with pytest.raises(InputError, match="other rows than when the training began"):
+        train(out=out, resume=True)
+    np.savez(images, **stripes(300))
+    train(out=out, resume=True)
+    with pytest.raises(InputError, match="the training there is finished"):
+        train(out=out, resume=True)
+    (out / CHECKPOINT).write_bytes(b"PK but no more")
+    with pytest.raises(InputError, match="is damaged"):
+        train(out=out, resume=True)
+
+
 def test_what_is_refused_leaves_a_private_training_as_it_is(images, tmp_path):
     own = {"data": str(images), "clients": 6, "rounds": 3, "method": "fedsgd", "epsilon": 4.0}
     config = merged(own | {"partition": "iid", "unit": "example", "model": NET})

@@ -10,12 +10,11 @@ import torch
 from refusals import each_is_refused
 
 from fedcal.core.errors import InputError
-from fedcal.experiments.deploy.feature_rows import site_rows
+from fedcal.experiments.deploy.rows import site_rows
 from fedcal.experiments.runs.load import load_any
 from fedcal.experiments.runs.load import test_part as part_for_tests
 from fedcal.experiments.training.config import TrainConfig
-from fedcal.experiments.training.features import read_labelled
-from fedcal.experiments.training.in_memory import NAME, rows_in_memory
+from fedcal.experiments.training.features import NAME, read_labelled, rows_in_memory
 from fedcal.experiments.training.splits import PARTS, ClientData, load
 from fedcal.training.networks import enlist
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedcal.evaluation import Histogram
-from fedcal.evaluation.drift import drift_between, drift_by_site
+from fedcal.evaluation.drift import drift_between
 from fedcal.metrics.buckets import equal_width
 from fedcal.queries.encodings import decoder_of
 
@@ -80,38 +80,3 @@ def test_what_a_change_is_worth_is_a_difference_of_shares():
     assert found["calibration"].p_value == 0.01
     assert json.loads(json.dumps(found["score"].to_json()))["p_value"] > 0.5
     assert drift_between(a, b, draws=99) == found
-
-
-def quarter(
-    sites: int, seed: int, **changed: tuple[np.ndarray, np.ndarray]
-) -> dict[str, Histogram]:
-    """Sites' releases with noise; of those named, by other scores and shares."""
-    found = {}
-    for k in range(sites):
-        scores, share = changed.get(f"s{k}", (SCORES, MIDDLES))
-        found[f"s{k}"] = release(scores, share, 600, ROOTS["flat"] / 3, 1000 * seed + k)
-    return found
-
-
-def test_among_many_sites_the_one_that_changed_is_found():
-    """At 20 sites a p-value of 0.05 / 60 needs more draws than 999."""
-    found = drift_by_site(quarter(20, 1), quarter(20, 2, s7=(SCORES, MIDDLES * 0.5)))
-    changed = {s for s, tests in found.items() if min(t.p_value for t in tests.values()) <= 0.05}
-    assert changed == {"s7"}
-    assert found["s7"]["calibration"].p_value <= 0.05
-    assert found["s7"]["score"].p_value > 0.05
-
-
-def test_where_nothing_changed_few_tables_say_that_something_has():
-    """One of 0.05 anywhere in a table of 5 sites: at most in 1 of 20 tables; uncorrected in 10."""
-    tables = [drift_by_site(quarter(5, 2 * k), quarter(5, 2 * k + 1)) for k in range(20)]
-    least = [min(t.p_value for tests in sites.values() for t in tests.values()) for sites in tables]
-    assert (np.array(least) <= 0.05).sum() <= 3
-
-
-def test_of_sites_that_are_few_or_new_nothing_is_said():
-    earlier, later = quarter(3, 1), quarter(2, 2)
-    later["s1"] = release(SCORES, MIDDLES, 10, np.zeros((B, 0)), 3)
-    found = drift_by_site(earlier, later)
-    assert set(found) == {"s0", "s1"}
-    assert found["s1"] == {}
