@@ -2,11 +2,13 @@
 
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from refusals import each_is_refused
 
+from fedcal.clients.site.guard import _check_inputs
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.main import _run

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from refusals import each_is_refused
 
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.datasets import load
