@@ -222,7 +222,7 @@ def test_unary_encoding_with_a_wrong_flip_is_caught(factor, monkeypatch):
 def test_the_exponential_mechanism_without_its_factor_2_is_caught(monkeypatch):
     right = exponential.draw_index
     monkeypatch.setattr(
-        exponential,
+        attacks,
         "draw_index",
         lambda scores, epsilon, norm, source: right(scores, 2 * epsilon, norm, source),
     )

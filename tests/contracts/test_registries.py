@@ -17,7 +17,7 @@ from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
-HOMES = ("fedcal/mechanisms/", "fedcal/trust/", "fedcal/units/")
+HOMES = ("fedcal/mechanisms/", "fedcal/trust/", "fedcal/units/", "experiments/research/")
 MODULES = sorted(
     path
     for room in ("fedcal", "clients", "strategies", "experiments")
