@@ -9,8 +9,8 @@ from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import Method
+from fedcal.strategies.methods.accuracy import FedAccuracy, FedEvaluate
 from fedcal.strategies.methods.conformal import FedConformal
-from fedcal.strategies.methods.evaluation import FedAccuracy, FedEvaluate
 from fedcal.strategies.methods.federated_averaging import DPFedAvg, FedAvg
 from fedcal.strategies.methods.histograms import FedBBQ, FedBin
 from fedcal.strategies.methods.prior import FedPrior

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.experiments.report import labels
-from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.page import read_json, reading, write_with_figures
+from fedcal.experiments.report.page import read_json, reading, sections, write_with_figures
 from fedcal.experiments.report.simulation import read_parts, run_context, run_tiles, sheets_of
 from fedcal.experiments.runs.files import PAGE
 

@@ -14,7 +14,6 @@ from fedcal.core.errors import InputError
 from fedcal.core.pages import Part, Table, from_json
 from fedcal.evaluation.by_group import change_table
 from fedcal.experiments.report import labels
-from fedcal.experiments.report.artifact import numbers_of, sections
 from fedcal.experiments.report.figures.curves import rounds_sheet
 from fedcal.experiments.report.figures.diagrams import (
     FEWEST,
@@ -28,9 +27,11 @@ from fedcal.experiments.report.figures.part_panels import part_sheet
 from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.page import (
     figure,
+    numbers_of,
     read_json,
     read_json_lines,
     reading,
+    sections,
     write_with_figures,
 )
 from fedcal.experiments.report.tables import TextTable

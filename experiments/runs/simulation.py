@@ -22,12 +22,10 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.datasets import BlockRows, Dataset, are_blocks
 from fedcal.experiments.runs.config import APP, POOLED, Config, load_config, merge
 from fedcal.experiments.runs.engines import NamedData, run
-from fedcal.experiments.runs.evaluated import METHOD, settings
-from fedcal.experiments.runs.folders import RUN, claim
-from fedcal.experiments.runs.jobs import federation_of, job_of
+from fedcal.experiments.runs.folders import CONFIG, RUN, Paid, claim
+from fedcal.experiments.runs.jobs import METHOD, federation_of, job_of, settings
 from fedcal.experiments.runs.load import load_any, name_of, rows_in_blocks, rows_of
 from fedcal.experiments.runs.options import options_of, read_options
-from fedcal.experiments.runs.paid import CONFIG, Paid
 from fedcal.experiments.runs.record import recorded, result_of
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.experiments.runs.signatures import EvaluateOptions, SimulateOptions, spelt_out

@@ -17,11 +17,10 @@ from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.core.numerics import softmax
 from fedcal.experiments.runs import engines
 from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.experiments.runs.folders import CONFIG, Paid, claim
 from fedcal.experiments.runs.folders import TRAINING as KIND
-from fedcal.experiments.runs.folders import claim
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.options import read_options
-from fedcal.experiments.runs.paid import CONFIG, Paid
 from fedcal.experiments.runs.record import recorded
 from fedcal.experiments.training.config import TrainConfig, merged
 from fedcal.experiments.training.features import NAME as IN_MEMORY

@@ -36,7 +36,6 @@ OTHERS = {
     ("strategies/methods/quantiles/drawn.py", "exponential"): "a quantile rule of that name",
     ("experiments/research/studies/luo/methods.py", "exponential"): "a search of that name",
     ("experiments/runs/engines/ray.py", "local"): "an address of Ray",
-    ("experiments/runs/engines/flower_simulation.py", "local"): "an address of Ray",
     ("clients/site/guard.py", "subject"): "a part of a client, which that unit protects",
     ("fedcal/units/bounding.py", "subject"): "a part of a client, which that unit protects",
     ("experiments/research/studies/subgroups.py", "subject"): "of an exam",

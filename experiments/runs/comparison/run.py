@@ -20,7 +20,6 @@ from fedcal.experiments.report.families import family_of
 from fedcal.experiments.report.figures import COMPARISON_NAMES
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.shown import Shown
-from fedcal.experiments.runs import evaluated
 from fedcal.experiments.runs.comparison.grid import Cell, Grid, Variant, read_grid
 from fedcal.experiments.runs.comparison.resolve import Resolved, resolve
 from fedcal.experiments.runs.comparison.statement import statement
@@ -29,6 +28,7 @@ from fedcal.experiments.runs.comparison.table import as_csv, as_markdown, as_row
 from fedcal.experiments.runs.config import merge
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import COMPARISON, claim
+from fedcal.experiments.runs.jobs import holdout
 from fedcal.experiments.runs.load import load_any, test_part, warn_of_rows
 from fedcal.experiments.runs.options import read_options
 from fedcal.experiments.runs.result import versions
@@ -383,7 +383,7 @@ def compare(
         resolved = resolve(grid, sources)
     for name, source in sources.items():
         if family == "evaluate":
-            judged = evaluated.holdout(deal(source.evaluated(), "iid", 1, grid.seed), (), 0)
+            judged = holdout(deal(source.evaluated(), "iid", 1, grid.seed), (), 0)
             warn_of_rows(replace(judged, class_names=source.class_names), f"{name}: rows")
         else:
             warn_of_rows(test_part(source.split(grid.seed), grid.seed), f"{name}: test rows")
