@@ -11,8 +11,11 @@ from fedcal.experiments.report.comparison import (
     result_card,
     write_comparison_report,
 )
-from fedcal.experiments.report.reading import write_reading_report, write_training_report
-from fedcal.experiments.report.simulation import write_report
+from fedcal.experiments.report.simulation import (
+    write_reading_report,
+    write_report,
+    write_training_report,
+)
 
 __all__ = [
     "artifact_card",

@@ -22,8 +22,8 @@ from fedcal.experiments.report.figures.drawing import (
     save_sheets,
     variable,
 )
-from fedcal.experiments.report.figures.part_panels import part_sheet
 from fedcal.experiments.report.figures.style import HUES
+from fedcal.experiments.report.shown import part_sheet
 from fedcal.experiments.report.tables import html, of_part
 from fedcal.storage.atomic import whole_file
 

@@ -17,8 +17,8 @@ from fedcal.evaluation.pages.page import heading, whole
 from fedcal.evaluation.sites import next_site
 from fedcal.evaluation.sites.verdicts import ALL, MOST, ORDER, least_points
 from fedcal.experiments.report.figures.drawing import Sheet
-from fedcal.experiments.report.figures.part_panels import part_sheet
 from fedcal.experiments.report.page import figure, sections, write_with_figures
+from fedcal.experiments.report.shown import part_sheet
 from fedcal.experiments.report.tables import TextTable
 from fedcal.experiments.study.study_file import named
 
