@@ -63,7 +63,7 @@ nitpick_ignore_regex = [
     (r"py:class", r"fedcal\.privacy\.ledger\.Entry"),
     (r"py:class", r"fedcal\.storage\.artifact\.T"),
     (r"py:class", r"fedcal\.experiments\.runs\.signatures\.Call"),
-    (r"py:class", r"fedcal\.experiments\.runs\.engines\.flower_simulation\.NamedData"),
+    (r"py:class", r"fedcal\.experiments\.runs\.engines\.ray\.NamedData"),
     (r"py:class", r"fedcal\.experiments\.research\.studies\.luo\.trials\.Tables"),
     (r"py:class", r"fedcal\.experiments\.research\.studies\.luo\.methods\.Competitor"),
     # what methods share among themselves: told of each of them

@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from fedcal.experiments.runs.comparison import Comparison, compare
     from fedcal.experiments.runs.engines import InProcessGrid, run_inline
     from fedcal.experiments.runs.estimator import CalibratedModel, FederatedCalibrator
-    from fedcal.experiments.runs.evaluation import evaluate, prediction_sets
     from fedcal.experiments.runs.plan import plan
     from fedcal.experiments.runs.result import SimulationResult
-    from fedcal.experiments.runs.simulation import simulate
+    from fedcal.experiments.runs.simulation import evaluate, prediction_sets, simulate
     from fedcal.experiments.training.run import train
 
 __all__ = [
@@ -43,9 +42,9 @@ _HOMES = {
     "Comparison": "fedcal.experiments.runs.comparison",
     "SimulationResult": "fedcal.experiments.runs.result",
     "compare": "fedcal.experiments.runs.comparison",
-    "evaluate": "fedcal.experiments.runs.evaluation",
+    "evaluate": "fedcal.experiments.runs.simulation",
     "plan": "fedcal.experiments.runs.plan",
-    "prediction_sets": "fedcal.experiments.runs.evaluation",
+    "prediction_sets": "fedcal.experiments.runs.simulation",
     "run_inline": "fedcal.experiments.runs.engines",
     "simulate": "fedcal.experiments.runs.simulation",
     "train": "fedcal.experiments.training.run",

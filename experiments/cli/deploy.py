@@ -31,8 +31,8 @@ from fedcal.experiments.deploy.run import asked_for, deployed, flower_run, stand
 from fedcal.experiments.report.tables import TextTable, print_table
 from fedcal.experiments.report.terminal import console, progress
 from fedcal.experiments.runs.config import SIMULATED, Config, load_config, merge, parse_setting
-from fedcal.experiments.runs.evaluated import BY, settings
 from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.runs.jobs import BY, settings
 from fedcal.experiments.runs.options import SITES
 
 EXAMPLES = (

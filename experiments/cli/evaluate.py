@@ -28,10 +28,10 @@ from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.tables import of_part, print_table
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
-from fedcal.experiments.runs.evaluated import METHOD, about_intervals, evaluates, settings
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.folders import READING as FOLDER
 from fedcal.experiments.runs.folders import claim, claim_file
+from fedcal.experiments.runs.jobs import METHOD, about_intervals, evaluates, settings
 from fedcal.experiments.runs.rereading import Reading, reread
 
 EXAMPLES = (

@@ -30,8 +30,8 @@ from fedcal.experiments.report.result import (
 from fedcal.experiments.report.tables import TextTable, of_part, print_table
 from fedcal.experiments.report.terminal import console, headings, progress
 from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
-from fedcal.experiments.runs.evaluated import about_intervals
 from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.runs.jobs import about_intervals
 from fedcal.experiments.runs.options import RUNNING
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.experiments.runs.simulation import simulate

@@ -14,12 +14,11 @@ from flwr.serverapp import Grid
 from fedcal.core.errors import InputError
 from fedcal.experiments.runs.config import APP, Config, merge
 from fedcal.experiments.runs.files import write_folder
-from fedcal.experiments.runs.folders import RUN, claim
+from fedcal.experiments.runs.folders import RUN, Paid, claim
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.load import load_any, test_part
-from fedcal.experiments.runs.paid import Paid
 from fedcal.experiments.runs.result import SimulationResult
-from fedcal.experiments.runs.unreported import of_messages
+from fedcal.experiments.runs.simulation import of_messages
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES

@@ -17,7 +17,7 @@ import fedcal
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.evaluated import METHOD
+from fedcal.experiments.runs.jobs import METHOD
 from fedcal.privacy.federation import Federation
 from fedcal.storage.atomic import whole_file
 from fedcal.storage.toml_files import parse_toml

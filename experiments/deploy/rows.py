@@ -20,8 +20,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets import Dataset
 from fedcal.datasets.plausible_rows import doubts_of
-from fedcal.experiments.training.features import features_of
-from fedcal.experiments.training.rows import LabelledRows, named
+from fedcal.experiments.training.features import LabelledRows, features_of, named
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import read_npz
 from fedcal.training.network import need_torch, text_of

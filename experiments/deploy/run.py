@@ -19,11 +19,9 @@ from fedcal.core.errors import FedcalError, InputError, Interrupted, RoundFailed
 from fedcal.experiments.deploy.control import ENDED, Control, control
 from fedcal.experiments.runs.config import Config, load_config
 from fedcal.experiments.runs.engines.superlink import UNKNOWN
-from fedcal.experiments.runs.evaluated import by_roster
-from fedcal.experiments.runs.folders import DEPLOYED, claim
-from fedcal.experiments.runs.jobs import job_of
+from fedcal.experiments.runs.folders import DEPLOYED, Paid, claim
+from fedcal.experiments.runs.jobs import by_roster, job_of
 from fedcal.experiments.runs.load import load_any, name_of, test_part
-from fedcal.experiments.runs.paid import Paid
 from fedcal.experiments.runs.record import recorded, result_of
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.secure_aggregation.roster import Roster

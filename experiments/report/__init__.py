@@ -5,10 +5,17 @@ saving the result gave. Everything in those files is untrusted text and escaped;
 nothing, and its Content-Security-Policy forbids it to.
 """
 
-from fedcal.experiments.report.comparison import write_comparison_report
-from fedcal.experiments.report.notebook_card import artifact_card, comparison_card, result_card
-from fedcal.experiments.report.reading import write_reading_report, write_training_report
-from fedcal.experiments.report.simulation import write_report
+from fedcal.experiments.report.comparison import (
+    artifact_card,
+    comparison_card,
+    result_card,
+    write_comparison_report,
+)
+from fedcal.experiments.report.simulation import (
+    write_reading_report,
+    write_report,
+    write_training_report,
+)
 
 __all__ = [
     "artifact_card",

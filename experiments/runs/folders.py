@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.errors import InputError
+from fedcal.core.errors import FedcalError, InputError, Interrupted
 from fedcal.experiments.report.figures import COMPARISON_NAMES, CURVE_NAMES, NAMES
-from fedcal.experiments.runs.files import PAGE, check_out
+from fedcal.experiments.runs.files import PAGE, check_out, write_folder
 from fedcal.storage.artifact import ARTIFACTS
-from fedcal.strategies.server.checkpoint import CHECKPOINT
-from fedcal.strategies.server.outcome import OUTCOME, ROUND_FILES
+from fedcal.strategies.server.checkpoint import CHECKPOINT, WAITING
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.server.outcome import OUTCOME, ROUND_FILES, Outcome
 
 _CONFIG, _REPORT = "config.toml", "report.html"
 _MOST_NAMED = 3
@@ -213,3 +215,98 @@ def _told(path: Path, kind: Kind) -> str:
 def _listed(paths: Sequence[Path]) -> str:
     more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
     return ", ".join(path.name for path in paths[:_MOST_NAMED]) + more
+
+
+CONFIG = "config.toml"
+
+Run = Callable[[], Outcome]
+
+
+@dataclass
+class Paid:
+    """Keeps the outcome of a run.
+
+    Attributes
+    ----------
+    out
+        folder of the results; None = nothing is kept
+    kind
+        of these
+    config
+        text of the run's options
+    resume
+        take the outcome that is there, and run nothing
+    known
+        whether the folder holds the outcome
+    """
+
+    out: Path | None
+    kind: Kind
+    config: str
+    resume: bool = False
+    known: bool = False
+
+    def outcome(self, job: Job, run: Run) -> Outcome:
+        """Run a job and keep its outcome, or read the one that is kept.
+
+        Raises
+        ------
+        InputError
+            There is none, or it is that of another job.
+        FedcalError
+            It cannot be written.
+        """
+        if self.out is None:
+            return run()
+        if self.resume:
+            outcome = _kept(self.out, job)
+        else:
+            outcome = replace(run(), job=job.to_fields())
+            write_folder(
+                self.out,
+                lambda folder: self._write(folder, outcome),
+                stale={*self.kind.files} - {*self.kind.unfinished},
+            )
+        self.known = True
+        return outcome
+
+    def _write(self, folder: Path, outcome: Outcome) -> None:
+        (folder / CONFIG).write_text(self.config, "utf-8")
+        outcome.save(folder)
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Say that the outcome is kept, and how to go on, if no result can be made from it.
+
+        Raises
+        ------
+        FedcalError
+            What went wrong.
+        Interrupted
+            On Ctrl-C.
+        """
+        try:
+            yield
+        except (Exception, KeyboardInterrupt) as error:
+            if not self.known:
+                raise
+            again = (
+                f"the release is in {self.out}: fedcal report {self.out} makes the report at no "
+                "cost"
+            )
+            if isinstance(error, KeyboardInterrupt):
+                raise Interrupted(again) from None
+            own = isinstance(error, FedcalError)
+            message = f"{error}" if own else f"{type(error).__name__}: {error}"
+            raise FedcalError(f"{message}; {again}") from error
+
+
+def _kept(out: Path, job: Job) -> Outcome:
+    outcome, now = Outcome.load(out), job.to_fields()
+    for key in sorted({*outcome.job, *now} - {*WAITING}):
+        if outcome.job.get(key) != now.get(key):
+            raise InputError(
+                f"{out / OUTCOME} is of a run with {key} = {outcome.job.get(key)!r:.80}, not "
+                f"{now.get(key)!r:.80}: options or data are not those of the run"
+            )
+    return outcome

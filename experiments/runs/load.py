@@ -15,7 +15,7 @@ from fedcal.core.removed import check_kept
 from fedcal.core.shards import Population, Shards
 from fedcal.datasets import BlockRows, Dataset
 from fedcal.datasets.plausible_rows import doubts_of
-from fedcal.experiments.runs import evaluated
+from fedcal.experiments.runs import jobs
 from fedcal.experiments.runs.config import POOLED, Config
 from fedcal.experiments.runs.engines import NamedData
 from fedcal.partition import client_names, deal
@@ -117,7 +117,7 @@ def dealt_rows(
     A method that evaluates reads the rows to evaluate; others read the rows to fit, beside a test
     part.
     """
-    data = loaded.evaluated() if evaluated.evaluates(method) else loaded.split(seed)
+    data = loaded.evaluated() if jobs.evaluates(method) else loaded.split(seed)
     shards = deal(data, partition, clients, seed)
     return data, shards, client_names(data, partition, shards.clients)
 
@@ -178,19 +178,19 @@ def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> Rows:
     UserWarning
         Of rows that are probably not what they are taken for.
     """
-    evaluates = evaluated.evaluates(config.method)
+    evaluates = jobs.evaluates(config.method)
     data, dealt, names = dealt_rows(
         loaded, config.method, config.partition, config.clients, config.seed
     )
-    known, shards = evaluated.resolved(config, dealt, names)
+    known, shards = jobs.resolved(config, dealt, names)
     if evaluates:
-        test = evaluated.holdout(shards, names, config.seed, data.class_names)
+        test = jobs.holdout(shards, names, config.seed, data.class_names)
     else:
         test = test_part(data, config.seed)
-        if evaluated.is_personal(config.method):
+        if jobs.is_personal(config.method):
             test = replace(test, fit=shards)
     warn_of_rows(test, "evaluated rows" if evaluates else "test rows", stacklevel=3)
-    notes = evaluated.about_groups(config)
+    notes = jobs.about_groups(config)
     if data.client_names is not None and config.partition != "natural":
         notes.append(
             f"{data.name} names {len(data.client_names)} clients; this run dealt its rows out by "
@@ -232,7 +232,7 @@ def rows_in_blocks(config: Config, data: Any, progress: Progress | None = None) 
     progress
         called with pieces checked, and all
     """
-    evaluates = evaluated.evaluates(config.method)
+    evaluates = jobs.evaluates(config.method)
     if config.partition != "natural":
         raise InputError(
             f"partition {config.partition!r} deals rows at random, for which all must be in "
@@ -252,7 +252,7 @@ def rows_in_blocks(config: Config, data: Any, progress: Progress | None = None) 
         raise InputError(
             f"{shards.name} has {shards.clients:,} natural clients, but clients = {config.clients}"
         )
-    known, _ = evaluated.resolved(config, shards, ())
+    known, _ = jobs.resolved(config, shards, ())
     test = None
     if shards.test is not None and not evaluates:
         own = shards.test
@@ -267,5 +267,5 @@ def rows_in_blocks(config: Config, data: Any, progress: Progress | None = None) 
         tested=test is not None,
         held_out=False,
         source=None,
-        said=[*evaluated.about_groups(config), *([] if test or evaluates else [UNTESTED])],
+        said=[*jobs.about_groups(config), *([] if test or evaluates else [UNTESTED])],
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack, cast
@@ -14,24 +15,30 @@ from typing import Any, Unpack, cast
 import numpy as np
 
 from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
+from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Population, Shards
 from fedcal.core.streams import Purpose, stream
-from fedcal.datasets import are_blocks
+from fedcal.datasets import BlockRows, Dataset, are_blocks
 from fedcal.experiments.runs.config import APP, POOLED, Config, load_config, merge
 from fedcal.experiments.runs.engines import NamedData, run
-from fedcal.experiments.runs.folders import RUN, claim
-from fedcal.experiments.runs.jobs import federation_of, job_of
+from fedcal.experiments.runs.folders import CONFIG, RUN, Paid, claim
+from fedcal.experiments.runs.jobs import METHOD, federation_of, job_of, settings
 from fedcal.experiments.runs.load import load_any, name_of, rows_in_blocks, rows_of
-from fedcal.experiments.runs.paid import Paid
+from fedcal.experiments.runs.options import options_of, read_options
 from fedcal.experiments.runs.record import recorded, result_of
 from fedcal.experiments.runs.result import SimulationResult
-from fedcal.experiments.runs.signatures import SimulateOptions, spelt_out
+from fedcal.experiments.runs.signatures import EvaluateOptions, SimulateOptions, spelt_out
 from fedcal.experiments.runs.statement import about_subjects, without_privacy
 from fedcal.experiments.runs.statement.sentences import held_out as held_out_of
 from fedcal.experiments.runs.statement.sentences import large_delta
+from fedcal.partition import DEALT
+from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
-from fedcal.strategies.server.outcome import Outcome, Progress
+from fedcal.strategies import FedConformal
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
+from fedcal.strategies.server.run_folder import forget
 from fedcal.strategies.warnings import emit, underpowered
 from fedcal.trust import SecAgg
 
@@ -255,3 +262,229 @@ def _baseline(config: Config, shards: Shards, tested: bool, held_out: bool) -> F
     few = emit(underpowered(config.method, read), stacklevel=4)
     privacy["statement"] += [*outcome.at_limits, *few, *_held_out(outcome, held_out)]
     return Fitted(outcome, known, privacy)
+
+
+def finish(folder: Path) -> Path:
+    """Judge and write what a folder's `outcome.json` tells of; nothing runs, and nothing is paid.
+
+    Returns
+    -------
+    Path
+        Of the report.
+
+    Raises
+    ------
+    InputError
+        The folder holds no outcome, or its rows cannot be had again.
+    """
+    if (folder / "run.json").is_file():
+        from fedcal.experiments.deploy.run import asked_for, deployed
+
+        asked = asked_for(folder, {})
+        deployed(asked, test=asked.data or None, out=folder, resume=True)
+    elif not (folder / CONFIG).is_file():
+        _of_flower(folder).save(folder)
+        forget(folder, checkpoint=True)  # what it holds is in the result
+    elif "model" in read_options(folder / CONFIG):
+        from fedcal.experiments.training.run import train
+
+        train(out=folder, resume=True)
+    else:
+        config = load_config(folder / CONFIG, {})
+        try:
+            simulate(config.data, config=config, out=folder, resume=True)
+        except InputError as error:
+            raise InputError(
+                f"{error}; a run on arrays is reported by simulate(..., out={str(folder)!r}, "
+                "resume=True) in Python"
+            ) from None
+    return folder / "report.html"
+
+
+def _of_flower(folder: Path) -> SimulationResult:
+    """Return the result of a `flwr run`; test rows of simulated sites evaluate it."""
+    outcome = Outcome.load(folder)
+    if not outcome.job:
+        raise InputError(f"{folder / OUTCOME} does not name its run")
+    return of_messages(outcome)
+
+
+def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> SimulationResult:
+    """Return the result of a run that Flower drove.
+
+    Parameters
+    ----------
+    outcome
+        with its job
+    test
+        rows that judge it; None = those of simulated sites, if it was on such
+    **given
+        options of the run that a job does not have
+    """
+    job = Job.from_fields(outcome.job)
+    fields = {key.replace("-", "_"): value for key, value in outcome.job.items()}
+    known = {n: v for n, v in fields.items() if n in options_of(Config) and v not in ("", 0)}
+    for name in ("committee", "timeout", "grace"):  # another thing there, or of no use any more
+        known.pop(name, None)
+    data, partition = str(fields.get("data", "")), str(fields.get("partition", ""))
+    known |= {"data": data, "set": job.settings, **given}
+    known["engine"] = fields.get("engine") or ("flower" if data else "grpc")
+    rows: Dataset | BlockRows | None = None
+    held_out, tested = False, test is not None
+    if data and partition != DEALT:
+        dealt = rows_of(merge(known), load_any(data))
+        held_out, rows, test, tested = dealt.held_out, dealt.data, dealt.test, dealt.tested
+    config, privacy = recorded(merge(known), job, outcome, tested=tested)
+    if held_out:
+        privacy["statement"].append(held_out_of(outcome.artifact.noun))
+    privacy["statement"] += about_subjects(job.plan, partition, held_out)
+    clients = job.plan.clients
+    return result_of(outcome, config, privacy, clients, given=config, test=test, data=rows)
+
+
+@spelt_out(EvaluateOptions, Config)
+def evaluate(
+    data: Any = None,
+    *,
+    model: Any = None,
+    only: str | None = None,
+    calibrator: str | Path | None = None,
+    by: str = "none",
+    threshold: float | None = None,
+    score: str | None = None,
+    bins: int | None = None,
+    estimand: str | None = None,
+    rows_per_subject: int | None = None,
+    config: Config | str | Path | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    report: bool = True,
+    progress: Progress | None = None,
+    **options: Unpack[EvaluateOptions],
+) -> SimulationResult:
+    """Evaluate a model on rows that stay with simulated clients: one release, all metrics.
+
+    Rows are those of the test part where the data have one, else all. Where the data have scores
+    of a second model, both are evaluated on the rows that have both.
+
+    Parameters
+    ----------
+    data, model
+        as `simulate` takes them
+    only
+        "accuracy": this metric for the whole budget; None = all metrics
+    calibrator
+        a `calibrator.npz`: evaluate the model before and after it
+    by
+        "site" or "group": also each client, or each value of the rows' column `group`
+    threshold
+        a row is predicted positive from this score on (two classes; 0.5)
+    score
+        "positive" (two classes), "confidence" or "classes"; None = the first that the model has
+    bins
+        buckets of the score; None = 240
+    estimand
+        what intervals are for: "rows" (new rows like these; the default), or "these" rows
+    rows_per_subject
+        of unit `subject`: 1 = each subject counts once (the default); R = each row does, up to R
+        rows of a subject, for R times the noise
+    config
+        instead of options; or the path of a `config.toml`
+    out
+        folder for result files; None = write nothing
+    resume, overwrite, report
+        as `simulate` has them
+    progress
+        called after each round
+    **options
+        as `simulate` takes them, but for the method
+
+    Returns
+    -------
+    SimulationResult
+        `metrics` are those of the model; `judged` has all that `result.json` has
+
+    Raises
+    ------
+    InputError
+        Anything the user gave that is not allowed; nothing was released.
+    """
+    wanted = {"threshold": threshold, "score": score, "bins": bins, "estimand": estimand}
+    asked = settings(by, calibrator, only=only, rows_per_subject=rows_per_subject, **wanted)
+    output: dict[str, Any] = {
+        "out": out,
+        "resume": resume,
+        "overwrite": overwrite,
+        "report": report,
+    }
+    run = _run(METHOD, asked, config, options)
+    return simulate(data, model=model, config=config, progress=progress, **output, **run)
+
+
+@spelt_out(EvaluateOptions, Config)
+def prediction_sets(
+    data: Any = None,
+    *,
+    model: Any = None,
+    alpha: float | None = None,
+    score: str | None = None,
+    by: str | None = None,
+    calibrator: str | Path | None = None,
+    config: Config | str | Path | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    report: bool = True,
+    progress: Progress | None = None,
+    **options: Unpack[EvaluateOptions],
+) -> SimulationResult:
+    """Find prediction sets from rows that stay with simulated clients: the method `conformal`.
+
+    Parameters
+    ----------
+    data, model
+        as `simulate` takes them
+    alpha
+        share of new rows whose label may be missing in their set; None = 0.1
+    score
+        how little a label conforms: "lac" (None), "aps", "raps"
+    by
+        "class" or "group": thresholds of their own for each label, or group of rows
+    calibrator
+        a `calibrator.npz`: sets are of its probabilities
+    config, out, resume, overwrite, report, progress
+        as `simulate` has them
+    **options
+        as `simulate` takes them, but for the method; `set` has its other settings
+
+    Returns
+    -------
+    SimulationResult
+        `sets` are ready for `predict_set`; `before` and `after` tell coverage and size
+
+    Raises
+    ------
+    InputError
+        Anything the user gave that is not allowed; nothing was released.
+    """
+    asked = settings(calibrator=calibrator, alpha=alpha, score=score)
+    asked |= {} if by is None else {"by": by}
+    output: dict[str, Any] = {
+        "out": out,
+        "resume": resume,
+        "overwrite": overwrite,
+        "report": report,
+    }
+    run = _run(FedConformal.name, asked, config, options)
+    return simulate(data, model=model, config=config, progress=progress, **output, **run)
+
+
+def _run(
+    method: str, asked: Mapping[str, Any], config: object, options: EvaluateOptions
+) -> dict[str, Any]:
+    """Options of `simulate`, of which `config` would say all."""
+    if config is not None:
+        unused("config says it", **asked)
+        return {**options}
+    return {**options, "method": method, "set": {**asked, **options.get("set", {})}}

@@ -30,8 +30,7 @@ from fedcal.experiments.report.page import read_json, reading
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import QUARTER
 from fedcal.experiments.runs.rereading import comparable, read_release
-from fedcal.experiments.study.next_steps import Told, in_words
-from fedcal.experiments.study.quarter_page import write_quarter_page
+from fedcal.experiments.study.quarter_page import Told, in_words, write_quarter_page
 from fedcal.experiments.study.sealed import Sealed, write_signature
 from fedcal.experiments.study.study_file import NAME, Study
 from fedcal.metrics.holm import ERROR

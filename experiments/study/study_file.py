@@ -29,8 +29,7 @@ from fedcal.core.printable import plain_names
 from fedcal.evaluation.sites.effects import CUTS
 from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.evaluated import METHOD
-from fedcal.experiments.runs.jobs import job_of
+from fedcal.experiments.runs.jobs import METHOD, job_of
 from fedcal.mechanisms import Laplace
 from fedcal.metrics.buckets import check_score
 from fedcal.privacy.noise_plan import Plan

@@ -16,22 +16,23 @@ from fedcal.accounting.zcdp import rdp_epsilons
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.core.numerics import softmax
 from fedcal.experiments.runs import engines
+from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.experiments.runs.folders import CONFIG, Paid, claim
 from fedcal.experiments.runs.folders import TRAINING as KIND
-from fedcal.experiments.runs.folders import claim
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.options import read_options
-from fedcal.experiments.runs.paid import CONFIG, Paid
 from fedcal.experiments.runs.record import recorded
 from fedcal.experiments.training.config import TrainConfig, merged
 from fedcal.experiments.training.features import NAME as IN_MEMORY
 from fedcal.experiments.training.features import rows_in_memory
-from fedcal.experiments.training.looks import Looks
 from fedcal.experiments.training.result import Training
 from fedcal.experiments.training.splits import PARTS, ClientData, load, run_config
-from fedcal.metrics import summary
+from fedcal.metrics import accuracy, nll, summary
+from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Plan
 from fedcal.storage.atomic import locked, path_of
-from fedcal.strategies import FedSGD
+from fedcal.strategies import FedAvg, FedSGD
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome
@@ -39,6 +40,48 @@ from fedcal.strategies.server.run_folder import LOCK
 from fedcal.strategies.settings import check_subjects
 from fedcal.training.networks import OWN, enlist, network_named
 from fedcal.training.trained_model import TrainedModel
+
+
+class Looks:
+    """Drives a method over clients' rows; of FedAvg it notes loss and accuracy on the test rows."""
+
+    def __init__(self, config: TrainConfig, data: ClientData) -> None:
+        self._every = config.evaluate_every
+        self._inputs, self._labels = data.inputs("test"), data.labels("test")
+        self._strategy: FederatedStrategy | None = None
+
+    def round_record(self, round_number: int) -> dict[str, Any]:
+        """Return what the method tells of a round."""
+        return {} if self._strategy is None else self._strategy.round_record(round_number)
+
+    def drive(self, strategy: FederatedStrategy, **rows: Any) -> None:
+        """Run a strategy on the clients' rows, as `run_inline` takes them.
+
+        Raises RoundFailed if the loss on the test rows is no number.
+        """
+        report, self._strategy = strategy.on_release, strategy
+
+        def note(release: Release) -> None:
+            number = release.round
+            due = number % self._every == 0 or number == strategy.plan.rounds
+            if isinstance(strategy, FedAvg) and due:
+                self._judge(strategy, number)
+            if report is not None:
+                report(release)
+
+        strategy.on_release = note
+        run_inline(strategy, **rows)
+
+    def _judge(self, strategy: FedAvg, round_number: int) -> None:
+        logits = strategy.result().predict(self._inputs)
+        if not np.isfinite(logits).all():
+            raise RoundFailed(
+                f"round {round_number}: the training diverged (the loss is {math.nan}); lower --lr "
+                f"(it is {strategy.lr})"
+            )
+        probs = softmax(logits)
+        strategy.judged[round_number] = nll(probs, self._labels), accuracy(probs, self._labels)
+
 
 AfterRound = Callable[[int, int, dict[str, Any]], None]
 """Called after each round: rounds done, rounds planned, what is told of the round: of a private

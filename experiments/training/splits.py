@@ -29,8 +29,7 @@ from fedcal.experiments.training.config import (
     TrainConfig,
     merged,
 )
-from fedcal.experiments.training.features import read_labelled
-from fedcal.experiments.training.rows import LabelledRows
+from fedcal.experiments.training.features import LabelledRows, read_labelled
 from fedcal.partition import deal, held_out
 from fedcal.partition.base import CLIENTS
 from fedcal.strategies import STRATEGIES, FedSGD

@@ -4,6 +4,11 @@ from fedcal.evaluation.calibrate import calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
 from fedcal.evaluation.estimates import evaluate, evaluate_classes
 from fedcal.evaluation.estimators.all_metrics import METRICS
+from fedcal.evaluation.estimators.calibration import (
+    CalibrationTest,
+    cox,
+    groups_test,
+)
 from fedcal.evaluation.estimators.curves import (
     Curve,
     DecisionCurve,
@@ -12,11 +17,6 @@ from fedcal.evaluation.estimators.curves import (
     precision_recall_curve,
     reliability,
     roc_curve,
-)
-from fedcal.evaluation.estimators.goodness import (
-    CalibrationTest,
-    cox,
-    groups_test,
 )
 from fedcal.evaluation.histogram import Histogram, monotone_counts
 from fedcal.evaluation.intervals.intervals import Estimate

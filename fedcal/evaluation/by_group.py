@@ -11,7 +11,7 @@ from typing import Any
 
 from fedcal.core.pages import Part, Table
 from fedcal.core.printable import listed
-from fedcal.evaluation.estimators.goodness import FAR_TAIL
+from fedcal.evaluation.estimators.calibration import FAR_TAIL
 from fedcal.evaluation.findings import KEYS, Findings, Key
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import HIDES, Estimate

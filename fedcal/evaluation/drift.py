@@ -29,7 +29,7 @@ from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimators.goodness import FAR_TAIL
+from fedcal.evaluation.estimators.calibration import FAR_TAIL
 from fedcal.evaluation.findings import FEWEST
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import FIRM

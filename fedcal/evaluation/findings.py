@@ -12,7 +12,7 @@ import numpy as np
 from fedcal.core.types import Floats
 from fedcal.evaluation.estimates import evaluate, evaluate_classes
 from fedcal.evaluation.estimators.all_metrics import METRICS
-from fedcal.evaluation.estimators.goodness import (
+from fedcal.evaluation.estimators.calibration import (
     CalibrationTest,
     cox,
     groups_test,

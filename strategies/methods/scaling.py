@@ -20,8 +20,8 @@ from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.queries import MLPUpdate, ScalingUpdate
 from fedcal.queries.declared import SEED, Range
-from fedcal.strategies.methods.newton import near_identity
 from fedcal.strategies.methods.steps.newton_steps import Averaging
+from fedcal.strategies.methods.temperature import near_identity
 
 
 class _Averaged(Averaging):

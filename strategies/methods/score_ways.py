@@ -63,7 +63,7 @@ class Counting:
     federation
         public facts and budget
     others
-        see `fedcal.strategies.methods.evaluation.FedEvaluate`
+        see `fedcal.strategies.methods.accuracy.FedEvaluate`
     """
 
     federation: Federation

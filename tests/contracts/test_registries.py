@@ -26,7 +26,7 @@ MODULES = sorted(
 CLASSES = {law.__name__ for law in (*MECHANISMS.values(), *TRUSTS.values(), *UNITS.values())}
 NAMES = {*PRIVATE, *TRUSTS, *UNITS}
 COLUMN = (
-    *("experiments/training/splits.py", "experiments/training/rows.py"),
+    *("experiments/training/splits.py", "experiments/training/features.py"),
     *("experiments/training/features.py", "experiments/research/shipped/hospitals.py"),
     *("experiments/research/shipped/mmlu.py", "fedcal/datasets/_arrays.py"),
     "fedcal/datasets/_dataset.py",
@@ -36,7 +36,6 @@ OTHERS = {
     ("strategies/methods/quantiles/drawn.py", "exponential"): "a quantile rule of that name",
     ("experiments/research/studies/luo/methods.py", "exponential"): "a search of that name",
     ("experiments/runs/engines/ray.py", "local"): "an address of Ray",
-    ("experiments/runs/engines/flower_simulation.py", "local"): "an address of Ray",
     ("clients/site/guard.py", "subject"): "a part of a client, which that unit protects",
     ("fedcal/units/bounding.py", "subject"): "a part of a client, which that unit protects",
     ("experiments/research/studies/subgroups.py", "subject"): "of an exam",

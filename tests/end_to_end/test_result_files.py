@@ -21,7 +21,7 @@ from fedcal.core.shards import Shards, numbered
 from fedcal.experiments import simulate
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.config import POOLED
-from fedcal.experiments.runs.evaluated import evaluates
+from fedcal.experiments.runs.jobs import evaluates
 from fedcal.metrics import Reliability, classwise_ece, ece, nll
 from fedcal.partition import deal
 from fedcal.privacy.curator import Asked

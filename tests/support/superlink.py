@@ -16,8 +16,8 @@ import tomli_w
 
 from fedcal.experiments.deploy.certificates import make_certificates
 from fedcal.experiments.runs.engines import superlink
-from fedcal.experiments.runs.engines.flower_simulation import ray_environment
 from fedcal.experiments.runs.engines.processes import ProcessTree
+from fedcal.experiments.runs.engines.ray import ray_environment
 from fedcal.experiments.runs.engines.superlink import free_port as free_port  # also found here
 
 BIN = Path(sys.executable).parent

@@ -10,8 +10,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets import feature_sets, read_feature_set
-from fedcal.experiments.training.features import features_of, read_labelled
-from fedcal.experiments.training.rows import LabelledRows, named
+from fedcal.experiments.training.features import LabelledRows, features_of, named, read_labelled
 from fedcal.metrics import summary
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import read_npz

@@ -37,7 +37,7 @@ def command(
     elif (folder / "reading.json").is_file():
         written = report.write_reading_report(folder)
     elif any((folder / name).is_file() for name in ("outcome.json", "run.json")):
-        from fedcal.experiments.runs.unreported import finish
+        from fedcal.experiments.runs.simulation import finish
 
         written = finish(folder)
     elif (folder / "rows.jsonl").is_file():

@@ -159,7 +159,7 @@ def _later(
 
     There progress is looked at every 0.05 s: little beside eleven rounds.
     """
-    from fedcal.experiments.runs.engines.flower_simulation import run_flower
+    from fedcal.experiments.runs.engines.ray import run_flower
 
     fresh = Shards(shards.logits, shards.labels, shards.offsets)
     job = Job("fedbin", Federation(fresh.clients, fresh.classes, rounds=rounds, epsilon=1.0))

@@ -25,8 +25,7 @@ from fedcal.experiments.research.benchmarks.harness import Benchmark, say
 from fedcal.experiments.research.benchmarks.timing import PeerMissing, apart, peak_mib
 from fedcal.experiments.runs.engines import run
 from fedcal.experiments.runs.engines.flower import run_in_process
-from fedcal.experiments.runs.engines.flower_simulation import run_flower
-from fedcal.experiments.runs.engines.ray import Share, cluster, run_ray
+from fedcal.experiments.runs.engines.ray import Share, cluster, run_flower, run_ray
 from fedcal.experiments.runs.sweep import Row
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies.server.job import Job

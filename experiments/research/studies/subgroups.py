@@ -24,9 +24,9 @@ from fedcal.evaluation.intervals.intervals import Estimate
 from fedcal.evaluation.pages.page import p_shown
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.report.figures.drawing import draw, save_figure
-from fedcal.experiments.report.figures.part_panels import part_sheet
+from fedcal.experiments.report.shown import part_sheet
 from fedcal.experiments.report.tables import TextTable, markdown
-from fedcal.experiments.runs.evaluation import evaluate
+from fedcal.experiments.runs.simulation import evaluate
 from fedcal.strategies.methods.score_ways import BUCKETS
 from fedcal.units import Example
 

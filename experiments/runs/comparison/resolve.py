@@ -11,10 +11,9 @@ from typing import NamedTuple
 from fedcal.core.errors import InputError, NoEffect, TooLittle
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset
-from fedcal.experiments.runs import evaluated
 from fedcal.experiments.runs.comparison.grid import Cell, Grid
 from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.jobs import job_of
+from fedcal.experiments.runs.jobs import job_of, resolved
 from fedcal.experiments.runs.load import dealt_rows
 from fedcal.experiments.runs.statement.sentences import large_delta
 from fedcal.strategies.server.job import Job
@@ -79,7 +78,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
             def made(
                 config: Config, shards: Shards = shards, names: tuple[str, ...] = names
             ) -> Job:
-                job = job_of(*evaluated.resolved(config, shards, names))
+                job = job_of(*resolved(config, shards, names))
                 job.plan  # noqa: B018  making it refuses what is not allowed
                 return job
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,31 +13,134 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from fedcal import datasets
-from fedcal.core.errors import InputError
+from fedcal.core.errors import FedcalError, InputError
 from fedcal.datasets import Dataset
 from fedcal.experiments.report.comparison import comparison_sheets, finished
 from fedcal.experiments.report.families import family_of
 from fedcal.experiments.report.figures import COMPARISON_NAMES
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.shown import Shown
-from fedcal.experiments.runs import evaluated
-from fedcal.experiments.runs.comparison.grid import Grid, Variant, read_grid
+from fedcal.experiments.runs.comparison.grid import Cell, Grid, Variant, read_grid
 from fedcal.experiments.runs.comparison.resolve import Resolved, resolve
-from fedcal.experiments.runs.comparison.row import check_row, run_row, runs_of
 from fedcal.experiments.runs.comparison.statement import statement
 from fedcal.experiments.runs.comparison.summary import Line, headline, summarise
 from fedcal.experiments.runs.comparison.table import as_csv, as_markdown, as_rows
+from fedcal.experiments.runs.config import merge
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import COMPARISON, claim
+from fedcal.experiments.runs.jobs import holdout
 from fedcal.experiments.runs.load import load_any, test_part, warn_of_rows
 from fedcal.experiments.runs.options import read_options
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.signatures import CompareOptions, spelt_out
-from fedcal.experiments.runs.sweep import Folder, Row, begun_config, pool_of, run_all
+from fedcal.experiments.runs.simulation import simulate
+from fedcal.experiments.runs.sweep import Folder, Row, Run, begun_config, pool_of, run_all
 from fedcal.experiments.runs.sweep.journal import CONFIG, ROWS, kept_runs
 from fedcal.partition import deal
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
+
+_METRICS = {str: float}
+_PRIVACY = (
+    *("unit", "adjacency", "trust", "epsilon", "delta", "mechanism", "noise_std"),
+    *("noise_source", "releases"),
+)
+_FAILURE = {"run": dict, "versions": dict, "error": str}
+_RESULT = {
+    "run": dict,
+    "versions": dict,
+    "before": _METRICS,
+    "after": _METRICS,
+    "privacy": dict.fromkeys(_PRIVACY, object) | {"noise_std": (None, float, [float])},
+    "communication": dict.fromkeys(("bytes_up_per_client", "bytes_down_per_client", "rounds"), int),
+    "seconds": (None, float),  # None where who is sampled is secret
+}
+"""A row in plain values, in the terms of `_has_form`.
+
+Rows are published: nothing in them follows from the fit rows but what a release gives away."""
+
+
+_LARGEST = 1e100
+"""No number of a row is larger; the squares of such numbers are finite."""
+
+
+def runs_of(cell: Cell) -> list[Run]:
+    """Return the requests of a resolved cell, one for each seed, as strict JSON can hold them."""
+    plain = cell.config.to_dict()
+    del plain["engine"]  # all engines give the same bits
+    if math.isinf(cell.config.epsilon):
+        plain["epsilon"] = "inf"
+    return [plain | {"seed": seed} for seed in cell.seeds]
+
+
+def run_row(run: Run, data: Dataset) -> Row:
+    """Run one cell with one seed.
+
+    Parameters
+    ----------
+    run
+        from `runs_of`
+    data
+        what `run["data"]` names
+
+    Returns
+    -------
+    Row
+        A run that fails in operation (nobody answered) is a row, too: it holds `error`.
+    """
+    row: Row = {"run": run, "versions": versions()}
+    config = merge({**run, "epsilon": float(run["epsilon"])})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # said once for all runs, before they begin
+        try:
+            result = simulate(data, config=config)
+            before, after = family_of([config.method]).told(result)
+        except FedcalError as e:
+            return row | {"error": " ".join(str(e).split())}
+    return row | {
+        "before": before,
+        "after": after,
+        "privacy": {k: result.privacy[k] for k in _PRIVACY},
+        "communication": result.communication,
+        "seconds": result.seconds,
+    }
+
+
+def check_row(row: Any) -> Row:
+    """Return a row that was read from a file if it is complete; ValueError otherwise."""
+    if not any(_has_form(row, form) for form in (_RESULT, _FAILURE)):
+        raise ValueError("not a row")
+    whole = {*family_of([str(row["run"].get("method"))]).complete}
+    if "error" not in row and whole and not row["before"].keys() == row["after"].keys() == whole:
+        raise ValueError("not a row")
+    complete: Row = row
+    return complete
+
+
+def _has_form(value: Any, form: Any) -> bool:
+    """Return whether a value read from JSON has a given form.
+
+    Parameters
+    ----------
+    form
+        a type (`float` and `int`: finite, and `int` not negative); None; a dict: these keys (`str`:
+        any), values of these forms; a list of one form: one or more of it; a tuple: one of these
+    """
+    if isinstance(form, dict):
+        if isinstance(value, dict) and str in form:
+            form = dict.fromkeys(value, form[str])
+        if not isinstance(value, dict) or value.keys() != form.keys():
+            return False
+        return all(_has_form(value[key], part) for key, part in form.items())
+    if isinstance(form, list):
+        return isinstance(value, list) and value != [] and all(_has_form(v, form[0]) for v in value)
+    if isinstance(form, tuple):
+        return any(_has_form(value, part) for part in form)
+    if form in (float, int):
+        least = 0 if form is int else -_LARGEST
+        return type(value) is form and least <= value <= _LARGEST
+    return value is None if form is None else isinstance(value, form)
+
 
 DONE = "compare.json"
 """The summary, which is there when all runs are finished."""
@@ -278,7 +383,7 @@ def compare(
         resolved = resolve(grid, sources)
     for name, source in sources.items():
         if family == "evaluate":
-            judged = evaluated.holdout(deal(source.evaluated(), "iid", 1, grid.seed), (), 0)
+            judged = holdout(deal(source.evaluated(), "iid", 1, grid.seed), (), 0)
             warn_of_rows(replace(judged, class_names=source.class_names), f"{name}: rows")
         else:
             warn_of_rows(test_part(source.split(grid.seed), grid.seed), f"{name}: test rows")

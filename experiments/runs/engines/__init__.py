@@ -11,9 +11,8 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import Population, Shards
 from fedcal.experiments.runs.config import ENGINES
 from fedcal.experiments.runs.engines.flower import InProcessGrid, run_in_process
-from fedcal.experiments.runs.engines.flower_simulation import NamedData, run_flower
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.experiments.runs.engines.ray import run_ray
+from fedcal.experiments.runs.engines.ray import NamedData, run_flower, run_ray
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome, Progress
 

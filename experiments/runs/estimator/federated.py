@@ -20,7 +20,7 @@ from fedcal.datasets.model_scores import columns_of
 from fedcal.experiments.deploy.at_home import priors_of
 from fedcal.experiments.runs.config import POOLED, Config, merge
 from fedcal.experiments.runs.estimator.calibrated_model import Classifier
-from fedcal.experiments.runs.evaluated import resolved
+from fedcal.experiments.runs.jobs import resolved
 from fedcal.experiments.runs.options import options_of
 from fedcal.experiments.runs.simulation import fit
 from fedcal.partition import deal

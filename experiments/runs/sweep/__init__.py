@@ -1,9 +1,8 @@
 """Many runs: in this process, in others or on Ray, kept in a folder that can be resumed."""
 
 from fedcal.experiments.runs.sweep.journal import Folder, begun_config
-from fedcal.experiments.runs.sweep.pools import Row, Run, Sources, Work, key_of, pool_of
+from fedcal.experiments.runs.sweep.pools import Row, Run, Sources, Work, digest_of, key_of, pool_of
 from fedcal.experiments.runs.sweep.run import run_all
-from fedcal.experiments.runs.sweep.worker import digest_of
 
 __all__ = [
     "Folder",

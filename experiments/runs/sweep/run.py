@@ -11,8 +11,7 @@ from typing import Protocol, TypeVar
 from fedcal.core.errors import FedcalError, InputError, Interrupted
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.sweep.journal import Folder, Journal, journal
-from fedcal.experiments.runs.sweep.pools import Pool, Row, Run, Sources, Work, key_of
-from fedcal.experiments.runs.sweep.worker import digest_of
+from fedcal.experiments.runs.sweep.pools import Pool, Row, Run, Sources, Work, digest_of, key_of
 from fedcal.strategies.server.outcome import Progress
 
 

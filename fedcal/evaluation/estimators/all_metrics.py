@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from fedcal.core.registry import registry
-from fedcal.evaluation.estimators import metrics, ranking, slope_intercept
+from fedcal.evaluation.estimators import metrics, slope_intercept
 from fedcal.evaluation.estimators.base import Described, Metric
 from fedcal.evaluation.estimators.calibration import ClasswiseEce, Ece
 
 METRICS: dict[str, type[Metric]] = registry(
     *(metrics.Accuracy, metrics.Precision, metrics.Recall, metrics.Specificity),
     *(metrics.Prevalence, metrics.NetBenefit),
-    *(ranking.RocAuc, ranking.ConfidenceAuc, ranking.AveragePrecision),
+    *(metrics.RocAuc, metrics.ConfidenceAuc, metrics.AveragePrecision),
     *(metrics.Gap, metrics.Brier, metrics.LogLoss, metrics.LogLossCut),
     *(slope_intercept.CalibrationSlope, slope_intercept.CalibrationSlopeCut),
     *(slope_intercept.CalibrationIntercept, slope_intercept.CalibrationInterceptCut),

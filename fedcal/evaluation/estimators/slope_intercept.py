@@ -18,8 +18,7 @@ from scipy.special import expit
 from fedcal.core.numerics import FLOOR
 from fedcal.core.types import Floats
 from fedcal.evaluation.estimators.base import Asked
-from fedcal.evaluation.estimators.metrics import LEAST, SmoothMetric
-from fedcal.evaluation.estimators.ranking import few_misplaced
+from fedcal.evaluation.estimators.metrics import LEAST, SmoothMetric, few_misplaced
 from fedcal.evaluation.histogram import Histogram, monotone_counts
 from fedcal.evaluation.intervals.intervals import Span
 

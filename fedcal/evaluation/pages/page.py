@@ -11,7 +11,7 @@ import numpy as np
 from fedcal.core.classes import called
 from fedcal.core.pages import Intervals, Part, Table
 from fedcal.evaluation.estimators.all_metrics import described
-from fedcal.evaluation.estimators.goodness import FAR_TAIL
+from fedcal.evaluation.estimators.calibration import FAR_TAIL
 from fedcal.evaluation.findings import Findings, Key, Metrics, counted
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import HIDES, Estimate, beyond

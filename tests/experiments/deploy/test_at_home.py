@@ -15,7 +15,7 @@ from fedcal import calibrators, datasets
 from fedcal.core.numerics import softmax
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy.at_home import NO_NEWS, recalibrate
-from fedcal.experiments.runs.evaluation import evaluate
+from fedcal.experiments.runs.simulation import evaluate
 from fedcal.metrics import nll
 from fedcal.personal import at_site
 

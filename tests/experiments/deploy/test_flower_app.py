@@ -30,7 +30,7 @@ from fedcal.experiments.deploy.flower_app import (
     write_app,
 )
 from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.unreported import finish
+from fedcal.experiments.runs.simulation import finish
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome

@@ -22,8 +22,7 @@ from fedcal.experiments.report.figures import (
     draw,
     save_sheets,
 )
-from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve
-from fedcal.experiments.report.figures.inline_svg import panel_svgs
+from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve, panel_svgs
 from fedcal.experiments.report.figures.style import BOXES, LINES
 from fedcal.metrics import Reliability
 

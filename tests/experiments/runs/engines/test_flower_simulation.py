@@ -19,12 +19,12 @@ from procfs import descendants, listening, processes, until
 from ray_cluster import ray_cluster
 
 import fedcal
-import fedcal.experiments.runs.engines.flower_simulation as engine
+import fedcal.experiments.runs.engines.ray as engine
 import fedcal.experiments.runs.engines.superlink as superlink
 from fedcal import datasets
 from fedcal.core.errors import RoundFailed
 from fedcal.experiments import SimulationResult, simulate
-from fedcal.experiments.runs.engines.flower_simulation import NamedData, run_flower
+from fedcal.experiments.runs.engines.ray import NamedData, run_flower
 from fedcal.experiments.runs.engines.superlink import MARK
 from fedcal.experiments.runs.record import COUNTED
 from fedcal.partition import deal

@@ -12,8 +12,7 @@ from refusals import each_is_refused, refused
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.report.figures import COMPARISON_NAMES
 from fedcal.experiments.runs.comparison.grid import Grid, read_grid
-from fedcal.experiments.runs.comparison.row import check_row
-from fedcal.experiments.runs.comparison.run import DONE, FINAL
+from fedcal.experiments.runs.comparison.run import DONE, FINAL, check_row
 from fedcal.experiments.runs.sweep import Folder, Row, begun_config, key_of
 from fedcal.experiments.runs.sweep import journal as module
 from fedcal.experiments.runs.sweep.journal import (

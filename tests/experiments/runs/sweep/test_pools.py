@@ -13,10 +13,9 @@ from fedcal.core.errors import FedcalError
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs.comparison.grid import read_grid
 from fedcal.experiments.runs.comparison.resolve import resolve
-from fedcal.experiments.runs.comparison.row import run_row, runs_of
+from fedcal.experiments.runs.comparison.run import run_row, runs_of
 from fedcal.experiments.runs.sweep import Run, digest_of, key_of, pools
-from fedcal.experiments.runs.sweep.pools import here, in_processes
-from fedcal.experiments.runs.sweep.worker import write_data
+from fedcal.experiments.runs.sweep.pools import here, in_processes, write_data
 
 
 def small(seed: int = 0, **more: Any) -> Dataset:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcal.evaluation.sites.sums import Law, p_value
+from fedcal.evaluation.sites.site_tests import Law, p_value
 
 WAYS = np.stack([np.ones(6), np.linspace(-3, 3, 6)])
 SHARE = 1 / (1 + np.exp(3.5 - WAYS[1] / 3))  # rare outcomes: sums are skewed
