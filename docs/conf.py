@@ -60,6 +60,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!fedcal\b).*"),
     (r"py:.*", r".*\._.*"),  # private bases and modules: their members are shown where used
+    (r"py:class", r"fedcal\.secure_aggregation\.messages\.Contribution"),
     (r"py:class", r"fedcal\.privacy\.ledger\.Entry"),
     (r"py:class", r"fedcal\.storage\.artifact\.T"),
     (r"py:class", r"fedcal\.experiments\.runs\.signatures\.Call"),

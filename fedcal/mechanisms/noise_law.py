@@ -98,7 +98,7 @@ class NoiseLaw:
         return replace(self, draws=self.draws * number, step=self.step / math.sqrt(number))
 
     def quantile(self, level: float) -> float:
-        """Return the least x with P(|Z| <= x) >= level."""
+        """Return the least x with `P(|Z| <= x) >= level`."""
         return _quantile(self, level)
 
     def widening(self, weights: Floats, level: float) -> float:

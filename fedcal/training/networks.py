@@ -149,7 +149,7 @@ NETWORKS: dict[str, Network] = {
 """Name on the command line -> network."""
 
 OWN: dict[str, Network] = {}
-"""`module:Class` -> a module of the user's own, since this process was given it (`enlist`)."""
+"""Name, "module:Class", -> a module of the user's own that this process was given (`enlist`)."""
 
 
 def enlist(model: Any) -> str:

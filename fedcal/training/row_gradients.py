@@ -11,11 +11,8 @@ of the module and of the kernels of this machine: `RowGradients.check` tries it,
 module if replacing one row moves a single integer of another. Without that no norm would bound a
 neighbour: a last bit of a hidden unit can switch a ReLU, and so move a row by 2C.
 
-| row | adds |
-|---|---|
-| gradient 0, or an empty slot | zeros |
-| gradient that is not finite | zeros |
-| "global", norm above Z | zeros |
+A row adds zeros if its gradient is 0 or not finite, if its slot is empty, and, with clipping
+"global", if its norm is above Z.
 """
 
 from __future__ import annotations
