@@ -4,14 +4,19 @@ import contextlib
 import json
 import socket
 import ssl
+import stat
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from flwr.cli.supernode.register import try_load_public_key
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.deploy.certificates import CA_LIVES, main, make_certificates
@@ -138,3 +143,21 @@ def test_the_server_s_certificate_is_renewed_under_the_same_authority(tmp_path):
     (tmp_path / "server.crt").unlink()
     with pytest.raises(InputError, match=r"ca\.key is not the key of ca\.crt"):
         make_certificates(tmp_path, names=["new.example.org"], sites=[])
+
+
+def test_flower_reads_the_keys_and_of_people_only_the_owner(made):
+    ours = made / "ours"
+    flower_supernode = import_module("flwr.supernode.cli.flower_supernode")
+    parser = flower_supernode._parse_args_run_supernode()
+    for site in ("a", "b"):
+        key = str(ours / "sites" / f"{site}.key")
+        given = parser.parse_args(["--auth-supernode-private-key", key])
+        pair = flower_supernode._try_setup_client_authentication(given)
+        assert isinstance(pair[0].curve, ec.SECP384R1)
+        public = ours / "sites" / f"{site}.pub"
+        assert try_load_public_key(public) == public_key_to_bytes(pair[1])
+        assert public.read_text().endswith(f" {site}\n")
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in ours.rglob("*") if p.is_file()}
+    secret = {"ca.key", "server.key", "executor.key", "a.key", "b.key"}
+    assert modes.keys() == secret | {"ca.crt", "server.crt", "a.pub", "b.pub"}
+    assert {name for name, mode in modes.items() if mode == 0o600} == secret

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+import stat
 from dataclasses import replace
 from hashlib import sha256
 
@@ -187,3 +188,20 @@ def test_a_federation_is_shown_and_signed(tmp_path, says):
     code, out, err = says("site", "federation", file)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert "signature is not one of this roster" in err
+
+
+def test_a_key_is_made_once_and_for_this_user_alone(tmp_path, says):
+    file = tmp_path / "signing.pem"
+    code, out, err = says("site", "key", file)
+    assert (code, err) == (0, "")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    before = file.read_bytes()
+    assert out.splitlines()[-1] == read_key(file).public.hex()
+    assert says("site", "key", file) == (0, out, "")
+    assert file.read_bytes() == before
+    file.chmod(0o640)
+    code, out, err = says("site", "key", file)
+    assert (code, out) == (2, "")
+    assert "can be read by other users" in err
+    code, _, err = says("site", "key", tmp_path / "none" / "signing.pem")
+    assert (code, len(err.splitlines())) == (2, 1)
