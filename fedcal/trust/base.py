@@ -61,7 +61,8 @@ class Facts:
 class Trust(ABC):
     """Trust model: which party adds the noise, and whom the guarantee protects against.
 
-    What a model does not say itself is that of exact sums to which noise, if any, is added once.
+    What decides how much noise a guarantee needs, and when it is spent, has no default: a model
+    that lacks it is refused at import.
 
     Attributes
     ----------
@@ -89,8 +90,8 @@ class Trust(ABC):
     name: ClassVar[str]
     meaning: ClassVar[str]
     noise_by: ClassVar[NoiseBy]
-    shared: ClassVar[bool] = False
-    replaces: ClassVar[bool] = False
+    shared: ClassVar[bool]
+    replaces: ClassVar[bool]
     amplifies: ClassVar[bool]
     asks_everyone: ClassVar[bool] = False
     why_not_amplified: ClassVar[str] = ""
@@ -114,9 +115,9 @@ class Trust(ABC):
         return 1
 
     @classmethod
+    @abstractmethod
     def noises(cls, repliers: int, shares: int) -> float:
         """Return the number of complete noises in a sum of answers, in units of their variance."""
-        return 1.0
 
     @classmethod
     def addends(cls, clients: int) -> float:
@@ -133,14 +134,14 @@ class Trust(ABC):
         return clients
 
     @classmethod
+    @abstractmethod
     def draws(cls, length: int, clients: int) -> int:
         """Return the draws of noise in a round whose error affects the guarantee of one unit."""
-        return length
 
     @classmethod
+    @abstractmethod
     def spent_when_asked(cls, masked: bool) -> bool:
         """Return whether the first question spends the budget, because its answer is disclosed."""
-        return False
 
     # -- words ----------------------------------------------------------------------------
 

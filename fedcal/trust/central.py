@@ -10,7 +10,24 @@ from fedcal.mechanisms import Mechanism
 from fedcal.trust.base import OWN_COINS, Facts, NoiseBy, Trust, who_sets_noise
 
 
-class Central(Trust):
+class ExactSums(Trust):
+    """Trust model in which the server has exact sums; noise, if any, is added to them once."""
+
+    shared: ClassVar[bool] = False
+    replaces: ClassVar[bool] = False
+
+    @classmethod
+    def noises(cls, repliers: int, shares: int) -> float:
+        """Return 1 for any number of answers."""
+        return 1.0
+
+    @classmethod
+    def spent_when_asked(cls, masked: bool) -> bool:
+        """Return False: what arrives at the server is not yet released."""
+        return False
+
+
+class Central(ExactSums):
     """Trust model in which the server sees exact sums, adds noise and is trusted to forget them."""
 
     name: ClassVar[str] = "central"
@@ -25,6 +42,11 @@ class Central(Trust):
     def accepts(cls, law: type[Mechanism]) -> bool:
         """Return whether it adds noise to the sum, or draws from exact sums."""
         return law.answers in ("sum", "index")
+
+    @classmethod
+    def draws(cls, length: int, clients: int) -> int:
+        """Return one draw for each number."""
+        return length
 
     @classmethod
     @override
@@ -80,7 +102,7 @@ class Central(Trust):
         return f"{noise[:1].upper()}{noise[1:]} is added to each sum by the server, once"
 
 
-class SecAgg(Trust):
+class SecAgg(ExactSums):
     """Trust model without noise: the server learns exact sums."""
 
     name: ClassVar[str] = "secagg"
@@ -137,6 +159,7 @@ class Local(Trust):
         "must be trusted"
     )
     noise_by: ClassVar[NoiseBy] = "client"
+    shared: ClassVar[bool] = False
     replaces: ClassVar[bool] = True
     amplifies: ClassVar[bool] = False
     why_not_amplified: ClassVar[str] = "the server sees who answers"
@@ -150,6 +173,11 @@ class Local(Trust):
     def noises(cls, repliers: int, shares: int) -> float:
         """Return one noise for each answer."""
         return repliers / shares
+
+    @classmethod
+    def draws(cls, length: int, clients: int) -> int:
+        """Return the draws of one client, which alone hide it."""
+        return length
 
     @classmethod
     def addends(cls, clients: int) -> float:

@@ -25,6 +25,7 @@ class Distributed(Trust):
     )
     noise_by: ClassVar[NoiseBy] = "client"
     shared: ClassVar[bool] = True
+    replaces: ClassVar[bool] = False
     amplifies: ClassVar[bool] = True
     asks_everyone: ClassVar[bool] = True
     client_sees: ClassVar[str] = (

@@ -103,11 +103,6 @@ def test_what_is_missing_is_found_at_import(member):
     assert list(registry(member).values()) == [member]
 
 
-"""Base class -> what names a subclass, and the table of names.
-
-Two metrics are not shown: a goal of thresholds, and a part of the interval of `mcc`.
-"""
-
 READERS = {
     "Calibrator": ("kind", "fedcal.calibrators", "base.kinds()"),
     "Artifact": ("form", "fedcal.strategies.server.outcome", "ARTIFACTS"),

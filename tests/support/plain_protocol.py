@@ -26,10 +26,6 @@ def chacha20(key: bytes, counter: int, nonce: bytes, text: bytes) -> bytes:
     return cipher.encryptor().update(text)
 
 
-def chacha20_block(key: bytes, counter: int, nonce: bytes) -> bytes:
-    return chacha20(key, counter, nonce, bytes(64))
-
-
 def aead(key: bytes, nonce: bytes, text: bytes, about: bytes) -> bytes:
     """The sealed text and its tag."""
     return ChaCha20Poly1305(key).encrypt(nonce, text, about)
