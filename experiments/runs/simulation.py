@@ -10,25 +10,31 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, cast
 
 import numpy as np
 
 from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
+from fedcal.core.options import options_of, takes_options
 from fedcal.core.shards import Population, Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.datasets import BlockRows, Dataset, are_blocks
-from fedcal.experiments.runs.config import APP, POOLED, Config, load_config, merge
+from fedcal.experiments.runs.config import (
+    APP,
+    POOLED,
+    Config,
+    load_config,
+    merge,
+    read_options,
+)
 from fedcal.experiments.runs.engines import NamedData, run
 from fedcal.experiments.runs.folders import CONFIG, RUN, Paid, claim
 from fedcal.experiments.runs.jobs import METHOD, federation_of, job_of, settings
 from fedcal.experiments.runs.load import load_any, name_of, rows_in_blocks, rows_of
-from fedcal.experiments.runs.options import options_of, read_options
 from fedcal.experiments.runs.record import recorded, result_of
 from fedcal.experiments.runs.result import SimulationResult
-from fedcal.experiments.runs.signatures import EvaluateOptions, SimulateOptions, spelt_out
 from fedcal.experiments.runs.statement import about_subjects, without_privacy
 from fedcal.experiments.runs.statement.sentences import held_out as held_out_of
 from fedcal.experiments.runs.statement.sentences import large_delta
@@ -57,7 +63,7 @@ _BASELINES: dict[str, tuple[type[Calibrator], str, str]] = {
 """Method of `POOLED` -> its calibrator, and what the record says of trust and of its rows."""
 
 
-@spelt_out(SimulateOptions, Config)
+@takes_options(Config, "data")
 def simulate(
     data: Any = None,
     *,
@@ -68,7 +74,7 @@ def simulate(
     overwrite: bool = False,
     report: bool = True,
     progress: Progress | None = None,
-    **options: Unpack[SimulateOptions],
+    **options: Any,
 ) -> SimulationResult:
     """Run a method over simulated clients: calibrate a model, or what else the method is for.
 
@@ -342,7 +348,7 @@ def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> 
     return result_of(outcome, config, privacy, clients, given=config, test=test, data=rows)
 
 
-@spelt_out(EvaluateOptions, Config)
+@takes_options(Config, "data", "method")
 def evaluate(
     data: Any = None,
     *,
@@ -361,7 +367,7 @@ def evaluate(
     overwrite: bool = False,
     report: bool = True,
     progress: Progress | None = None,
-    **options: Unpack[EvaluateOptions],
+    **options: Any,
 ) -> SimulationResult:
     """Evaluate a model on rows that stay with simulated clients: one release, all metrics.
 
@@ -422,7 +428,7 @@ def evaluate(
     return simulate(data, model=model, config=config, progress=progress, **output, **run)
 
 
-@spelt_out(EvaluateOptions, Config)
+@takes_options(Config, "data", "method")
 def prediction_sets(
     data: Any = None,
     *,
@@ -437,7 +443,7 @@ def prediction_sets(
     overwrite: bool = False,
     report: bool = True,
     progress: Progress | None = None,
-    **options: Unpack[EvaluateOptions],
+    **options: Any,
 ) -> SimulationResult:
     """Find prediction sets from rows that stay with simulated clients: the method `conformal`.
 
@@ -481,7 +487,7 @@ def prediction_sets(
 
 
 def _run(
-    method: str, asked: Mapping[str, Any], config: object, options: EvaluateOptions
+    method: str, asked: Mapping[str, Any], config: object, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Options of `simulate`, of which `config` would say all."""
     if config is not None:
