@@ -267,7 +267,9 @@ def layered(
     return values
 
 
-def takes_options(table: type[Options], *without: str) -> Callable[[Call], Call]:
+def takes_options(
+    table: type[Options], *without: str, also: Callable[..., Any] | None = None
+) -> Callable[[Call], Call]:
     """Let `inspect`, and so editors and notebooks, see a function's `**options` as keywords.
 
     Parameters
@@ -276,12 +278,18 @@ def takes_options(table: type[Options], *without: str) -> Callable[[Call], Call]
         The dataclass of the options.
     *without : str
         Options that the function does not take.
+    also : callable
+        Function to which `**options` are passed on: it takes that one's keywords, too.
     """
 
     def spelt(call: Call) -> Call:
         signature, hints = inspect.signature(call), get_type_hints(table)
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         taken = {*without, *signature.parameters}
+        if also is not None:
+            passed = inspect.signature(also).parameters.values()
+            own += [p for p in passed if p.kind is p.KEYWORD_ONLY and p.name not in taken]
+            taken |= {p.name for p in own}
         made = [
             inspect.Parameter(
                 f.name,
