@@ -154,9 +154,12 @@ class Job(Running):
 
     def to_fields(self) -> dict[str, Plain]:
         """Flat values under Flower's dashed names; what is None becomes 0 or ""."""
+        facts = self.federation.to_fields()
         return {
+            "method": self.method,
+            **{key: facts[key] for key in ("clients", "classes")},
+            **facts,
             **super().to_fields(),
-            **self.federation.to_fields(),
             "settings": as_text(self.settings),
             "ledger": os.path.abspath(self.ledger) if self.ledger else "",
         }
