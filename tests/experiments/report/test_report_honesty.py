@@ -28,6 +28,15 @@ def written(folder: Path, cells: list[dict[str, Any]]) -> str:
     return words_of(folder)
 
 
+def test_groups_are_not_told_what_follows_from_their_trust_model():
+    pairs = (("central", "gaussian"), ("local", "laplace"))
+    cells = [cell("fedtemp", 1.0, 0.02, trust=t, mechanism=m) for t, m in pairs]
+    told = set(cells_table(cells).sections.values())
+    assert told == {"trust central, ε = 1", "trust local, ε = 1"}
+    other = cell("fedtemp", 1.0, 0.03, mechanism="laplace")  # which was chosen
+    assert "trust central, laplace, ε = 1" in cells_table([*cells, other]).sections.values()
+
+
 def test_a_cell_with_failures_has_no_star_and_says_how_many_ran(tmp_path):
     cells = [
         cell("lucky", 1.0, 0.001, seeds=[0], failures=FAILED),
