@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from compared import cell
 from html_page import page_of
 
+from fedcal.experiments import simulate
 from fedcal.experiments.report import comparison_card, write_comparison_report
 from fedcal.experiments.report.comparison import cells_table
 
@@ -18,6 +20,7 @@ def words_of(folder: Path) -> str:
     return page_of(folder / "report.html").text
 
 
+SETS = {"coverage": 0.91, "set_size": 1.4, "singletons": 0.7, "empty": 0.01, "coverage_high": 0.93}
 FAILED = [{"seed": s, "error": "nobody answered"} for s in (1, 2, 3, 4)]
 
 
@@ -26,6 +29,18 @@ def written(folder: Path, cells: list[dict[str, Any]]) -> str:
     (folder / "compare.json").write_text(json.dumps(content), "utf-8")
     write_comparison_report(folder)
     return words_of(folder)
+
+
+def test_a_card_says_that_rows_are_too_few_for_intervals():
+    logits, labels = 3 * np.eye(2)[[0, 1] * 15], [0, 1] * 15
+    card = simulate((logits, labels), method="fedtemp", clients=2, partition="iid")._repr_html_()
+    assert "test rows: too few for intervals (they need" in card
+
+
+def test_sets_of_a_method_that_this_process_does_not_know_are_told_as_sets(tmp_path):
+    after = {name: {"mean": value, "std": 0.0} for name, value in SETS.items()}
+    page = written(tmp_path, [cell("theirs", 1.0, 0.0, after=after, alpha=0.1)])
+    assert "Mean number of labels in a set." in page
 
 
 def test_a_cell_with_failures_has_no_star_and_says_how_many_ran(tmp_path):

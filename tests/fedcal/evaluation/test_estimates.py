@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.evaluation import (
     METRICS,
@@ -183,6 +184,13 @@ def test_noise_that_drowns_is_said():
     for counts in (-np.ones((2, BUCKETS)), np.eye(2, BUCKETS) - 0.5):  # fewer than no rows
         found = evaluate(Histogram(EDGES, counts, np.eye(BUCKETS)), "positive")
         assert all(found[name].drowned for name in ("recall", "accuracy"))
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 1.5, np.nan])
+def test_a_level_that_is_no_probability_is_refused(level):
+    h = Histogram.exact(np.linspace(0, 1, 5), np.full((2, 4), 30.0))
+    with pytest.raises(InputError, match=r"level must be in \(0, 1\)"):
+        evaluate(h, "positive", level=level)
 
 
 @pytest.mark.parametrize(("level", "z"), [(0.95, 1.959964), (0.5, 0.674490)])
