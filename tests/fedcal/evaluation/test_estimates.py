@@ -10,6 +10,7 @@ import pytest
 from refusals import refused
 from scipy import stats
 
+from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.evaluation import (
     METRICS,
@@ -194,6 +195,8 @@ def test_a_metric_drowns_where_noise_alone_has_a_half_width_of_a_quarter(level, 
         span = Span(0.5, 0.4, 0.6, 0.1, noise)
         assert estimate(span, 0.0, (0.0, 1.0), scale, level).drowned == drowned
         assert estimate(replace(span, firm=False), 0.0, (0.0, 1.0), scale, level).drowned
+    with pytest.raises(InputError, match=r"level must be in \(0, 1\)"):
+        evaluate(Histogram.exact(EDGES, np.full((2, BUCKETS), 9.0)), "positive", level=1 + level)
 
 
 @pytest.mark.parametrize("std", [0.0, 5.0, 12.0, 30.0])
