@@ -15,7 +15,7 @@ from fedcal.clients.site.sources import dealt_to, site_rows
 from fedcal.core.errors import ContributionRefused
 from fedcal.core.shards import Shards
 from fedcal.core.types import Words
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import mask
 
 log = logging.getLogger("fedcal")

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedcal.core.checks import whole
-from fedcal.queries.base import Order, Param, Part, Query
+from fedcal.core.fields import Param
+from fedcal.privacy.query import Order, Part, Query
 from fedcal.units.bounding import Bound
 
 

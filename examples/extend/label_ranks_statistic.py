@@ -6,7 +6,7 @@ import numpy as np
 
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
-from fedcal.queries import LabelRanks
+from fedcal.privacy.query import LabelRanks
 
 
 def label_ranks(shards: Shards, query: LabelRanks) -> Floats:

@@ -9,13 +9,13 @@ import pytest
 from laws import ADDITIVE, prefer
 
 from fedcal.clients import answers
-from fedcal.clients.answers import STATISTICS, answer, contribute
+from fedcal.clients.answers import answer, contribute
+from fedcal.clients.questions import QUERIES, AccuracyGap, BinOutcomes, ClippedNLL, OutcomeCell
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.privacy.curator import Curator
-from fedcal.queries import QUERIES, AccuracyGap, BinOutcomes, ClippedNLL, OutcomeCell
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound, encode_bounded
 
@@ -229,7 +229,7 @@ def test_rows_are_clipped_one_by_one_and_added_in_any_piece(kind, monkeypatch):
     whole = answer(shards, request)
     want = np.zeros_like(whole)
     for i, owner in enumerate(shards.owner):
-        row = STATISTICS[kind](shards.each_row().block(i, i + 1), request.query)
+        row = request.query.sums(shards.each_row().block(i, i + 1))
         want[owner] += encode_bounded(row, request.bound, request.ring)[0]
     np.testing.assert_array_equal(whole, want)
     assert not whole[CLIENTS - 1].any()

@@ -32,7 +32,7 @@ from fedcal import queries
 from fedcal.clients import answers
 from fedcal.experiments.cli import main as cli
 from fedcal.experiments.runs.sweep import pools
-from fedcal.queries import request
+from fedcal.privacy import request
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fedcal.queries import Query
+from fedcal.privacy.query import Query
 from fedcal.units.bounding import Bound
 
 

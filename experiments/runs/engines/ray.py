@@ -30,7 +30,7 @@ from fedcal.experiments.runs.engines.inline import local_sums, run_inline
 from fedcal.experiments.runs.engines.superlink import FlowerRun, commands, run_folder
 from fedcal.partition import DEALT
 from fedcal.privacy.curator import Asked
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome, Progress
 from fedcal.strategies.server_app import FRESH

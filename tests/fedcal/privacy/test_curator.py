@@ -10,12 +10,12 @@ from asks import Asks
 from laws import prefer
 from refusals import refused
 
+from fedcal.clients.questions import ClassCounts
 from fedcal.core.errors import BudgetExceeded, InputError, PrivacyError, RoundFailed
 from fedcal.core.streams import Purpose, stream
 from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
 from fedcal.privacy.curator import Asked, Curator, Release
-from fedcal.queries import ClassCounts
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
 
