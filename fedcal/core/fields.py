@@ -175,7 +175,7 @@ Vector = Annotated[Floats, vector]
 
 
 @cache
-def _checks(kind: type[CheckedFields]) -> Mapping[str, Callable[[Any], Any]]:
+def _checks(kind: type[Any]) -> Mapping[str, Callable[[Any], Any]]:
     """Return the checks of a class's fields, in their order, from their type hints."""
     hints = get_type_hints(kind, include_extras=True)
     checks = {f.name: _check_of(f.name, hints[f.name]) for f in fields(kind)}
