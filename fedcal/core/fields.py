@@ -51,7 +51,8 @@ class CheckedFields:
     facts: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        for name, check in _checks(type(self)).items():
+        kind: Any = type(self)
+        for name, check in _checks(kind).items():
             self._set(**{name: check(getattr(self, name))})
 
     def params(self) -> Mapping[str, Param]:

@@ -189,6 +189,7 @@ def own_package(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray
 @pytest.mark.parametrize(
     "engine",
     ["inline", *(pytest.param(e, marks=pytest.mark.slow) for e in ("ray", "flower"))],
