@@ -23,8 +23,8 @@ from flwr.serverapp import Grid, ServerApp
 from fedcal import datasets
 from fedcal.core.checks import read
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
-from fedcal.core.printable import Printable, listed
 from fedcal.core.optional import named
+from fedcal.core.printable import Printable, listed
 from fedcal.partition import DEALT, deal
 from fedcal.privacy.agreement import job_digest
 from fedcal.secure_aggregation.roster import Roster

@@ -333,9 +333,9 @@ def quiet_environment(home: Path) -> dict[str, str]:
     # where it is not installed, so that a foreign `clients` is never found instead.
     search = [os.path.abspath(p) for p in env.get("PYTHONPATH", "").split(os.pathsep) if p]
     own = str(Path(fedcal.__file__).resolve().parents[1])
-    search = [own, *search, *(_folder(name.partition(":")[0]) for name in STRATEGIES if ":" in name)]
+    mine = [_folder(name.partition(":")[0]) for name in STRATEGIES if ":" in name]
     installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), ""}
-    search = [folder for folder in dict.fromkeys(search) if folder not in installed]
+    search = [f for f in dict.fromkeys([own, *search, *mine]) if f not in installed]
     local = ",".join(filter(None, (env.get("NO_PROXY") or env.get("no_proxy"), "127.0.0.1")))
     return {
         **env,
