@@ -223,7 +223,7 @@ def test_a_site_says_nothing_of_its_rows_before_it_answers(tmp_path, monkeypatch
     looked_at: dict[str, int] = {READY: 0, ANSWER: 0}
     sums = TemperatureScores.sums
 
-    def fails(self: TemperatureScores, shards: Shards, sites: Any = None) -> Any:
+    def fails(self: TemperatureScores, shards: Shards, _: Any = None) -> Any:
         looked_at[sites.asked[-1][1]] += len(shards.labels)
         if len(shards.labels):
             raise InputError("row 17 of Mrs Smith is not finite")
