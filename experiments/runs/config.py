@@ -12,19 +12,9 @@ from fedcal import __version__, partition
 from fedcal.core.checks import one_of, unused
 from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
+from fedcal.core.fields import among, within
 from fedcal.core.optional import named
-from fedcal.core.options import (
-    DATA,
-    PRIVACY,
-    RUNNING,
-    SITES,
-    VERSION,
-    among,
-    layered,
-    option,
-    options_of,
-    within,
-)
+from fedcal.core.options import DATA, PRIVACY, RUNNING, SITES, VERSION, layered, option, options_of
 from fedcal.datasets import CSV_FORMS
 from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.privacy.privacy import Privacy

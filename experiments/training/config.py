@@ -9,18 +9,17 @@ from typing import Annotated, Any
 
 from fedcal.core.checks import interval, positive, unused
 from fedcal.core.errors import InputError
+from fedcal.core.fields import among, within
 from fedcal.core.options import (
     DATA,
     PRIVACY,
     REQUIRED,
     RUNNING,
     TRAINING,
-    among,
     layered,
     like,
     option,
     options_of,
-    within,
 )
 from fedcal.experiments.runs.config import RunOptions, check_partition
 from fedcal.privacy.federation import MOST_CLIENTS

@@ -13,14 +13,15 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from fedcal import __version__
-from fedcal.core.checks import one_of, read, whole
+from fedcal.core.checks import one_of, read
 from fedcal.core.errors import InputError
+from fedcal.core.fields import checks_of
 
 DATA, TRAINING, PRIVACY = "Method, data and clients", "Training", "Privacy"
 RUNNING, SITES = "Running", "Real sites (--engine grpc)"
@@ -35,18 +36,6 @@ REQUIRED = "required"
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 Table = TypeVar("Table", bound="Options")
-Check = Callable[[str, Any], Any]
-"""Function from an option's name and value to its checked value, or InputError."""
-
-
-def within(low: int, high: int | None = None) -> Check:
-    """Return a check for an integer from `low` to `high`, both included."""
-    return lambda name, value: whole(name, value, low, high)
-
-
-def among(names: Collection[str], what: str = "") -> Check:
-    """Return a check for one of some names; `what` is a command that lists them."""
-    return lambda name, value: one_of(name.replace("_", " "), value, names, what)
 
 
 @dataclass(frozen=True)
@@ -124,8 +113,7 @@ class Options:
     """A base of dataclasses of options; None stands for "what follows from the others"."""
 
     def __post_init__(self) -> None:
-        own: Any = type(self)
-        for name, check in checks_of(own).items():
+        for name, check in checks_of(type(self)).items():
             object.__setattr__(self, name, check(getattr(self, name)))
 
     def part(self, table: type[Table]) -> dict[str, Any]:
@@ -206,27 +194,6 @@ def _options_of(table: Any) -> dict[str, Option]:
         if "option" in f.metadata
     }
     return dict(sorted(known.items(), key=lambda item: GROUPS.index(item[1].group)))
-
-
-@cache
-def checks_of(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
-    """Return the checks of a dataclass's fields, in their order, from their annotations."""
-    hints = get_type_hints(kind, include_extras=True)
-    found = {f.name: _check_of(f.name, hints[f.name]) for f in fields(kind)}
-    return {name: check for name, check in found.items() if check is not None}
-
-
-def _check_of(name: str, hint: Any) -> Callable[[Any], Any] | None:
-    """Return the check of an annotation or of a choice of names; None = no check."""
-    kinds = get_args(hint)
-    if NoneType in kinds:
-        of = _check_of(name, kinds[0])
-        return of and (lambda value: None if value is None else of(value))
-    if get_origin(hint) is Annotated:
-        return lambda value: kinds[1](name, value)
-    if get_origin(hint) is Literal:
-        return lambda value: one_of(name.replace("_", " "), value, kinds)
-    return None
 
 
 def layered(

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, Self
 
 from fedcal.core.checks import unused, whole
 from fedcal.core.errors import InputError
-from fedcal.core.options import flat_kinds, read_fields, within
+from fedcal.core.fields import within
+from fedcal.core.options import flat_kinds, read_fields
 from fedcal.mechanisms import MECHANISMS, PRIVATE, Mechanism, Target
 from fedcal.privacy.privacy import AUTO as AUTO
 from fedcal.privacy.privacy import MOST_ROUNDS as MOST_ROUNDS

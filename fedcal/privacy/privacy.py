@@ -9,7 +9,8 @@ from typing import Annotated, Any
 from fedcal import accounting
 from fedcal.core.checks import interval, one_of
 from fedcal.core.errors import InputError
-from fedcal.core.options import DATA, PRIVACY, RUNNING, Options, among, option, within
+from fedcal.core.fields import among, within
+from fedcal.core.options import DATA, PRIVACY, RUNNING, Options, option
 from fedcal.core.streams import check_seed
 from fedcal.mechanisms import FORMER, PRIVATE
 from fedcal.trust import TRUSTS

@@ -16,16 +16,8 @@ import numpy as np
 
 from fedcal.core.checks import interval, one_of, positive, read
 from fedcal.core.errors import BudgetExceeded, InputError
-from fedcal.core.options import (
-    DATA,
-    PRIVACY,
-    SITES,
-    Options,
-    among,
-    like,
-    option,
-    read_fields,
-)
+from fedcal.core.fields import among
+from fedcal.core.options import DATA, PRIVACY, SITES, Options, like, option, read_fields
 from fedcal.core.scores import Kind
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers

@@ -9,6 +9,7 @@ import pytest
 from scipy.special import expit
 
 from fedcal.calibrators.score_map import ScoreLogistic
+from fedcal.clients.questions import ScoreCounts
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import edges_of
@@ -21,8 +22,7 @@ from fedcal.evaluation.sites.verdicts import (
 )
 from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.holm import holm
-from fedcal.queries import ScoreCounts
-from fedcal.queries.evaluation import names_text
+from fedcal.metrics.score_table import names_text
 
 RNG = np.random.default_rng(0)
 CUT = {"positive": 0.0, "confidence": 1.5}
