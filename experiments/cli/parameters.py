@@ -9,7 +9,15 @@ from typing import Annotated, Any, Optional, TypeAlias, TypeVar
 
 import typer
 
-from fedcal.core.options import DATA, PRIVACY, RUNNING, SITES, TRAINING, options_of
+from fedcal.core.options import (
+    DATA,
+    MOST_USED,
+    PRIVACY,
+    RUNNING,
+    SITES,
+    TRAINING,
+    options_of,
+)
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.files import to_json
@@ -21,12 +29,6 @@ LISTS = "One value or a comma-separated list: every combination is run"
 FIRST = "Most used"
 SECURE = "Secure sums: committees"
 """Groups in `--help`, beside those of the options themselves."""
-
-MOST_USED = (
-    *("data", "model", "method", "clients", "partition", "rounds", "sampling_rate"),
-    *("epsilon", "delta", "unit", "trust", "engine", "seed"),
-)
-"""Options that `--help` shows first; others, but for those of training, are in `--help-all`."""
 
 _SECURE = ("secure_aggregation", "committee", "colluding", "quorum")
 _LAST = (DATA, PRIVACY, RUNNING, SECURE, SITES)

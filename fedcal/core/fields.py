@@ -51,7 +51,8 @@ class CheckedFields:
     facts: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        for name, check in checks_of(type(self)).items():
+        own: Any = type(self)
+        for name, check in checks_of(own).items():
             self._set(**{name: check(getattr(self, name))})
 
     def params(self) -> Mapping[str, Param]:

@@ -28,6 +28,12 @@ RUNNING, SITES = "Running", "Real sites (--engine grpc)"
 GROUPS = (DATA, TRAINING, PRIVACY, RUNNING, SITES)
 """Groups of options in `--help`."""
 
+MOST_USED = (
+    *("data", "model", "method", "clients", "partition", "rounds", "sampling_rate"),
+    *("epsilon", "delta", "unit", "trust", "engine", "seed"),
+)
+"""Options that `--help` shows first; others, but for those of training, are in `--help-all`."""
+
 VERSION = "version"
 """Key of a file of options: the version of fedcal that wrote it."""
 
@@ -113,7 +119,8 @@ class Options:
     """A base of dataclasses of options; None stands for "what follows from the others"."""
 
     def __post_init__(self) -> None:
-        for name, check in checks_of(type(self)).items():
+        own: Any = type(self)
+        for name, check in checks_of(own).items():
             object.__setattr__(self, name, check(getattr(self, name)))
 
     def part(self, table: type[Table]) -> dict[str, Any]:
@@ -181,7 +188,7 @@ def _kinds(table: Any) -> dict[str, Any]:
 
 
 def options_of(table: Any) -> dict[str, Option]:
-    """Return the options of a dataclass by name, in the order of their groups."""
+    """Return the options of a dataclass by name, by group, the most used first."""
     return _options_of(table)
 
 
@@ -193,7 +200,9 @@ def _options_of(table: Any) -> dict[str, Option]:
         for f in fields(table)
         if "option" in f.metadata
     }
-    return dict(sorted(known.items(), key=lambda item: GROUPS.index(item[1].group)))
+    usual = {name: place for place, name in enumerate(MOST_USED)}
+    places = {n: (GROUPS.index(known[n].group), usual.get(n, len(usual))) for n in known}
+    return {name: known[name] for name in sorted(known, key=lambda name: places[name])}
 
 
 def layered(

@@ -75,9 +75,10 @@ def test_clients_are_sampled_independently_and_afresh():
     both = clients * rate**2
     assert abs((rounds[0] & rounds[1]).sum() - both) < 5 * math.sqrt(both)
     np.testing.assert_array_equal(plan.sample(1), np.flatnonzero(rounds[0]))
-    other = replace(plan, federation=replace(plan.federation, seed=1))
+    other = plan_of(1, clients=clients, sampling_rate=rate, delta=1e-6, seed=1)
     assert len(other.sample(1)) != len(plan.sample(1))
-    system = replace(plan, noise_source="system")  # at the rate, and never alike
+    facts = replace(plan.federation, noise_source="system")
+    system = replace(plan, federation=facts)  # at the rate, and never alike
     samples = [system.sample(1) for _ in range(2)]
     assert samples[0].tolist() != samples[1].tolist()
     assert all(abs(len(s) - clients * rate) < 6 * deviation for s in samples)
