@@ -264,7 +264,7 @@ class DPFedAvg(_Averaging):
         Raises RoundFailed if the weights leave what floats hold.
         """
         self.done += 1
-        means = release.values / (self.plan.sampling_rate * self.plan.clients)
+        means = release.values / (self.plan.federation.sampling_rate * self.plan.clients)
         mean = self.clip * means[: self.w.size]
         self._moved(self.optimiser.step(-mean, self.server_lr), release.round)
         if self.unclipped is not None:

@@ -125,7 +125,7 @@ class Descent(FederatedStrategy):
         Raises RoundFailed if the weights leave what floats hold.
         """
         self.done += 1
-        gradient = release.values / (self.batch * self.plan.sampling_rate)
+        gradient = release.values / (self.batch * self.plan.federation.sampling_rate)
         gradient = gradient + self.weight_decay * self.w
         lr = self.lr * scheduled(self.schedule, self.done, self.plan.rounds)
         self.w = self.w + self.optimiser.step(gradient, lr)
