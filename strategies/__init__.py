@@ -9,23 +9,16 @@ from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import Method
-from fedcal.strategies.methods.accuracy import FedAccuracy, FedEvaluate
+from fedcal.strategies.methods.accuracy import FedAccuracy
+from fedcal.strategies.methods.averaging import FedCal, FedMatrix, FedOPVector, FedTemp, FedVector
 from fedcal.strategies.methods.conformal import FedConformal
+from fedcal.strategies.methods.descent import DPTS, DPPlatt, FedSGD
+from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.strategies.methods.federated_averaging import DPFedAvg, FedAvg
-from fedcal.strategies.methods.histograms import FedBBQ, FedBin
+from fedcal.strategies.methods.histograms import DPHistogram, FedBBQ, FedBin
+from fedcal.strategies.methods.newton import FedNewton, FedNewtonEntropy, FedNewtonVector
 from fedcal.strategies.methods.prior import FedPrior
-from fedcal.strategies.methods.scaling import FedCal, FedMatrix, FedOPVector, FedVector
-from fedcal.strategies.methods.search import ECET, NLLT, AccT, DPHistogram
-from fedcal.strategies.methods.temperature import (
-    DPTS,
-    DPPlatt,
-    FedNewton,
-    FedNewtonEntropy,
-    FedNewtonVector,
-    FedOneShot,
-    FedTemp,
-)
-from fedcal.strategies.methods.training import FedSGD
+from fedcal.strategies.methods.search import ECET, NLLT, AccT, FedOneShot
 
 __all__ = [
     "DPTS",

@@ -13,11 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from fedcal.core.checks import one_of, positive, unused
+from fedcal.calibrators.parametric import LIMIT, ParametricScaling
+from fedcal.core.checks import one_of, unused
 from fedcal.core.errors import InputError, PrivacyError
 from fedcal.core.types import Floats, Integers, Words
+from fedcal.mechanisms import MECHANISMS, Exponential
 from fedcal.privacy.curator import Asked, Curator, Release
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Plan, make_plan
 from fedcal.queries import Query
@@ -27,6 +29,7 @@ from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.messages import message_bytes
 from fedcal.storage.artifact import Artifact
+from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
 Family = Literal["calibrate", "evaluate", "conformal", "personal", "train"]
@@ -56,15 +59,40 @@ def nominal_clip(
         unused(f"unit '{federation.unit}' knows what a row adds", clip=clip)
         return 1.0
     if clip is not None:
-        return positive("clip", clip)
+        return clip
     if rows_per_client is not None:
-        return max(share * positive("rows_per_client", rows_per_client), least)
+        return max(share * rows_per_client, least)
     if federation.private:
         raise InputError(
             f"{name} with unit 'user' needs rows_per_client, a public nominal number of rows > 0, "
             "or clip"
         )
     return 1.0
+
+
+def gradient_clip(name: str, federation: Federation, rows_per_client: float | None) -> float:
+    """Clip of one client's gradient in nats: a fifth of a nat per nominal row, at least 3.
+
+    A single confident error weighs 5 to 15 nats. With shards of a few rows a bound below 3 cuts
+    most errors off and the optimum drifts to T = 1 (measured, 1000 clients of 5 rows, epsilon
+    = 1: classwise ECE 6 % above the pooled optimum's with 3, 16 % with 2, 41 % with 1).
+
+    With unit "example" it is not used: what a row may add follows from the question.
+    """
+    needed = federation.private and UNITS[federation.unit].whole_client
+    if rows_per_client is None and not needed:
+        return 1.0  # not used
+    return max(0.2 * nominal_rows(f"{name} with privacy", rows_per_client), 3.0)
+
+
+def nominal_rows(who: str, rows_per_client: float | None) -> float:
+    """Return the public nominal number of rows of a client.
+
+    Raises InputError, naming the method `who`, if it is not given.
+    """
+    if rows_per_client is None:
+        raise InputError(f"{who} needs rows_per_client, a public nominal number of rows > 0")
+    return rows_per_client
 
 
 def check_rounds(name: str, federation: Federation, rounds: int) -> None:
@@ -76,14 +104,17 @@ def check_rounds(name: str, federation: Federation, rounds: int) -> None:
         )
 
 
-def nominal_rows(who: str, rows_per_client: float | None) -> float:
-    """Return the public nominal number of rows of a client.
+def draws_index(federation: Federation) -> bool:
+    """Return whether one of several candidates is drawn, by trust model or named mechanism."""
+    if federation.mechanism == AUTO:
+        return TRUSTS[str(federation.trust)].accepts(Exponential)
+    return MECHANISMS[federation.mechanism].answers == "index"
 
-    Raises InputError, naming the method `who`, if it is not given.
-    """
-    if rows_per_client is None:
-        raise InputError(f"{who} needs rows_per_client, a public nominal number of rows > 0")
-    return positive("rows_per_client", rows_per_client)
+
+def near_identity(form: type[ParametricScaling], classes: int) -> Range:
+    """Return the range of parameters that the server keeps a form's in."""
+    identity = form.identity(classes)
+    return Range(float(identity.min()) - LIMIT, float(identity.max()) + LIMIT)
 
 
 def plan_for(
@@ -148,9 +179,6 @@ class Method(ABC):
 
     name: ClassVar[str]
     family: ClassVar[Family]
-    settings: ClassVar[type | None] = None
-    """A dataclass whose keyword fields are the method's settings; None = the constructor has them.
-    """
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     """Settings, small enough for tests, that between them reach every branch of the method."""
     norms: tuple[float, ...] = ()

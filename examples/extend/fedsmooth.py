@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fedcal.calibrators import Smoothing
-from fedcal.core.checks import positive, unused
+from fedcal.core.checks import unused
 from fedcal.privacy import Federation, make_plan
 from fedcal.privacy.curator import Release
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries import AccuracyGap
-from fedcal.strategies.base import FederatedStrategy
+from fedcal.strategies.base import FederatedStrategy, Positive
 from fedcal.units import UNITS
 
 
@@ -30,19 +29,19 @@ class FedSmooth(FederatedStrategy):
     name = "fedsmooth"
     examples = ({},)
 
-    def __init__(self, federation: Federation, *, clip: float | None = None, **base: Any) -> None:
+    clip: Positive | None = None
+
+    def prepare(self, federation: Federation) -> Plan:
+        """Return the plan of the rounds."""
         if not (federation.private and UNITS[federation.unit].whole_client):
-            unused("only whole clients are clipped, and only with privacy", clip=clip)
-        self.classes, self.sums = federation.classes, np.zeros(2)
-        question = self.query(1)
-        norm = 5.0 if clip is None else positive("clip", clip)
-        plan = make_plan(
+            unused("only whole clients are clipped, and only with privacy", clip=self.clip)
+        self.sums, question = np.zeros(2), self.query(1)
+        return make_plan(
             federation,
             rounds=federation.rounds or 1,
-            bound=question.bound(question.part(federation.unit), (norm,)),
+            bound=question.bound(question.part(federation.unit), (self.clip or 5.0,)),
             row_sums=question.row_sums,
         )
-        super().__init__(plan, **base)
 
     def query(self, round_number: int) -> AccuracyGap:
         """Return the same query each time."""

@@ -10,19 +10,29 @@ import numpy as np
 from fedcal.conformal import PredictionSets
 from fedcal.core.checks import one_of, unused
 from fedcal.core.errors import InputError
+from fedcal.core.registry import registry
 from fedcal.core.types import override
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
-from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.noise_plan import make_plan
+from fedcal.privacy.noise_plan import Plan, make_plan
 from fedcal.queries.conformal import SetQuery
 from fedcal.queries.declared import Question
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import check_rounds, nominal_rows
-from fedcal.strategies.methods.quantiles import QUANTILES, QuantileRule, Wanted
+from fedcal.strategies.methods import noisy_quantiles, quantiles
+from fedcal.strategies.methods.quantiles import ConformalSettings, QuantileRule
+
+QUANTILES: dict[str, type[QuantileRule]] = registry(
+    quantiles.Exact,
+    quantiles.Crossing,
+    noisy_quantiles.PrefixCounts,
+    noisy_quantiles.NoisyGaps,
+    quantiles.ExponentialQuantile,
+)
+"""Name in settings -> rule; of those that can serve the first is the default."""
 
 
-class FedConformal(FederatedStrategy):
+class FedConformal(ConformalSettings, FederatedStrategy):
     """Sets of labels that hold a new row's label with probability 1 - alpha.
 
     Each client scores its rows by how little their label conforms to what the model says of them;
@@ -79,27 +89,18 @@ class FedConformal(FederatedStrategy):
         {"alpha": 0.3, "score": "raps", "randomised": True},
         {"alpha": 0.3, "by": "class"},
     )
-    settings = Wanted
 
-    def __init__(
-        self,
-        federation: Federation,
-        *,
-        ledger: Ledger | None = None,
-        secure_aggregation: str = "masks",
-        **settings: Any,
-    ) -> None:
-        self._wanted = wanted = Wanted(federation, **settings)
-        wanted.check()
-        self._rule = rule = chosen(wanted)(federation, wanted)
+    def prepare(self, federation: Federation) -> Plan:
+        """Return the plan of the rule that finds the thresholds."""
+        self.check()
+        self._rule = rule = chosen(self)(self)
         if not rule.takes_known:
-            unused(
-                f"quantile '{rule.name}' makes no use of it", rows_known=wanted.rows_known or None
-            )
+            why = f"quantile '{rule.name}' makes no use of it"
+            unused(why, rows_known=self.rows_known or None)
         if rule.needs_rows and federation.private:
-            nominal_rows(f"conformal with quantile '{rule.name}'", wanted.rows_per_client)
-        if not (wanted.randomised or rule.opening.once):
-            unused("nothing is drawn by it", score_seed=wanted.score_seed)
+            nominal_rows(f"conformal with quantile '{rule.name}'", self.rows_per_client)
+        if not (self.randomised or rule.opening.once):
+            unused("nothing is drawn by it", score_seed=self.score_seed)
         check_rounds(self.name, federation, rule.rounds)
         plan = make_plan(
             federation,
@@ -109,15 +110,15 @@ class FedConformal(FederatedStrategy):
             row_sums=rule.opening.row_sums,
         )
         rule.planned(plan)
-        self._thresholds = np.ones(1 if wanted.shift else rule.opening.parts)
-        super().__init__(plan, ledger=ledger, secure_aggregation=secure_aggregation)
+        self._thresholds = np.ones(1 if self.shift else rule.opening.parts)
+        return plan
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
         """Return whether a clip or a quantile level is computed from the rows."""
         if not federation.private:
             return False
-        wanted = Wanted(federation, **settings)
+        wanted = ConformalSettings(federation, **settings)
         try:
             rule = chosen(wanted)
         except InputError:  # told when the run is made
@@ -126,7 +127,7 @@ class FedConformal(FederatedStrategy):
 
     def hopeless(self, rows: float | None) -> bool:
         """Return whether sets made of `rows` rows would hold all labels."""
-        return self._wanted.shift is None and not self._rule.reaches(rows)
+        return self.shift is None and not self._rule.reaches(rows)
 
     @override
     def query(self, round_number: int) -> SetQuery:
@@ -144,20 +145,20 @@ class FedConformal(FederatedStrategy):
     def result(self) -> PredictionSets:
         opening = self._rule.opening
         return PredictionSets(
-            self._wanted.conformity,
+            self.conformity,
             self._thresholds,
             opening.classes,
-            self._wanted.alpha,
-            self._wanted.parts_by,
+            self.alpha,
+            self.parts_by,
             opening.names,
             guarantee=self._rule.guarantee,
-            shift=self._wanted.shift,
+            shift=self.shift,
             release=self._rule.release,
             basis=self._rule.basis(self._thresholds),
         )
 
 
-def chosen(wanted: Wanted) -> type[QuantileRule]:
+def chosen(wanted: ConformalSettings) -> type[QuantileRule]:
     """Return the rule that the settings name, or the first that can serve.
 
     Raises InputError if none can.
@@ -166,9 +167,10 @@ def chosen(wanted: Wanted) -> type[QuantileRule]:
     named = QUANTILES if quantile == AUTO else {quantile: QUANTILES[quantile]}
     reasons = dict[str, str]()
     for name, rule in named.items():
-        if not (why := rule.refuses(wanted.federation, wanted)):
+        obstacles = [why for why, there in rule.obstacles(wanted).items() if there]
+        if not obstacles:
             return rule
-        reasons[name] = why
+        reasons[name] = obstacles[0]
     if quantile != AUTO:
         raise InputError(f"quantile '{quantile}' cannot serve: {reasons[quantile]}")
     causes = "; ".join(f"{name}: {why}" for name, why in reasons.items())

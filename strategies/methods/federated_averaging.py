@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.core.checks import positive, whole
 from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Gaussian
@@ -18,7 +17,7 @@ from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import Plan, make_plan
 from fedcal.queries import LocalUpdate, WeightedUpdate
 from fedcal.queries.declared import SEED, Question, Range
-from fedcal.strategies.base import FederatedStrategy
+from fedcal.strategies.base import Count, FederatedStrategy, NonNegative, Positive, Share, Text
 from fedcal.strategies.method import Family
 from fedcal.training.network import shape_of
 from fedcal.training.networks import network_named
@@ -47,25 +46,19 @@ class _Averaging(FederatedStrategy):
 
     family: ClassVar[Family] = "train"
     keeps_releases = False
+    shape: Text | None = None
+    network: str = "softmax"
+    epochs: Count = 1
+    batch: Count = 32
+    lr: Positive = 0.1
+    server_lr: Positive = 1.0
 
-    def __init__(
-        self,
-        federation: Federation,
-        *,
-        shape: str | None = None,
-        network: str = "softmax",
-        epochs: int = 1,
-        batch: int = 32,
-        lr: float = 0.1,
-        server_lr: float = 1.0,
-        **base: Any,
-    ) -> None:
-        self.network, self.classes = network, federation.classes
-        self.shape = str(self.classes if shape is None else shape)  # --set may give a number
-        self.epochs, self.batch = whole("epochs", epochs, 1), whole("batch", batch, 1)
-        self.lr, self.server_lr = positive("lr", lr), positive("server_lr", server_lr)
-        self.w = network_named(network).initial(shape_of(self.shape), self.classes, federation.seed)
-        super().__init__(self._planned(federation), **base)
+    def prepare(self, federation: Federation) -> Plan:
+        """Return the plan, for the length of the network's weights."""
+        self._shape = self.shape or str(self.classes)
+        network = network_named(self.network)
+        self.w = network.initial(shape_of(self._shape), self.classes, federation.seed)
+        return self._planned(federation)
 
     @abstractmethod
     def _planned(self, federation: Federation) -> Plan: ...
@@ -73,7 +66,7 @@ class _Averaging(FederatedStrategy):
     @property
     def _training(self) -> tuple[str, str, Floats, int, int, float]:
         """Arguments with which every training question begins."""
-        return self.network, self.shape, self.w, self.epochs, self.batch, self.lr
+        return self.network, self._shape, self.w, self.epochs, self.batch, self.lr
 
     def _moved(self, step: Floats, round_number: int) -> None:
         """Move the weights; RoundFailed if they leave what floats hold."""
@@ -86,11 +79,11 @@ class _Averaging(FederatedStrategy):
     @property
     def reads(self) -> tuple[int, ...]:
         """Shape of a row of the data."""
-        return shape_of(self.shape)
+        return shape_of(self._shape)
 
     @override
     def result(self) -> TrainedModel:
-        return TrainedModel(self.network, shape_of(self.shape), self.classes, self.w)
+        return TrainedModel(self.network, shape_of(self._shape), self.classes, self.w)
 
 
 class FedAvg(_Averaging):
@@ -118,7 +111,7 @@ class FedAvg(_Averaging):
     exact_only = True
     examples = ({"batch": 8}, {"batch": 8, "epochs": 2})
 
-    def __init__(self, federation: Federation, **training: Any) -> None:
+    def _planned(self, federation: Federation) -> Plan:
         if federation.private:
             raise InputError(
                 f"{self.name} has no privacy: use {DPFedAvg.name} or fedsgd, or epsilon inf where "
@@ -126,17 +119,13 @@ class FedAvg(_Averaging):
             )
         self.losses: list[float] = []
         self.judged: dict[int, tuple[float, float]] = {}
-        self._seed = federation.seed
-        super().__init__(federation, **training)
-
-    def _planned(self, federation: Federation) -> Plan:
         bound = self.query(1).bound("client", (1.0, 1.0))
         return make_plan(federation, rounds=federation.rounds or 20, bound=bound, cohort=True)
 
     def query(self, round_number: int) -> WeightedUpdate:
         """Return the question for the local update at w, weighted by rows."""
         return WeightedUpdate(
-            *self._training, seed=self._seed, round=round_number, classes=self.classes
+            *self._training, seed=self.federation.seed, round=round_number, classes=self.classes
         )
 
     def questions(self) -> tuple[Question, ...]:
@@ -217,24 +206,13 @@ class DPFedAvg(_Averaging):
     name = "dp-fedavg"
     examples = ({"batch": 8, "clip": 0.3}, {"batch": 8, "momentum": 0.5, "unclipped": 0.8})
 
-    def __init__(
-        self,
-        federation: Federation,
-        *,
-        momentum: float = 0.0,
-        clip: float = 1.0,
-        unclipped: float | None = 0.5,
-        **training: Any,
-    ) -> None:
-        self.clip, self.unclipped = positive("clip", clip), unclipped
-        self._first_clip = self.clip
-        if unclipped is not None and not 0 < unclipped < 1:
-            raise InputError(f"unclipped must be in (0, 1), got {unclipped!r}")
-        self.done = 0
-        super().__init__(federation, **training)
-        self.optimiser = SGD(self.w.size, momentum)
+    momentum: NonNegative = 0.0
+    clip: Positive = 1.0
+    unclipped: Share | None = 0.5
 
     def _planned(self, federation: Federation) -> Plan:
+        self.done, self.current_clip = 0, self.clip
+        self.optimiser = SGD(self.w.size, self.momentum)
         bound = self.query(1).bound("client")
         return make_plan(
             federation, rounds=federation.rounds or 20, bound=bound, prefers=(Gaussian,)
@@ -244,7 +222,7 @@ class DPFedAvg(_Averaging):
         """Return the question for the local update at w, with a new seed for the order of rows."""
         return LocalUpdate(
             *self._training,
-            self.clip,
+            self.current_clip,
             count=self.unclipped is not None,
             seed=round_number,
             classes=self.classes,
@@ -255,7 +233,7 @@ class DPFedAvg(_Averaging):
         moving = {"w": Range(), "seed": SEED}
         if self.unclipped is not None:
             factor = math.exp(CLIP_LR * self.plan.rounds)
-            moving["clip"] = Range(self._first_clip / factor, self._first_clip * factor)
+            moving["clip"] = Range(self.clip / factor, self.clip * factor)
         return (Question.like(self.query(1), self._all_rounds, **moving),)
 
     def update(self, release: Release) -> None:
@@ -265,20 +243,20 @@ class DPFedAvg(_Averaging):
         """
         self.done += 1
         means = release.values / (self.plan.sampling_rate * self.plan.clients)
-        mean = self.clip * means[: self.w.size]
+        mean = self.current_clip * means[: self.w.size]
         self._moved(self.optimiser.step(-mean, self.server_lr), release.round)
         if self.unclipped is not None:
             share = min(max(0.5 + float(means[-1]), 0.0), 1.0)
-            self.clip *= math.exp(-CLIP_LR * (share - self.unclipped))
+            self.current_clip *= math.exp(-CLIP_LR * (share - self.unclipped))
 
     def state(self) -> dict[str, Floats]:
         """All that later rounds depend on, by name; noisy with privacy, as the releases are."""
-        numbers = np.array([float(self.done), self.clip])
+        numbers = np.array([float(self.done), self.current_clip])
         return {"w": self.w, "numbers": numbers, **self.optimiser.state()}
 
     def restore(self, run: str, state: Mapping[str, Floats]) -> None:
         """Go on with a run that another process began, after the releases that `state` has seen."""
         self.w = np.array(state["w"], np.float64)
-        self.done, self.clip = int(state["numbers"][0]), float(state["numbers"][1])
+        self.done, self.current_clip = int(state["numbers"][0]), float(state["numbers"][1])
         self.optimiser.restore(state)
         self.resume_after(run, self.done)

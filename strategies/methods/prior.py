@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.core.checks import positive, unused
+from fedcal.core.checks import unused
 from fedcal.core.shards import numbered
 from fedcal.core.types import override
 from fedcal.evaluation.sites.effects import edges_of
@@ -19,13 +19,13 @@ from fedcal.personal.judged import SitesRelease
 from fedcal.personal.moments import MomentsPrior
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation, order_of
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries import Query, ScoreCounts, SiteEffects
-from fedcal.queries.base import Order
 from fedcal.queries.encodings import FLAT, TREE
 from fedcal.queries.evaluation import names_text
-from fedcal.strategies.base import FederatedStrategy
+from fedcal.strategies.base import Count, FederatedStrategy, Names, Positive
 from fedcal.strategies.method import check_rounds, plan_for
-from fedcal.strategies.methods.score_rounds import excluded
+from fedcal.strategies.methods.counting import excluded
 from fedcal.units import UNITS
 
 CLIP, HEIGHT, FEWEST = 2.0, 4, 100
@@ -63,30 +63,32 @@ class FedPrior(FederatedStrategy):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     fewest_users = FEWEST
 
-    def __init__(
-        self,
-        federation: Federation,
-        *,
-        groups: Sequence[str] = (),
-        rows_per_subject: int | None = None,
-        clip: float | None = None,
-        **base: Any,
-    ) -> None:
+    groups: Names = ()
+    rows_per_subject: Count | None = None
+    clip: Positive | None = None
+
+    def prepare(self, federation: Federation) -> Plan:
+        """Return the plan of the one round: counts of sites, or moments of whole ones."""
         check_rounds(self.name, federation, 1)
         self._seen: Release | None = None
         self._query: ScoreCounts | SiteEffects
         if federation.private and UNITS[federation.unit].whole_client:
             why = "a client that is protected as a whole is not counted separately"
-            unused(why, groups=groups or None, rows_per_subject=rows_per_subject)
+            unused(why, groups=self.groups or None, rows_per_subject=self.rows_per_subject)
             self._query = SiteEffects(federation.classes)
-            clip = CLIP if clip is None else positive("clip", clip)
-            plan = plan_for(federation, self._query, (clip,), 1, order_of(federation))
-        else:
-            unused("counting needs none", clip=clip)
-            self._query = _counts(federation, groups, rows_per_subject)
-            order: Order = 1 if federation.mechanism == AUTO else order_of(federation)
-            plan = plan_for(federation, self._query, (1.0,), 1, order, prefers=(Laplace,))
-        super().__init__(plan, **base)
+            clip, order = self.clip or CLIP, order_of(federation)
+            return plan_for(federation, self._query, (clip,), 1, order)
+        unused("counting needs none", clip=self.clip)
+        score, asked = check_score("", self.classes), federation.mechanism
+        tree = asked != AUTO and federation.private and MECHANISMS[asked].order != Laplace.order
+        self._query = ScoreCounts(
+            *(self.classes, edges_of(score), score, *((TREE, HEIGHT) if tree else (FLAT, 1))),
+            groups=names_text(self.groups or numbered(federation.clients)),
+            by="site",
+            subject_rows=subject_rows(federation.unit, self.rows_per_subject),
+        )
+        order = 1 if asked == AUTO else order_of(federation)
+        return plan_for(federation, self._query, (1.0,), 1, order, prefers=(Laplace,))
 
     @override
     def query(self, round_number: int) -> Query:
@@ -114,15 +116,3 @@ class FedPrior(FederatedStrategy):
             exact=not plan.private,
             known=seen is not None,
         )
-
-
-def _counts(of: Federation, groups: Sequence[str], subject: int | None) -> ScoreCounts:
-    """Rows by site, score and outcome, in the encoding of the least noise."""
-    score, asked = check_score("", of.classes), of.mechanism
-    tree = of.private and asked != AUTO and MECHANISMS[asked].order != Laplace.order
-    return ScoreCounts(
-        *(of.classes, edges_of(score), score, *((TREE, HEIGHT) if tree else (FLAT, 1))),
-        groups=names_text(groups or numbered(of.clients)),
-        by="site",
-        subject_rows=subject_rows(of.unit, subject),
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -13,17 +12,13 @@ from fedcal.conformal.levels.levels import after_last, centred_level, client_cli
 from fedcal.conformal.levels.noise_law import Noise
 from fedcal.conformal.page import SOURCE, of_release
 from fedcal.conformal.set_release import FAILS, SetRelease
-from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
-from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Target
+from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import AUTO, Federation
-from fedcal.queries.base import Order
+from fedcal.privacy.federation import AUTO
 from fedcal.queries.conformal import SetCounts, SetGaps
-from fedcal.queries.encodings import ENCODINGS, TREE, prefix_std
-from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted
-from fedcal.units import UNITS
-from fedcal.units.bounding import Bound
+from fedcal.strategies.methods.counting import quietest
+from fedcal.strategies.methods.quantiles import ConformalSettings, QuantileRule
 
 BINS, BINS_OF_PARTS = 256, 64
 """Thresholds of `prefix`, of one part and of several: at so many the grid adds at most 0.2 and 0.8
@@ -38,11 +33,11 @@ class Noisy(QuantileRule):
 
     @classmethod
     @override
-    def obstacles(cls, federation: Federation, wanted: Wanted) -> dict[str, bool]:
-        asked = federation.mechanism
+    def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
+        asked = wanted.federation.mechanism
         other = asked != AUTO and MECHANISMS[asked].answers != "sum"
         why = f"it releases sums, which '{asked}' does not make noisy"
-        return super().obstacles(federation, wanted) | {why: other}
+        return super().obstacles(wanted) | {why: other}
 
     @property
     def std(self) -> float:
@@ -76,8 +71,9 @@ class NoisyGaps(Noisy):
     needs_rows = True
     opening: SetGaps
 
-    def __init__(self, federation: Federation, wanted: Wanted) -> None:
-        super().__init__(federation, wanted)
+    def __init__(self, wanted: ConformalSettings) -> None:
+        super().__init__(wanted)
+        federation = wanted.federation
         self._stricter = self.alpha
         if wanted.apart or wanted.shift:
             self._stricter -= FAILS * self.alpha  # the bound of a part's number of rows may fail
@@ -95,9 +91,9 @@ class NoisyGaps(Noisy):
 
     @classmethod
     @override
-    def obstacles(cls, federation: Federation, wanted: Wanted) -> dict[str, bool]:
-        why, whole = "it protects whole clients", UNITS[federation.unit].whole_client
-        return super().obstacles(federation, wanted) | {why: not whole}
+    def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
+        why, whole = "it protects whole clients", wanted.whole_client
+        return super().obstacles(wanted) | {why: not whole}
 
     @override
     def found(self, values: Floats, std: float) -> Floats:
@@ -111,7 +107,7 @@ class NoisyGaps(Noisy):
             self.counted = tuple((last / alpha).tolist()), std / alpha
             levels = [centred_level(rows, alpha, law) for rows in (fewest / alpha).tolist()]
         else:
-            levels = [centred_level(self.expected, alpha, law)]
+            levels = [centred_level(self.wanted.expected, alpha, law)]
         parts = zip(sums, levels, strict=True)
         return np.array([after_last(asked.thresholds, s[:-1] < level) for s, level in parts])
 
@@ -127,7 +123,11 @@ class NoisyGaps(Noisy):
         promise, clipped = self.clipped(self._clip, "")
         if self.wanted.shift is not None:
             return promise, SOURCE, clipped
-        return promise, f"This counts on about {self.expected:,.6g} rows in all, or more.", clipped
+        return (
+            promise,
+            f"This counts on about {self.wanted.expected:,.6g} rows in all, or more.",
+            clipped,
+        )
 
 
 class PrefixCounts(Noisy):
@@ -142,8 +142,9 @@ class PrefixCounts(Noisy):
     takes_known = True
     opening: SetCounts
 
-    def __init__(self, federation: Federation, wanted: Wanted) -> None:
-        super().__init__(federation, wanted)
+    def __init__(self, wanted: ConformalSettings) -> None:
+        super().__init__(wanted)
+        federation = wanted.federation
         by_label = {"by": "class"} if wanted.shift else {}
         bins = wanted.bins or (BINS_OF_PARTS if wanted.apart or wanted.shift else BINS)
         law, encoding, height = quietest(federation, bins, self.rounds)
@@ -151,7 +152,7 @@ class PrefixCounts(Noisy):
             federation.classes,
             self.thresholds(bins, arcs=True),
             **{**wanted.asked, **by_label},
-            once=self.one_row_each,
+            once=self.wanted.one_row_each,
             encoding=encoding,
             height=height,
         )
@@ -160,10 +161,10 @@ class PrefixCounts(Noisy):
 
     @classmethod
     @override
-    def obstacles(cls, federation: Federation, wanted: Wanted) -> dict[str, bool]:
+    def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
         known = wanted.rows_known and (wanted.apart or wanted.shift is not None)
-        return super().obstacles(federation, wanted) | {
-            "it protects rows, or subjects, not whole clients": UNITS[federation.unit].whole_client,
+        return super().obstacles(wanted) | {
+            "it protects rows, or subjects, not whole clients": wanted.whole_client,
             "the rows of each part are counted: rows_known is for all parts together": known,
         }
 
@@ -179,7 +180,7 @@ class PrefixCounts(Noisy):
             self.opening.decode(values),
             self.opening.decoder,
             self.noise(std),
-            round(self.expected) if self.wanted.rows_known else None,
+            round(self.wanted.expected) if self.wanted.rows_known else None,
             self.whose,
         )
 
@@ -206,49 +207,3 @@ class PrefixCounts(Noisy):
         if self.release is None:
             return (self.promise,)
         return of_release(self.release, self.alpha, self.wanted.parts_by, self.wanted.shift)
-
-
-HEIGHTS = (1, 2, 3, 4)
-"""Levels of trees that are tried."""
-
-
-def quietest(
-    federation: Federation,
-    buckets: int,
-    rounds: int,
-    names: tuple[str, ...] = tuple(ENCODINGS),
-    heights: tuple[int, ...] = HEIGHTS,
-    weight: Callable[[str, int, Order], float] = lambda name, height, order: 1.0,
-) -> tuple[type[Mechanism], str, int]:
-    """Return mechanism, encoding and height with the least noise, of those that the user allows.
-
-    Raises InputError if the user's mechanism does not go without delta.
-
-    Parameters
-    ----------
-    buckets
-        counts that are encoded together
-    rounds
-        releases
-    names, heights
-        encodings that are tried, and levels of trees
-    weight
-        norm of a row's answer over the largest of the encoding's columns
-    """
-    order = None if federation.mechanism == AUTO else MECHANISMS[federation.mechanism].order
-    target = Target(federation.epsilon, federation.delta, rounds)
-    best: tuple[float, type[Mechanism], str, int] | None = None
-    for law in (Laplace, Gaussian):
-        if order not in (None, law.order) or not (law.pure or federation.delta > 0):
-            continue
-        made = law.calibrate(target)
-        for name in names:
-            for height in heights if name == TREE else (1,):
-                bound = Bound((1,), (weight(name, height, law.order),), order=law.order)
-                noise = float(made.std(made.scale(bound, 1), 1.0, bound).max())
-                noise *= prefix_std(name, buckets, height, law.order)
-                if best is None or noise < best[0]:
-                    best = noise, law, name, height
-    if best is None:
-        raise InputError(f"mechanism '{federation.mechanism}' needs delta > 0")
-    return best[1:]
