@@ -94,7 +94,7 @@ class FedBin(FederatedStrategy):
     """
 
     name = "fedbin"
-    examples = (
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"bins_exponent": 4},
         {"bins_exponent": 4, "tables": "pooled"},
         {"bins_exponent": 4, "weighting": "all"},

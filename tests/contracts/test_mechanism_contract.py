@@ -22,8 +22,8 @@ from fedcal.experiments.runs.engines.flower import run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import PRIVATE
 from fedcal.privacy import Federation, Ledger, make_plan
-from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.curator import Curator, Release
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries import TemperatureScores
 from fedcal.strategies import FederatedStrategy
 from fedcal.trust import NOISY
