@@ -9,12 +9,18 @@ from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import Method
-from fedcal.strategies.methods.accuracy import FedAccuracy
-from fedcal.strategies.methods.averaging import FedCal, FedMatrix, FedOPVector, FedTemp, FedVector
+from fedcal.strategies.methods.averaging import (
+    DPFedAvg,
+    FedAvg,
+    FedCal,
+    FedMatrix,
+    FedOPVector,
+    FedTemp,
+    FedVector,
+)
 from fedcal.strategies.methods.conformal import FedConformal
 from fedcal.strategies.methods.descent import DPTS, DPPlatt, FedSGD
-from fedcal.strategies.methods.evaluate import FedEvaluate
-from fedcal.strategies.methods.federated_averaging import DPFedAvg, FedAvg
+from fedcal.strategies.methods.evaluate import FedAccuracy, FedEvaluate
 from fedcal.strategies.methods.histograms import DPHistogram, FedBBQ, FedBin
 from fedcal.strategies.methods.newton import FedNewton, FedNewtonEntropy, FedNewtonVector
 from fedcal.strategies.methods.prior import FedPrior
@@ -48,7 +54,7 @@ __all__ = [
     "FedVector",
     "FederatedStrategy",
     "Method",
-    "enlist",
+    "register",
 ]
 
 STRATEGIES: dict[str, type[FederatedStrategy]] = registry(
@@ -62,7 +68,7 @@ STRATEGIES: dict[str, type[FederatedStrategy]] = registry(
 """Method name on the command line -> strategy."""
 
 
-def enlist(method: type[FederatedStrategy]) -> str:
+def register(method: type[FederatedStrategy]) -> str:
     """Register a method of another package, so that `module:Class` names it everywhere.
 
     Returns

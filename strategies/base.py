@@ -14,7 +14,7 @@ from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.base import check_of, finite
-from fedcal.strategies.method import Family, Method
+from fedcal.strategies.method import Family
 from fedcal.strategies.server.transport import FlowerTransport
 
 Check = Callable[[str, Any], Any]
@@ -105,7 +105,7 @@ class Settings:
             setattr(self, name, check(value) if check else value)
 
 
-class FederatedStrategy(Settings, Method, FlowerTransport):
+class FederatedStrategy(Settings, FlowerTransport):
     """A method over a federation that is also an ordinary Flower strategy.
 
     Its settings are declared as those of `Settings`. Its attributes and hooks are those of
@@ -127,9 +127,8 @@ class FederatedStrategy(Settings, Method, FlowerTransport):
     ) -> None:
         Settings.__init__(self, federation, **settings)
         self.classes = federation.classes
-        plan = self.prepare(federation)
-        Method.__init__(self, plan, ledger=ledger, secure_aggregation=secure_aggregation)
-        FlowerTransport.__init__(self)
+        options = {"ledger": ledger, "secure_aggregation": secure_aggregation}
+        FlowerTransport.__init__(self, self.prepare(federation), **options)
 
     @abstractmethod
     def prepare(self, federation: Federation) -> Plan:
@@ -137,8 +136,3 @@ class FederatedStrategy(Settings, Method, FlowerTransport):
 
         The settings are set and checked by then, each by itself.
         """
-
-    @property
-    def method(self) -> Method:
-        """Method that the strategy runs: itself."""
-        return self
