@@ -1,10 +1,11 @@
-"""Descent by noisy sums of bounded gradients: training, and recalibration, by DP-SGD."""
+"""Training of networks, and recalibration, by gradients of rows or updates of clients."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -20,20 +21,92 @@ from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Gaussian
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import MOST_ROUNDS, Federation
-from fedcal.privacy.noise_plan import Plan
-from fedcal.queries import Gradients, Query, ScalingGradients
-from fedcal.queries.declared import Range
+from fedcal.privacy.noise_plan import Plan, make_plan
+from fedcal.queries import Gradients, LocalUpdate, Query, ScalingGradients, WeightedUpdate
+from fedcal.queries.declared import SEED, Question, Range
 from fedcal.queries.scaling import ROW_CLIP
-from fedcal.strategies.base import FederatedStrategy, NonNegative, Positive, Text, among
+from fedcal.strategies.base import (
+    Count,
+    FederatedStrategy,
+    NonNegative,
+    Positive,
+    Share,
+    Text,
+    among,
+)
 from fedcal.strategies.method import Family, gradient_clip, nominal_rows, plan_for
 from fedcal.training.network import Rule, shape_of
 from fedcal.training.networks import network_named
-from fedcal.training.optimisers import OPTIMISERS, Optimiser, Schedule, langevin_lr, scheduled
+from fedcal.training.optimisers import OPTIMISERS, SGD, Optimiser, Schedule, langevin_lr, scheduled
 from fedcal.training.trained_model import TrainedModel
 from fedcal.units import UNITS
 
 
-class Descent(FederatedStrategy):
+class Training(FederatedStrategy):
+    """Steps of weights w from rows' gradients, or from clients' updates of w.
+
+    Releases of a network's size are not kept: what later rounds depend on is its `state`.
+    """
+
+    keeps_releases = False
+    w: Floats
+    optimiser: Optimiser
+    done: int = 0
+
+    def move(self, step: Floats, release: Release, mend: str) -> None:
+        """Move the weights; RoundFailed if they leave what floats hold."""
+        self.w = self.w + step
+        if not np.isfinite(self.w).all():
+            raise RoundFailed(f"round {release.round}: the training diverged; lower {mend}")
+
+    def state(self) -> dict[str, Floats] | None:
+        """All that later rounds depend on, by name; noisy with privacy, as the releases are."""
+        if self.keeps_releases:
+            return None
+        return {"w": self.w, "done": np.array([float(self.done)]), **self.optimiser.state()}
+
+    def restore(self, run: str, state: Mapping[str, Floats]) -> None:
+        """Go on with a run that another process began, after the releases that `state` has seen."""
+        self.w, self.done = np.array(state["w"], np.float64), int(state["done"][0])
+        self.optimiser.restore(state)
+        self.resume_after(run, self.done)
+
+
+class _Network(Training):
+    """Training of a network.
+
+    Parameters
+    ----------
+    network, shape
+        what is trained (`network_named`), on inputs of which shape ("512", "28x28"); None = on the
+        logits of a model that is there already
+    """
+
+    family: ClassVar[Family] = "train"
+    shape: Text | None = None
+    network: str = "softmax"
+
+    @cached_property
+    def reads(self) -> tuple[int, ...]:
+        """Shape of a row of the data."""
+        return shape_of(self.asked[1])
+
+    @property
+    def asked(self) -> tuple[str, str]:
+        """Network and shape, with which every question begins."""
+        return self.network, self.shape or str(self.classes)
+
+    def first_weights(self) -> Floats:
+        """Return the weights of the first round."""
+        network = network_named(self.network)
+        return network.initial(self.reads, self.classes, self.federation.seed)
+
+    @override
+    def result(self) -> TrainedModel:
+        return TrainedModel(self.network, self.reads, self.classes, self.w)
+
+
+class Descent(Training):
     """Steps against the mean of rows' gradients, released as noisy sums.
 
     In each round every row takes part with the same probability, batch / rows, by a coin at its
@@ -51,7 +124,6 @@ class Descent(FederatedStrategy):
         public nominal number of rows per client
     """
 
-    keeps_releases = False
     rows_per_client: Positive | None = None
 
     def descend(
@@ -85,11 +157,11 @@ class Descent(FederatedStrategy):
         """
         rows = nominal_rows(self.name, self.rows_per_client) * federation.clients
         self.batch_rows = rows if batch is None else min(batch, rows)
-        self.w, self.done, self.weight_decay = start, 0, weight_decay
+        self.w, self._decay = start, weight_decay
         chosen = OPTIMISERS[optimiser]
         if momentum and not chosen.has_momentum:
             unused(f"the optimiser {optimiser} has none", momentum=momentum)
-        self._optimiser: Optimiser = chosen(start.size, momentum)
+        self.optimiser = chosen(start.size, momentum)
         if chosen.by_noise and not federation.private:
             raise InputError(f"the optimiser {optimiser} takes its step from the noise: epsilon")
         steps = federation.rounds
@@ -126,32 +198,15 @@ class Descent(FederatedStrategy):
         """
         self.done += 1
         gradient = release.values / (self.batch_rows * self.plan.sampling_rate)
-        gradient = gradient + self.weight_decay * self.w
+        gradient = gradient + self._decay * self.w
         lr = self.step_size * scheduled(self._schedule, self.done, self.plan.rounds)
-        self.w = self.w + self._optimiser.step(gradient, lr)
-        if not np.isfinite(self.w).all():
-            raise RoundFailed(
-                f"round {release.round}: the training diverged; lower lr ({self.step_size})"
-            )
-
-    def state(self) -> dict[str, Floats] | None:
-        """All that later rounds depend on, by name; noisy with privacy, as the releases are."""
-        if self.keeps_releases:
-            return None
-        return {"w": self.w, "done": np.array([float(self.done)]), **self._optimiser.state()}
-
-    def restore(self, run: str, state: Mapping[str, Floats]) -> None:
-        """Go on with a run that another process began, after the releases that `state` has seen."""
-        self.w = np.array(state["w"], np.float64)
-        self.done = int(state["done"][0])
-        self._optimiser.restore(state)
-        self.resume_after(run, self.done)
+        self.move(self.optimiser.step(gradient, lr), release, f"lr ({self.step_size})")
 
 
 BATCH, EPOCHS, RECALIBRATION_EPOCHS = 256.0, 10.0, 100.0
 
 
-class FedSGD(Descent):
+class FedSGD(_Network, Descent):
     """Training by sums of bounded per-example gradients (DP-SGD, Abadi et al. 2016).
 
     With one client it is DP-SGD in one place; with more, DP-SGD on the union of their rows: the
@@ -183,7 +238,6 @@ class FedSGD(Descent):
     """
 
     name = "fedsgd"
-    family: ClassVar[Family] = "train"
     one_place = True
     examples = (
         {"batch": 8.0, "rows_per_client": 10.0, "momentum": 0.5, "schedule": "linear"},
@@ -197,8 +251,6 @@ class FedSGD(Descent):
         },
     )
 
-    shape: Text | None = None
-    network: str = "softmax"
     batch: Positive | None = None
     epochs: Positive | None = None
     lr: Positive | None = None
@@ -226,14 +278,13 @@ class FedSGD(Descent):
             batch = BATCH
         if OPTIMISERS[self.optimiser].by_noise:
             unused(f"the optimiser {self.optimiser} takes its step from the noise", lr=lr)
-        architecture, self._clip = network_named(self.network), self.clip or 1.0
-        self._shape = self.shape or str(self.classes)
+        self._clip = self.clip or 1.0
         return self.descend(
             federation,
-            architecture.initial(shape_of(self._shape), self.classes, federation.seed),
+            self.first_weights(),
             batch=batch,
             epochs=self.epochs or (None if federation.rounds else EPOCHS),
-            lr=lr or architecture.lr,
+            lr=lr or network_named(self.network).lr,
             clip=self._clip,
             schedule=self.schedule,
             optimiser=self.optimiser,
@@ -244,18 +295,212 @@ class FedSGD(Descent):
     @override
     def query(self, round_number: int) -> Gradients:
         return Gradients(
-            *(self.network, self._shape, self.w, self._clip),
+            *(*self.asked, self.w, self._clip),
             *(self.classes, self._clipping, self.reach or 1.0),
         )
 
+
+class _Local(_Network):
+    """Rounds of local SGD from the global weights w, averaged by the server; 20 unless given.
+
+    Parameters
+    ----------
+    epochs, batch, lr
+        of a client's SGD
+    server_lr
+        step of the server
+    """
+
+    epochs: Count = 1
+    batch: Count = 32
+    lr: Positive = 0.1
+    server_lr: Positive = 1.0
+
     @property
-    @override
-    def reads(self) -> tuple[int, ...]:
-        return shape_of(self._shape)
+    def local_sgd(self) -> tuple[str, str, Floats, int, int, float]:
+        """Arguments with which every question begins."""
+        return *self.asked, self.w, self.epochs, self.batch, self.lr
+
+
+CLIP_LR = 0.2
+"""Step of the clip's logarithm, per share of updates that is too many (Andrew et al. 2021)."""
+
+
+class FedAvg(_Local):
+    """Federated averaging (McMahan et al. 2017) with a server learning rate.
+
+    In each round a fixed number of clients, drawn by seed, run SGD on their own rows; the server
+    takes w + server_lr (average of the clients' w_k - w), weighted by rows.
+
+    Privacy: none, a budget is refused. The released sums are exact.
+
+    Parameters
+    ----------
+    federation, network, shape, epochs, batch, lr, server_lr
+        as for all averaged training
+
+    Attributes
+    ----------
+    losses
+        of each round: mean cross-entropy on the way of the clients' SGD, over all rows seen
+    judged
+        round -> loss and accuracy of its weights on test rows, as the caller notes them
+    """
+
+    name = "fedavg"
+    exact_only = True
+    examples = ({"batch": 8}, {"batch": 8, "epochs": 2})
+
+    def prepare(self, federation: Federation) -> Plan:
+        """Return the plan of exact sums over a fixed number of clients."""
+        if federation.private:
+            raise InputError(
+                f"{self.name} has no privacy: use {DPFedAvg.name} or fedsgd, or epsilon inf where "
+                "exact sums may be seen"
+            )
+        self.w, self.losses = self.first_weights(), list[float]()
+        self.judged: dict[int, tuple[float, float]] = {}
+        bound = self.query(1).bound("client", (1.0, 1.0))
+        return make_plan(federation, rounds=federation.rounds or 20, bound=bound, cohort=True)
+
+    def query(self, round_number: int) -> WeightedUpdate:
+        """Return the question for the local update at w, weighted by rows."""
+        return WeightedUpdate(
+            *self.local_sgd, seed=self.federation.seed, round=round_number, classes=self.classes
+        )
+
+    def questions(self) -> tuple[Question, ...]:
+        """Return questions at any w, with a different order of rows in each round."""
+        rounds = Range(1, self.plan.rounds, whole=True)
+        return (Question.like(self.query(1), self._all_rounds, w=Range(), round=rounds),)
+
+    def update(self, release: Release) -> None:
+        """One step by the clients' average.
+
+        Raises RoundFailed if a client's SGD, or the weights, left what floats hold.
+        """
+        loss, rows, diverged = release.values[-3:].tolist()
+        if diverged:
+            raise RoundFailed(
+                f"round {release.round}: the training diverged (at clients with {diverged:g} of "
+                f"{rows:g} rows); lower --lr (it is {self.lr})"
+            )
+        self.losses.append(loss / rows if rows else math.nan)
+        if rows:
+            step = self.server_lr * release.values[:-3] / rows
+            self.move(step, release, f"server_lr ({self.server_lr})")
+
+    def round_record(self, round_number: int) -> dict[str, Any]:
+        """Return the number of clients that trained, their mean loss, and metrics on the test rows.
+
+        The number is left out where each client decides by its own coin; the loss is None if no
+        client with rows answered.
+        """
+        record: dict[str, Any] = {}
+        if not self.plan.asks_everyone:
+            record["clients"] = len(self.plan.sample(round_number))
+        loss = self.losses[round_number - 1]
+        record["train_loss"] = None if math.isnan(loss) else loss
+        judged = self.judged.get(round_number, ())
+        return record | dict(zip(("test_loss", "test_accuracy"), judged, strict=False))
+
+    def state(self) -> dict[str, Floats]:
+        """All that later rounds depend on, and what was told of the earlier ones."""
+        judged = [(number, *of) for number, of in self.judged.items()]
+        return {"w": self.w, "losses": np.array(self.losses), "judged": np.array(judged)}
+
+    def restore(self, run: str, state: Mapping[str, Floats]) -> None:
+        """Go on with a run that another process began, after the releases that `state` has seen."""
+        self.w = np.array(state["w"], np.float64)
+        self.losses = state["losses"].tolist()
+        self.judged = {
+            int(number): (loss, accuracy) for number, loss, accuracy in state["judged"].tolist()
+        }
+        self.resume_after(run, len(self.losses))
+
+
+class DPFedAvg(_Local):
+    """Federated averaging with bounded updates (McMahan et al. 2018), the clip adapted to them.
+
+    In each round sampled clients run SGD on their own rows and send w_k - w, bounded to norm C; the
+    sum is released, and the server steps by its share of the expected clients, q K. With
+    `unclipped` each client tells, too, whether its update was within C: 1/2 or -1/2, in the same
+    noisy sum, and C follows the wanted share (Andrew et al. 2021). This takes half a percent of the
+    update's noise. Updates are sent in units of C, so that the plan does not depend on it. Without
+    privacy they are bounded all the same.
+
+    Privacy: as the plan says. A client's answer is bounded as a whole; one row may move it from one
+    end to the other, so unit "example" costs twice as much noise as unit "user". Public: all
+    parameters; the clip of each round follows from what was released.
+
+    Parameters
+    ----------
+    federation, network, shape, epochs, batch, lr, server_lr
+        as for all averaged training
+    momentum
+        of the server
+    clip
+        C: of all rounds, or of the first one
+    unclipped
+        share of updates that should be within the clip; None = C stays what it is
+    """
+
+    name = "dp-fedavg"
+    examples = ({"batch": 8, "clip": 0.3}, {"batch": 8, "momentum": 0.5, "unclipped": 0.8})
+
+    momentum: NonNegative = 0.0
+    clip: Positive = 1.0
+    unclipped: Share | None = 0.5
+
+    def prepare(self, federation: Federation) -> Plan:
+        """Return the plan, in units of the clip."""
+        self.w, self.current_clip = self.first_weights(), self.clip
+        self.optimiser = SGD(self.w.size, self.momentum)
+        bound = self.query(1).bound("client")
+        return make_plan(
+            federation, rounds=federation.rounds or 20, bound=bound, prefers=(Gaussian,)
+        )
+
+    def query(self, round_number: int) -> LocalUpdate:
+        """Return the question for the local update at w, with a new seed for the order of rows."""
+        return LocalUpdate(
+            *self.local_sgd,
+            self.current_clip,
+            count=self.unclipped is not None,
+            seed=round_number,
+            classes=self.classes,
+        )
+
+    def questions(self) -> tuple[Question, ...]:
+        """Return questions at any w, any order of rows and every clip that the rounds can reach."""
+        moving = {"w": Range(), "seed": SEED}
+        if self.unclipped is not None:
+            factor = math.exp(CLIP_LR * self.plan.rounds)
+            moving["clip"] = Range(self.clip / factor, self.clip * factor)
+        return (Question.like(self.query(1), self._all_rounds, **moving),)
+
+    def update(self, release: Release) -> None:
+        """One step by the mean update, and one of the clip; the divisor q K is public.
+
+        Raises RoundFailed if the weights leave what floats hold.
+        """
+        self.done += 1
+        means = release.values / (self.plan.sampling_rate * self.plan.clients)
+        mean = self.current_clip * means[: self.w.size]
+        step = self.optimiser.step(-mean, self.server_lr)
+        self.move(step, release, f"server_lr ({self.server_lr})")
+        if self.unclipped is not None:
+            share = min(max(0.5 + float(means[-1]), 0.0), 1.0)
+            self.current_clip *= math.exp(-CLIP_LR * (share - self.unclipped))
 
     @override
-    def result(self) -> TrainedModel:
-        return TrainedModel(self.network, shape_of(self._shape), self.classes, self.w)
+    def state(self) -> dict[str, Floats]:
+        return {**(super().state() or {}), "clip": np.array([self.current_clip])}
+
+    @override
+    def restore(self, run: str, state: Mapping[str, Floats]) -> None:
+        super().restore(run, state)
+        self.current_clip = float(state["clip"][0])
 
 
 class _Recalibration(Descent):
