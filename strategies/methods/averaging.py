@@ -16,23 +16,12 @@ from fedcal.core.types import Floats, override
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import EXACT_GRID, Plan, make_plan
-from fedcal.queries import (
-    MLPUpdate,
-    Query,
-    ScalingUpdate,
-    TemperatureUpdate,
-)
+from fedcal.queries import MLPUpdate, Query, ScalingUpdate, TemperatureUpdate
 from fedcal.queries.declared import SEED, Range
 from fedcal.queries.temperature import LIMIT as T_LIMIT
 from fedcal.queries.temperature import Average, check_limit
 from fedcal.storage.artifact import at_end
-from fedcal.strategies.base import (
-    Count,
-    FederatedStrategy,
-    NonNegative,
-    Positive,
-    integer,
-)
+from fedcal.strategies.base import Count, FederatedStrategy, NonNegative, Positive, integer
 from fedcal.strategies.method import near_identity
 
 CLIP = 0.5

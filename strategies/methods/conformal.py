@@ -221,11 +221,7 @@ class PrefixCounts(Noisy):
 
 
 QUANTILES: dict[str, type[QuantileRule]] = registry(
-    quantiles.Exact,
-    quantiles.Crossing,
-    PrefixCounts,
-    NoisyGaps,
-    quantiles.ExponentialQuantile,
+    quantiles.Exact, quantiles.Crossing, PrefixCounts, NoisyGaps, quantiles.ExponentialQuantile
 )
 """Name in settings -> rule; of those that can serve the first is the default."""
 

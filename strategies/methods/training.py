@@ -295,8 +295,7 @@ class FedSGD(_Network, Descent):
     @override
     def query(self, round_number: int) -> Gradients:
         return Gradients(
-            *(*self.asked, self.w, self._clip),
-            *(self.classes, self._clipping, self.reach or 1.0),
+            *(*self.asked, self.w, self._clip), *(self.classes, self._clipping, self.reach or 1.0)
         )
 
 
