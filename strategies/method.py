@@ -13,129 +13,23 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from fedcal.calibrators.parametric import LIMIT, ParametricScaling
-from fedcal.core.checks import one_of, unused
+from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError, PrivacyError
 from fedcal.core.types import Floats, Integers, Words
-from fedcal.mechanisms import MECHANISMS, Exponential
 from fedcal.privacy.curator import Asked, Curator, Release
-from fedcal.privacy.federation import AUTO, Federation
+from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.noise_plan import Plan, make_plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries import Query
-from fedcal.queries.base import Order
 from fedcal.queries.declared import Question, Range, check_question
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.messages import message_bytes
 from fedcal.storage.artifact import Artifact
-from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
 Family = Literal["calibrate", "evaluate", "conformal", "personal", "train"]
 """What a method is for. Comparison and plan rank methods that calibrate."""
-
-
-def nominal_clip(
-    name: str,
-    federation: Federation,
-    share: float,
-    least: float,
-    clip: float | None,
-    rows_per_client: float | None,
-) -> float:
-    """Return the most that one client may add to a sum; 1, unused, if nothing is clipped.
-
-    Parameters
-    ----------
-    share, least
-        of each of the public nominal `rows_per_client`, and in all
-    clip
-        what the user said instead; refused where it does nothing
-    """
-    if not federation.private:
-        unused("without privacy there is no clipping", clip=clip)
-    if not UNITS[federation.unit].whole_client:
-        unused(f"unit '{federation.unit}' knows what a row adds", clip=clip)
-        return 1.0
-    if clip is not None:
-        return clip
-    if rows_per_client is not None:
-        return max(share * rows_per_client, least)
-    if federation.private:
-        raise InputError(
-            f"{name} with unit 'user' needs rows_per_client, a public nominal number of rows > 0, "
-            "or clip"
-        )
-    return 1.0
-
-
-def gradient_clip(name: str, federation: Federation, rows_per_client: float | None) -> float:
-    """Clip of one client's gradient in nats: a fifth of a nat per nominal row, at least 3.
-
-    A single confident error weighs 5 to 15 nats. With shards of a few rows a bound below 3 cuts
-    most errors off and the optimum drifts to T = 1 (measured, 1000 clients of 5 rows, epsilon
-    = 1: classwise ECE 6 % above the pooled optimum's with 3, 16 % with 2, 41 % with 1).
-
-    With unit "example" it is not used: what a row may add follows from the question.
-    """
-    needed = federation.private and UNITS[federation.unit].whole_client
-    if rows_per_client is None and not needed:
-        return 1.0  # not used
-    return max(0.2 * nominal_rows(f"{name} with privacy", rows_per_client), 3.0)
-
-
-def nominal_rows(who: str, rows_per_client: float | None) -> float:
-    """Return the public nominal number of rows of a client.
-
-    Raises InputError, naming the method `who`, if it is not given.
-    """
-    if rows_per_client is None:
-        raise InputError(f"{who} needs rows_per_client, a public nominal number of rows > 0")
-    return rows_per_client
-
-
-def check_rounds(name: str, federation: Federation, rounds: int) -> None:
-    """Refuse another number of rounds than the method takes here."""
-    if federation.rounds not in (None, rounds):
-        raise InputError(
-            f"{name} takes {rounds} rounds here, got rounds = {federation.rounds}: rounds must be "
-            f"{rounds}, or left out"
-        )
-
-
-def draws_index(federation: Federation) -> bool:
-    """Return whether one of several candidates is drawn, by trust model or named mechanism."""
-    if federation.mechanism == AUTO:
-        return TRUSTS[str(federation.trust)].accepts(Exponential)
-    return MECHANISMS[federation.mechanism].answers == "index"
-
-
-def near_identity(form: type[ParametricScaling], classes: int) -> Range:
-    """Return the range of parameters that the server keeps a form's in."""
-    identity = form.identity(classes)
-    return Range(float(identity.min()) - LIMIT, float(identity.max()) + LIMIT)
-
-
-def plan_for(
-    federation: Federation,
-    query: Query,
-    clips: Sequence[float],
-    rounds: int,
-    order: Order = 2,
-    **more: Any,
-) -> Plan:
-    """Return the plan of rounds that all ask a question like `query`.
-
-    Parameters
-    ----------
-    clips, order
-        see `Query.bound`; the clips are used where whole clients are clipped
-    **more
-        see `make_plan`
-    """
-    bound = query.bound(query.part(federation.unit), clips, order)
-    return make_plan(federation, rounds=rounds, bound=bound, row_sums=query.row_sums, **more)
 
 
 class Method(ABC):

@@ -8,9 +8,8 @@ import numpy as np
 
 from fedcal.calibrators import TemperatureScaling
 from fedcal.core.checks import unused
-from fedcal.privacy import Federation, make_plan
+from fedcal.privacy import Plan, make_plan
 from fedcal.privacy.curator import Release
-from fedcal.privacy.noise_plan import Plan
 from fedcal.queries import AccuracyGap
 from fedcal.strategies.base import FederatedStrategy, Positive, integer
 from fedcal.units import UNITS
@@ -35,17 +34,17 @@ class FedGap(FederatedStrategy):
     points: Annotated[int, integer(2, 100)] = 9
     clip: Positive | None = None
 
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         """Return the plan of the rounds; the settings above are set and checked."""
-        if not (federation.private and UNITS[federation.unit].whole_client):
+        if not (self.federation.private and UNITS[self.federation.unit].whole_client):
             unused("only whole clients are clipped, and only with privacy", clip=self.clip)
         self.temperatures = np.geomspace(0.5, 3.0, self.points)
         self.sums = np.zeros(self.points)
         question = self.query(1)
         return make_plan(
-            federation,
-            rounds=federation.rounds or 1,
-            bound=question.bound(question.part(federation.unit), (self.clip or 5.0,)),
+            self.federation,
+            rounds=self.federation.rounds or 1,
+            bound=question.bound(question.part(self.federation.unit), (self.clip or 5.0,)),
             row_sums=question.row_sums,
         )
 

@@ -14,9 +14,8 @@ from fedcal.core.errors import InputError
 from fedcal.core.pages import Curve, Table
 from fedcal.core.types import Floats
 from fedcal.mechanisms import Laplace
-from fedcal.privacy import Federation, make_plan
+from fedcal.privacy import Plan, make_plan
 from fedcal.privacy.curator import Release
-from fedcal.privacy.noise_plan import Plan
 from fedcal.queries import LabelRanks
 from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.strategies.base import FederatedStrategy, Positive
@@ -92,15 +91,15 @@ class FedRanks(FederatedStrategy):
     most: int = 3
     clip: Positive | None = None
 
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         """Return the plan of the rounds; the query checks `most`."""
-        if not (federation.private and UNITS[federation.unit].whole_client):
+        if not (self.federation.private and UNITS[self.federation.unit].whole_client):
             unused("only whole clients are clipped, and only with privacy", clip=self.clip)
         self.question, self.sums = LabelRanks(self.most), np.zeros(self.most + 1)
-        part, clips = self.question.part(federation.unit), (self.clip or 20.0,)
+        part, clips = self.question.part(self.federation.unit), (self.clip or 20.0,)
         return make_plan(
-            federation,
-            rounds=federation.rounds or 1,
+            self.federation,
+            rounds=self.federation.rounds or 1,
             bound=self.question.bound(part, clips, order=1),
             prefers=(Laplace,),
             row_sums=self.question.row_sums,

@@ -6,9 +6,8 @@ import numpy as np
 
 from fedcal.calibrators import Smoothing
 from fedcal.core.checks import unused
-from fedcal.privacy import Federation, make_plan
+from fedcal.privacy import Plan, make_plan
 from fedcal.privacy.curator import Release
-from fedcal.privacy.noise_plan import Plan
 from fedcal.queries import AccuracyGap
 from fedcal.strategies.base import FederatedStrategy, Positive
 from fedcal.units import UNITS
@@ -31,15 +30,15 @@ class FedSmooth(FederatedStrategy):
 
     clip: Positive | None = None
 
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         """Return the plan of the rounds."""
-        if not (federation.private and UNITS[federation.unit].whole_client):
+        if not (self.federation.private and UNITS[self.federation.unit].whole_client):
             unused("only whole clients are clipped, and only with privacy", clip=self.clip)
         self.sums, question = np.zeros(2), self.query(1)
         return make_plan(
-            federation,
-            rounds=federation.rounds or 1,
-            bound=question.bound(question.part(federation.unit), (self.clip or 5.0,)),
+            self.federation,
+            rounds=self.federation.rounds or 1,
+            bound=question.bound(question.part(self.federation.unit), (self.clip or 5.0,)),
             row_sums=question.row_sums,
         )
 

@@ -14,15 +14,20 @@ from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import EXACT_GRID, Plan, make_plan
 from fedcal.queries import MLPUpdate, Query, ScalingUpdate, TemperatureUpdate
 from fedcal.queries.declared import SEED, Range
 from fedcal.queries.temperature import LIMIT as T_LIMIT
 from fedcal.queries.temperature import Average, check_limit
 from fedcal.storage.artifact import at_end
-from fedcal.strategies.base import Count, FederatedStrategy, NonNegative, Positive, integer
-from fedcal.strategies.method import near_identity
+from fedcal.strategies.base import (
+    Count,
+    FederatedStrategy,
+    NonNegative,
+    Positive,
+    integer,
+    near_identity,
+)
 
 CLIP = 0.5
 """Bound of one client's update; Maddock et al., A.3.2."""
@@ -56,18 +61,18 @@ class Averaging(FederatedStrategy):
     clip: Positive | None = None
     server_lr: Positive = 1.0
 
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         """Return the plan; without privacy a `clip` bounds a client's influence all the same."""
         self.begin()
         bound = self.query(1).bound("client", (self.clip or CLIP,))
-        if self.clip is not None and not federation.private:
+        if self.clip is not None and not self.federation.private:
             if self.clip < _LEAST_CLIP:
                 raise InputError(
                     f"clip = {self.clip:g} is lost on the grid of exact sums: without privacy it "
                     f"must be at least {_LEAST_CLIP:g}"
                 )
             self.norms = bound.norms
-        return make_plan(federation, rounds=federation.rounds or 12, bound=bound)
+        return make_plan(self.federation, rounds=self.federation.rounds or 12, bound=bound)
 
     @abstractmethod
     def begin(self) -> None:

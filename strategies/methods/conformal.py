@@ -20,13 +20,12 @@ from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
+from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import AUTO, Federation
-from fedcal.privacy.noise_plan import Plan, make_plan
+from fedcal.privacy.federation import AUTO
 from fedcal.queries.conformal import SetCounts, SetGaps, SetQuery
 from fedcal.queries.declared import Question
 from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.method import check_rounds, nominal_rows
 from fedcal.strategies.methods import quantiles
 from fedcal.strategies.methods.counting import quietest
 from fedcal.strategies.methods.quantiles import ConformalSettings, QuantileRule
@@ -284,20 +283,20 @@ class FedConformal(ConformalSettings, FederatedStrategy):
         {"alpha": 0.3, "by": "class"},
     )
 
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         """Return the plan of the rule that finds the thresholds."""
         self.check()
         self._rule = rule = chosen(self)(self)
         if not rule.takes_known:
             why = f"quantile '{rule.name}' makes no use of it"
             unused(why, rows_known=self.rows_known or None)
-        if rule.needs_rows and federation.private:
-            nominal_rows(f"conformal with quantile '{rule.name}'", self.rows_per_client)
+        if rule.needs_rows and self.federation.private:
+            self.nominal_rows(f"conformal with quantile '{rule.name}'")
         if not (self.randomised or rule.opening.once):
             unused("nothing is drawn by it", score_seed=self.score_seed)
-        check_rounds(self.name, federation, rule.rounds)
+        self.check_rounds(rule.rounds)
         plan = make_plan(
-            federation,
+            self.federation,
             rounds=rule.rounds,
             bound=rule.bound,
             prefers=rule.prefers,

@@ -18,14 +18,13 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.weighting import Counted
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, NoiseLaw, Target, Unary
 from fedcal.metrics.buckets import arcsine_edges
+from fedcal.privacy import Federation, Plan
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import AUTO, Federation
-from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.federation import AUTO
 from fedcal.queries import Query, ScoreCell, ScoreCounts, encodings
 from fedcal.queries.base import Order
 from fedcal.queries.declared import SEED, Question, Range
 from fedcal.queries.encodings import FLAT, PREFIX, TREE, column_norm, prefix_std
-from fedcal.strategies.method import nominal_rows
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS, Example
 from fedcal.units.bounding import Bound
@@ -174,7 +173,7 @@ class Residuals(EdgesFirst):
     @override
     def first_look(self, wanted: EvaluationSettings) -> None:
         f, last = wanted.federation, self.last
-        rows = nominal_rows("evaluate", wanted.rows_per_client)
+        rows = wanted.nominal_rows("evaluate")
         self.equi_depth, self.nominal = wanted.equi_depth, f.clients * rows
         few = min(8 if f.clients * f.epsilon < 300 else 16, last.buckets)
         first = replace(last, edges=arcsine_edges(few), encoding=FLAT, height=1, pad=0)
@@ -249,7 +248,7 @@ def choose_counting(wanted: EvaluationSettings) -> CountingStrategy:
     """Return the way to collect these counts."""
     if encodes(wanted.federation):
         return Levels(wanted)
-    if wanted.user:
+    if wanted.hides_clients:
         return Residuals(wanted)
     return EdgesFirst(wanted) if wanted.equi_depth else Sums(wanted)
 

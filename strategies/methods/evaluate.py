@@ -32,9 +32,9 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.weighting import Counted, Estimand, Weighting, counted_of, subject_rows
 from fedcal.mechanisms import Exponential, Laplace, Mechanism
 from fedcal.metrics.buckets import fine_tails
+from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import AUTO, Federation
-from fedcal.privacy.noise_plan import Plan, make_plan
+from fedcal.privacy.federation import AUTO
 from fedcal.queries import MeanGaps, Query, ScoreCounts
 from fedcal.queries.base import Finite
 from fedcal.queries.declared import Question, Range
@@ -43,10 +43,8 @@ from fedcal.queries.evaluation import By, Views, names_text
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies import base
 from fedcal.strategies.base import FederatedStrategy, Names, Positive, Settings
-from fedcal.strategies.method import check_rounds, draws_index, nominal_rows
 from fedcal.strategies.methods.counting import choose_counting, encodes, excluded
 from fedcal.strategies.methods.search import root_posterior
-from fedcal.units import UNITS
 
 Edges = Literal["fine-tails", "equal-width", "equi-depth"]
 
@@ -78,11 +76,6 @@ class EvaluationSettings(Settings):
     def equi_depth(self) -> bool:
         """True if a first round finds the edges."""
         return self.edges == "equi-depth"
-
-    @property
-    def user(self) -> bool:
-        """True if whole clients are protected."""
-        return self.federation.private and UNITS[self.federation.unit].whole_client
 
     @cached_property
     def question(self) -> ScoreCounts:
@@ -127,8 +120,8 @@ class EvaluationSettings(Settings):
                 encoding=None if self.encoding == AUTO else self.encoding,
                 edges=edges if self.equi_depth else None,
             )
-        elif self.user:
-            nominal_rows("evaluate with unit 'user'", self.rows_per_client)
+        elif self.hides_clients:
+            self.nominal_rows("evaluate with unit 'user'")
         question, threshold = self.question, None if self.threshold == 0.5 else self.threshold
         if question.score != "positive":
             unused(f"the score '{question.score}' has no threshold", threshold=threshold)
@@ -214,13 +207,13 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
         {"bins": 8, "estimand": "these"},
     )
 
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         """Return the plan of the rounds in which these counts are asked for."""
         self.check()
         self._counting = counting = choose_counting(self)
-        check_rounds(self.name, federation, counting.rounds)
+        self.check_rounds(counting.rounds)
         plan = make_plan(
-            federation,
+            self.federation,
             rounds=counting.rounds,
             bound=counting.bound,
             prefers=(counting.mechanism,),
@@ -455,27 +448,26 @@ class FedAccuracy(FederatedStrategy):
         unused(f"{only} is asked alone", **{k: settings[k] for k in settings.keys() - named})
         super().__init__(federation, **settings)
 
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         """Return the plan of one draw, or of rounds with a noisy residual each."""
         self._how: How = "rounds"
-        if not federation.private:
+        if not self.federation.private:
             self._how = "exact"
-        elif draws_index(federation):
+        elif self.draws_index:
             self._how = "draw"
         rounds = ASKED if self._how == "rounds" else 1
-        check_rounds(f"{self.name} --only {Accuracy.name}", federation, rounds)
-        rows, whole = 1.0, False  # without privacy nothing is made of them
-        if federation.private:
-            rows = nominal_rows(f"{self.name} with privacy", self.rows_per_client)
-            whole = UNITS[federation.unit].whole_client
-        self._rows = rows * federation.clients * federation.sampling_rate
-        self._scale = max(0.7 * math.sqrt(rows), 1.0) if whole else 1.0
-        self._subject_rows = subject_rows(federation.unit)
+        self.check_rounds(rounds, f" --only {Accuracy.name}")
+        rows = 1.0  # without privacy nothing is made of them
+        if self.federation.private:
+            rows = self.nominal_rows(f"{self.name} with privacy")
+        self._rows = rows * self.federation.clients * self.federation.sampling_rate
+        self._scale = max(0.7 * math.sqrt(rows), 1.0) if self.hides_clients else 1.0
+        self._subject_rows = subject_rows(self.federation.unit)
         self._value, self._noise, self._known = 0.5, 0.0, False
         self._heard: list[tuple[float, float]] = []  # candidate, and its sum
         law: type[Mechanism] = Exponential if self._how == "draw" else Laplace
         bound = self.query(1).bound("client", (1.0,))
-        return make_plan(federation, rounds=rounds, bound=bound, prefers=(law,), row_sums=True)
+        return make_plan(self.federation, rounds=rounds, bound=bound, prefers=(law,), row_sums=True)
 
     def query(self, round_number: int) -> MeanGaps:
         """Correct predictions less what is expected of them."""

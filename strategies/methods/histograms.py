@@ -17,13 +17,12 @@ from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Laplace, Unary
+from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import AUTO, Federation, order_of
-from fedcal.privacy.noise_plan import Plan, make_plan
+from fedcal.privacy.federation import AUTO, order_of
 from fedcal.queries import BinOutcomes, ClassCounts, ClassHistograms, OutcomeCell, PooledHistograms
 from fedcal.queries.declared import SEED, Question, Range
 from fedcal.strategies.base import FederatedStrategy, Positive, integer
-from fedcal.strategies.method import check_rounds, nominal_clip, plan_for
 from fedcal.units import UNITS
 
 Weighting = Literal["none", "all", "changed"]
@@ -109,21 +108,21 @@ class FedBin(FederatedStrategy):
     clip_negative: Positive | None = None
     negatives: Negatives | None = None
 
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         """Return the plan, for the blocks of an answer and their norms."""
         self.bins, self.pooled = 2**self.bins_exponent, self.tables == "pooled"
         clips = {"clip_positive": self.clip_positive, "clip_negative": self.clip_negative}
-        if not federation.private:
+        if not self.federation.private:
             unused("without privacy there is no clipping", clipping=self.clipping, **clips)
             unused("without privacy no count is negative", negatives=self.negatives)
         elif self.pooled and self.classes == 2:
             unused("of two classes, pooled, only P is sent", clip_negative=self.clip_negative)
         histograms = PooledHistograms if self.pooled else ClassHistograms
         self._query = query = histograms(self.bins, self.classes)
-        if not UNITS[federation.unit].whole_client:
-            why = f"unit '{federation.unit}' knows how much a row counts"
+        if not UNITS[self.federation.unit].whole_client:
+            why = f"unit '{self.federation.unit}' knows how much a row counts"
             unused(why, clipping=self.clipping, **clips)
-            bound = query.bound(query.part(federation.unit), order=order_of(federation))
+            bound = query.bound(query.part(self.federation.unit), order=order_of(self.federation))
         else:
             bound = query.bound("client", (self.clip_positive or 2.0, self.clip_negative or 10.0))
             if self.clipping != "joint":
@@ -131,8 +130,8 @@ class FedBin(FederatedStrategy):
         self._sum, self._variance = np.zeros(bound.length), np.zeros(bound.length)
         self._class_rows = np.zeros(self.classes)
         return make_plan(
-            federation,
-            rounds=federation.rounds or 1,
+            self.federation,
+            rounds=self.federation.rounds or 1,
             bound=bound,
             row_sums=query.row_sums,
             counting_rounds=int(self.weighting != "none"),
@@ -247,12 +246,12 @@ class FedBBQ(FedBin):
     estimate: Estimate = "posterior"
 
     @override
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         self._estimate = self.estimate
-        private, binary = federation.private, self.classes == 2
+        private, binary = self.federation.private, self.classes == 2
         self.tables = self.tables or ("pooled" if private else "per_class")
         pooled = self.tables == "pooled"
-        if private and UNITS[federation.unit].whole_client:
+        if self.hides_clients:
             self.clipping = self.clipping or "joint"
             positive = 2.0 if not pooled else 0.5 if binary else 1.0
             self.clip_positive = self.clip_positive or positive
@@ -261,7 +260,7 @@ class FedBBQ(FedBin):
                 self.clip_negative = self.clip_negative or negative
         if private and binary and pooled:
             self.negatives = self.negatives or "norm-sub"
-        return super().prepare(federation)
+        return super().prepare()
 
 
 class DPHistogram(FederatedStrategy):
@@ -303,20 +302,19 @@ class DPHistogram(FederatedStrategy):
     clip: Positive | None = None
     rows_per_client: Positive | None = None
 
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         """Return the plan of the one round."""
-        check_rounds(self.name, federation, 1)
+        self.check_rounds(1)
         self._values = np.zeros(0)
-        self.unary = federation.private and _encodes(federation)
-        query = self._question(federation.seed)
+        self.unary = self.federation.private and _encodes(self.federation)
+        query = self._question(self.federation.seed)
         if not self.unary:
-            limits = (0.08, 1.0, self.clip, self.rows_per_client)
-            clips = (nominal_clip(self.name, federation, *limits),)
-            return plan_for(federation, query, clips, 1, 1, prefers=(Laplace,))
+            clips = (self.client_clip(0.08, 1.0),)
+            return self.plan_for(query, clips, 1, 1, prefers=(Laplace,))
         if self.counts != "correct_wrong":
             raise InputError("mechanism 'unary' hides one cell: it needs counts = correct_wrong")
         unused("unary encoding sends one cell of each client", clip=self.clip)
-        return plan_for(federation, query, (), 1, prefers=(Unary,))
+        return self.plan_for(query, (), 1, prefers=(Unary,))
 
     @classmethod
     @override

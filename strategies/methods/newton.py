@@ -13,14 +13,11 @@ from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT
 from fedcal.core.types import Floats
+from fedcal.privacy import Plan, make_plan
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import Federation
-from fedcal.privacy.noise_plan import Plan, make_plan
 from fedcal.queries import ScalingNewton, TemperatureNewton
 from fedcal.queries.declared import Range
-from fedcal.strategies.base import FederatedStrategy, Positive
-from fedcal.strategies.method import gradient_clip, near_identity, plan_for
-from fedcal.units import UNITS
+from fedcal.strategies.base import FederatedStrategy, Positive, near_identity
 from fedcal.units.bounding import Bound
 
 RADIUS = 0.7
@@ -60,9 +57,9 @@ class FedNewton(FederatedStrategy):
     """With privacy: std of each parameter's distance from the identity before anything is known."""
     rows_per_client: Positive | None = None
 
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         """Return the plan, for the clip of a gradient."""
-        if federation.private and self.exact_only:
+        if self.federation.private and self.exact_only:
             raise InputError(
                 f"{self.name} cannot be run with privacy, where its noise made models worse: use "
                 f"{FedNewton.name}, or epsilon inf where exact sums may be seen"
@@ -72,22 +69,20 @@ class FedNewton(FederatedStrategy):
             self._identity, self._limit, self._steps = np.zeros(1), LOG_A_LIMIT, _Guarded()
         else:
             self._identity, self._limit = self.form.identity(self.classes), LIMIT
-            if federation.private:
+            if self.federation.private:
                 self._steps = KalmanFilter(np.array(self.prior))
         self.w = self._identity.copy()
-        rounds = federation.rounds or (4 if federation.private else 8)
-        return plan_for(federation, self.query(1), (self._clip(federation, rounds),), rounds)
+        rounds = self.federation.rounds or (4 if self.federation.private else 8)
+        return self.plan_for(self.query(1), (self._clip(rounds),), rounds)
 
-    def _clip(self, federation: Federation, rounds: int) -> float:
+    def _clip(self, rounds: int) -> float:
         """Bound of a gradient; of more parameters up to 6 nats where the noise is small for it."""
-        rows = self.rows_per_client
-        clip = gradient_clip(self.name, federation, rows)
-        whole = federation.private and UNITS[federation.unit].whole_client
-        if self.form is None or rows is None or not whole:
+        clip, rows, f = self.gradient_clip(), self.rows_per_client, self.federation
+        if self.form is None or rows is None or not self.hides_clients:
             return clip
-        one = make_plan(federation, rounds=rounds, bound=Bound((1,), (1.0,)), row_sums=True)
+        one = make_plan(f, rounds=rounds, bound=Bound((1,), (1.0,)), row_sums=True)
         noise = one.noise_std[0] if one.noise_std else 0.0  # of a sum of numbers up to 1
-        affordable = 0.008 * federation.sampling_rate * federation.clients * rows / noise
+        affordable = 0.008 * f.sampling_rate * f.clients * rows / noise
         return max(clip, min(6.0, affordable))
 
     def query(self, round_number: int) -> TemperatureNewton | ScalingNewton:

@@ -17,16 +17,14 @@ from fedcal.mechanisms import MECHANISMS, Laplace
 from fedcal.metrics.buckets import check_score
 from fedcal.personal.judged import SitesRelease
 from fedcal.personal.moments import MomentsPrior
+from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import AUTO, Federation, order_of
-from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.federation import AUTO, order_of
 from fedcal.queries import Query, ScoreCounts, SiteEffects
 from fedcal.queries.encodings import FLAT, TREE
 from fedcal.queries.evaluation import names_text
 from fedcal.strategies.base import Count, FederatedStrategy, Names, Positive
-from fedcal.strategies.method import check_rounds, plan_for
 from fedcal.strategies.methods.counting import excluded
-from fedcal.units import UNITS
 
 CLIP, HEIGHT, FEWEST = 2.0, 4, 100
 """Norm of a client's moments; levels of a tree; clients that are hidden among each other."""
@@ -67,28 +65,31 @@ class FedPrior(FederatedStrategy):
     rows_per_subject: Count | None = None
     clip: Positive | None = None
 
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         """Return the plan of the one round: counts of sites, or moments of whole ones."""
-        check_rounds(self.name, federation, 1)
+        f = self.federation
+        self.check_rounds(1)
         self._seen: Release | None = None
         self._query: ScoreCounts | SiteEffects
-        if federation.private and UNITS[federation.unit].whole_client:
+        if self.hides_clients:
             why = "a client that is protected as a whole is not counted separately"
             unused(why, groups=self.groups or None, rows_per_subject=self.rows_per_subject)
-            self._query = SiteEffects(federation.classes)
-            clip, order = self.clip or CLIP, order_of(federation)
-            return plan_for(federation, self._query, (clip,), 1, order)
+            self._query = SiteEffects(self.federation.classes)
+            clip, order = self.clip or CLIP, order_of(f)
+            return self.plan_for(self._query, (clip,), 1, order)
         unused("counting needs none", clip=self.clip)
-        score, asked = check_score("", self.classes), federation.mechanism
-        tree = asked != AUTO and federation.private and MECHANISMS[asked].order != Laplace.order
+        score, asked = check_score("", self.classes), f.mechanism
+        tree = (
+            asked != AUTO and self.federation.private and MECHANISMS[asked].order != Laplace.order
+        )
         self._query = ScoreCounts(
             *(self.classes, edges_of(score), score, *((TREE, HEIGHT) if tree else (FLAT, 1))),
-            groups=names_text(self.groups or numbered(federation.clients)),
+            groups=names_text(self.groups or numbered(f.clients)),
             by="site",
-            subject_rows=subject_rows(federation.unit, self.rows_per_subject),
+            subject_rows=subject_rows(f.unit, self.rows_per_subject),
         )
-        order = 1 if asked == AUTO else order_of(federation)
-        return plan_for(federation, self._query, (1.0,), 1, order, prefers=(Laplace,))
+        order = 1 if asked == AUTO else order_of(f)
+        return self.plan_for(self._query, (1.0,), 1, order, prefers=(Laplace,))
 
     @override
     def query(self, round_number: int) -> Query:

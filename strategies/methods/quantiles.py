@@ -22,9 +22,9 @@ from fedcal.conformal.sets import ALL_LABELS
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Exponential, Gaussian, Mechanism
+from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO
-from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.conformal import SetGaps, SetQuery, SetRanks
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.encodings import MOST_BUCKETS

@@ -32,23 +32,15 @@ from fedcal.core.numerics import log_grid
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Exponential, Gaussian, Laplace, Mechanism
 from fedcal.metrics.binning import MOST_BINS
+from fedcal.privacy import Federation, Plan
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import MOST_ROUNDS, Federation
-from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.federation import MOST_ROUNDS
 from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL, TemperatureScores
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.search import TemperatureQuery
 from fedcal.queries.temperature import MOST_POINTS
 from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import FederatedStrategy, Positive, integer
-from fedcal.strategies.method import (
-    check_rounds,
-    draws_index,
-    gradient_clip,
-    nominal_clip,
-    nominal_rows,
-    plan_for,
-)
 
 RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 """What a step of golden section leaves of the interval; Algorithm 1 rounds it to 0.618."""
@@ -355,27 +347,26 @@ class TemperatureSearch(FederatedStrategy):
     clip_share: ClassVar[float] = 0.08  # default clip, per nominal row
     least_clip: ClassVar[float] = 2.0
 
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         """Return the plan of the evaluations."""
-        self.search = self._best(federation) if self.search == "auto" else self.search
+        self.search = self._best() if self.search == "auto" else self.search
         interval(self.low, self.high)
-        self._drawn, self._heard, rounds = 1.0, False, self._evaluations(federation.rounds)
-        limits = (self.clip_share, self.least_clip, self.clip, self.rows_per_client)
-        clips = (nominal_clip(self.name, federation, *limits),)
+        self._drawn, self._heard, rounds = 1.0, False, self._evaluations(self.federation.rounds)
+        clips = (self.client_clip(self.clip_share, self.least_clip),)
         self._search: Search | None = None
         if self.search == "exponential":
             self._temperatures = np.exp(log_grid(self.low, self.high, self.points or 101))
             query = self.question(tuple(self._temperatures.tolist()))
-            return plan_for(federation, query, clips, 1, 1, prefers=(Exponential,))
+            return self.plan_for(query, clips, 1, 1, prefers=(Exponential,))
         if not self.signed:
             why = f"search '{self.search}' asks for one temperature at a time"
             unused(why, points=self.points)
-        plan = plan_for(federation, self.question(1.0), clips, rounds, 1, prefers=(Laplace,))
+        plan = self.plan_for(self.question(1.0), clips, rounds, 1, prefers=(Laplace,))
         if self.search == "golden":
             self._search = GoldenSection(self.low, self.high, rounds - 1)
         else:
-            rows = nominal_rows("search 'posterior'", self.rows_per_client)
-            n = rows * federation.clients * federation.sampling_rate
+            rows = self.nominal_rows("search 'posterior'")
+            n = rows * self.federation.clients * self.federation.sampling_rate
             slope = (STEEP[0] * n, STEEP[1] * n)
             self._search = PosteriorBisection(self.low, self.high, rounds, slope, plan.tailed)
         return plan
@@ -387,13 +378,13 @@ class TemperatureSearch(FederatedStrategy):
         best = search == "auto" and cls.signed and federation.private
         return search == "posterior" or best or super().needs_rows(federation, settings)
 
-    def _best(self, federation: Federation) -> str:
+    def _best(self) -> str:
         """Return the search that measured best under the run's trust model and mechanism."""
-        if not federation.private:
+        if not self.federation.private:
             return "golden"
         if self.signed:
             return "posterior"
-        return "exponential" if draws_index(federation) else "golden"
+        return "exponential" if self.draws_index else "golden"
 
     def _evaluations(self, rounds: int | None) -> int:
         """Return the number of rounds of the search."""
@@ -656,19 +647,19 @@ class FedOneShot(FederatedStrategy):
     low: Positive = 0.25
     high: Positive = 8.0
 
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         """Return the plan of the one round."""
-        check_rounds(self.name, federation, 1)
+        self.check_rounds(1)
         self.log_a, asked = 0.0, self.points
         prefers: tuple[type[Mechanism], ...] = (Laplace, Gaussian)
-        if federation.private and draws_index(federation):
+        if self.federation.private and self.draws_index:
             prefers = (Exponential,)
-        elif federation.private:
+        elif self.federation.private:
             asked = ASKED
         self._query = query = TemperatureScores(self.low, self.high, asked)
         self._log_t = log_grid(query.low, query.high, self.points)
-        clip = gradient_clip(self.name, federation, self.rows_per_client)
-        return plan_for(federation, query, (clip,), 1, prefers=prefers)
+        clip = self.gradient_clip()
+        return self.plan_for(query, (clip,), 1, prefers=prefers)
 
     @override
     def query(self, round_number: int) -> TemperatureScores:

@@ -19,9 +19,9 @@ from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.numerics import LOG_A_LIMIT, softplus
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Gaussian
+from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import MOST_ROUNDS, Federation
-from fedcal.privacy.noise_plan import Plan, make_plan
+from fedcal.privacy.federation import MOST_ROUNDS
 from fedcal.queries import Gradients, LocalUpdate, Query, ScalingGradients, WeightedUpdate
 from fedcal.queries.declared import SEED, Question, Range
 from fedcal.queries.scaling import ROW_CLIP
@@ -34,7 +34,7 @@ from fedcal.strategies.base import (
     Text,
     among,
 )
-from fedcal.strategies.method import Family, gradient_clip, nominal_rows, plan_for
+from fedcal.strategies.method import Family
 from fedcal.training.network import Rule, shape_of
 from fedcal.training.networks import network_named
 from fedcal.training.optimisers import OPTIMISERS, SGD, Optimiser, Schedule, langevin_lr, scheduled
@@ -128,7 +128,6 @@ class Descent(Training):
 
     def descend(
         self,
-        federation: Federation,
         start: Floats,
         *,
         batch: float | None,
@@ -155,24 +154,24 @@ class Descent(Training):
         weight_decay
             of the weights' half squared norm, added to the mean loss
         """
-        rows = nominal_rows(self.name, self.rows_per_client) * federation.clients
+        rows = self.nominal_rows(self.name) * self.federation.clients
         self.batch_rows = rows if batch is None else min(batch, rows)
         self.w, self._decay = start, weight_decay
         chosen = OPTIMISERS[optimiser]
         if momentum and not chosen.has_momentum:
             unused(f"the optimiser {optimiser} has none", momentum=momentum)
         self.optimiser = chosen(start.size, momentum)
-        if chosen.by_noise and not federation.private:
+        if chosen.by_noise and not self.federation.private:
             raise InputError(f"the optimiser {optimiser} takes its step from the noise: epsilon")
-        steps = federation.rounds
+        steps = self.federation.rounds
         if epochs is not None:
             steps = math.ceil(epochs * rows / self.batch_rows)
-            if federation.rounds not in (None, steps):
+            if self.federation.rounds not in (None, steps):
                 unused("rounds are given, and these are others", epochs=epochs)
         steps = whole("rounds", steps, 1, MOST_ROUNDS)
         query, rate = self.query(1), self.batch_rows / rows
         more: dict[str, Any] = {"prefers": (Gaussian,), "row_rate": rate, "fine": query.fine}
-        plan = plan_for(federation, query, (clip,), steps, **more)
+        plan = self.plan_for(query, (clip,), steps, **more)
         if chosen.by_noise and plan.noise_std is not None:
             lr = langevin_lr(self.batch_rows, rows, plan.noise_std[0])
         self.step_size, self._schedule = lr, schedule
@@ -262,9 +261,10 @@ class FedSGD(_Network, Descent):
     clipping: Rule | None = None
     reach: Positive | None = None
 
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         """Return the plan of the descent, from the network's first weights."""
-        batch, private, lr = self.batch, federation.private, self.lr
+        batch, lr, f = self.batch, self.lr, self.federation
+        private = f.private
         self._clipping: Rule = self.clipping or ("row" if private else "none")
         if self._clipping == "none":
             unused("clipping 'none'", clip=self.clip)
@@ -272,18 +272,17 @@ class FedSGD(_Network, Descent):
                 raise InputError("clipping 'none' bounds nothing: it needs epsilon = inf")
         if self._clipping != "global":
             unused(f"clipping '{self._clipping}' has no reach", reach=self.reach)
-        if private and UNITS[federation.unit].per != "row":
-            unused(f"all rows take part in each round for unit '{federation.unit}'", batch=batch)
+        if private and UNITS[f.unit].per != "row":
+            unused(f"all rows take part in each round for unit '{f.unit}'", batch=batch)
         elif batch is None:
             batch = BATCH
         if OPTIMISERS[self.optimiser].by_noise:
             unused(f"the optimiser {self.optimiser} takes its step from the noise", lr=lr)
         self._clip = self.clip or 1.0
         return self.descend(
-            federation,
             self.first_weights(),
             batch=batch,
-            epochs=self.epochs or (None if federation.rounds else EPOCHS),
+            epochs=self.epochs or (None if f.rounds else EPOCHS),
             lr=lr or network_named(self.network).lr,
             clip=self._clip,
             schedule=self.schedule,
@@ -350,9 +349,9 @@ class FedAvg(_Local):
     exact_only = True
     examples = ({"batch": 8}, {"batch": 8, "epochs": 2})
 
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         """Return the plan of exact sums over a fixed number of clients."""
-        if federation.private:
+        if self.federation.private:
             raise InputError(
                 f"{self.name} has no privacy: use {DPFedAvg.name} or fedsgd, or epsilon inf where "
                 "exact sums may be seen"
@@ -360,7 +359,9 @@ class FedAvg(_Local):
         self.w, self.losses = self.first_weights(), list[float]()
         self.judged: dict[int, tuple[float, float]] = {}
         bound = self.query(1).bound("client", (1.0, 1.0))
-        return make_plan(federation, rounds=federation.rounds or 20, bound=bound, cohort=True)
+        return make_plan(
+            self.federation, rounds=self.federation.rounds or 20, bound=bound, cohort=True
+        )
 
     def query(self, round_number: int) -> WeightedUpdate:
         """Return the question for the local update at w, weighted by rows."""
@@ -451,13 +452,13 @@ class DPFedAvg(_Local):
     clip: Positive = 1.0
     unclipped: Share | None = 0.5
 
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         """Return the plan, in units of the clip."""
         self.w, self.current_clip = self.first_weights(), self.clip
         self.optimiser = SGD(self.w.size, self.momentum)
         bound = self.query(1).bound("client")
         return make_plan(
-            federation, rounds=federation.rounds or 20, bound=bound, prefers=(Gaussian,)
+            self.federation, rounds=self.federation.rounds or 20, bound=bound, prefers=(Gaussian,)
         )
 
     def query(self, round_number: int) -> LocalUpdate:
@@ -513,17 +514,16 @@ class _Recalibration(Descent):
     lr: Positive = 0.5
     clip: Positive | None = None
 
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         """Return the plan of the descent from the identity."""
-        clip, whole = self.clip, federation.private and UNITS[federation.unit].whole_client
+        clip, whole = self.clip, self.hides_clients
         if clip is None and whole:
-            clip = self.wider * gradient_clip(self.name, federation, self.rows_per_client)
+            clip = self.wider * self.gradient_clip()
         self._row_clip = None if whole else clip
         return self.descend(
-            federation,
-            self.first_w(federation.classes),
+            self.first_w(self.federation.classes),
             batch=None,
-            epochs=None if federation.rounds else RECALIBRATION_EPOCHS,
+            epochs=None if self.federation.rounds else RECALIBRATION_EPOCHS,
             lr=self.lr,
             clip=ROW_CLIP if clip is None else clip,  # not used without privacy
         )

@@ -47,9 +47,9 @@ class Sums(FederatedStrategy):
     rounds: int = 1
     length: int = 50
 
-    def prepare(self, federation: Federation) -> Plan:
+    def prepare(self) -> Plan:
         bound = Bound((self.length,), (2.0,), "joint")
-        return make_plan(federation, rounds=self.rounds, bound=bound, row_sums=True)
+        return make_plan(self.federation, rounds=self.rounds, bound=bound, row_sums=True)
 
     def query(self, round_number: int) -> TemperatureScores:
         return TemperatureScores(0.25, 8.0, self.length)
