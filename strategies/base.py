@@ -9,27 +9,21 @@ from functools import partial
 from typing import Annotated, Any, ClassVar
 
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
-from fedcal.core.checks import listed, one_of, positive, unused, whole
+from fedcal.core import fields
+from fedcal.core.checks import listed, one_of, positive, unused
 from fedcal.core.errors import InputError
 from fedcal.mechanisms import MECHANISMS, Exponential
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
+from fedcal.privacy.declared import Range
 from fedcal.privacy.federation import AUTO
-from fedcal.queries.base import Order, Query, check_of, finite
-from fedcal.queries.declared import Range
+from fedcal.privacy.query import Order, Query
 from fedcal.strategies.method import Family
 from fedcal.strategies.server.transport import FlowerTransport
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
-Check = Callable[[str, Any], Any]
 
-
-def integer(low: int, high: int | None = None) -> Check:
-    """Return the check of a whole number from `low` to `high`, both included."""
-    return lambda name, value: whole(name, value, low, high)
-
-
-def among(names: Iterable[str]) -> Check:
+def among(names: Iterable[str]) -> fields.Check:
     """Return the check of one of these names."""
     return lambda name, value: one_of(name, value, names)
 
@@ -49,7 +43,7 @@ def share(name: str, value: Any) -> float:
 
 
 def _number(name: str, value: Any) -> Any:
-    finite(name, value)
+    fields.finite(name, value)
     return value
 
 
@@ -59,8 +53,9 @@ def _names(name: str, value: Any) -> Any:
 
 
 # Kinds of settings, with what they may be.
+Positive = fields.Positive
+integer = fields.within
 Number = Annotated[float, _number]  # of a plain `int` or `float`
-Positive = Annotated[float, positive]
 NonNegative = Annotated[float, non_negative]
 Share = Annotated[float, share]
 Count = Annotated[int, integer(1)]
@@ -92,7 +87,7 @@ class Settings:
             if name in vars(cls) and name[0] != "_" and "ClassVar" not in str(text):
                 declared[name] = keyword(name, default=vars(cls)[name], annotation=text)
                 plain = {int: Number, float: Number}
-                checks[name] = check_of(name, plain.get(kinds[name], kinds[name]))
+                checks[name] = fields.check_of(name, plain.get(kinds[name], kinds[name]))
         for base in cls.__bases__:
             if issubclass(base, Settings):
                 declared = declared | {k: v for k, v in base.declared.items() if k not in declared}

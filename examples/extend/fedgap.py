@@ -7,10 +7,10 @@ from typing import Annotated
 import numpy as np
 
 from fedcal.calibrators import TemperatureScaling
+from fedcal.clients.questions import AccuracyGap
 from fedcal.core.checks import unused
 from fedcal.privacy import Plan, make_plan
 from fedcal.privacy.curator import Release
-from fedcal.queries import AccuracyGap
 from fedcal.strategies.base import FederatedStrategy, Positive, integer
 from fedcal.units import UNITS
 

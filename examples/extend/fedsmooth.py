@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from fedcal.calibrators import Smoothing
+from fedcal.clients.questions import AccuracyGap
 from fedcal.core.checks import unused
 from fedcal.privacy import Plan, make_plan
 from fedcal.privacy.curator import Release
-from fedcal.queries import AccuracyGap
 from fedcal.strategies.base import FederatedStrategy, Positive
 from fedcal.units import UNITS
 

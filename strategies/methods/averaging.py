@@ -11,14 +11,15 @@ import numpy as np
 from fedcal import calibrators
 from fedcal.calibrators import TemperatureScaling, order_preserving_mlp
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
+from fedcal.clients.questions import MLPUpdate, ScalingUpdate, TemperatureUpdate
+from fedcal.clients.questions.temperature import LIMIT as T_LIMIT
+from fedcal.clients.questions.temperature import Average, check_limit
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import SEED, Range
 from fedcal.privacy.noise_plan import EXACT_GRID, Plan, make_plan
-from fedcal.queries import MLPUpdate, Query, ScalingUpdate, TemperatureUpdate
-from fedcal.queries.declared import SEED, Range
-from fedcal.queries.temperature import LIMIT as T_LIMIT
-from fedcal.queries.temperature import Average, check_limit
+from fedcal.privacy.query import Query
 from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import (
     Count,

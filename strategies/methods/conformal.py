@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fedcal.clients.questions.conformal import SetCounts, SetGaps, SetQuery
 from fedcal.conformal import PredictionSets
 from fedcal.conformal.label_shift import weighted_level
 from fedcal.conformal.levels.levels import after_last, centred_level, client_clip
@@ -22,9 +23,8 @@ from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
 from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import Question
 from fedcal.privacy.federation import AUTO
-from fedcal.queries.conformal import SetCounts, SetGaps, SetQuery
-from fedcal.queries.declared import Question
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.methods import quantiles
 from fedcal.strategies.methods.counting import quietest

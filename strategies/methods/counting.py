@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedcal.calibrators.fits.noisy_counts import norm_sub
+from fedcal.clients.questions import ScoreCell, ScoreCounts
 from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.weighting import Counted
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, NoiseLaw, Target, Unary
+from fedcal.metrics import encodings
 from fedcal.metrics.buckets import arcsine_edges
+from fedcal.metrics.encodings import FLAT, PREFIX, TREE, column_norm, prefix_std
 from fedcal.privacy import Federation, Plan
 from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import SEED, Question, Range
 from fedcal.privacy.federation import AUTO
-from fedcal.queries import Query, ScoreCell, ScoreCounts, encodings
-from fedcal.queries.base import Order
-from fedcal.queries.declared import SEED, Question, Range
-from fedcal.queries.encodings import FLAT, PREFIX, TREE, column_norm, prefix_std
+from fedcal.privacy.query import Order, Query
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS, Example
 from fedcal.units.bounding import Bound

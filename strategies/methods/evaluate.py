@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.calibrators.base import text_of
+from fedcal.clients.questions import MeanGaps, ScoreCounts
 from fedcal.core.checks import one_of, unused
 from fedcal.core.errors import InputError
+from fedcal.core.fields import Finite
 from fedcal.core.pages import Table
 from fedcal.core.removed import check_kept
 from fedcal.core.types import override
@@ -32,14 +34,13 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.weighting import Counted, Estimand, Weighting, counted_of, subject_rows
 from fedcal.mechanisms import Exponential, Laplace, Mechanism
 from fedcal.metrics.buckets import fine_tails
+from fedcal.metrics.encodings import ENCODINGS
+from fedcal.metrics.score_table import By, Views, names_text
 from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import Question, Range
 from fedcal.privacy.federation import AUTO
-from fedcal.queries import MeanGaps, Query, ScoreCounts
-from fedcal.queries.base import Finite
-from fedcal.queries.declared import Question, Range
-from fedcal.queries.encodings import ENCODINGS
-from fedcal.queries.evaluation import By, Views, names_text
+from fedcal.privacy.query import Query
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies import base
 from fedcal.strategies.base import FederatedStrategy, Names, Positive, Settings
@@ -173,7 +174,7 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
         its end, where the scores of good models crowd; "equal-width"; or "equi-depth": a first
         round finds edges with about as many rows between each two; half of the budget is for it
     encoding, height
-        see `fedcal.queries.encodings`; "auto" and 0 = as said above
+        see `fedcal.metrics.encodings`; "auto" and 0 = as said above
     other
         count a second model's scores beside the model's, too
     calibrator

@@ -13,15 +13,21 @@ from fedcal.calibrators import Calibrator, HistogramBinning, histogram_binning
 from fedcal.calibrators.fits.noisy_counts import Negatives
 from fedcal.calibrators.histogram_binning import Estimate
 from fedcal.calibrators.top_label import Counts
+from fedcal.clients.questions import (
+    BinOutcomes,
+    ClassCounts,
+    ClassHistograms,
+    OutcomeCell,
+    PooledHistograms,
+)
 from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Laplace, Unary
 from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import SEED, Question, Range
 from fedcal.privacy.federation import AUTO, order_of
-from fedcal.queries import BinOutcomes, ClassCounts, ClassHistograms, OutcomeCell, PooledHistograms
-from fedcal.queries.declared import SEED, Question, Range
 from fedcal.strategies.base import FederatedStrategy, Positive, integer
 from fedcal.units import UNITS
 

@@ -10,13 +10,13 @@ import numpy as np
 from fedcal.calibrators import Calibrator, TemperatureScaling
 from fedcal.calibrators.linear_scaling import EntropyTemperature, VectorScaling
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
+from fedcal.clients.questions import ScalingNewton, TemperatureNewton
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT
 from fedcal.core.types import Floats
 from fedcal.privacy import Plan, make_plan
 from fedcal.privacy.curator import Release
-from fedcal.queries import ScalingNewton, TemperatureNewton
-from fedcal.queries.declared import Range
+from fedcal.privacy.declared import Range
 from fedcal.strategies.base import FederatedStrategy, Positive, near_identity
 from fedcal.units.bounding import Bound
 

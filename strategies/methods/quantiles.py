@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from fedcal.calibrators.base import text_of
+from fedcal.clients.questions.conformal import SetGaps, SetQuery, SetRanks
 from fedcal.conformal.basis import Basis
-from fedcal.conformal.conformity import BY, Conformity
 from fedcal.conformal.label_shift import LabelShift, shift_of
 from fedcal.conformal.levels import angelopoulos
 from fedcal.conformal.levels.levels import OF_CLIENTS, OF_ROWS, Draw, client_clip, sure_coverage
@@ -22,13 +22,13 @@ from fedcal.conformal.sets import ALL_LABELS
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Exponential, Gaussian, Mechanism
+from fedcal.metrics.conformity import BY, Conformity
+from fedcal.metrics.encodings import MOST_BUCKETS
+from fedcal.metrics.score_table import names_text
 from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import Question, Range
 from fedcal.privacy.federation import AUTO
-from fedcal.queries.conformal import SetGaps, SetQuery, SetRanks
-from fedcal.queries.declared import Question, Range
-from fedcal.queries.encodings import MOST_BUCKETS
-from fedcal.queries.evaluation import names_text
 from fedcal.strategies.base import Names, Number, Numbers, Positive, Settings, Share, among, integer
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS

@@ -26,6 +26,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from fedcal.calibrators import TemperatureScaling
+from fedcal.clients.questions import AccuracyGap, CalibrationGaps, ClippedNLL, TemperatureScores
+from fedcal.clients.questions.search import TemperatureQuery
+from fedcal.clients.questions.temperature import MOST_POINTS
 from fedcal.core.checks import positive, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import log_grid
@@ -34,11 +37,8 @@ from fedcal.mechanisms import Exponential, Gaussian, Laplace, Mechanism
 from fedcal.metrics.binning import MOST_BINS
 from fedcal.privacy import Federation, Plan
 from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import Question, Range
 from fedcal.privacy.federation import MOST_ROUNDS
-from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL, TemperatureScores
-from fedcal.queries.declared import Question, Range
-from fedcal.queries.search import TemperatureQuery
-from fedcal.queries.temperature import MOST_POINTS
 from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import FederatedStrategy, Positive, integer
 

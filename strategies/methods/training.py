@@ -14,6 +14,8 @@ from fedcal.calibrators import TemperatureScaling
 from fedcal.calibrators.linear_scaling import VectorScaling
 from fedcal.calibrators.order_preserving import UNIT
 from fedcal.calibrators.parametric import LIMIT
+from fedcal.clients.questions import Gradients, LocalUpdate, ScalingGradients, WeightedUpdate
+from fedcal.clients.questions.scaling import ROW_CLIP
 from fedcal.core.checks import unused, whole
 from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.numerics import LOG_A_LIMIT, softplus
@@ -21,10 +23,9 @@ from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Gaussian
 from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import SEED, Question, Range
 from fedcal.privacy.federation import MOST_ROUNDS
-from fedcal.queries import Gradients, LocalUpdate, Query, ScalingGradients, WeightedUpdate
-from fedcal.queries.declared import SEED, Question, Range
-from fedcal.queries.scaling import ROW_CLIP
+from fedcal.privacy.query import Query
 from fedcal.strategies.base import (
     Count,
     FederatedStrategy,
