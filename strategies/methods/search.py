@@ -29,7 +29,7 @@ from fedcal.calibrators import TemperatureScaling
 from fedcal.clients.questions import AccuracyGap, CalibrationGaps, ClippedNLL, TemperatureScores
 from fedcal.clients.questions.search import TemperatureQuery
 from fedcal.clients.questions.temperature import MOST_POINTS
-from fedcal.core.checks import positive, unused, whole
+from fedcal.core.checks import positive, unused
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import log_grid
 from fedcal.core.types import Floats, override
@@ -61,9 +61,8 @@ class Search(ABC):
 
     def __init__(self, low: float, high: float, evaluations: int, searches: int = 1) -> None:
         low, high = interval(low, high)
-        many = whole("searches", searches, 1)
-        self.low, self.high = np.full(many, low), np.full(many, high)
-        self.left = whole("evaluations", evaluations, 1)
+        self.low, self.high = np.full(searches, low), np.full(searches, high)
+        self.left = evaluations
 
     @abstractmethod
     def next(self) -> Floats | None:
@@ -71,9 +70,6 @@ class Search(ABC):
 
     def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
         """Take the objective's values at `t` = `next()`, with the std of their noise."""
-        asked = self.next()
-        if asked is None or not np.array_equal(t, asked):
-            raise InputError(f"the search asks for the value at {asked}, not at {t}")
         self.left -= 1
         self._learn(t, value, std)
 
@@ -106,7 +102,7 @@ class GoldenSection(Search):
     """
 
     def __init__(self, low: float, high: float, iterations: int = 5, searches: int = 1) -> None:
-        super().__init__(low, high, whole("iterations", iterations, 1) + 1, searches)
+        super().__init__(low, high, iterations + 1, searches)
         self._inner = _inner(self.low, self.high)
         self._right = np.zeros(searches, np.bool_)  # which inner point has no value yet
         self._kept: Floats | None = None  # the value of the other one
@@ -198,29 +194,15 @@ class PosteriorBisection(Search):
 
     def _multiply(self, some: slice, t: Floats, value: Floats, std: float) -> None:
         """Multiply the beliefs of some searches by the likelihood of `value`, (k,), in place."""
-        if (t == t[0]).all():
-            t = t[:1]  # as at the start: what follows from t alone is computed once
         mean = self._slopes * np.log(t[:, None] / self._roots)[:, :, None]
         # without noise a value is still no sharper than the grid of roots
         step = self._slopes * (self._roots[1] - self._roots[0]) / (2.0 * self._roots[:, None])
-        scale = _TOLERANCE * mean
-        scale **= 2
-        scale += std**2
-        scale += step**2
-        np.sqrt(scale, out=scale)
-        far = value[:, None, None] - mean
-        np.abs(far, out=far)
-        far /= scale
-        np.minimum(far, 1e100, out=far)  # whose square is finite
-        if self._tailed:
-            far *= math.sqrt(2.0)
-        else:
-            far **= 2
-            far /= 2.0
+        scale = np.sqrt((_TOLERANCE * mean) ** 2 + std**2 + step**2)
+        far = np.minimum(np.abs(value[:, None, None] - mean) / scale, 1e100)  # its square is finite
         log = self._log[some]
-        log -= far
-        log -= np.log(scale, out=scale)
-        weight = np.exp(np.subtract(log, log.max(axis=(1, 2), keepdims=True), out=far), out=far)
+        log -= far * math.sqrt(2.0) if self._tailed else far**2 / 2.0
+        log -= np.log(scale)
+        weight = np.exp(log - log.max(axis=(1, 2), keepdims=True))
         by_root = weight.sum(axis=2)
         self._belief[some] = by_root / by_root.sum(axis=1, keepdims=True)
 
