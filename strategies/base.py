@@ -21,6 +21,7 @@ from fedcal.strategies.method import Family
 from fedcal.strategies.server.transport import FlowerTransport
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
+from fedcal.units.bounding import Bound
 
 
 def among(names: Iterable[str]) -> fields.Check:
@@ -164,8 +165,12 @@ class FederatedStrategy(Settings, FlowerTransport):
             see `make_plan`
         """
         bound = query.bound(query.part(self.federation.unit), clips, order)
-        more |= {"rounds": rounds, "bound": bound, "row_sums": query.row_sums}
-        return make_plan(self.federation, **more)
+        return self.plan_with(rounds, bound, row_sums=query.row_sums, **more)
+
+    def plan_with(self, rounds: int, bound: Bound, **more: Any) -> Plan:
+        """Return the plan of so many rounds, unless the federation has its own; see `make_plan`."""
+        f = self.federation
+        return make_plan(f, rounds=f.rounds or rounds, bound=bound, **more)
 
     def check_rounds(self, rounds: int, what: str = "") -> None:
         """Refuse another number of rounds than the method takes here."""

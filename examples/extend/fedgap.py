@@ -9,10 +9,9 @@ import numpy as np
 from fedcal.calibrators import TemperatureScaling
 from fedcal.clients.questions import AccuracyGap
 from fedcal.core.checks import unused
-from fedcal.privacy import Plan, make_plan
+from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release
 from fedcal.strategies.base import FederatedStrategy, Positive, integer
-from fedcal.units import UNITS
 
 
 class FedGap(FederatedStrategy):
@@ -36,17 +35,11 @@ class FedGap(FederatedStrategy):
 
     def prepare(self) -> Plan:
         """Return the plan of the rounds; the settings above are set and checked."""
-        if not (self.federation.private and UNITS[self.federation.unit].whole_client):
+        if not self.hides_clients:
             unused("only whole clients are clipped, and only with privacy", clip=self.clip)
         self.temperatures = np.geomspace(0.5, 3.0, self.points)
         self.sums = np.zeros(self.points)
-        question = self.query(1)
-        return make_plan(
-            self.federation,
-            rounds=self.federation.rounds or 1,
-            bound=question.bound(question.part(self.federation.unit), (self.clip or 5.0,)),
-            row_sums=question.row_sums,
-        )
+        return self.plan_for(self.query(1), (self.clip or 5.0,), rounds=1)
 
     def query(self, round_number: int) -> AccuracyGap:
         """Return the same query each time."""

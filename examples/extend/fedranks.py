@@ -15,11 +15,10 @@ from fedcal.core.errors import InputError
 from fedcal.core.pages import Curve, Table
 from fedcal.core.types import Floats
 from fedcal.mechanisms import Laplace
-from fedcal.privacy import Plan, make_plan
+from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release
 from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.strategies.base import FederatedStrategy, Positive
-from fedcal.units import UNITS
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,17 +92,11 @@ class FedRanks(FederatedStrategy):
 
     def prepare(self) -> Plan:
         """Return the plan of the rounds; the query checks `most`."""
-        if not (self.federation.private and UNITS[self.federation.unit].whole_client):
+        if not self.hides_clients:
             unused("only whole clients are clipped, and only with privacy", clip=self.clip)
         self.question, self.sums = LabelRanks(self.most), np.zeros(self.most + 1)
-        part, clips = self.question.part(self.federation.unit), (self.clip or 20.0,)
-        return make_plan(
-            self.federation,
-            rounds=self.federation.rounds or 1,
-            bound=self.question.bound(part, clips, order=1),
-            prefers=(Laplace,),
-            row_sums=self.question.row_sums,
-        )
+        clips = (self.clip or 20.0,)
+        return self.plan_for(self.question, clips, rounds=1, order=1, prefers=(Laplace,))
 
     def query(self, round_number: int) -> LabelRanks:
         """Return the same query each time."""

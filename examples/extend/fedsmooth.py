@@ -7,10 +7,9 @@ import numpy as np
 from fedcal.calibrators import Smoothing
 from fedcal.clients.questions import AccuracyGap
 from fedcal.core.checks import unused
-from fedcal.privacy import Plan, make_plan
+from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release
 from fedcal.strategies.base import FederatedStrategy, Positive
-from fedcal.units import UNITS
 
 
 class FedSmooth(FederatedStrategy):
@@ -32,15 +31,10 @@ class FedSmooth(FederatedStrategy):
 
     def prepare(self) -> Plan:
         """Return the plan of the rounds."""
-        if not (self.federation.private and UNITS[self.federation.unit].whole_client):
+        if not self.hides_clients:
             unused("only whole clients are clipped, and only with privacy", clip=self.clip)
-        self.sums, question = np.zeros(2), self.query(1)
-        return make_plan(
-            self.federation,
-            rounds=self.federation.rounds or 1,
-            bound=question.bound(question.part(self.federation.unit), (self.clip or 5.0,)),
-            row_sums=question.row_sums,
-        )
+        self.sums = np.zeros(2)
+        return self.plan_for(self.query(1), (self.clip or 5.0,), rounds=1)
 
     def query(self, round_number: int) -> AccuracyGap:
         """Return the same query each time."""

@@ -18,7 +18,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.privacy.curator import Release
 from fedcal.privacy.declared import SEED, Range
-from fedcal.privacy.noise_plan import EXACT_GRID, Plan, make_plan
+from fedcal.privacy.noise_plan import EXACT_GRID, Plan
 from fedcal.privacy.query import Query
 from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import (
@@ -73,7 +73,7 @@ class Averaging(FederatedStrategy):
                     f"must be at least {_LEAST_CLIP:g}"
                 )
             self.norms = bound.norms
-        return make_plan(self.federation, rounds=self.federation.rounds or 12, bound=bound)
+        return self.plan_with(12, bound)
 
     @abstractmethod
     def begin(self) -> None:

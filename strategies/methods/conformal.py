@@ -21,7 +21,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
-from fedcal.privacy import Federation, Plan, make_plan
+from fedcal.privacy import Federation, Plan
 from fedcal.privacy.curator import Release
 from fedcal.privacy.declared import Question
 from fedcal.privacy.federation import AUTO
@@ -295,13 +295,8 @@ class FedConformal(ConformalSettings, FederatedStrategy):
         if not (self.randomised or rule.opening.once):
             unused("nothing is drawn by it", score_seed=self.score_seed)
         self.check_rounds(rule.rounds)
-        plan = make_plan(
-            self.federation,
-            rounds=rule.rounds,
-            bound=rule.bound,
-            prefers=rule.prefers,
-            row_sums=rule.opening.row_sums,
-        )
+        more = {"prefers": rule.prefers, "row_sums": rule.opening.row_sums}
+        plan = self.plan_with(rule.rounds, rule.bound, **more)
         rule.planned(plan)
         self._thresholds = np.ones(1 if self.shift else rule.opening.parts)
         return plan

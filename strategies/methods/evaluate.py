@@ -36,7 +36,7 @@ from fedcal.mechanisms import Exponential, Laplace, Mechanism
 from fedcal.metrics.buckets import fine_tails
 from fedcal.metrics.encodings import ENCODINGS
 from fedcal.metrics.score_table import By, Views, names_text
-from fedcal.privacy import Federation, Plan, make_plan
+from fedcal.privacy import Federation, Plan
 from fedcal.privacy.curator import Release
 from fedcal.privacy.declared import Question, Range
 from fedcal.privacy.federation import AUTO
@@ -213,16 +213,10 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
         self.check()
         self._counting = counting = choose_counting(self)
         self.check_rounds(counting.rounds)
-        plan = make_plan(
-            self.federation,
-            rounds=counting.rounds,
-            bound=counting.bound,
-            prefers=(counting.mechanism,),
-            row_sums=counting.opening.row_sums,
-            asked_once=counting.opening.asked_once,
-        )
+        asked, question, prefers = counting.opening, counting.question, (counting.mechanism,)
+        more = {"row_sums": asked.row_sums, "asked_once": asked.asked_once}
+        plan = self.plan_with(counting.rounds, counting.bound, prefers=prefers, **more)
         counting.planned(plan)
-        question = counting.question
         self._nothing = ScoreRelease(question, np.zeros(question.counts), known=False)
         self._counted = counting.counted or counted_of(question.subject_rows)
         self._read, self._over = self._nothing, False
@@ -468,7 +462,7 @@ class FedAccuracy(FederatedStrategy):
         self._heard: list[tuple[float, float]] = []  # candidate, and its sum
         law: type[Mechanism] = Exponential if self._how == "draw" else Laplace
         bound = self.query(1).bound("client", (1.0,))
-        return make_plan(self.federation, rounds=rounds, bound=bound, prefers=(law,), row_sums=True)
+        return self.plan_with(rounds, bound, prefers=(law,), row_sums=True)
 
     def query(self, round_number: int) -> MeanGaps:
         """Correct predictions less what is expected of them."""

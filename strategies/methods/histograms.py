@@ -24,7 +24,7 @@ from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Laplace, Unary
-from fedcal.privacy import Federation, Plan, make_plan
+from fedcal.privacy import Federation, Plan
 from fedcal.privacy.curator import Release
 from fedcal.privacy.declared import SEED, Question, Range
 from fedcal.privacy.federation import AUTO, order_of
@@ -135,13 +135,8 @@ class FedBin(FederatedStrategy):
                 bound = replace(bound, rule="per_block")
         self._sum, self._variance = np.zeros(bound.length), np.zeros(bound.length)
         self._class_rows = np.zeros(self.classes)
-        return make_plan(
-            self.federation,
-            rounds=self.federation.rounds or 1,
-            bound=bound,
-            row_sums=query.row_sums,
-            counting_rounds=int(self.weighting != "none"),
-        )
+        counting = int(self.weighting != "none")
+        return self.plan_with(1, bound, row_sums=query.row_sums, counting_rounds=counting)
 
     def query(self, round_number: int) -> ClassCounts | ClassHistograms | PooledHistograms:
         """Histograms; before them, where needed, everybody's rows per class."""

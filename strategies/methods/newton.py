@@ -14,7 +14,7 @@ from fedcal.clients.questions import ScalingNewton, TemperatureNewton
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT
 from fedcal.core.types import Floats
-from fedcal.privacy import Plan, make_plan
+from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release
 from fedcal.privacy.declared import Range
 from fedcal.strategies.base import FederatedStrategy, Positive, near_identity
@@ -80,7 +80,7 @@ class FedNewton(FederatedStrategy):
         clip, rows, f = self.gradient_clip(), self.rows_per_client, self.federation
         if self.form is None or rows is None or not self.hides_clients:
             return clip
-        one = make_plan(f, rounds=rounds, bound=Bound((1,), (1.0,)), row_sums=True)
+        one = self.plan_with(rounds, Bound((1,), (1.0,)), row_sums=True)
         noise = one.noise_std[0] if one.noise_std else 0.0  # of a sum of numbers up to 1
         affordable = 0.008 * f.sampling_rate * f.clients * rows / noise
         return max(clip, min(6.0, affordable))

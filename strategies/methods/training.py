@@ -21,7 +21,7 @@ from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.numerics import LOG_A_LIMIT, softplus
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Gaussian
-from fedcal.privacy import Federation, Plan, make_plan
+from fedcal.privacy import Federation, Plan
 from fedcal.privacy.curator import Release
 from fedcal.privacy.declared import SEED, Question, Range
 from fedcal.privacy.federation import MOST_ROUNDS
@@ -51,8 +51,8 @@ class Training(FederatedStrategy):
 
     keeps_releases = False
     w: Floats
-    optimiser: Optimiser
-    done: int = 0
+    steps: Optimiser
+    done = 0
 
     def move(self, step: Floats, release: Release, mend: str) -> None:
         """Move the weights; RoundFailed if they leave what floats hold."""
@@ -64,12 +64,12 @@ class Training(FederatedStrategy):
         """All that later rounds depend on, by name; noisy with privacy, as the releases are."""
         if self.keeps_releases:
             return None
-        return {"w": self.w, "done": np.array([float(self.done)]), **self.optimiser.state()}
+        return {"w": self.w, "done": np.array([float(self.done)]), **self.steps.state()}
 
     def restore(self, run: str, state: Mapping[str, Floats]) -> None:
         """Go on with a run that another process began, after the releases that `state` has seen."""
         self.w, self.done = np.array(state["w"], np.float64), int(state["done"][0])
-        self.optimiser.restore(state)
+        self.steps.restore(state)
         self.resume_after(run, self.done)
 
 
@@ -123,22 +123,22 @@ class Descent(Training):
     ----------
     rows_per_client
         public nominal number of rows per client
+    schedule
+        how the step changes: "constant", or "linear" towards 0
+    optimiser, momentum
+        see `OPTIMISERS`
+    weight_decay
+        of the weights' half squared norm, added to the mean loss
     """
 
     rows_per_client: Positive | None = None
+    schedule: Schedule
+    optimiser: str
+    momentum: float
+    weight_decay: float
 
     def descend(
-        self,
-        start: Floats,
-        *,
-        batch: float | None,
-        epochs: float | None,
-        lr: float,
-        clip: float,
-        schedule: Schedule = "linear",
-        optimiser: str = "sgd",
-        momentum: float = 0.0,
-        weight_decay: float = 0.0,
+        self, start: Floats, batch: float | None, epochs: float | None, lr: float, clip: float
     ) -> Plan:
         """Return the plan of the descent from `start`.
 
@@ -148,22 +148,17 @@ class Descent(Training):
             rows that are expected to take part in a round; None = all
         epochs
             rounds * batch / rows; not with rounds of the federation's own
-        lr, schedule
-            step, and how it changes: "constant", or "linear" towards 0
-        optimiser, momentum
-            see `OPTIMISERS`
-        weight_decay
-            of the weights' half squared norm, added to the mean loss
         """
         rows = self.nominal_rows(self.name) * self.federation.clients
         self.batch_rows = rows if batch is None else min(batch, rows)
-        self.w, self._decay = start, weight_decay
-        chosen = OPTIMISERS[optimiser]
-        if momentum and not chosen.has_momentum:
-            unused(f"the optimiser {optimiser} has none", momentum=momentum)
-        self.optimiser = chosen(start.size, momentum)
+        chosen = OPTIMISERS[self.optimiser]
+        if not chosen.has_momentum:
+            unused(f"the optimiser {self.optimiser} has none", momentum=self.momentum or None)
+        self.w, self.steps = start, chosen(start.size, self.momentum)
         if chosen.by_noise and not self.federation.private:
-            raise InputError(f"the optimiser {optimiser} takes its step from the noise: epsilon")
+            raise InputError(
+                f"the optimiser {self.optimiser} takes its step from the noise: epsilon"
+            )
         steps = self.federation.rounds
         if epochs is not None:
             steps = math.ceil(epochs * rows / self.batch_rows)
@@ -175,7 +170,7 @@ class Descent(Training):
         plan = self.plan_for(query, (clip,), steps, **more)
         if chosen.by_noise and plan.noise_std is not None:
             lr = langevin_lr(self.batch_rows, rows, plan.noise_std[0])
-        self.step_size, self._schedule = lr, schedule
+        self.step_size = lr
         return plan
 
     @classmethod
@@ -198,9 +193,9 @@ class Descent(Training):
         """
         self.done += 1
         gradient = release.values / (self.batch_rows * self.plan.sampling_rate)
-        gradient = gradient + self._decay * self.w
-        lr = self.step_size * scheduled(self._schedule, self.done, self.plan.rounds)
-        self.move(self.optimiser.step(gradient, lr), release, f"lr ({self.step_size})")
+        gradient = gradient + self.weight_decay * self.w
+        lr = self.step_size * scheduled(self.schedule, self.done, self.plan.rounds)
+        self.move(self.steps.step(gradient, lr), release, f"lr ({self.step_size})")
 
 
 BATCH, EPOCHS, RECALIBRATION_EPOCHS = 256.0, 10.0, 100.0
@@ -286,10 +281,6 @@ class FedSGD(_Network, Descent):
             epochs=self.epochs or (None if f.rounds else EPOCHS),
             lr=lr or network_named(self.network).lr,
             clip=self._clip,
-            schedule=self.schedule,
-            optimiser=self.optimiser,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
         )
 
     @override
@@ -360,9 +351,7 @@ class FedAvg(_Local):
         self.w, self.losses = self.first_weights(), list[float]()
         self.judged: dict[int, tuple[float, float]] = {}
         bound = self.query(1).bound("client", (1.0, 1.0))
-        return make_plan(
-            self.federation, rounds=self.federation.rounds or 20, bound=bound, cohort=True
-        )
+        return self.plan_with(20, bound, cohort=True)
 
     def query(self, round_number: int) -> WeightedUpdate:
         """Return the question for the local update at w, weighted by rows."""
@@ -456,11 +445,8 @@ class DPFedAvg(_Local):
     def prepare(self) -> Plan:
         """Return the plan, in units of the clip."""
         self.w, self.current_clip = self.first_weights(), self.clip
-        self.optimiser = SGD(self.w.size, self.momentum)
-        bound = self.query(1).bound("client")
-        return make_plan(
-            self.federation, rounds=self.federation.rounds or 20, bound=bound, prefers=(Gaussian,)
-        )
+        self.steps = SGD(self.w.size, self.momentum)
+        return self.plan_with(20, self.query(1).bound("client"), prefers=(Gaussian,))
 
     def query(self, round_number: int) -> LocalUpdate:
         """Return the question for the local update at w, with a new seed for the order of rows."""
@@ -488,7 +474,7 @@ class DPFedAvg(_Local):
         self.done += 1
         means = release.values / (self.plan.sampling_rate * self.plan.clients)
         mean = self.current_clip * means[: self.w.size]
-        step = self.optimiser.step(-mean, self.server_lr)
+        step = self.steps.step(-mean, self.server_lr)
         self.move(step, release, f"server_lr ({self.server_lr})")
         if self.unclipped is not None:
             share = min(max(0.5 + float(means[-1]), 0.0), 1.0)
@@ -509,6 +495,7 @@ class _Recalibration(Descent):
 
     form: ClassVar[str]
     keeps_releases = True
+    schedule, optimiser, momentum, weight_decay = "linear", "sgd", 0.0, 0.0
     wider: ClassVar[float]
     """A client's clip over that of its gradient in log(1/T)."""
     examples = ({"rows_per_client": 20.0}, {"rows_per_client": 20.0, "clip": 1.0, "lr": 0.1})
