@@ -83,21 +83,15 @@ class NoisyGaps(Noisy):
 
     def __init__(self, wanted: ConformalSettings) -> None:
         super().__init__(wanted)
-        federation = wanted.federation
         self._stricter = self.alpha
         if wanted.apart or wanted.shift:
             self._stricter -= FAILS * self.alpha  # the bound of a part's number of rows may fail
         hit = np.ones(1) if wanted.shift is None else wanted.shift.weights
-        self.opening = SetGaps(
-            federation.classes,
-            self.thresholds(wanted.bins or GAPS),
-            **wanted.asked,
-            need=(1.0 - self._stricter) * hit,
-            hit=hit,
-        )
+        need, at = (1.0 - self._stricter) * hit, self.thresholds(wanted.bins or GAPS)
+        self.opening = self.ask(SetGaps, at, need=need, hit=hit)
         rows = (wanted.rows_per_client or 1.0) / self.opening.parts
         self._clip = client_clip(rows, self.alpha) * float(hit.max())
-        self.bound, self.prefers = self.opening.bound("client", (self._clip,)), (Gaussian, Laplace)
+        self.bound, self.prefers = self.bound_by(self._clip), (Gaussian, Laplace)
 
     @classmethod
     @override
@@ -133,11 +127,8 @@ class NoisyGaps(Noisy):
         promise, clipped = self.clipped(self._clip, "")
         if self.wanted.shift is not None:
             return promise, SOURCE, clipped
-        return (
-            promise,
-            f"This counts on about {self.wanted.expected:,.6g} rows in all, or more.",
-            clipped,
-        )
+        rows = f"{self.wanted.expected:,.6g} rows"
+        return promise, f"This counts on about {rows} in all, or more.", clipped
 
 
 class PrefixCounts(Noisy):
@@ -154,19 +145,12 @@ class PrefixCounts(Noisy):
 
     def __init__(self, wanted: ConformalSettings) -> None:
         super().__init__(wanted)
-        federation = wanted.federation
-        by_label = {"by": "class"} if wanted.shift else {}
+        more: dict[str, Any] = {"by": "class"} if wanted.shift else {}
         bins = wanted.bins or (BINS_OF_PARTS if wanted.apart or wanted.shift else BINS)
-        law, encoding, height = quietest(federation, bins, self.rounds)
-        self.opening = SetCounts(
-            federation.classes,
-            self.thresholds(bins, arcs=True),
-            **{**wanted.asked, **by_label},
-            once=self.wanted.one_row_each,
-            encoding=encoding,
-            height=height,
-        )
-        part = self.opening.part(federation.unit)
+        law, encoding, height = quietest(wanted.federation, bins, self.rounds)
+        more |= {"once": wanted.one_row_each, "encoding": encoding, "height": height}
+        self.opening = self.ask(SetCounts, self.thresholds(bins, arcs=True), **more)
+        part = self.opening.part(wanted.federation.unit)
         self.bound, self.prefers = self.opening.bound(part, (), law.order), (law,)
 
     @classmethod

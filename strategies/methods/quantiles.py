@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -119,6 +119,9 @@ class ConformalSettings(Settings):
             )
 
 
+Q = TypeVar("Q", bound=SetQuery)
+
+
 class QuantileRule(ABC):
     """A way of finding thresholds, for one run.
 
@@ -178,6 +181,15 @@ class QuantileRule(ABC):
         classes = self.wanted.federation.classes
         return self.wanted.conformity.thresholds(classes, number, arcs=arcs)
 
+    def ask(self, kind: type[Q], thresholds: Floats, **more: Any) -> Q:
+        """Return a question about these thresholds."""
+        return kind(self.wanted.federation.classes, thresholds, **{**self.wanted.asked, **more})
+
+    def bound_by(self, clip: float) -> Bound:
+        """Return the bound of an answer to the first question; the clip is of whole clients."""
+        clips = (clip,) if self.wanted.whole_client else ()
+        return self.opening.bound(self.opening.part(self.wanted.federation.unit), clips)
+
     def planned(self, plan: Plan) -> None:
         """Keep the plan, before anything is asked."""
         self.plan = plan
@@ -213,9 +225,8 @@ class QuantileRule(ABC):
         f = self.wanted.federation
         rows, std = self.counted
         if not rows and f.private and self.wanted.whole_client:
-            rows = (
-                f.clients * f.sampling_rate if self.noun == "clients" else self.wanted.expected,
-            )
+            clients = self.noun == "clients"
+            rows = (f.clients * f.sampling_rate if clients else self.wanted.expected,)
         if self.wanted.shift is not None or len(rows) != len(thresholds) or not any(rows):
             return None
         return Basis(rows, std, not f.private, self.fewest, self.noun)
@@ -281,14 +292,9 @@ class Exact(QuantileRule):
 
     def __init__(self, wanted: ConformalSettings) -> None:
         super().__init__(wanted)
-        federation = wanted.federation
         by_label = {"by": "class"} if wanted.shift else {}
-        self.opening = SetGaps(
-            federation.classes,
-            np.array([0.5, 1.0]),
-            **{**wanted.asked, **by_label},
-            need=np.zeros(1),  # whole numbers of rows, which the ring adds up exactly
-        )
+        need = np.zeros(1)  # whole numbers of rows, which the ring adds up exactly
+        self.opening = self.ask(SetGaps, np.array([0.5, 1.0]), need=need, **by_label)
         parts = 1 if wanted.shift else self.opening.parts
         self._low, self._high = np.full(parts, -1.0), np.ones(parts)
         self._each = max(POINTS // parts, 16)
@@ -299,10 +305,9 @@ class Exact(QuantileRule):
     @classmethod
     @override
     def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
-        federation = wanted.federation
-        sampled = federation.sampling_rate < 1
+        sampled = wanted.federation.sampling_rate < 1
         return {
-            "it releases exact sums, and the run promises privacy": federation.private,
+            "it releases exact sums, and the run promises privacy": wanted.federation.private,
             "its rounds look ever closer at the same rows, and sampling takes others": sampled,
             "its number of thresholds is not open to choice": bool(wanted.bins),
         }
@@ -379,8 +384,7 @@ class Drawn(QuantileRule):
     @classmethod
     @override
     def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
-        federation = wanted.federation
-        trust, asked = str(federation.trust), federation.mechanism
+        trust, asked = str(wanted.federation.trust), wanted.federation.mechanism
         unseen = not TRUSTS[trust].accepts(Exponential)
         other = asked not in (AUTO, Exponential.name)
         return super().obstacles(wanted) | {
@@ -419,37 +423,27 @@ class Crossing(Drawn):
 
     def __init__(self, wanted: ConformalSettings) -> None:
         super().__init__(wanted)
-        federation = wanted.federation
         hit = np.ones(1) if wanted.shift is None else wanted.shift.weights
         need = (1.0 - self.alpha) * hit
         self._clip = float(np.maximum(hit - need, need).max())
-        if self.wanted.whole_client:
+        if wanted.whole_client:
             rows = wanted.rows_per_client or 1.0
             self._clip = client_clip(rows, self.alpha) * float(hit.max())
-        spacing = OF_CLIENTS if self.wanted.whole_client else OF_ROWS
-        scale = 2.0 * self._clip / federation.epsilon
-        self._draw = Draw.of(self.alpha * self.wanted.expected, scale, spacing)
+        spacing = OF_CLIENTS if wanted.whole_client else OF_ROWS
+        scale = 2.0 * self._clip / wanted.federation.epsilon
+        self._draw = Draw.of(self.alpha * wanted.expected, scale, spacing)
         if wanted.bins:
             self._draw = Draw(wanted.bins, self._draw.tilt * self._draw.candidates / wanted.bins)
-        self.opening = SetGaps(
-            federation.classes,
-            self.thresholds(self._draw.candidates),
-            **wanted.asked,
-            once=self.wanted.one_row_each,
-            need=need,
-            hit=hit,
-        )
-        part = self.opening.part(federation.unit)
-        self.bound = self.opening.bound(part, (self._clip,) if self.wanted.whole_client else ())
+        at, once = self.thresholds(self._draw.candidates), wanted.one_row_each
+        self.opening = self.ask(SetGaps, at, once=once, need=need, hit=hit)
+        self.bound = self.bound_by(self._clip)
 
     def planned(self, plan: Plan) -> None:
         """Compute the level from the epsilon of the draw."""
         scale = 2.0 * max(self.bound.norms) * plan.diameter / plan.epsilon_per_release
         self.slack = self._draw.slack(scale, whole_rows=self.wanted.shift is None)
-        self.enough, self.fewest = (
-            self.reaches(self.wanted.expected),
-            math.ceil(self.slack / self.alpha),
-        )
+        self.enough = self.reaches(self.wanted.expected)
+        self.fewest = math.ceil(self.slack / self.alpha)
         level = float(np.max(self.opening.need)) + self.slack
         self.opening = replace(self.opening, level=level, tilt=float(self._draw.tilt * scale))
 
@@ -460,9 +454,8 @@ class Crossing(Drawn):
     @property
     @override
     def guarantee(self) -> tuple[str, ...]:
-        lines = self.too_few(
-            self.wanted.expected, self.noun, f"; {self.fewest:,} {self.noun} would do"
-        )
+        more = f"; {self.fewest:,} {self.noun} would do"
+        lines = self.too_few(self.wanted.expected, self.noun, more)
         promise, clipped = self.promise, list[str]()
         if self.wanted.whole_client:
             promise, *clipped = self.clipped(self._clip, " (0.0001 to 0.002 on the shipped data)")
@@ -488,28 +481,20 @@ class ExponentialQuantile(Drawn):
 
     def __init__(self, wanted: ConformalSettings) -> None:
         super().__init__(wanted)
-        federation = wanted.federation
-        self._n = max(
-            round(federation.clients if self.wanted.whole_client else self.wanted.expected), 1
-        )
-        bins = wanted.bins or angelopoulos.best_bins(self._n, federation.epsilon, self.alpha)
-        self.opening = SetRanks(
-            federation.classes,
-            angelopoulos.thresholds(min(bins, MOST_BUCKETS)),
-            **wanted.asked,
-            once=self.wanted.whole_client,
-        )
-        part = self.opening.part(federation.unit)
-        self.bound = self.opening.bound(part, (1.0,) if self.wanted.whole_client else ())
+        f, whole = wanted.federation, wanted.whole_client
+        self._n = max(round(f.clients if whole else wanted.expected), 1)
+        bins = wanted.bins or angelopoulos.best_bins(self._n, f.epsilon, self.alpha)
+        at = angelopoulos.thresholds(min(bins, MOST_BUCKETS))
+        self.opening = self.ask(SetRanks, at, once=whole)
+        self.bound = self.bound_by(1.0)
 
     @classmethod
     @override
     def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
-        federation = wanted.federation
-        unit = UNITS[federation.unit]
+        unit, sampled = UNITS[wanted.federation.unit], wanted.federation.sampling_rate < 1
         private, unknown = unit.column is not None, not (unit.whole_client or wanted.rows_known)
         return super().obstacles(wanted) | {
-            "its n must be public, and sampling hides it": federation.sampling_rate < 1,
+            "its n must be public, and sampling hides it": sampled,
             f"its n must be public, and how many {unit.plural} there are is not": private,
             "its n must be public: --set rows_known=true, rows_per_client=...": unknown,
         }
