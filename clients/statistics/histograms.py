@@ -11,9 +11,9 @@ from fedcal.calibrators.histogram_binning import (
     cells_of,
     count_cells,
     count_pooled,
+    outcome_cells,
     pooled_cells_of,
 )
-from fedcal.calibrators.top_label import outcome_cells
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.queries import BinOutcomes, ClassCounts, ClassHistograms, OutcomeCell, PooledHistograms

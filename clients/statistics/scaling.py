@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fedcal.calibrators import TemperatureScaling
-from fedcal.calibrators.fits.span_fit import residuals
-from fedcal.calibrators.order_preserving_mlp import (
+from fedcal.calibrators.minimisers import residuals
+from fedcal.calibrators.order_preserving import (
     OrderPreservingMLP,
     batch_shape,
     batches,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedcal.calibrators.top_label import top_confidence
+from fedcal.calibrators.histogram_binning import top_confidence
 from fedcal.core.numerics import (
     LOG_A_LIMIT,
     by_class,

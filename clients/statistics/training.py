@@ -14,7 +14,7 @@ from fedcal.core.types import Floats, Integers, Words
 from fedcal.queries import Gradients, LocalUpdate, WeightedUpdate
 from fedcal.queries.training import FARTHEST
 from fedcal.secure_aggregation import Ring
-from fedcal.training.network import Clipping, text_of
+from fedcal.training.networks import Clipping, text_of
 from fedcal.units.bounding import Bound
 
 

@@ -11,12 +11,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.conformal.basis import Basis, shortfalls
 from fedcal.conformal.conformity import BY, Conformity
-from fedcal.conformal.judged import Judged, Parts, judged
-from fedcal.conformal.label_shift import LabelShift
+from fedcal.conformal.coverage import Basis, Judged, Parts, judged, shortfalls
 from fedcal.conformal.page import judged_parts, of_release, promise
-from fedcal.conformal.set_release import SetRelease
+from fedcal.conformal.set_release import LabelShift, SetRelease
 from fedcal.core.checks import one_of
 from fedcal.core.classes import called, ids_of
 from fedcal.core.errors import InputError
@@ -208,7 +206,7 @@ class PredictionSets(Artifact):
         return {"before": None, "after": None, "sets": released}
 
     def judge(self, test: Holdout) -> dict[str, Any]:
-        """Return exact coverage and sizes on test rows: see `fedcal.conformal.judged.Judged`.
+        """Return exact coverage and sizes on test rows: see `fedcal.conformal.coverage.Judged`.
 
         `before` is the coverage of the most probable label alone.
         """

@@ -26,9 +26,8 @@ from fedcal.core.scores import Kind
 from fedcal.core.shards import Shards, Task
 from fedcal.core.types import Integers
 from fedcal.datasets._arrays import from_arrays
-from fedcal.datasets._columns import Columns, find_columns
 from fedcal.datasets._dataset import IDS, KEYS, Dataset
-from fedcal.datasets._parquet import Reader, damage, read_batches
+from fedcal.datasets._tables import Columns, Reader, damage, find_columns, read_batches
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import Mapped, intact, mapped_npz, room
 

@@ -32,7 +32,7 @@ from fedcal.core.types import Floats
 from fedcal.evaluation.estimators.calibration import FAR_TAIL
 from fedcal.evaluation.findings import FEWEST
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.intervals import FIRM
+from fedcal.evaluation.intervals import FIRM
 
 GROUPS = 20
 """Most groups of buckets that are compared, of about equally many rows."""

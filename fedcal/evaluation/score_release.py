@@ -19,11 +19,18 @@ from fedcal.core.printable import listed
 from fedcal.core.scores import KINDS, Kind
 from fedcal.core.types import Floats
 from fedcal.evaluation.by_group import group_parts
-from fedcal.evaluation.findings import Findings, Key, findings
+from fedcal.evaluation.findings import (
+    ESTIMANDS,
+    Counted,
+    Estimand,
+    Findings,
+    Key,
+    Weighting,
+    findings,
+)
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.pages.page import parts
+from fedcal.evaluation.page import parts
 from fedcal.evaluation.sites import next_site
-from fedcal.evaluation.weighting import ESTIMANDS, Counted, Estimand, Weighting
 from fedcal.mechanisms import NoiseLaw
 from fedcal.queries import ScoreCounts
 from fedcal.storage.artifact import Artifact
@@ -59,7 +66,7 @@ class ScoreRelease(Artifact):
     threshold
         default threshold: rows with a score from here on (at 1/2: above it) are predicted positive
     estimand
-        population of the intervals; see `fedcal.evaluation.weighting`
+        population of the intervals; see `fedcal.evaluation.findings`
     excluded
         sources of error that no interval contains, in words
     input

@@ -22,12 +22,10 @@ from fedcal.core.checks import one_of, positive
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimates import evaluate
-from fedcal.evaluation.estimators.all_metrics import METRICS
-from fedcal.evaluation.estimators.base import Asked
+from fedcal.evaluation.estimates import METRICS, evaluate
 from fedcal.evaluation.estimators.metrics import Predictions
 from fedcal.evaluation.histogram import Histogram, from_each_edge, monotone_counts
-from fedcal.evaluation.intervals.intervals import FIRM, Estimate
+from fedcal.evaluation.intervals import FIRM, Asked, Estimate
 
 Goal = Literal["precision", "recall"]
 

@@ -1,7 +1,15 @@
 """Owners of rows: partitions of a data set over simulated clients."""
 
-from fedcal.partition.base import DrawnPartition, Partition
-from fedcal.partition.dealing import DEALT, PARTITIONS, client_names, deal, forms, parse
+from fedcal.partition.dealing import (
+    DEALT,
+    PARTITIONS,
+    DrawnPartition,
+    Partition,
+    client_names,
+    deal,
+    forms,
+    parse,
+)
 from fedcal.partition.flower_partitioners import spelt
 from fedcal.partition.owners import dirichlet, held_out, iid, label_shards, natural, quantity
 

@@ -14,8 +14,8 @@ from fedcal.core.shards import Shards, numbered
 from fedcal.core.types import Integers, override
 from fedcal.datasets import Dataset
 from fedcal.partition import owners
-from fedcal.partition.base import CLIENTS, DrawnPartition, Partition, SkewedPartition
 from fedcal.partition.flower_partitioners import Options, owners_by, parse_partitioner
+from fedcal.partition.owners import CLIENTS, DrawnPartition, Partition, SkewedPartition
 
 DEALT = "dealt"
 """Value in place of a partition if a file contains rows that are already partitioned."""

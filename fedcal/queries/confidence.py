@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from fedcal.calibrators.top_label import Counts
+from fedcal.calibrators.histogram_binning import Counts
 from fedcal.queries.base import Cell, Order, Part, Query, Seed, within
 from fedcal.units import Example
 from fedcal.units.bounding import Bound

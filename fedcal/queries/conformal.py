@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fedcal.conformal.angelopoulos import quantile_costs
 from fedcal.conformal.conformity import BY, Conformity
-from fedcal.conformal.levels.angelopoulos import quantile_costs
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
@@ -217,7 +217,7 @@ class SetRanks(SetGaps):
             raise InputError(f"quantile must be in (0, 1), got {self.quantile:g}")
 
     def costs(self, sums: Floats) -> Floats:
-        """Return the `quantile_costs` of `fedcal.conformal.levels.angelopoulos`.
+        """Return the `quantile_costs` of `fedcal.conformal.angelopoulos`.
 
         A row raises each cost by 0 to 1.
         """

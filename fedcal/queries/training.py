@@ -24,8 +24,15 @@ from fedcal.queries.base import (
     number_of_classes,
     vector,
 )
-from fedcal.training.network import RULES, Clipping, LocalSGD, Network, Rule, shape_of
-from fedcal.training.networks import network_named
+from fedcal.training.networks import (
+    RULES,
+    Clipping,
+    LocalSGD,
+    Network,
+    Rule,
+    network_named,
+    shape_of,
+)
 from fedcal.units.bounding import Bound
 
 COUNT_NORM = 5.0

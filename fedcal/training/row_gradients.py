@@ -36,7 +36,7 @@ from fedcal.training.local_sgd import one_thread, set_weights
 from fedcal.training.networks import blamed
 
 if TYPE_CHECKING:
-    from fedcal.training.network import Clipping, Network
+    from fedcal.training.networks import Clipping, Network
 
 CHUNK = 64
 """Slots for rows that are computed together."""
@@ -167,7 +167,7 @@ class RowGradients:
         Raises InputError if they do not, if the module's state changes, or if Opacus's gradients
         are not those of PyTorch.
         """
-        from fedcal.training.network import Clipping
+        from fedcal.training.networks import Clipping
 
         if self._checked:
             return

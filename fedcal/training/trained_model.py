@@ -16,8 +16,7 @@ from fedcal.core.types import Floats, override
 from fedcal.metrics import summary
 from fedcal.storage.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.storage.atomic import path_of
-from fedcal.training.network import text_of
-from fedcal.training.networks import enlist, network_named
+from fedcal.training.networks import enlist, network_named, text_of
 
 
 class TrainedModel(Artifact):

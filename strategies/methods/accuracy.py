@@ -21,7 +21,8 @@ from fedcal.core.pages import Table
 from fedcal.core.removed import check_kept
 from fedcal.core.types import override
 from fedcal.evaluation.estimators.metrics import Accuracy
-from fedcal.evaluation.intervals.intervals import (
+from fedcal.evaluation.findings import Counted, Weighting, counted_of, subject_rows
+from fedcal.evaluation.intervals import (
     Estimate,
     Span,
     beyond,
@@ -29,9 +30,8 @@ from fedcal.evaluation.intervals.intervals import (
     normal_quantile,
     warned,
 )
-from fedcal.evaluation.pages.page import heading, texts
+from fedcal.evaluation.page import heading, texts
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.weighting import Counted, Weighting, counted_of, subject_rows
 from fedcal.mechanisms import Exponential, Laplace, Mechanism
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation

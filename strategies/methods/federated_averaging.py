@@ -20,8 +20,7 @@ from fedcal.queries import LocalUpdate, WeightedUpdate
 from fedcal.queries.declared import SEED, Question, Range
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import Family
-from fedcal.training.network import shape_of
-from fedcal.training.networks import network_named
+from fedcal.training.networks import network_named, shape_of
 from fedcal.training.optimisers import SGD
 from fedcal.training.trained_model import TrainedModel
 

@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from fedcal.calibrators import BBQ, Calibrator, HistogramBinning, WeightedBinning, histogram_binning
-from fedcal.calibrators.fits.noisy_counts import Negatives
-from fedcal.calibrators.histogram_binning import Estimate
+from fedcal.calibrators.histogram_binning import Estimate, Negatives
 from fedcal.core.checks import one_of, positive, unused, whole
 from fedcal.core.types import Floats, override
 from fedcal.privacy.curator import Release
@@ -81,7 +80,7 @@ class _Binning(FederatedStrategy):
         norms are ours, the paper's are [10, 50] (section 5). Refused where they do nothing: without
         privacy, and with unit "example"
     negatives
-        what becomes of negative noisy counts, see `fedcal.calibrators.fits.noisy_counts`; None =
+        what becomes of negative noisy counts, see `fedcal.calibrators.histogram_binning`; None =
         "cut". Refused without privacy, where no count is negative
     """
 

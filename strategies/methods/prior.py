@@ -11,12 +11,11 @@ import numpy as np
 from fedcal.core.checks import positive, unused
 from fedcal.core.shards import numbered
 from fedcal.core.types import override
+from fedcal.evaluation.findings import counted_of, subject_rows
 from fedcal.evaluation.sites.effects import edges_of
-from fedcal.evaluation.weighting import counted_of, subject_rows
 from fedcal.mechanisms import MECHANISMS, Laplace
 from fedcal.metrics.buckets import check_score
-from fedcal.personal.judged import SitesRelease
-from fedcal.personal.moments import MomentsPrior
+from fedcal.personal.releases import MomentsPrior, SitesRelease
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation, order_of
 from fedcal.queries import Query, ScoreCounts, SiteEffects

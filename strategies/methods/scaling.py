@@ -12,7 +12,7 @@ from fedcal.calibrators import (
     OrderPreservingVector,
     VectorScaling,
 )
-from fedcal.calibrators.order_preserving_mlp import BATCH, EPOCHS, LR
+from fedcal.calibrators.order_preserving import BATCH, EPOCHS, LR
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core.checks import positive, whole
 from fedcal.core.types import override

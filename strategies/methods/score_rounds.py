@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fedcal.calibrators.fits.noisy_counts import norm_sub
+from fedcal.calibrators.histogram_binning import norm_sub
 from fedcal.core.types import Floats, Integers, override
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.mechanisms import NoiseLaw

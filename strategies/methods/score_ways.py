@@ -17,8 +17,8 @@ from fedcal.core.errors import InputError
 from fedcal.core.removed import check_kept
 from fedcal.core.types import Floats, override
 from fedcal.evaluation.estimators.metrics import edge_index
+from fedcal.evaluation.findings import ESTIMANDS, Counted, Estimand, subject_rows
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.weighting import ESTIMANDS, Counted, Estimand, subject_rows
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Target, Unary
 from fedcal.metrics.buckets import arcsine_edges, fine_tails
 from fedcal.privacy.federation import AUTO, Federation

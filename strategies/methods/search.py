@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from fedcal.calibrators import Calibrator, Identity, TemperatureScaling, TopLabelBinning
-from fedcal.calibrators.top_label import Counts
+from fedcal.calibrators.histogram_binning import Counts
 from fedcal.core.checks import one_of, positive, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import log_grid

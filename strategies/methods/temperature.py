@@ -9,9 +9,9 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from fedcal.calibrators import TemperatureScaling
-from fedcal.calibrators.linear_scaling import EntropyTemperature, VectorScaling
 from fedcal.calibrators.order_preserving import UNIT
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
+from fedcal.calibrators.scaling import EntropyTemperature, VectorScaling
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT, log_grid, softplus

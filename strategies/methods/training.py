@@ -11,8 +11,7 @@ from fedcal.privacy.federation import Federation
 from fedcal.queries import Gradients
 from fedcal.strategies.method import Family
 from fedcal.strategies.methods.steps.descent import Descent
-from fedcal.training.network import RULES, Rule, shape_of
-from fedcal.training.networks import network_named
+from fedcal.training.networks import RULES, Rule, network_named, shape_of
 from fedcal.training.optimisers import OPTIMISERS, Schedule
 from fedcal.training.trained_model import TrainedModel
 from fedcal.units import UNITS

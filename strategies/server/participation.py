@@ -21,7 +21,7 @@ from fedcal.core.printable import listed, printable
 from fedcal.queries.base import MOST_CLASSES
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies.server.exchange import message
-from fedcal.training.network import shape_of
+from fedcal.training.networks import shape_of
 
 WHO = "query.who"
 """Flower message type: which site is this node."""

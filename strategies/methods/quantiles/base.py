@@ -9,12 +9,11 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from fedcal.calibrators.base import text_of
-from fedcal.conformal.basis import Basis
 from fedcal.conformal.conformity import BY, Conformity
-from fedcal.conformal.label_shift import LabelShift, shift_of
-from fedcal.conformal.levels.levels import sure_coverage
+from fedcal.conformal.coverage import Basis
+from fedcal.conformal.levels import sure_coverage
 from fedcal.conformal.page import if_not_clipped, of_whom
-from fedcal.conformal.set_release import ANY_ROW, SetRelease
+from fedcal.conformal.set_release import ANY_ROW, LabelShift, SetRelease, shift_of
 from fedcal.core.checks import one_of, positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats

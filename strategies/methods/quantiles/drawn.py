@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedcal.conformal.levels.angelopoulos import best_bins, best_gamma, inflated_level, thresholds
-from fedcal.conformal.levels.levels import OF_CLIENTS, OF_ROWS, Draw, client_clip
+from fedcal.conformal.angelopoulos import best_bins, best_gamma, inflated_level, thresholds
+from fedcal.conformal.levels import OF_CLIENTS, OF_ROWS, Draw, client_clip
 from fedcal.conformal.page import SOURCE
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.core.types import Floats, override
@@ -33,7 +33,7 @@ class Exact(QuantileRule):
 
     Each round asks for the sums at thresholds between the last one that is too low and the first
     one that is not; of several parts all thresholds are asked of all. For other label shares the
-    sums are of each label, and put together here (`fedcal.conformal.label_shift`).
+    sums are of each label, and put together here (`fedcal.conformal.set_release`).
     """
 
     name = "exact"
@@ -163,7 +163,7 @@ class Drawn(QuantileRule):
 
 
 class Crossing(Drawn):
-    """Exponential mechanism on the cost of the crossing (`fedcal.conformal.levels.levels`; ours).
+    """Exponential mechanism on the cost of the crossing (`fedcal.conformal.levels`; ours).
 
     Privacy: epsilon-DP, delta = 0; trust `central`. Unit "user" (zero-out): each of a client's
     centred counts is clipped to +-C; unit "example" (add/remove): a row adds alpha or takes
@@ -226,7 +226,7 @@ class Crossing(Drawn):
 
 
 class ExponentialQuantile(Drawn):
-    """The paper's rule (`fedcal.conformal.levels.angelopoulos`), with all labels where q~ >= 1.
+    """The paper's rule (`fedcal.conformal.angelopoulos`), with all labels where q~ >= 1.
 
     Privacy: epsilon-DP, delta = 0; trust `central`. Unit "example": a row added or removed; as a
     row raises every cost by 0 to 1, the draw spends only epsilon/2 of what is charged, and the

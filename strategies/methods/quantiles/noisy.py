@@ -8,11 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedcal.conformal.label_shift import weighted_level
-from fedcal.conformal.levels.levels import after_last, centred_level, client_clip
-from fedcal.conformal.levels.noise_law import Noise
+from fedcal.conformal.levels import Noise, after_last, centred_level, client_clip
 from fedcal.conformal.page import SOURCE, of_release
-from fedcal.conformal.set_release import FAILS, SetRelease
+from fedcal.conformal.set_release import FAILS, SetRelease, weighted_level
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Target

@@ -11,8 +11,14 @@ from refusals import each_is_refused
 from scipy.stats import binom
 
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.conformal.basis import Basis, fewer_than_chance, shortfalls
-from fedcal.conformal.judged import Judged, binomial_interval, judged
+from fedcal.conformal.coverage import (
+    Basis,
+    Judged,
+    binomial_interval,
+    fewer_than_chance,
+    judged,
+    shortfalls,
+)
 from fedcal.storage.artifact import Holdout
 
 PROBS = np.array([[0.1, 0.5, 0.15, 0.25], [0.7, 0.1, 0.1, 0.1], [0.2, 0.3, 0.4, 0.1]])

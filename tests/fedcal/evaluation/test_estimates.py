@@ -23,11 +23,11 @@ from fedcal.evaluation import (
     roc_curve,
 )
 from fedcal.evaluation.estimates import SCORES
-from fedcal.evaluation.estimators.base import Asked
 from fedcal.evaluation.estimators.calibration import Ece
 from fedcal.evaluation.estimators.curves import reliability
 from fedcal.evaluation.estimators.metrics import SmoothMetric
-from fedcal.evaluation.intervals.intervals import (
+from fedcal.evaluation.intervals import (
+    Asked,
     Span,
     estimate,
     fieller,

@@ -15,8 +15,8 @@ from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Gaussian, Laplace, Target
-from fedcal.personal.moments import HIDES, MomentsPrior, prior_from_moments
 from fedcal.personal.prior import identity_prior, site_priors
+from fedcal.personal.releases import HIDES, MomentsPrior, prior_from_moments
 from fedcal.privacy.federation import Federation
 from fedcal.queries import ScoreCounts
 from fedcal.queries.encodings import decoder_of

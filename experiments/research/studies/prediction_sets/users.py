@@ -24,7 +24,7 @@ from fedcal import datasets
 from fedcal.clients.statistics.conformal import set_gaps
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.conformal.conformity import spread
-from fedcal.conformal.levels.levels import OF_CLIENTS, Draw
+from fedcal.conformal.levels import OF_CLIENTS, Draw
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.studies.angelopoulos.splits import exact_thresholds

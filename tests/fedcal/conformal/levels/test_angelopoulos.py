@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fedcal.conformal.levels import angelopoulos as paper
+from fedcal.conformal import angelopoulos as paper
 from fedcal.core.errors import InputError
 
 

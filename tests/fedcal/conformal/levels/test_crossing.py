@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedcal.conformal.conformity import spread
-from fedcal.conformal.levels.levels import Draw, client_clip, sure_coverage
+from fedcal.conformal.levels import Draw, client_clip, sure_coverage
 from fedcal.core.types import Floats, Integers
 from fedcal.queries.conformal import SetGaps
 

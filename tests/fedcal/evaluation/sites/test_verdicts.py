@@ -19,7 +19,7 @@ from fedcal.evaluation.sites.verdicts import (
     verdicts_of,
 )
 from fedcal.mechanisms import NoiseLaw
-from fedcal.metrics.holm import holm
+from fedcal.metrics.gap_change import holm
 from fedcal.queries import ScoreCounts
 from fedcal.queries.evaluation import names_text
 
