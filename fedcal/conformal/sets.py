@@ -22,7 +22,7 @@ from fedcal.core.pages import Part
 from fedcal.core.printable import listed, look_of
 from fedcal.core.scores import KINDS, Kind, check_scores, logits_of
 from fedcal.core.types import Floats, Integers, override
-from fedcal.storage.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
+from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.storage.atomic import path_of
 
 ALL_LABELS = 1.0
@@ -84,10 +84,9 @@ class PredictionSets(Artifact):
         one_of("by", self.by, BY)
         thresholds = np.array(self.thresholds, np.float64)
         parts = {"none": 1, "class": self.classes, "group": len(self.names) + 1}[self.by]
-        if thresholds.shape != (parts,):
-            raise InputError(f"{parts} thresholds are needed, got shape {thresholds.shape}")
-        if not ((thresholds >= 0) & (thresholds <= 1)).all():
-            raise InputError("thresholds must be in [0, 1]")
+        inside = ((thresholds >= 0) & (thresholds <= 1)).all()
+        if thresholds.shape != (parts,) or not inside:
+            raise InputError(f"{parts} thresholds in [0, 1] are needed, got {thresholds}")
         thresholds.setflags(write=False)
         object.__setattr__(self, "thresholds", thresholds)
 
@@ -357,10 +356,4 @@ def load(path: str | Path) -> PredictionSets:
     Raises InputError if the file cannot be read, holds something else, has a later version, or
     holds inconsistent values.
     """
-
-    def made(header: Header, arrays: Arrays) -> PredictionSets:
-        if header["form"] != PredictionSets.form:
-            raise InputError("holds no prediction sets")
-        return PredictionSets.from_arrays(arrays)
-
-    return read_arrays(path_of(path), FORMAT, ("form",), made, PredictionSets.form)
+    return PredictionSets.load(path_of(path))

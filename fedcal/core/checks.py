@@ -49,6 +49,15 @@ def positive(name: str, value: Any) -> float:
     return number
 
 
+def fraction(name: str, value: Any, ends: str = "()") -> float:
+    """`value` as a float in (0, 1), or InputError; `ends` such as "[)" let 0 or 1 be one, too."""
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    outside = {*range(2)} - {k for k, end in enumerate(ends) if end in "[]"}
+    if not number or not 0 <= value <= 1 or value in outside:
+        raise InputError(f"{name} must be in {ends[0]}0, 1{ends[1]}, got {value!r}")
+    return float(value)
+
+
 def listed(name: str, value: Any, kind: str) -> list[Any]:
     """Return a list (or tuple), or the JSON text of one, as a list; InputError otherwise.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedcal.core.checks import one_of
 from fedcal.core.classes import ids_of
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, located
 from fedcal.core.optional import need
 from fedcal.core.parallel import in_threads, usable_cores
 from fedcal.core.printable import plain_names
@@ -181,15 +181,13 @@ class BlockRows:
             start, end = int(self.starts[unit]), int(self.starts[unit + 1])
             parts.append(self.units[unit].read(first - start, min(stop, end) - start))
             first, unit = end, unit + 1
-        try:
+        of = f"in its rows {ends[0]:,} to {ends[1] - 1:,}, counted anew from 0"
+        with located(f"{self.name}: {of}"):
             own = _joined(parts)
             text = np.asarray(own["labels"]).dtype.kind in "USO"
             if text and own.get("class_names") is self.order["classes"] is None:
                 raise InputError("labels are names, which are not guessed here: give class_names")
             return from_arrays(**own, name=self.name, **self.order)
-        except InputError as error:
-            of = f"in its rows {ends[0]:,} to {ends[1] - 1:,}, counted anew from 0"
-            raise InputError(f"{self.name}: {of}: {error}") from None
 
 
 def in_blocks(
@@ -224,16 +222,13 @@ def in_blocks(
     """
     text = str(source).removeprefix(BLOCKS)
     files = data_files(text)
-    if not files:
-        raise InputError(f"{text!r}: no file here ends in {', '.join(_SUFFIXES)}")
     kinds = {path.suffix.lower() for path in files}
     for kind in kinds:
         check_kept(f"reading {kind}")
-    if len(kinds) > 1 or not kinds <= set(_SUFFIXES):
-        raise InputError(
-            f"{text!r}: rows in blocks are of one kind of file, {', '.join(_SUFFIXES)}; got "
-            f"{', '.join(sorted(kinds))}"
-        )
+    if len(kinds) != 1 or not kinds <= set(_SUFFIXES):
+        got = f"got {', '.join(sorted(kinds))}" if kinds else "no file here is one"
+        allowed = f"rows in blocks are of one kind of file, {', '.join(_SUFFIXES)}"
+        raise InputError(f"{text!r}: {allowed}; {got}")
     test: Dataset | None = None
     order = {"classes": classes, "positive": positive}
     if kinds == {".npz"}:
@@ -320,10 +315,6 @@ def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return own
 
 
-def _row_name(first: int, k: int) -> str:
-    return f"row {first + k}"
-
-
 def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray[Any]]:
     """Return the first row of each client, and what it is called.
 
@@ -337,7 +328,7 @@ def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray
             ids = unit.clients(a, min(a + _IDS, unit.rows))
             if ids is None:
                 raise InputError("rows in blocks need a column client, which says whose they are")
-            ids = ids_of("client", ids, partial(_row_name, start + a)).reshape(-1)
+            ids = ids_of("client", ids, lambda k, first=start + a: f"row {first + k}").reshape(-1)
             before = ids[:1] if last is None else last
             joined = np.concatenate([before, ids])
             back = np.flatnonzero(joined[1:] < joined[:-1])
@@ -386,7 +377,7 @@ def _npz_units(
     units: list[Unit] = []
     tests: list[dict[str, Any]] = []
     for path in files:
-        try:
+        with located(repr(str(path)[-200:])):
             arrays = mapped_npz(path)
             for key in arrays:
                 one_of("key", key[:80], KEYS)
@@ -404,8 +395,6 @@ def _npz_units(
             many = {key: array.rows for key, array in arrays.items()}
             if len(set(many.values())) > 1:
                 raise InputError(f"arrays have different numbers of rows: {many}")
-        except InputError as error:
-            raise InputError(f"{str(path)[-200:]!r}: {error}") from None
         if arrays["labels"].rows:
             units.append(_NpzUnit(arrays, names))
     test_part = from_arrays(**_joined(tests), name="test part", **order) if tests else None

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcal.core.checks import near, one_of
 from fedcal.core.classes import ids_of
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, located
 from fedcal.core.removed import check_kept
 from fedcal.core.scores import Kind, numbers
 from fedcal.core.types import Floats
@@ -160,22 +160,14 @@ def load_shipped(entry: Shipped, name: str) -> Dataset:
         variant = entry.default if name == entry.name else parse(name, entry.name, entry.variants)
         arrays = {"logits": unpacked(arrays[key_of(variant)]), "labels": arrays["labels"]}
     if "log_odds" in arrays:
-        arrays["probs"] = _probs_from_log_odds(arrays.pop("log_odds"))
+        x = arrays.pop("log_odds").astype(np.float64)  # -inf is p = 0; each tail keeps its digits
+        arrays["probs"] = np.stack([1 / (1 + np.exp(x)), 1 / (1 + np.exp(-x))], axis=1)
     for column in ("client", "group"):  # numbers, and their names
         if (names := arrays.pop(f"{column}_names", None)) is not None:
             for key in (column, f"test_{column}"):
                 if key in arrays:
                     arrays[key] = names[arrays[key]]
     return from_arrays(name=name, **arrays)
-
-
-def _probs_from_log_odds(log_odds: NDArray[Any]) -> NDArray[np.float64]:
-    """Return probabilities (n, 2) from log(p / (1-p)) of class 1, (n,); -inf is p = 0.
-
-    Each tail keeps its precision.
-    """
-    x = log_odds.astype(np.float64)
-    return np.stack([1 / (1 + np.exp(x)), 1 / (1 + np.exp(-x))], axis=1)
 
 
 STEPS = 12
@@ -211,16 +203,11 @@ def key_of(variant: Variant) -> str:
 
 def parse(text: str, name: str, variants: tuple[Variant, ...]) -> Variant:
     """Return the variant of a name `name:CORRUPTION:SEVERITY`, or raise InputError."""
-    corruption, _, severity = text.removeprefix(f"{name}:").partition(":")
-    for variant in variants:
-        if (corruption, severity) == (variant[0], str(variant[1])):
-            return variant
-    corruptions = dict.fromkeys(c for c, _ in variants if c != "none")
-    severities = sorted({s for c, s in variants if c != "none"})
-    raise InputError(
-        f"unknown data set {text[:200]!r}; allowed: {name}:none:0 and {name}:CORRUPTION:SEVERITY "
-        f"with severity {' or '.join(map(str, severities))} and corruption {', '.join(corruptions)}"
-    )
+    known = {
+        f"{name}:{corruption}:{severity}": (corruption, severity)
+        for corruption, severity in variants
+    }
+    return known[one_of("data set", text[:200], known, "fedcal.datasets.shifted")]
 
 
 def load(
@@ -286,12 +273,11 @@ def load(
     shown = repr(text if len(text) <= 200 else "..." + text[-200:])
     suffix = next((end for end in _READERS if path.name.lower().endswith(end)), None)
     try:
-        is_file, is_there = path.is_file(), path.exists()
-        check_kept(f"reading {path.suffix.lower()}")
-        if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
-            check_kept("reading a folder of datasets.save_to_disk")
-    except InputError as error:
-        raise InputError(f"{shown}: {error}") from None
+        with located(shown):
+            is_file, is_there = path.is_file(), path.exists()
+            check_kept(f"reading {path.suffix.lower()}")
+            if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
+                check_kept("reading a folder of datasets.save_to_disk")
     except OSError as error:  # a name that is too long, a folder that may not be entered
         raise InputError(f"{shown}: {error.strerror}") from None
     if not is_there and suffix is None:
@@ -300,20 +286,18 @@ def load(
             f"unknown data set {shown}; {meant}; or the path of a {_FILES} file; "
             "rows in memory can be given only in Python"
         )
-    if not is_file:
-        folder = "is not a file"
-        if is_there and (inside := _readable(path)):
-            folder = f"is a folder; give the path of a file in it, such as {inside}"
-        raise InputError(f"{shown}: {folder if is_there else 'no such file'}")
-    if suffix is None:
-        raise InputError(f"{shown}: unknown kind of file; allowed: {_FILES}")
+    if not is_file or suffix is None:
+        problem = f"unknown kind of file; allowed: {_FILES}"
+        if not is_file:
+            problem = "is not a file" if is_there else "no such file"
+        if is_there and not is_file and (inside := _readable(path)):
+            problem = f"is a folder; give the path of a file in it, such as {inside}"
+        raise InputError(f"{shown}: {problem}")
     read = _READERS[suffix]
-    try:
+    with located(shown):
         more: Any = {"others": others, "form": form} if read is read_csv else {}
         columns = read(path, labels_required, **more)
         return from_columns(columns, path.name, labels_required, classes, positive)
-    except InputError as error:
-        raise InputError(f"{shown}: {error}") from None
 
 
 def _read_npz(path: Path, labels_required: bool) -> dict[str, Any]:

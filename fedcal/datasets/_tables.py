@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fedcal.core.checks import number_in, one_of
 from fedcal.core.classes import ids_of
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, located
 from fedcal.core.optional import need
 from fedcal.core.scores import MOST_CLASSES, RANGE_TOLERANCE, percent_hint
 from fedcal.datasets._dataset import IDS, Given
@@ -112,6 +112,9 @@ def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = F
     """
     if len(names) > MOST_CLASSES:
         raise InputError(f"has {len(names):,} columns; at most {MOST_CLASSES:,} are read")
+    if len(set(names)) < len(names):
+        twice = next(name for k, name in enumerate(names) if name in names[:k])
+        raise InputError(f"column {twice!r} appears twice")
     allowed = _ALLOWED_LISTS if lists else _ALLOWED
     whole = ("score", "logits", "probs") if lists else ("score",)  # a column with all scores
     numbers = _numbers_of_classes(names)
@@ -121,8 +124,6 @@ def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = F
     by_kind: dict[str, dict[str, dict[int, str]]] = {"": {}, _OTHER: {}}  # model -> kind -> class
     single = []
     for name in names:
-        if name in single:
-            raise InputError(f"column {name!r} appears twice")
         if name in _SINGLE:
             single.append(name)
             continue
@@ -133,9 +134,7 @@ def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = F
             hint = " (pandas: index=False)" if name in _INDEX else ""
             raise InputError(f"unknown column {name[:80]!r}; allowed: {allowed}{hint}")
         kind, number = (plain, 0) if match is None else (match[1], int(match[2]))
-        if number in by_kind[model].setdefault(kind, {}):
-            raise InputError(f"column {name!r} appears twice")
-        by_kind[model][kind][number] = name
+        by_kind[model].setdefault(kind, {})[number] = name
     if not by_kind[""]:
         raise InputError(f"no score columns among {_listed(names)}; allowed: {allowed}")
     if labels_required and "label" not in single:
@@ -201,12 +200,9 @@ def _listed(names: Sequence[str]) -> str:
 def fit_name(names: Iterable[str]) -> str:
     """Return the single name of a fit part among names of `PARTS`, or raise InputError."""
     fit = [name for name in names if name in FIT]
-    if not fit:
-        raise InputError(f"split: no fit part; one of {', '.join(FIT)} is needed")
-    if len(fit) > 1:
-        raise InputError(
-            f"split: {' and '.join(fit)} together; keep only the part to fit on, and {TEST}"
-        )
+    if len(fit) != 1:
+        there = f"has {' and '.join(fit)}" if fit else "has no fit part"
+        raise InputError(f"split: {there}; needed is one of {', '.join(FIT)}, and {TEST}")
     return fit[0]
 
 
@@ -249,10 +245,8 @@ def arguments(
     if split is not None:
         unknown = np.flatnonzero(~np.isin(split, PARTS))
         if len(unknown):
-            try:
+            with located(row_name(int(unknown[0]))):
                 one_of("split", str(split[unknown[0]])[:80], PARTS)
-            except InputError as error:
-                raise InputError(f"{row_name(int(unknown[0]))}: {error}") from None
         if labels is not None:
             fit_name(np.unique(split).tolist())
             test = split == TEST
@@ -341,7 +335,7 @@ def _read(file: TextIO, labels_required: bool, others: bool, form: str) -> dict[
         if header is None:
             raise InputError("is empty; the first line must name the columns")
         names, strange = [name.strip() for name in header], list[str]()
-        try:
+        with located(f"line {reader.line_num}"):
             _check_delimiter(header, form)
             if others:
                 names, strange = study_columns(names)
@@ -349,8 +343,6 @@ def _read(file: TextIO, labels_required: bool, others: bool, form: str) -> dict[
                 listed = ", ".join(name[:40] for name in strange)[:200]
                 warnings.warn(f"columns that are ignored: {listed}", stacklevel=2)
             columns = find_columns([n for n in names if n not in ignored], labels_required)
-        except InputError as error:
-            raise InputError(f"line {reader.line_num}: {error}") from None
         models = columns.models
         at = {name: place for place, name in enumerate(names)}
         places = {name: at[name] for scores in models.values() for name in scores.names}
@@ -421,6 +413,7 @@ def _check_delimiter(header: list[str], form: str) -> None:
     for mark, called in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
         if len(header) == 1 and mark in header[0]:
             option = "with decimal commas add --csv de (Python: csv='de'), or " * (mark == ";")
+
             raise InputError(
                 f"the columns are separated by {called}; {option}separate them by commas, and "
                 f"write decimals with points (pandas: read_csv(IN, sep={mark!r}, decimal=',')"

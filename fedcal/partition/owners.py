@@ -1,4 +1,4 @@
-"""The owner of each row, and base classes of partitions: label-skewed, quantity-skewed, uniform and natural; held-out rows.
+"""The owner of each row: base classes of partitions, label and quantity skew; held-out rows.
 
 Each function returns the owner of every row, shape (n,) int64 in [0, clients). Clients may end
 up empty; that is legal everywhere.

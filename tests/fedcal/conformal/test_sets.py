@@ -52,7 +52,7 @@ def test_thresholds_of_classes_and_groups():
     )
     narrow = [(LOGITS[:, :3], "for 4 classes, the rows have 3")]
     each_is_refused(narrow, lac(0.5).predict_set)
-    table = [([0.5, 0.5], "shape"), ([1.5], r"in \[0, 1\]"), ([np.nan], "in")]
+    table = [([0.5, 0.5], "1 thresholds"), ([1.5], r"in \[0, 1\]"), ([np.nan], "in")]
     each_is_refused(table, lambda thresholds: lac(*thresholds))
 
 
