@@ -44,7 +44,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.calibrators.base import Calibrator
+from fedcal.calibrators.base import Calibrator, check_shares
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import row_max, row_sum
@@ -203,9 +203,7 @@ class _Binning(Calibrator):
         if table is not None:
             self.table = np.ascontiguousarray(table, np.float64)
             self.classes = whole("classes", classes, 2)
-            bad = self.table.ndim != 2 or len(self.table) != tables(classes)
-            if bad or not ((self.table >= 0) & (self.table <= 1)).all():
-                raise InputError(f"a table for {classes} classes must be 2-d, within [0, 1]")
+            check_shares("a binning table", self.table, (tables(classes), None))
 
     @classmethod
     def from_histograms(
@@ -380,12 +378,7 @@ class WeightedBinning(Calibrator):
         self.weights: Floats = np.ones(len(self.base.table))
         if weights is not None:
             self.weights = np.asarray(weights, np.float64)
-            if self.weights.shape != (len(self.base.table),):
-                raise InputError(
-                    f"{len(self.base.table)} tables need as many weights, got {self.weights.shape}"
-                )
-            if not ((self.weights >= 0) & (self.weights <= 1)).all():
-                raise InputError("weights of a binning calibrator must lie in [0, 1]")
+            check_shares("weights of tables", self.weights, (len(self.base.table),))
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Fit on pooled rows: all are in the histograms, so each weight is 1."""
@@ -546,9 +539,7 @@ class TopLabelBinning(Calibrator):
         if values is not None:
             self.values = np.ascontiguousarray(values, np.float64)
             self.classes = whole("classes", classes, 2)
-            v = self.values
-            if v.ndim != 1 or not len(v) or not ((v >= 0) & (v <= 1)).all():
-                raise InputError("values of bins must be a vector of numbers within [0, 1]")
+            check_shares("values of bins", self.values, (None,))
 
     @classmethod
     def from_counts(

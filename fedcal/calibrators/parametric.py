@@ -135,15 +135,12 @@ class ParametricScaling(Calibrator):
             return
         self.w = np.array(w, np.float64)
         size = self.size(whole("classes", classes, 2))
-        if self.w.shape != (size,):
-            raise InputError(
-                f"{self.kind} scaling of {classes} classes needs {size} parameters, got shape "
-                f"{self.w.shape}"
-            )
         fine = np.abs(self.w) <= LARGEST_LOGIT  # false for NaN; products with logits stay finite
-        if not fine.all():
-            i = int(fine.argmin())
-            raise InputError(f"parameters must be finite and moderate; number {i} is {self.w[i]}")
+        if self.w.shape != (size,) or not fine.all():
+            raise InputError(
+                f"{self.kind} scaling of {classes} classes needs {size} parameters, finite and "
+                f"moderate, got shape {self.w.shape}"
+            )
 
     # -- the form -------------------------------------------------------------------------
 
@@ -183,7 +180,7 @@ class ParametricScaling(Calibrator):
     @classmethod
     def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
         """Return each row's diagonal of the Gauss-Newton curvature at `probs`, (n, size)."""
-        raise InputError(f"{cls.kind} scaling has no curvature: it is trained by gradient steps")
+        raise NotImplementedError(f"{cls.kind} scaling is trained by gradient steps")
 
     @classmethod
     def triangle(cls, features: Floats, w: Floats, probs: Floats, rows: int) -> Floats:
@@ -191,7 +188,7 @@ class ParametricScaling(Calibrator):
 
         Upper triangle row by row, (n / rows, size (size + 1) / 2).
         """
-        raise InputError(f"{cls.kind} scaling has no full curvature")
+        raise NotImplementedError(f"{cls.kind} scaling has no full curvature")
 
     # -- the calibrator -------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedcal.calibrators.base import Calibrator
+from fedcal.calibrators.base import Calibrator, check_shares
 from fedcal.calibrators.histogram_binning import (
     binning_model,
     by_evidence,
@@ -362,8 +362,7 @@ class ScoreMap(OfScore):
             self.edges = np.ascontiguousarray(edges, np.float64)
             self.values = np.ascontiguousarray([] if values is None else values, np.float64)
             e, v = self.edges, self.values
-            if v.ndim != 1 or not len(v) or not ((v >= 0) & (v <= 1)).all():
-                raise InputError("values of buckets must be a vector of numbers within [0, 1]")
+            check_shares("values of buckets", v, (None,))
             if e.shape != (len(v) + 1,) or e[0] != 0 or e[-1] != 1 or not (np.diff(e) > 0).all():
                 raise InputError(f"edges of {len(v)} buckets must increase from 0 to 1")
 
@@ -418,11 +417,13 @@ class ScoreLogistic(OfScore):
             self._set_score(score, classes)
             self.w = np.ascontiguousarray(w, np.float64)
             self.limits = np.ascontiguousarray([] if limits is None else limits, np.float64)
-            if self.w.shape != (3,) or not np.isfinite(self.w).all() or self.w[:2].min() < 0:
-                raise InputError("a logistic curve has 3 finite numbers a, b >= 0 and c")
             low, high = self.limits if self.limits.shape == (2,) else (np.nan, np.nan)
-            if not 0 < low <= high < 1:
-                raise InputError("limits of a score must be two increasing numbers in (0, 1)")
+            fine = self.w.shape == (3,) and np.isfinite(self.w).all() and self.w[:2].min() >= 0
+            if not fine or not 0 < low <= high < 1:
+                raise InputError(
+                    "a logistic curve has 3 finite numbers a, b >= 0 and c, and two increasing "
+                    "limits in (0, 1)"
+                )
 
     @classmethod
     @override

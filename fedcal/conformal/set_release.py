@@ -32,14 +32,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.conformal.levels import Law, Noise, Nothing, after_last, centred_level, marginal_level
-from fedcal.core.checks import listed
+from fedcal.core.checks import fraction, listed
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers
@@ -67,10 +66,9 @@ class LabelShift:
         for name, shares in (("target", self.target), ("source", self.source)):
             if not all(0 <= share <= 1 for share in shares) or abs(sum(shares) - 1.0) > 1e-6:
                 raise InputError(f"{name} must be shares that add up to 1, got {sum(shares):g}")
-        if len(self.source) != len(self.target):
-            raise InputError("target and source must have one share for each label")
-        if any(q > 0 and p <= 0 for q, p in zip(self.target, self.source, strict=True)):
-            raise InputError("source must be > 0 for each label with a share > 0 in target")
+        pairs = zip(self.target, self.source, strict=False)
+        if len(self.source) != len(self.target) or any(q > 0 and p <= 0 for q, p in pairs):
+            raise InputError("source must have a share for each label, > 0 where target's is")
 
     @property
     def weights(self) -> Floats:
@@ -118,28 +116,18 @@ class LabelShift:
 
 def shift_of(classes: int, target: Sequence[float], source: Sequence[float]) -> LabelShift | None:
     """Return the label shift of settings, each a list or its JSON text; None without target."""
-    wanted, own = _shares("target", target), _shares("source", source)
+    wanted, own = (
+        tuple(map(float, listed(name, value, "numbers"))) if len(value) else ()
+        for name, value in (("target", target), ("source", source))
+    )
     if not wanted and not own:
         return None
-    if not own:
-        raise InputError("target needs source: the label shares of the clients' rows, if public")
-    if not wanted:
-        raise InputError("source needs target: it holds the label shares of the clients' rows")
-    if len(wanted) != classes:
-        raise InputError(f"target must have {classes} numbers, one for each label")
+    if not own or len(wanted) != classes:
+        raise InputError(
+            f"target must have {classes} numbers, one for each label, and needs source: the label "
+            "shares of the clients' rows, if public"
+        )
     return LabelShift(wanted, own)
-
-
-def _shares(name: str, value: Any) -> tuple[float, ...]:
-    if not len(value):
-        return ()
-    items = listed(name, value, "numbers")
-    for number in items:
-        if isinstance(number, bool) or not isinstance(number, Real):
-            raise InputError(f"{name} must be a list of numbers, got {value!r:.80}")
-    if not np.isfinite(np.array(items, np.float64)).all():
-        raise InputError(f"{name} must be finite numbers")
-    return tuple(map(float, items))
 
 
 def weighted_level(most_need: float, spare: float, law: Law) -> float:
@@ -263,10 +251,7 @@ class SetRelease:
         Floats
             (parts,), or (1,) with `shift`
         """
-        if not 0 < alpha < 1:
-            raise InputError(f"alpha must be in (0, 1), got {alpha:g}")
-        if self.rows is not None and len(self.counts) > 1:
-            raise InputError("the public number of rows is the total of all parts")
+        fraction("alpha", alpha)
         if self.rows is None and self.noise.std:
             alpha *= 1.0 - FAILS
         if len(self.thresholds) == 1:

@@ -14,7 +14,6 @@ from dataclasses import replace
 import numpy as np
 
 from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
 from fedcal.core.removed import check_kept
 from fedcal.core.types import Floats
@@ -164,8 +163,6 @@ def evaluate_classes(
     level, rows, seed
         as in `evaluate`
     """
-    if not histograms:
-        raise InputError("metrics of classes need the histogram of at least one class")
     span, binning = ClasswiseEce.span(histograms, Asked(level, rows, seed=seed))
     bounds, scale = ClasswiseEce.bounds, ClasswiseEce.scale
     return {ClasswiseEce.name: estimate(span, binning, bounds, scale, level)}
@@ -237,8 +234,6 @@ def accuracies(
 ) -> tuple[Estimate, Estimate]:
     """Return the accuracies of both views from the paired rows, so that all three agree."""
     cells = np.asarray(agreement, np.float64)
-    if cells.shape != (2, 2) or not np.isfinite(cells).all():
-        raise InputError(f"agreement must be 2 x 2 finite counts, got shape {cells.shape}")
     first, second = (_accuracy(of, noise, rows, level) for of in (cells.T, cells))
     return first, second
 

@@ -24,8 +24,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError
+from fedcal.core.checks import fraction, one_of
 from fedcal.core.types import Floats
 from fedcal.evaluation.histogram import Histogram
 
@@ -250,9 +249,7 @@ def normal_quantile(level: float) -> float:
 
     Raises InputError if the level is not in (0, 1).
     """
-    if not 0 < level < 1:
-        raise InputError(f"level must be in (0, 1), got {level!r}")
-    return NormalDist().inv_cdf(0.5 + level / 2)
+    return NormalDist().inv_cdf(0.5 + fraction("level", level) / 2)
 
 
 def mover(first: Span, second: Span, value: float, weights: tuple[float, float]) -> Span:

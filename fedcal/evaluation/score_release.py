@@ -98,10 +98,9 @@ class ScoreRelease(Artifact):
     data: str | None = None
 
     def __post_init__(self) -> None:
-        if self.counts.shape != (self.question.counts,):
-            raise InputError(f"{self.counts.shape} counts do not fit the question")
-        if not np.isfinite(self.counts).all() or not 0 <= self.std < math.inf:
-            raise InputError("counts and their noise must be finite")
+        finite = np.isfinite(self.counts).all() and 0 <= self.std < math.inf
+        if self.counts.shape != (self.question.counts,) or not finite:
+            raise InputError(f"{self.question.counts} counts, and their noise, must be finite")
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return edges, counts, and all else as text."""

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from fedcal.core.checks import one_of, positive
+from fedcal.core.checks import fraction, one_of
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
@@ -121,11 +121,8 @@ def choose_threshold(
         best threshold.
     """
     one_of("goal", goal, get_args(Goal))
-    positive(f"the wanted {goal}", wanted)
-    if not wanted < 1:
-        raise InputError(f"the wanted {goal} must be in (0, 1), got {wanted!r}")
-    if not 0 < level < 1:
-        raise InputError(f"level must be in (0, 1), got {level!r}")
+    fraction(f"the wanted {goal}", wanted)
+    fraction("level", level)
     top = _sums(h.counts, _weights(goal, wanted))
     reached = np.flatnonzero(_firm(h, goal) & (top >= 0.0))
     if not len(reached):

@@ -37,7 +37,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import whole
+from fedcal.core.checks import fraction, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR
 from fedcal.core.streams import Purpose, stream
@@ -211,8 +211,7 @@ def metric_intervals(
         difference : metric -> [low, high] of after - before, paired by row
         noise : "before", "after" -> calibration error -> its median if the truth were calibrated
     """
-    if not 0 < level < 1:
-        raise InputError(f"level must be in (0, 1), got {level!r}")
+    fraction("level", level)
     whole("bins", bins, 1, 2**12)
     p, y = check_scored(before, labels)
     q, _ = check_scored(after, labels)

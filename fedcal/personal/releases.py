@@ -190,10 +190,12 @@ class MomentsPrior(JudgedAtHome):
 
     def __post_init__(self) -> None:
         numbers = 2 * len(identity_prior(self.classes).mean)
-        if self.moments.shape != (numbers,) or not np.isfinite(self.moments).all():
-            raise InputError(f"{self.classes} classes have {numbers} finite moments")
-        if not (self.std >= 0 and 0 < self.clients < np.inf):
-            raise InputError("noise must not be negative, and clients must be above 0")
+        fits = self.moments.shape == (numbers,) and np.isfinite(self.moments).all()
+        if not fits or not (self.std >= 0 and 0 < self.clients < np.inf):
+            raise InputError(
+                f"{self.classes} classes have {numbers} finite moments, of clients above 0 and "
+                "with noise that is not negative"
+            )
 
     @override
     def arrays(self) -> dict[str, NDArray[Any]]:
