@@ -17,7 +17,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.optional import need
 from fedcal.core.scores import KINDS, Kind
 from fedcal.storage.atomic import path_of, whole_file
-from fedcal.training.networks import NETWORKS, Dense
+from fedcal.training.networks import NETWORKS
 from fedcal.training.trained_model import TrainedModel
 
 if TYPE_CHECKING:
@@ -167,9 +167,7 @@ def save(
     FedcalError
         Writing failed half way; what was there before still is.
     """
-    path = path_of(path)
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"cannot export to {path}: its name must end in {' or '.join(SUFFIXES)}")
+    path = _checked(path)
     if path.suffix == ".onnx":
         to_onnx(calibrator, path, input=input, dtype=dtype)
         return
@@ -179,6 +177,13 @@ def save(
     content = program_of(module, example, header(calibrator, module.input))
     with whole_file(path) as f:
         f.write(content)
+
+
+def _checked(path: str | Path) -> Path:
+    path = path_of(path)
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"cannot export to {path}: its name must end in {' or '.join(SUFFIXES)}")
+    return path
 
 
 def header(calibrator: Calibrator | PredictionSets, input: str) -> dict[str, str]:
@@ -234,10 +239,7 @@ def save_model(model: TrainedModel, path: str | Path) -> None:
     Raises InputError for another suffix, a network that is not made of dense layers, or if what is
     needed is not installed.
     """
-    path = path_of(path)
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"cannot export to {path}: its name must end in {' or '.join(SUFFIXES)}")
-    module = model_to_torch(model)
+    path, module = _checked(path), model_to_torch(model)
     import torch
 
     from fedcal.export.torch_modules import onnx_of, program_of
@@ -257,20 +259,15 @@ def model_to_torch(model: TrainedModel) -> nn.Module:
 
     Raises InputError as `save_model`.
     """
-    layers = _layers(model)
-    need("torch", "export", "export to PyTorch")
-    from fedcal.export.torch_modules import DenseLayers
-
-    return DenseLayers(layers, math.inf).eval()
-
-
-def _layers(model: TrainedModel) -> list[Dense]:
     layers = model.architecture.dense(model.w, model.shape, model.classes)
     if layers is None:
         raise InputError(
             f"the network {model.network} has no export; these have one: {', '.join(NETWORKS)}"
         )
-    return layers
+    need("torch", "export", "export to PyTorch")
+    from fedcal.export.torch_modules import DenseLayers
+
+    return DenseLayers(layers, math.inf).eval()
 
 
 def _header(model: TrainedModel) -> dict[str, str]:

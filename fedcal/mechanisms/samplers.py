@@ -115,7 +115,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import positive, whole
+from fedcal.core.checks import fraction, positive
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
 
@@ -254,7 +254,7 @@ def check_scale(name: str, value: Any, least: float) -> float:
     """Return `value` as a float in [least, 2**40], or raise InputError."""
     number = positive(name, value)
     if not least <= number <= _LARGEST:
-        raise InputError(f"{name} must be in [{least:g}, 2**40] grid units, got {value!r}")
+        raise InputError(f"{name} must be in [{least:g}, 2**40], got {value!r}")
     return number
 
 
@@ -266,10 +266,7 @@ def bernoulli(p: float, n: int, words: Words) -> NDArray[np.bool_]:
 
     `p` is in [0, 1] and stands for its exact binary value. Raises InputError outside of it.
     """
-    if p != 0 and positive("a probability", p) > 1:
-        raise InputError(f"a probability must be in [0, 1], got {p!r}")
-    n = whole("the number of draws", n, 0)
-    table = _coin(float(p))
+    table = _coin(fraction("a probability", p, "[]"))
     return in_chunks(lambda size: table.draw(size, words), n).astype(np.bool_)
 
 
@@ -328,7 +325,6 @@ def discrete_laplace(scale: float, n: int, words: Words) -> Integers:
     Given their sign, k >= 0 and -1 - k > 0 are both geometric; k < 0 has probability q / (1 + q).
     """
     scale = check_scale("a Laplace scale", scale, LEAST_LAPLACE)
-    n = whole("the number of draws", n, 0)
     negative = _negative(scale)
 
     def draw(size: int) -> Integers:
@@ -366,7 +362,6 @@ def discrete_gaussian(std: float, n: int, words: Words) -> Integers:
     distribution; for the splitting see the module.
     """
     std = check_scale("a Gaussian std", std, 0.3)
-    n = whole("the number of draws", n, 0)
     parts = _parts(std)
 
     def draw(size: int) -> Integers:
@@ -438,12 +433,11 @@ def categorical(log_weights: ArrayLike, words: Words) -> int:
     1e-16 before it arrives here. That is an error of the caller's epsilon, not of this draw.
     """
     logs = np.asarray(log_weights, np.float64)
-    if logs.ndim != 1 or not 1 <= len(logs) <= _MOST:
+    fits = logs.ndim == 1 and 1 <= len(logs) <= _MOST
+    if not fits or np.isnan(logs).any() or not np.isfinite(logs.max()):
         raise InputError(
-            f"log weights must be one row of 1 to {_MOST} numbers, got shape {logs.shape}"
+            f"log weights must be 1 to {_MOST} numbers, finite or -inf, and not all of them -inf"
         )
-    if np.isnan(logs).any() or not np.isfinite(logs.max()):
-        raise InputError("log weights must be finite or -inf, and not all of them -inf")
     sums = list(accumulate(_weights(logs)))
     uniform = int.from_bytes(words(4).tobytes(), "little")
     return bisect_right(sums, uniform * sums[-1] >> 256)
@@ -515,9 +509,7 @@ def polya_share(scale: float, shares: float, n: int, words: Words) -> Integers:
     Goryczka & Xiong 2017; Kairouz, Liu & Steinke 2021.
     """
     scale = check_scale("a Laplace scale", scale, LEAST_LAPLACE)
-    if not 1 <= positive("the number of shares", shares) <= _LARGEST:
-        raise InputError(f"the number of shares must be in [1, 2**40], got {shares!r}")
-    n = whole("the number of draws", n, 0)
+    check_scale("the number of shares", shares, 1)
     if shares == 1:
         return discrete_laplace(scale, n, words)
     law = _law(scale, float(shares))

@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import number_in, positive, whole
+from fedcal.core.checks import fraction, number_in, positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
@@ -160,10 +160,14 @@ def label_shards(
 
 def natural(client: Integers) -> Integers:
     """Return the clients that the data themselves name, (n,) with values 0..K-1."""
-    client = np.asarray(client)
-    if client.ndim != 1 or not np.issubdtype(client.dtype, np.integer):
-        raise InputError("natural clients must be one integer per row")
-    return client.astype(np.int64)
+    return np.asarray(client).astype(np.int64)
+
+
+def natural_clients(data: Dataset) -> Integers:
+    """Return the clients that a data set names, (n,), or raise InputError if it names none."""
+    if data.client is None:
+        raise InputError(f"{data.name} names no clients; use another --partition")
+    return natural(data.client)
 
 
 def held_out(ids: ArrayLike, key: int | str, share: float) -> NDArray[np.bool_]:
@@ -202,8 +206,7 @@ def held_out(ids: ArrayLike, key: int | str, share: float) -> NDArray[np.bool_]:
         raise InputError(
             f"ids must be (n,) whole numbers or texts, got {array.shape} of {array.dtype}"
         )
-    if not 0 < share < 1:
-        raise InputError(f"share must be in (0, 1), got {share!r}")
+    fraction("share", share)
     unique, place = np.unique(array, return_inverse=True)
     secret = hashlib.blake2b(f"fedcal holdout {key}".encode(), digest_size=32).digest()
     digests = b"".join(
