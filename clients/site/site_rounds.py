@@ -18,7 +18,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.types import Words
 from fedcal.privacy.agreement import job_digest, under_protocol
 from fedcal.privacy.noise_plan import Plan
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.secure_aggregation.roster import Roster
 
 

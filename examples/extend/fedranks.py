@@ -16,7 +16,7 @@ from fedcal.core.types import Floats
 from fedcal.mechanisms import Laplace
 from fedcal.privacy import Federation, make_plan
 from fedcal.privacy.curator import Release
-from fedcal.queries import LabelRanks
+from fedcal.clients.questions.label_ranks import LabelRanks
 from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.units import UNITS

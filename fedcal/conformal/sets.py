@@ -11,7 +11,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.conformal.conformity import BY, Conformity
 from fedcal.conformal.coverage import Basis, Judged, Parts, judged, shortfalls
 from fedcal.conformal.page import judged_parts, of_release, promise
 from fedcal.conformal.set_release import LabelShift, SetRelease
@@ -22,6 +21,7 @@ from fedcal.core.pages import Part
 from fedcal.core.printable import listed, look_of
 from fedcal.core.scores import KINDS, Kind, check_scores, logits_of
 from fedcal.core.types import Floats, Integers, override
+from fedcal.metrics.conformity import BY, Conformity
 from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.storage.atomic import path_of
 

@@ -25,7 +25,7 @@ from fedcal.evaluation.estimators.calibration import (
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import FIRM, Estimate, warned
 from fedcal.metrics.gap_change import GapChange, changes_record, gap_change, rejected
-from fedcal.queries.evaluation import MOST_SUBJECT_ROWS
+from fedcal.metrics.score_table import MOST_SUBJECT_ROWS
 from fedcal.units import UNITS
 
 Estimand = Literal["rows", "these"]

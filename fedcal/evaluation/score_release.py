@@ -32,7 +32,7 @@ from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.page import parts
 from fedcal.evaluation.sites import next_site
 from fedcal.mechanisms import NoiseLaw
-from fedcal.queries import ScoreCounts
+from fedcal.metrics.score_table import ScoreTable
 from fedcal.storage.artifact import Artifact
 from fedcal.units import Example
 
@@ -82,7 +82,7 @@ class ScoreRelease(Artifact):
     form = "release"
     noun = "release"
 
-    question: ScoreCounts
+    question: ScoreTable
     counts: Floats
     std: float = 0.0
     law: NoiseLaw = field(default_factory=NoiseLaw)
@@ -128,7 +128,7 @@ class ScoreRelease(Artifact):
         """Return the release from the arrays of `arrays`."""
         plain = json.loads(str(arrays["question"]))
         classes, confusion = plain.pop("classes"), plain.pop("confusion", False)
-        question = ScoreCounts.read({**plain, "edges": arrays["edges"]}, {"classes": classes})
+        question = ScoreTable.read({**plain, "edges": arrays["edges"]}, {"classes": classes})
         counts = np.array(arrays["counts"], np.float64)
         if confusion:  # of an earlier version: cells of predicted class and label, not read
             start, views = math.prod(question.shape), len(question.view_names)

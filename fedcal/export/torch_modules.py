@@ -31,13 +31,13 @@ from fedcal.calibrators.order_preserving import LOWEST, layers, moderate
 from fedcal.calibrators.scaling import MIDDLE
 from fedcal.calibrators.score_map import OfScore
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.conformal.scores import APS, LAC, RAPS, SPLIT, Score
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR, LOG_A_LIMIT
 from fedcal.core.optional import need
 from fedcal.core.scores import Kind
 from fedcal.core.types import Floats
 from fedcal.metrics.buckets import BELOW_HALF, DIGITS
+from fedcal.metrics.conformity import APS, LAC, RAPS, SPLIT, Score
 
 if TYPE_CHECKING:
     import onnx

@@ -25,8 +25,8 @@ from fedcal.core.checks import read
 from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
 from fedcal.core.types import Words
 from fedcal.privacy.agreement import TermsOfJob, context_of, job_digest, under_protocol
-from fedcal.queries.request import Context as Asked
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Context as Asked
+from fedcal.privacy.request import Request
 from fedcal.secure_aggregation.messages import SAID
 from fedcal.training.networks import text_of
 

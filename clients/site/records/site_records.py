@@ -18,7 +18,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.types import Words
 from fedcal.privacy.agreement import context_of, job_digest
 from fedcal.privacy.noise_plan import Plan
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.storage.atomic import whole_file
 
 RECORDS = "records.sqlite"
