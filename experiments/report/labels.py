@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedcal.conformal.page import FEW_CLASSES
+from fedcal.conformal.coverage import FEW_CLASSES
 from fedcal.core.classes import called
 from fedcal.datasets import is_shipped
 from fedcal.evaluation import page

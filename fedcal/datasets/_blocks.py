@@ -315,6 +315,10 @@ def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return own
 
 
+def _row_name(first: int, k: int) -> str:
+    return f"row {first + k}"
+
+
 def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray[Any]]:
     """Return the first row of each client, and what it is called.
 
@@ -328,7 +332,7 @@ def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray
             ids = unit.clients(a, min(a + _IDS, unit.rows))
             if ids is None:
                 raise InputError("rows in blocks need a column client, which says whose they are")
-            ids = ids_of("client", ids, lambda k, first=start + a: f"row {first + k}").reshape(-1)
+            ids = ids_of("client", ids, partial(_row_name, start + a)).reshape(-1)
             before = ids[:1] if last is None else last
             joined = np.concatenate([before, ids])
             back = np.flatnonzero(joined[1:] < joined[:-1])

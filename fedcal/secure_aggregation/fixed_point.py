@@ -142,7 +142,8 @@ class Ring:
             coordinate would be a mistake for noise.
         """
         addend = integers.view(np.uint64) if integers.dtype == np.int64 else integers
-        if (addend.shape, addend.dtype, total.dtype) != (total.shape, np.uint64, np.uint64):
+        same = addend.dtype == total.dtype == np.dtype(np.uint64) and addend.shape == total.shape
+        if not same:
             raise InputError(f"ring: {integers.dtype} {integers.shape} does not fit the total")
         return np.asarray(np.add(total, addend))
 

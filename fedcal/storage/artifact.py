@@ -160,12 +160,13 @@ class Artifact(ABC):
         Raises InputError if the file cannot be read, or holds something else.
         """
 
-        def made(header: Header, arrays: Arrays) -> Self:
+        def made(header: Header, arrays: Arrays) -> Any:
             if header["form"] != cls.form:
                 raise InputError(f"is not an artifact of the form {cls.form!r}")
             return cls.from_arrays(arrays | instead)
 
-        return read_arrays(path, FORMAT, ("form",), made, cls.form)
+        loaded: Self = read_arrays(path, FORMAT, ("form",), made, cls.form)
+        return loaded
 
     @property
     def naming(self) -> Header:
