@@ -9,7 +9,7 @@ import numpy as np
 
 from fedcal.evaluation.sites.verdicts import SEEN, detectable, least_points
 from fedcal.experiments.study.study_file import Study
-from fedcal.metrics.holm import ERROR
+from fedcal.metrics.gap_change import ERROR
 
 _SIZES = (100, 300, 1000, 3000, 10000)
 """Numbers of patients that are shown where the study names none."""
