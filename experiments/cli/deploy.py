@@ -26,8 +26,14 @@ from fedcal.experiments.cli.parameters import (
     with_options,
 )
 from fedcal.experiments.cli.simulate import show
-from fedcal.experiments.deploy.control import Control, control
-from fedcal.experiments.deploy.run import asked_for, deployed, flower_run, standing
+from fedcal.experiments.deploy.run import (
+    Control,
+    asked_for,
+    control,
+    deployed,
+    flower_run,
+    standing,
+)
 from fedcal.experiments.report.tables import TextTable, print_table
 from fedcal.experiments.report.terminal import console, progress
 from fedcal.experiments.runs.config import SIMULATED, Config, load_config, merge, parse_setting

@@ -31,7 +31,7 @@ import typer.main
 from fedcal import queries
 from fedcal.clients import answers
 from fedcal.experiments.cli import main as cli
-from fedcal.experiments.runs.sweep import pools
+from fedcal.experiments.runs import sweep
 from fedcal.queries import request
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -150,7 +150,7 @@ def run_page(
     known = dict(queries.QUERIES)
     for module in (queries, request):
         monkeypatch.setattr(module, "QUERIES", known)
-    monkeypatch.setattr(pools, "usable_cores", lambda: 1)  # in this process
+    monkeypatch.setattr(sweep, "usable_cores", lambda: 1)  # in this process
     names: dict[str, Any] = {"__name__": "__main__"}
     if page == README:
         the_reader_s_files(folder)

@@ -23,8 +23,14 @@ from fedcal.experiments.report.shown import Shown
 from fedcal.experiments.runs.comparison.grid import Cell, Grid, Variant, read_grid
 from fedcal.experiments.runs.comparison.resolve import Resolved, resolve
 from fedcal.experiments.runs.comparison.statement import statement
-from fedcal.experiments.runs.comparison.summary import Line, headline, summarise
-from fedcal.experiments.runs.comparison.table import as_csv, as_markdown, as_rows
+from fedcal.experiments.runs.comparison.table import (
+    Line,
+    as_csv,
+    as_markdown,
+    as_rows,
+    headline,
+    summarise,
+)
 from fedcal.experiments.runs.config import merge
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import COMPARISON, claim
@@ -34,8 +40,17 @@ from fedcal.experiments.runs.options import read_options
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.signatures import CompareOptions, spelt_out
 from fedcal.experiments.runs.simulation import simulate
-from fedcal.experiments.runs.sweep import Folder, Row, Run, begun_config, pool_of, run_all
-from fedcal.experiments.runs.sweep.journal import CONFIG, ROWS, kept_runs
+from fedcal.experiments.runs.sweep import (
+    CONFIG,
+    ROWS,
+    Folder,
+    Row,
+    Run,
+    begun_config,
+    kept_runs,
+    pool_of,
+    run_all,
+)
 from fedcal.partition import deal
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress

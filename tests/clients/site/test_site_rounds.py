@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedcal.clients.site.site_rounds import check_roster
+from fedcal.clients.site.process.site_app import check_roster
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import InputError
 from fedcal.privacy import Federation

@@ -11,7 +11,7 @@ from refusals import refused
 
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.core.errors import InputError
-from fedcal.experiments.cli.files.apply import command as apply_command
+from fedcal.experiments.cli.apply import command as apply_command
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(60, 3)) * 2

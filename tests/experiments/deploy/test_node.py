@@ -18,7 +18,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode import start_client_internal as flower
 from flwr.supernode.nodestate import NodeStateFactory
 
-from fedcal.clients.site.process import flower_guard, limits
+from fedcal.clients.site.process import limits, runtime
 from fedcal.experiments.deploy import node
 
 
@@ -74,7 +74,7 @@ def packed(files: Mapping[str, str | bytes]) -> bytes:
     return file.getvalue()
 
 
-RUN_CONFIG = {"pyproject.toml": flower_guard._APP, ".info/CONTENT": ""}
+RUN_CONFIG = {"pyproject.toml": runtime._APP, ".info/CONTENT": ""}
 
 
 def test_a_giant_message_is_refused_before_it_is_whole(monkeypatch, caplog):

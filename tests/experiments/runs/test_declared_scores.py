@@ -35,7 +35,7 @@ FITTED_ON: dict[str, Kind] = {
 
 @pytest.mark.parametrize(("method", "kind"), FITTED_ON.items())
 def test_apply_predict_proba_and_the_run_agree(method, kind, tmp_path):
-    from fedcal.experiments.cli.files.apply import command as apply_command
+    from fedcal.experiments.cli.apply import command as apply_command
 
     scores = SCORES[kind]
     data = whole(kind)

@@ -18,7 +18,7 @@ from fedcal.experiments.report import page
 from fedcal.experiments.runs import simulation
 from fedcal.experiments.runs.config import merge
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.experiments.runs.estimator.federated import FederatedCalibrator
+from fedcal.experiments.runs.estimator import FederatedCalibrator
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.training import result as trained
 from fedcal.experiments.training import run as training

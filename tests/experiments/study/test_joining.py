@@ -14,8 +14,7 @@ from studies import study
 
 from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
-from fedcal.clients.site.records.records import SiteRecords
-from fedcal.clients.site.records.site_records import records_in
+from fedcal.clients.site.records.records import SiteRecords, records_in
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import at_home
 from fedcal.experiments.runs.jobs import job_of

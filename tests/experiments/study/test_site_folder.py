@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hospitals import SITES, Hospitals, write_rows
 
-from fedcal.clients.site.records.site_records import records_in
+from fedcal.clients.site.records.records import records_in
 from fedcal.core.errors import FedcalError
 from fedcal.experiments.deploy import site
 from fedcal.experiments.deploy.certificates import make_site_key

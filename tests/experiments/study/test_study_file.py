@@ -9,7 +9,7 @@ from refusals import refused
 from studies import TODAY, study
 
 from fedcal.experiments.runs.jobs import job_of
-from fedcal.experiments.study.forecast import check
+from fedcal.experiments.study.kits import check
 from fedcal.experiments.study.study_file import Study
 
 

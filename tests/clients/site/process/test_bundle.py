@@ -7,8 +7,8 @@ from io import BytesIO
 import pytest
 from refusals import each_is_refused, refused
 
-from fedcal.clients.site.process import flower_guard as bundle
-from fedcal.clients.site.process.flower_guard import check_bundle
+from fedcal.clients.site.process import runtime as bundle
+from fedcal.clients.site.process.runtime import check_bundle
 
 OURS = {"pyproject.toml": b"[project]", ".info/CONTENT": b"pyproject.toml,0,0"}
 

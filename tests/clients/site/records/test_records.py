@@ -21,9 +21,9 @@ import pytest
 from refusals import refused
 
 import fedcal
-from fedcal.clients.site.records.count_file import CountFile
 from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, JobFacts, Limits
 from fedcal.clients.site.records.records import KEPT_JOBS, KEPT_ROUNDS, SiteRecords
+from fedcal.clients.site.records.records_file import CountFile
 from fedcal.core.errors import BudgetExceeded, FedcalError, InputError
 
 FACTS = JobFacts(

@@ -36,7 +36,6 @@ EXAMPLES = {
 }
 """Command lines of each command, for its `--help`."""
 
-
 _WAY = (
     ("coordinator", "study init"),
     ("coordinator", "study check"),
@@ -51,6 +50,7 @@ _WAY = (
     ("coordinator", "study sign"),
     ("each site", "site status"),
 )
+
 """Who calls what, in this order."""
 
 
@@ -131,7 +131,7 @@ def check(
     json: Json = False,
 ) -> None:
     """Check what a study costs and what it will show, from public numbers; no site is contacted."""
-    from fedcal.experiments.study.forecast import check
+    from fedcal.experiments.study.kits import check
     from fedcal.experiments.study.study_file import Study
 
     forecast = check(Study.read(file))
