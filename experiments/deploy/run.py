@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedcal.core.checks import one_of, same
 from fedcal.core.errors import FedcalError, InputError, Interrupted, RoundFailed
 from fedcal.experiments.deploy.fleet import check_control, check_public_key, read_address, trusted
 from fedcal.experiments.runs.config import Config, load_config
@@ -36,7 +37,7 @@ from fedcal.experiments.runs.record import recorded, result_of
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.artifact import Holdout
-from fedcal.storage.atomic import path_of, whole_file
+from fedcal.storage.atomic import file_errors, path_of, whole_file
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
@@ -140,11 +141,7 @@ def _with_federation(config: Config) -> Config:
         return config
     path = path_of(config.federation).resolve()
     sites = len(Roster.read(path).sites)
-    if config.clients not in (None, sites):
-        raise InputError(
-            f"--clients {config.clients} contradicts {config.federation}, which names {sites} "
-            "sites: leave --clients out"
-        )
+    same(f"number of clients, by {config.federation},", config.clients or sites, sites)
     return replace(config, clients=sites, federation=str(path))
 
 
@@ -174,10 +171,8 @@ def _check_folder(out: Path, work: Path, resume: bool, overwrite: bool) -> None:
             f"{out} holds a run that has not ended: fedcal deploy resume --out {out}, or choose "
             "another folder"
         )
-    try:
+    with file_errors(f"cannot write {work}"):
         work.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise InputError(f"cannot write {work}: {e.strerror}") from None
     if not resume:
         with alone(work):
             pass
@@ -311,12 +306,8 @@ def asked_for(out: Path, options: dict[str, Any]) -> Config:
     flower_run(out)
     config = load_config(out / CONFIG, {})
     changed = {key: value for key, value in options.items() if value is not None}
-    allowed = ("control", "root_certificates", "timeout", "grace")
-    if unknown := set(changed) - set(allowed):
-        raise InputError(
-            f"a run continues with its options: --{min(unknown).replace('_', '-')} cannot change "
-            f"(allowed: {', '.join(allowed)})"
-        )
+    for name in changed:  # else it continues with its options
+        one_of("option that may change", name, ("control", "root_certificates", "timeout", "grace"))
     return replace(config, **changed)
 
 

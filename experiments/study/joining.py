@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from fedcal.clients.site.prepared import SITE, alone
+from fedcal.core.checks import one_of, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.printable import printable
 from fedcal.evaluation.sites.verdicts import misread
@@ -31,7 +32,7 @@ from fedcal.experiments.study.sealed import JOIN, Join, Sealed, read_fields, wri
 from fedcal.experiments.study.study_file import Study, named
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
-from fedcal.storage.atomic import path_of
+from fedcal.storage.atomic import file_errors, path_of
 from fedcal.units import Subject
 
 FEW, FEW_OF_A_CLASS = 100, 10
@@ -68,8 +69,7 @@ class Kit:
         fields = read_fields(folder / kits.KIT)
         site, is_one = str(fields.get("site")), fields.get("one_machine") is True
         study = Study.read(folder / kits.STUDY)
-        if site not in study.sites:
-            raise InputError(f"{folder}: {site!r} is none of the sites of {study.study}")
+        one_of(f"site of {study.study}", site, study.sites)
         return cls(folder, site, is_one, study)
 
     @property
@@ -215,7 +215,7 @@ def join(
         console().print(f"{what}? Its keys then move to {own}. Type yes:")
         if sys.stdin.readline().strip() != "yes":
             raise InputError(f"{folder} stays as it is: a person must type yes")
-    try:
+    with file_errors(f"cannot write {own}"):
         for place in (*reversed(own.parents[:3]), own):
             place.mkdir(0o700, parents=True, exist_ok=True)
         own.chmod(0o700)
@@ -231,8 +231,6 @@ def join(
                 old.unlink(missing_ok=True)
             make_site_key(own, connection.stem, kit.site)
             make_key(signing)
-    except OSError as e:
-        raise InputError(f"cannot write {e.filename}: {e.strerror}") from None
     write_text(own / MADE_IN, "\n".join(kit.marks))
     kit.use(data, rows, csv)
     # what a kit has that could be run is not the coordinator's any more
@@ -262,25 +260,19 @@ class Offer:
         """
         kit, sealed = Kit.read(folder), Sealed.read(path)
         study, site = sealed.study, kit.site
-        if study.study != kit.study.study or site not in study.sites:
-            raise InputError(f"{path}: {site} is none of the sites of the study {study.study}")
+        same(f"study of {path}", study.study, kit.study.study)
+        one_of(f"site of {path}", site, study.sites)
         study.must_go_on()
         before = kit.accepted or sealed
-        if sealed.revision < before.revision + (sealed.digest != before.digest):
-            raise InputError(
-                f"{path} is revision {sealed.revision}, and this site has accepted another, "
-                f"{before.revision}: ask the coordinator for the latest"
-            )
+        least = before.revision + (sealed.digest != before.digest)
+        whole(f"revision of {path} (ask the coordinator for the latest)", sealed.revision, least)
         if not kit.is_enrolled(sealed):
             raise InputError(
                 f"{path} has another key for {site} than this site's own: not accepted. Ask the "
                 f"coordinator whose key it is, and send {site}{JOIN} again"
             )
-        if sealed.authority != (folder / kits.AUTHORITY).read_text("ascii", "replace"):
-            raise InputError(
-                f"{path} has another authority for the server than the kit's {kits.AUTHORITY}: "
-                "not accepted. Ask the coordinator for a new kit"
-            )
+        own = (folder / kits.AUTHORITY).read_text("ascii", "replace")
+        same(f"server's authority in {path} (else ask for a new kit)", sealed.authority, own)
         return cls(kit, sealed, path.read_text("utf-8"))
 
     def lines(self) -> list[str]:

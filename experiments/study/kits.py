@@ -34,6 +34,7 @@ from fedcal.experiments.study.study_server import folder_of
 from fedcal.metrics.holm import ERROR
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
+from fedcal.storage.atomic import file_errors
 
 KIT, STUDY, AUTHORITY, UNIT = "kit.json", "study.toml", "ca.crt", "fedcal-site.service"
 
@@ -62,7 +63,7 @@ def make_kits(path: Path) -> list[str]:
     own, server, kits = (folder_of(path, study.study, p) for p in ("coordinator", "server", "kits"))
     host = read_address("server", study.server).host
     is_ours = is_here(host)
-    try:
+    with file_errors(f"cannot write {path.parent}"):
         for folder in (own, server):
             folder.mkdir(mode=0o700, exist_ok=True)
         if not (own / KEY).exists():
@@ -76,8 +77,6 @@ def make_kits(path: Path) -> list[str]:
             make_certificates(own, names=names, sites=[], days=days)
         for name in _SERVED:
             shutil.copy(own / name, server / name)  # with its mode
-    except OSError as e:
-        raise InputError(f"cannot write {e.filename or path.parent}: {e.strerror}") from None
     for site in study.sites:
         files = kit_files(study, site, one_machine=is_ours)
         files[AUTHORITY] = (own / AUTHORITY).read_text("ascii")

@@ -32,6 +32,7 @@ from fedcal.clients.site.process.handover import WORKER
 from fedcal.clients.site.process.limits import MEMORY_MIB, limit_cpu, limit_memory
 from fedcal.clients.site.process.site_app import Refused, site_app
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
+from fedcal.core.checks import whole
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.flower_internals import REPLACED, check_flower, replaced, reply_to_bundle
 from fedcal.core.flower_internals import run_clientapp as flower
@@ -183,15 +184,14 @@ def check_size(content: bytes) -> list[zipfile.ZipInfo]:
 
     Raises InputError if it is too large, or is not a zip file.
     """
-    if len(content) > MOST_BYTES:
-        raise InputError(f"a bundle of {len(content)} bytes came; at most {MOST_BYTES} are taken")
+    whole("the size of a bundle", len(content), 0, MOST_BYTES)
     try:
         with zipfile.ZipFile(BytesIO(content)) as bundle:
             members = bundle.infolist()
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
         raise InputError("the server's bundle is not a zip file") from None
-    if any(info.file_size > MOST_BYTES for info in members):
-        raise InputError(f"a file of the server's bundle is larger than {MOST_BYTES} bytes")
+    for info in members:
+        whole("the size of a file in the server's bundle", info.file_size, 0, MOST_BYTES)
     return members
 
 

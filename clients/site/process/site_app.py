@@ -28,7 +28,7 @@ from fedcal.clients.site.records.records import (
     records_of,
 )
 from fedcal.clients.site.site_log import LOGGER
-from fedcal.core.checks import read
+from fedcal.core.checks import read, same
 from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
 from fedcal.core.types import Words
 from fedcal.privacy.agreement import TermsOfJob, context_of, job_digest, under_protocol
@@ -311,14 +311,10 @@ def _must_be_numbered(site: Prepared) -> None:
 
 def check_roster(fields: Mapping[str, Any], plan: Plan, roster: Roster) -> None:
     """InputError if a job is not among the sites, and by the committee, of this roster."""
-    if read(fields, "roster", str) != roster.to_text():
-        raise InputError("the job's federation is not the one that this site has pinned")
+    same("federation of the job", read(fields, "roster", str), roster.to_text())
     own = (len(roster.committee.members), roster.committee.threshold)
-    if (plan.clients, plan.committee) != (len(roster.sites), own):
-        raise InputError(
-            f"the job is for {plan.clients} clients and the committee {plan.committee}; the "
-            f"federation has {len(roster.sites)} sites and the committee {own}"
-        )
+    same("number of sites", plan.clients, len(roster.sites))
+    same("committee", plan.committee, own)
 
 
 class SecureSite:
@@ -375,8 +371,7 @@ class SecureSite:
 
     def confirm(self, number: int, headers: list[bytes], sealed: list[bytes]) -> bytes:
         """Return its signature under one sum of a round."""
-        if len(headers) != len(sealed):
-            raise InputError("not every contribution comes with its sealed seeds")
+        same("number of sealed seeds", len(sealed), len(headers))
         with self._party() as party:
             contributions = list(zip(headers, sealed, strict=True))
             return party.confirm(self.job, number, self.plan.quorum, contributions)

@@ -12,7 +12,6 @@ pays for all three. Exact sums (epsilon infinite) are written down and are in no
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -32,7 +31,7 @@ from fedcal.clients.site.records.job_facts import (
     spent_in_all,
 )
 from fedcal.clients.site.records.records_file import FACTS, RECEIPTS, RecordsFile
-from fedcal.core.checks import read, whole
+from fedcal.core.checks import read, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Words
 from fedcal.privacy.agreement import context_of, job_digest
@@ -51,7 +50,6 @@ KEPT_ENROLMENTS = 1000
 KEPT_ROUNDS = 4
 """Rounds of a job whose answers are kept: a server that goes on asks the last one again."""
 
-_JOB = re.compile("[0-9a-f]{64}")
 _LAST = 2**62  # a round that no job has
 _PUSHED_OUT = f"{KEPT_JOBS} later jobs"
 
@@ -218,8 +216,7 @@ class SiteRecords(RecordsFile):
             whole("the number of a round", round, 1, about.rounds)
             of_round = "SELECT question, answer FROM answers WHERE job = ? AND round = ?"
             for asked, sent in self._db.rows(of_round, (job, round)):
-                if asked != question:
-                    raise InputError("this round was asked before with another question")
+                same("question of a round that was asked before", question, asked)
                 if sent is None:
                     raise InputError("this round is an old one, whose answer was deleted")
                 return bytes(sent), True
@@ -262,8 +259,7 @@ class SiteRecords(RecordsFile):
             if not self._known(job):
                 raise InputError(f"this site has not enrolled in job {job[:12]}")
             for signed, signature, _ in self._signed(job, round):
-                if signed != digest:
-                    raise InputError("another set of contributors was signed for this round")
+                same("set of contributors of a round that was signed before", digest, signed)
                 return bytes(signature)
             signature, sums = make()
             values = (job, round, digest, signature, sums)
@@ -371,16 +367,14 @@ class SiteRecords(RecordsFile):
 
     def _known(self, job: str, about: JobFacts | None = None) -> bool:
         """Return whether the job is in the file; InputError if it is closed, expired or another."""
-        if not _JOB.fullmatch(job):
-            raise InputError(f"a job is named by 64 hexadecimal digits, got {job[:80]!r}")
         stored = about
         rows = self._of_job(", ".join((*FACTS, "closed")), job)
         for *facts, closed in rows:
             stored = JobFacts(*facts)
             if closed is not None:
                 raise InputError(f"job {job[:12]} is no longer answered: {closed}")
-            if about is not None and any(getattr(about, n) != getattr(stored, n) for n in _AGREED):
-                raise InputError(f"job {job[:12]} was recorded with other facts")
+            for name in () if about is None else _AGREED:
+                same(f"{name} of job {job[:12]}", getattr(about, name), getattr(stored, name))
         if stored is not None and stored.expires <= time.time():
             raise InputError(f"job {job[:12]} has expired")
         return bool(rows)

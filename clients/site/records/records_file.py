@@ -6,15 +6,16 @@ import math
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from fedcal.clients.site.records.job_facts import JobFacts, carried_over, in_text, spent_in_all
+from fedcal.core.checks import same
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.storage.atomic import posix_locks, reason
+from fedcal.storage.atomic import file_errors, posix_locks, reason
 from fedcal.storage.database import Database
 
 PUT_BACK = (
@@ -143,11 +144,8 @@ class RecordsFile:
                 self._db.execute(table)
             self._db.mark(_APPLICATION, _VERSION)
             self._new_id()
-        if self._db.version not in (1, _VERSION):
-            raise InputError(
-                f"{self._db.name} have version {self._db.version}; this fedcal reads version "
-                f"{_VERSION}"
-            )
+        if self._db.version != 1:
+            same(f"version of {self._db.name}", self._db.version, _VERSION)
 
     def _charged(self, job: str = "") -> list[JobFacts]:
         """Return what was charged for all jobs but this one; exact sums are not in it."""
@@ -252,12 +250,9 @@ class RecordsFile:
 
 def _make_private(path: Path) -> None:
     """Make the file, if it is not there, so that only this user can read and write it."""
-    try:
+    # one that is there is left alone: to close it again would drop SQLite's locks of this process
+    with file_errors(f"cannot write {path}"), suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError:
-        return  # left alone: to close it again would drop SQLite's locks of this process
-    except OSError as e:
-        raise InputError(f"cannot write {path}: {e.strerror}") from None
 
 
 UNNAMED = "-"
@@ -297,11 +292,9 @@ class CountFile:
     def __init__(self, database: Path, path: Path | None = None) -> None:
         self._database = database
         self.path = path or database.with_suffix(".count")
-        try:
+        hint = "" if path is None else " (name a file that outlasts --state as --key-records)"
+        with file_errors(f"cannot write {self.path}{hint}"):
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as e:
-            hint = "" if path is None else "; name a file that outlasts --state as --key-records"
-            raise InputError(f"cannot write {self.path}: {e.strerror}{hint}") from None
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -190,7 +190,7 @@ def test_what_is_put_over_the_folder_of_a_site_is_not_what_it_has_accepted(
         federation.replace("threshold = 2", "threshold = 3")
     )
     (there.kit() / "study.sealed").write_text("{}")
-    (there.kit() / "ca.crt").write_text("another authority")
+    (there.kit() / "ca.crt").write_text("server.s authority in")
     (there.kit() / "rows.json").write_text('{"data": "os:getcwd"}')
 
     def away(*_):

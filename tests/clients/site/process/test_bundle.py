@@ -50,5 +50,5 @@ def test_sizes_are_bounded_and_nothing_is_unpacked(monkeypatch):
     plain = packed(OURS)
     monkeypatch.delattr(zipfile.ZipFile, "open")
     check_bundle(plain)
-    refused("a file of the server's bundle is larger", check_bundle, bomb)
+    refused("a file in the server's bundle must be", check_bundle, bomb)
     refused("at most", check_bundle, bytes(bundle.MOST_BYTES + 1))

@@ -121,7 +121,7 @@ def test_masks_are_for_simulations(site, tmp_path):
 def test_what_is_refused_is_one_line_here_and_a_class_there(site, caplog):
     config = site.config
     for change, why in (
-        ({"class-digest": digest_of(["disease", "healthy"])}, "class names"),
+        ({"class-digest": digest_of(["disease", "healthy"])}, "class-digest"),
         ({"epsilon": 8.0}, "epsilon"),
         ({"clients": 2}, "request's"),
         ({"classes": 7}, "7 classes"),

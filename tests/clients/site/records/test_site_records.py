@@ -74,7 +74,7 @@ def test_a_round_is_answered_once_and_charged(site):
         assert again
         assert (words.tolist(), words.dtype) == (first.tolist(), np.uint64)
     softer = replace(run.request.context, epsilon=2.0)
-    with pytest.raises(InputError, match="asked before with another question"):
+    with pytest.raises(InputError, match="a round that was asked before must be"):
         run.answer(site, replace(run.request, context=softer))
     assert run.drawn == 1
     with records_of(site) as records:
