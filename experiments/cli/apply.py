@@ -20,7 +20,7 @@ from fedcal.calibrators import Calibrator
 from fedcal.conformal import PredictionSets, load
 from fedcal.conformal.judged import judged
 from fedcal.conformal.page import AT_TARGET, FEW_CLASSES, class_table
-from fedcal.core.checks import unused
+from fedcal.core.checks import same, unused, whole
 from fedcal.core.classes import class_names
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
@@ -90,14 +90,8 @@ def command(
             raise InputError("--alpha is for prediction sets, and this is a calibrator")
         fitted = fitted.at(alpha)
     loaded = datasets.load(data, labels_required=False, classes=fitted.class_names, csv=csv)
-    if loaded.input != fitted.input:
-        raise InputError(
-            f"{data} holds {loaded.input}, but {calibrator} was fitted on {fitted.input}"
-        )
-    if loaded.classes != fitted.classes:
-        raise InputError(
-            f"{data} has {loaded.classes} classes, but {calibrator} was fitted on {fitted.classes}"
-        )
+    same(f"kind of scores in {data}, as {calibrator} takes them,", loaded.input, fitted.input)
+    same(f"number of classes in {data}", loaded.classes, fitted.classes)
     if fitted.class_names is None and loaded.class_names is not None:
         warnings.warn(
             f"{calibrator} does not say what its classes are called: the columns of {data} are "
@@ -359,8 +353,7 @@ def logits_of_file(model: TrainedModel, data: str) -> tuple[Part, Part | None]:
         for one in (rows, rows.test):
             if one is None:
                 continue
-            if one.classes > model.classes:
-                raise InputError(f"there are {one.classes} classes, the model has {model.classes}")
+            whole("the number of classes", one.classes, 0, model.classes)
             parts.append((model.predict(one.x), one.y if labelled else None))
     return parts[0], (parts[1] if len(parts) > 1 else None)
 

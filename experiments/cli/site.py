@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from fedcal.core import pages
+from fedcal.core.checks import interval, needed
 from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.parameters import FILES, Csv, Json, Overwrite, other
@@ -105,18 +106,15 @@ def run(
         rows = site_rows(data, names, csv)
         console().print("\n".join([rows.described(), *rows.doubts()]))
         return
-    if fleet is None or root_certificates is None or key is None:
-        raise InputError("a site needs --fleet, --root-certificates and --key (or --dry-run)")
-    if not 0 <= wait <= 86400:
-        raise InputError(f"--wait must be seconds in [0, 86400], got {wait:g}")
+    why = "a site connects to a SuperLink (or --dry-run)"
     run_site(
         data,
-        fleet=read_address("--fleet", fleet),
-        root_certificates=root_certificates,
-        key=key,
+        fleet=read_address("--fleet", needed("--fleet", fleet, why)),
+        root_certificates=needed("--root-certificates", root_certificates, why),
+        key=needed("--key", key, why),
         names=names,
         state=state,
-        wait=wait,
+        wait=interval("[0, 86400]")("--wait", wait),
         policy=policy,
         federation=federation,
         sign_key=sign_key,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedcal.core.checks import number_in
+from fedcal.core.checks import number_in, unused
 from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.parameters import FILES, Csv, Json, Quiet, other
@@ -217,16 +217,15 @@ def run(
     """Make one release of a study and its report, or rehearse it on a file without any site."""
     from fedcal.experiments.study.run import rehearse, release
 
-    if simulate is None and seed is not None:
-        raise InputError("--seed is for --simulate: the noise of real sites has no seed")
-    if simulate is None and csv is not None:
-        raise InputError("--csv is for --simulate: each site states the form of its own file")
+    if simulate is None:
+        unused(
+            "it is for --simulate: sites have no seed, and files of their own", seed=seed, csv=csv
+        )
+    else:
+        why = "--simulate contacts no site"
+        unused(why, control=control, without_unready=without_unready or None)
     with progress(f"{name}: waiting for the sites", quiet=quiet) as steps:
         if simulate is not None:
-            if control is not None or without_unready:
-                raise InputError(
-                    "--simulate contacts no site: leave out --control and --without-unready"
-                )
             quarter = rehearse(file, name, simulate, seed=seed or 0, csv=csv)
         else:
             quarter = release(

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedcal.core.checks import one_of, same
+from fedcal.core.checks import needed, one_of, same
 from fedcal.core.errors import FedcalError, InputError, Interrupted, RoundFailed
 from fedcal.experiments.deploy.fleet import check_control, check_public_key, read_address, trusted
 from fedcal.experiments.runs.config import Config, load_config
@@ -110,9 +110,7 @@ def deployed(
     Interrupted
         Ctrl-C: the run goes on without this process.
     """
-    if out is None:
-        raise InputError("a run with real sites needs a folder that the server reaches: give --out")
-    out = path_of(out).resolve()
+    out = path_of(needed("--out", out, "the server writes to the folder of the run")).resolve()
     rows = None if test is None else load_any(test, csv=config.csv).split(config.seed)
     held = None if rows is None else test_part(rows, config.seed)
     config = by_roster(_with_federation(config))

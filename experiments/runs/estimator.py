@@ -34,14 +34,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedcal import datasets
 from fedcal.calibrators import Calibrator
-from fedcal.core.checks import one_of
+from fedcal.core.checks import one_of, same, unused
 from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError
 from fedcal.core.scores import KINDS, in_class_order, of_both, without_gradient
 from fedcal.core.types import Floats
 from fedcal.datasets.model_scores import columns_of, in_columns, method_for, scores_of
 from fedcal.experiments.deploy.at_home import priors_of
-from fedcal.experiments.runs.config import POOLED, Config, merge
+from fedcal.experiments.runs.config import Config, merge
 from fedcal.experiments.runs.jobs import resolved
 from fedcal.experiments.runs.options import options_of
 from fedcal.experiments.runs.simulation import fit
@@ -188,9 +188,7 @@ class CalibratedModel(Classifier):
         classes = np.asarray(self.estimator_.classes_)
         if not isinstance(self.calibrator, Calibrator):
             return clone(self.calibrator).set_params(classes=classes).fit(scores, y, **owned)
-        for name, value in owned.items():
-            if value is not None:
-                raise InputError(f"{name} is for a FederatedCalibrator; this one takes pooled rows")
+        unused("the calibrator takes pooled rows, and is not a FederatedCalibrator", **owned)
         return copy.deepcopy(self.calibrator).fit(scores, columns_of(classes, y, len(classes)))
 
     @property
@@ -352,10 +350,8 @@ class FederatedCalibrator(Classifier):
         RoundFailed
             Nobody who was sampled answered.
         """
-        if client is not None and self.partition not in (None, "natural"):
-            raise InputError(
-                f"fit got client, so partition must be 'natural' or None, not {self.partition!r}"
-            )
+        if client is not None:
+            one_of("partition where fit gets client", self.partition or "natural", ["natural"])
         one_of("input", self.input, KINDS)
         given, y = self._columns(X), without_gradient(y, "y")
         X, y = validate_data(self, given, y, dtype=np.float64, ensure_min_features=2)
@@ -375,12 +371,7 @@ class FederatedCalibrator(Classifier):
                 raise InputError(f"personal needs client, and the method {FedPrior.name!r} or none")
             options["method"] = FedPrior.name
         config = merge({"data": data.name}, options, {"set": self.set})
-        if config.method in POOLED:
-            raise InputError(
-                f"method {config.method!r} is not federated: fit a calibrator of "
-                "fedcal.calibrators on the rows themselves, or choose one of "
-                f"{', '.join(STRATEGIES)}"
-            )
+        one_of("federated method", config.method, STRATEGIES)
         shards = deal(data, config.partition, config.clients, config.seed)
         if self.personal:
             config, shards = resolved(config, shards, data.client_names or ())
@@ -423,8 +414,8 @@ class FederatedCalibrator(Classifier):
             raise InputError("predict_proba takes client with personal=True, and only then")
         if client is None:
             return self.calibrator_.predict_proba(X)
-        if np.ndim(client) and np.shape(client) != (len(X),):
-            raise InputError(f"client must be one, or one for each of {len(X):,} rows")
+        if np.ndim(client):
+            same("shape of client", np.shape(client), (len(X),))
         probs, whose = np.empty(X.shape), np.broadcast_to(ids_of("client", client), len(X))
         for one in np.unique(whose).tolist():
             if one not in self.calibrators_:

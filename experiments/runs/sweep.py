@@ -32,14 +32,14 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from fedcal.core.checks import one_of, whole
+from fedcal.core.checks import one_of, same, unused, whole
 from fedcal.core.errors import FedcalError, InputError, Interrupted
 from fedcal.core.parallel import usable_cores
 from fedcal.datasets import IDS, Dataset
 from fedcal.experiments.runs.engines.processes import LineProcess
 from fedcal.experiments.runs.options import read_options
 from fedcal.experiments.runs.result import versions
-from fedcal.storage.atomic import locked, whole_file
+from fedcal.storage.atomic import file_errors, locked, whole_file
 from fedcal.strategies.server.outcome import Progress
 
 _ARRAYS = (
@@ -182,8 +182,7 @@ def pool_of(
     engine = one_of("engine", engine or ("ray" if ray_address else "inline"), ENGINES)
     if engine == "ray":
         return on_ray(jobs, ray_address)
-    if ray_address:
-        raise InputError("ray_address needs the engine ray: give --engine ray")
+    unused("the engine is not ray", ray_address=ray_address)
     return nullcontext(partial(here, jobs=jobs or usable_cores()))
 
 
@@ -381,12 +380,6 @@ def journal(
     with _writing(f"to {path}"):
         path.mkdir(parents=True, exist_ok=True)
     with locked(path, f"another comparison is writing to {path}", folder=True):
-        for pattern in (CONFIG, ROWS, INPUTS, folder.done, *folder.files):
-            for there in path.glob(pattern):
-                if there.is_dir():
-                    raise InputError(
-                        f"cannot write results to {path}: {there.name} in it is a folder"
-                    )
         rows: dict[str, Row] = {}
         place = _begun(path)
         if resume:
@@ -482,11 +475,8 @@ def _line(row: Row) -> bytes:
 
 def _lines(path: Path) -> list[bytes]:
     """Return the complete lines of a file, without a torn last one."""
-    try:
-        listed = path.read_bytes().split(b"\n")
-    except OSError as e:
-        raise InputError(f"cannot read {path}: {e.strerror}") from None
-    return listed[:-1]
+    with file_errors(f"cannot read {path}"):
+        return path.read_bytes().split(b"\n")[:-1]
 
 
 def _read(path: Path, check: Callable[[Any], Row]) -> dict[str, Row]:
@@ -511,13 +501,11 @@ def _refuse(constant: str) -> NoReturn:
 def _check_inputs(path: Path, inputs: Mapping[str, str]) -> None:
     """Refuse to go on with other data than those of the rows that are there."""
     anew = "start anew, with another --out"
+    with file_errors(f"cannot read {path}, which names the data of these rows"):
+        content = path.read_bytes()
     try:
-        then = json.loads(path.read_bytes())["data"]
+        then = json.loads(content)["data"]
         changed = [name for name, digest in inputs.items() if then[name] != digest]
-    except FileNotFoundError:
-        raise InputError(f"{path} is missing, which names the data of these rows; {anew}") from None
-    except OSError as e:
-        raise InputError(f"cannot read {path}: {e.strerror}") from None
     except (ValueError, RecursionError, TypeError, LookupError):
         raise InputError(f"{path} is damaged, which names the data of these rows; {anew}") from None
     if changed:
@@ -617,9 +605,6 @@ def _check_kept(rows: Mapping[str, Row], runs: Mapping[str, Run]) -> None:
     for key, row in rows.items():
         if key not in runs:
             raise InputError(f"a row that is kept is not of this grid: {key[:300]}")
-        if row["versions"] != now:
-            then = row["versions"]
-            differ = [f"{k} {then.get(k)} -> {v}" for k, v in now.items() if then.get(k) != v]
-            raise InputError(
-                f"this comparison was begun with other versions ({', '.join(differ)}); start anew"
-            )
+        for name in now:
+            what = f"version of {name} in the runs that are kept (else start anew)"
+            same(what, now[name], row["versions"].get(name))

@@ -70,9 +70,8 @@ class Join:
             for name in ("terms", "classes"):
                 check_digest(name, fields[name])
             _connection(str(path), str(fields["connection"]))
-            return cls(
-                **{name: str(fields[name]) for name in cls.__dataclass_fields__} | {"key": key}
-            )
+            known: Any = {name: str(fields[name]) for name in cls.__dataclass_fields__}
+            return cls(**known | {"key": key})
         except KeyError as e:
             raise InputError(f"{path} is no .join file: {e.args[0]!r} is missing") from None
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Any
 
-from fedcal.core.checks import one_of, positive, unused, whole
+from fedcal.core.checks import interval, one_of, positive, same, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.experiments.runs.config import ENGINES, Config
 from fedcal.experiments.runs.options import (
@@ -172,12 +172,11 @@ class TrainConfig(Options):
         if self.model is not None:
             object.__setattr__(self, "model", enlist(self.model))
             network_named(str(self.model), "model")
-            if self.model in OWN and self.engine != "inline":
-                raise InputError(f"model {self.model} is your own, and trains with engine 'inline'")
+            if self.model in OWN:
+                same("engine of a model of your own", self.engine, "inline")
         alike = {name: getattr(self, name) for name in _CHECKED_ALIKE}
         Config(**{name: value for name, value in alike.items() if value is not None})
-        if not 0 <= self.held_out < 1:
-            raise InputError(f"held_out must be in [0, 1), got {self.held_out!r}")
+        interval("[0, 1)")("held_out", self.held_out)
         if self.method is not None:
             self._check_method(one_of("method", self.method, TRAINERS))
         for name, least in _LEAST.items():
@@ -201,18 +200,16 @@ class TrainConfig(Options):
         names = [n for n, one in defaults.items() if one.group == PRIVACY and n != "unit"]
         why = f"method '{FEDAVG}' has no privacy and runs inline"
         unused(why, **{n: self._given(defaults, n) for n in (*names, "engine", "held_out")})
-        if self.set:
-            raise InputError(f"method '{FEDAVG}' has no settings of its own: leave --set out")
+        unused(f"method '{FEDAVG}' has no settings of its own", set=self.set or None)
 
     def _check_set(self) -> None:
         """Refuse settings of the method that an option, or the data, say too."""
         for name, setting_of in FOLLOWING.items():
-            if name in self.set:
-                raise InputError(f"--set {name} is not needed: {setting_of}")
+            unused(setting_of, **{name: self.set.get(name)})
         for name, setting in SETTINGS.items():
             value, own = getattr(self, name), self.set.get(setting)
-            if None not in (value, own) and value != own:
-                raise InputError(f"{name} = {value} and --set {setting}={own}: give one of them")
+            if None not in (value, own):
+                same(f"{name}, by --set {setting},", value, own)
 
     def _check_cuts(self) -> None:
         """Refuse cuts by a client's number of rows where that number is protected.

@@ -188,15 +188,16 @@ def carried_over(text: str) -> tuple[JobFacts, ...]:
         return ()
     try:
         epsilon, delta, unit = text.split(",")
-        numbers = [
-            interval("(0, inf)")("epsilon of --spent", number_in(epsilon)),
-            interval("[0, 1)")("delta of --spent", number_in(delta)),
-        ]
+        numbers = number_in(epsilon), number_in(delta)
     except ValueError:
         raise InputError(
             "--spent must be EPSILON,DELTA,UNIT, as 1.5,1e-6,example, or the word nothing; got "
             f"{text[:80]!r}"
         ) from None
     kind = UNITS[one_of("unit of --spent", unit.strip(), UNITS)]
-    facts = (kind.name, "", kind.adjacency(False), "", *numbers, 1, CLAIMED, "the operator")
+    spent = (
+        interval("(0, inf)")("epsilon of --spent", numbers[0]),
+        interval("[0, 1)")("delta of --spent", numbers[1]),
+    )
+    facts = (kind.name, "", kind.adjacency(False), "", *spent, 1, CLAIMED, "the operator")
     return (JobFacts("carried over", *facts, math.inf),)

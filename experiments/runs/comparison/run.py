@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from fedcal import datasets
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.checks import needed
+from fedcal.core.errors import FedcalError
 from fedcal.datasets import Dataset
 from fedcal.experiments.report.comparison import comparison_sheets, finished
 from fedcal.experiments.report.families import family_of
@@ -379,9 +380,8 @@ def compare(
     out = None if out is None else path_of(out)
     begun: Mapping[str, Any] = {}
     if resume:
-        if out is None:
-            raise InputError("resume needs the folder of the comparison: give --out DIR")
-        begun = begun_config(out) if config is None else {}
+        folder_begun = needed("--out DIR", out, "--resume continues the comparison there")
+        begun = begun_config(folder_begun) if config is None else {}
     if out is not None:
         unfinished = not overwrite and kept_runs(out, DONE) > 0  # which the journal refuses
         claim(out, COMPARISON, overwrite=overwrite, resume=resume or unfinished, report=report)

@@ -33,5 +33,5 @@ def test_a_job_is_of_all_sites_of_the_roster_and_of_its_committee():
             check_roster(pinned, another.plan, ROSTER)
     other = replace(ROSTER, sites=SITES[1:])
     for text in (other.to_text(), ""):
-        with pytest.raises(InputError, match="not the one that this site has pinned"):
+        with pytest.raises(InputError, match="federation of the job is another one"):
             check_roster({"roster": text}, of().plan, ROSTER)

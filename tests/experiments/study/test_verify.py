@@ -142,7 +142,7 @@ ALTERED = [
 @pytest.mark.parametrize(("alter", "said"), ALTERED)
 def test_what_was_altered_is_refused_although_it_is_signed_again(folder, alter, said):
     alter(folder)
-    refused("signed|not there", verify, folder)
+    refused("signed|No such file", verify, folder)
     write_signature(folder, KEY)
     refused(said, verify, folder)
 

@@ -51,4 +51,4 @@ def test_sizes_are_bounded_and_nothing_is_unpacked(monkeypatch):
     monkeypatch.delattr(zipfile.ZipFile, "open")
     check_bundle(plain)
     refused("a file in the server's bundle must be", check_bundle, bomb)
-    refused("at most", check_bundle, bytes(bundle.MOST_BYTES + 1))
+    refused("size of a bundle must be", check_bundle, bytes(bundle.MOST_BYTES + 1))

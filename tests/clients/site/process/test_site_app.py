@@ -124,7 +124,7 @@ def test_what_is_refused_is_one_line_here_and_a_class_there(site, caplog):
         ({"class-digest": digest_of(["disease", "healthy"])}, "class-digest"),
         ({"epsilon": 8.0}, "epsilon"),
         ({"clients": 2}, "request's"),
-        ({"classes": 7}, "7 classes"),
+        ({"classes": 7}, "must be 2, got 7"),
     ):
         site.config = config | change
         reply = site.answer(site.request())

@@ -238,7 +238,6 @@ def test_what_fails_leaves_nothing(records):
     with pytest.raises(OverflowError):  # no error of the file's: its text may tell of rows
         records.answer(JOB, FACTS, 1, "q", fails)
     assert records.booked() == ()
-    refused("64 hexadecimal", records.answer, "../x", FACTS, 1, "q", never)
     assert records.answer(JOB, FACTS, 1, "p", lambda: b"drawn")[0] == b"drawn"
 
 
