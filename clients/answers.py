@@ -1,101 +1,21 @@
-"""Query kind -> statistic, and the one function that every engine calls."""
+"""The one function by which every engine answers a question."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
-
 import numpy as np
 
-from fedcal.clients.statistics.conformal import row_words as rows_of_sets
-from fedcal.clients.statistics.conformal import set_counts, set_gaps
-from fedcal.clients.statistics.evaluation import row_words, score_cell, score_counts
-from fedcal.clients.statistics.histograms import (
-    bin_outcomes,
-    class_counts,
-    class_histograms,
-    outcome_cell,
-    pooled_histograms,
-)
-from fedcal.clients.statistics.scaling import (
-    mlp_update,
-    scaling_gradients,
-    scaling_newton,
-    scaling_update,
-)
-from fedcal.clients.statistics.temperature import (
-    accuracy_gap,
-    calibration_gaps,
-    clipped_nll,
-    mean_gaps,
-    site_effects,
-    temperature_newton,
-    temperature_scores,
-    temperature_update,
-)
-from fedcal.clients.statistics.training import (
-    gradient_words,
-    gradients,
-    local_updates,
-    weighted_updates,
-)
-from fedcal.core.checks import one_of
+import fedcal.clients.questions  # noqa: F401  # a message may name any of ours
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers, Words
-from fedcal.evaluation.counting import cells_of
+from fedcal.core.types import Integers, Words
 from fedcal.mechanisms import Source, samplers
-from fedcal.queries import QUERIES, Query, ScoreCounts
-from fedcal.queries.request import Request
-from fedcal.secure_aggregation import ClientSums, Ring
-from fedcal.units.bounding import Bound, Per, encode_bounded
+from fedcal.privacy.query import Query
+from fedcal.privacy.request import Request
+from fedcal.secure_aggregation import ClientSums
+from fedcal.units.bounding import Per, encode_bounded
 
 ROW_NUMBERS = 1 << 18
 """Numbers that are clipped at once where the bound is per row or subject."""
-
-Statistic = Callable[[Shards, Any], Floats]
-"""(rows of many clients, the query of its kind) -> (clients, numbers)."""
-
-STATISTICS: dict[str, Statistic] = {
-    "accuracy_gap": accuracy_gap,
-    "bin_outcomes": bin_outcomes,
-    "calibration_gaps": calibration_gaps,
-    "class_histograms": class_histograms,
-    "class_counts": class_counts,
-    "clipped_nll": clipped_nll,
-    "gradients": gradients,
-    "local_update": local_updates,
-    "scaling_gradients": scaling_gradients,
-    "scaling_newton": scaling_newton,
-    "scaling_update": scaling_update,
-    "pooled_histograms": pooled_histograms,
-    "mean_gaps": mean_gaps,
-    "mlp_update": mlp_update,
-    "outcome_cell": outcome_cell,
-    "score_cell": score_cell,
-    "score_counts": score_counts,
-    "set_counts": set_counts,
-    "set_gaps": set_gaps,
-    "set_ranks": set_gaps,
-    "site_effects": site_effects,
-    "temperature_newton": temperature_newton,
-    "temperature_scores": temperature_scores,
-    "temperature_update": temperature_update,
-    "weighted_update": weighted_updates,
-}
-
-QUICK: dict[str, Callable[[Shards, Any, Bound, Ring], Words | None]] = {
-    "gradients": gradient_words,
-    "score_counts": row_words,
-    "set_counts": rows_of_sets,
-    "set_gaps": rows_of_sets,
-    "set_ranks": rows_of_sets,
-}
-"""Where all rows are bounded and added up in one pass: the sum; None = row by row."""
-
-if apart := set(QUERIES) ^ set(STATISTICS):
-    raise ImportError(f"a query without a statistic, or the reverse: {', '.join(sorted(apart))}")
 
 
 def answer(shards: Shards, request: Request, sites: Integers | None = None) -> Words:
@@ -109,8 +29,7 @@ def answer(shards: Shards, request: Request, sites: Integers | None = None) -> W
     Parameters
     ----------
     sites
-        (clients,) the number of each client's site, for questions that depend on it
-        (`Query.by_site`)
+        (clients,) the number of each client's site, where an answer depends on it
 
     Returns
     -------
@@ -120,29 +39,25 @@ def answer(shards: Shards, request: Request, sites: Integers | None = None) -> W
     Raises
     ------
     InputError
-        If the kind is unknown, an unbounded contribution (no privacy) is not finite or leaves the
-        ring, or the bound is per subject and the rows do not say whom they are about.
+        If an unbounded contribution (no privacy) is not finite or leaves the ring, or the bound is
+        per subject and the rows do not say whom they are about.
     """
     query, bound, ring = request.query, request.bound, request.ring
-    statistic: Callable[..., Floats] = STATISTICS[one_of("query", query.kind, STATISTICS)]
-    if query.by_site:
-        statistic = partial(statistic, sites=sites)
-    if isinstance(query, ScoreCounts):  # a draw knows how many of a client's rows are equal
-        cells_of(shards, query, sites)
+    query.prepare(shards, sites)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         exact = query.fine and not bound.finite  # no float in between, so that all orders agree
-        if (bound.per == "row" or exact) and query.kind in QUICK:
-            quick = QUICK[query.kind](shards, query, bound, ring)
+        if bound.per == "row" or exact:
+            quick = query.row_words(shards, bound, ring)
             if quick is not None:
                 return quick
         if bound.per == "client":
-            return encode_bounded(statistic(shards, query), bound, ring)
+            return encode_bounded(query.sums(shards, sites), bound, ring)
         sums = ClientSums(shards.clients, bound.length, ring)
         parts, owner = _parts(shards, bound.per)
         step = max(1, ROW_NUMBERS // bound.length)
         for a in range(0, parts.clients, step):
             part = parts.block(a, min(a + step, parts.clients))
-            words = encode_bounded(statistic(part, query), bound, ring)
+            words = encode_bounded(query.sums(part), bound, ring)
             sums.add(words, owner[a : a + step])
     return sums.saturated()
 
@@ -154,8 +69,7 @@ def check_columns(shards: Shards, query: Query) -> None:
 
     Raises InputError that names the column.
     """
-    statistic = STATISTICS[one_of("query", query.kind, STATISTICS)]
-    statistic(shards.keep(np.zeros(0, np.int64)), query)
+    query.sums(shards.keep(np.zeros(0, np.int64)))
 
 
 def _parts(shards: Shards, per: Per) -> tuple[Shards, Integers]:

@@ -13,9 +13,10 @@ from fedcal.clients.answers import contribute
 from fedcal.clients.site.process.limits import OverLimit
 from fedcal.clients.site.sources import dealt_to, site_rows
 from fedcal.core.errors import ContributionRefused
+from fedcal.core.optional import named
 from fedcal.core.shards import Shards
 from fedcal.core.types import Words
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import mask
 
 log = logging.getLogger("fedcal")
@@ -53,6 +54,9 @@ def client_app(
 
     @app.query("answer")
     def reply_to(message: Message, context: Context) -> Message:
+        method = str(context.run_config.get("method", ""))
+        if simulated and ":" in method:  # of another package, perhaps with a question of its own
+            named("method", method)
         request = request_in(message)
         try:
             sites = np.array([site_of(context)])

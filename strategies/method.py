@@ -17,12 +17,11 @@ from fedcal.core.checks import one_of, positive, unused
 from fedcal.core.errors import InputError, PrivacyError
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.privacy.curator import Asked, Curator, Release
+from fedcal.privacy.declared import Question, Range, check_question
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Plan, make_plan
-from fedcal.queries import Query
-from fedcal.queries.base import Order
-from fedcal.queries.declared import Question, Range, check_question
+from fedcal.privacy.query import Order, Query
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.messages import message_bytes

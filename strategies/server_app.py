@@ -23,10 +23,12 @@ from flwr.serverapp import Grid, ServerApp
 from fedcal import datasets
 from fedcal.core.checks import read
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
+from fedcal.core.optional import named
 from fedcal.core.printable import Printable, listed
 from fedcal.partition import DEALT, deal
 from fedcal.privacy.agreement import job_digest
 from fedcal.secure_aggregation.roster import Roster
+from fedcal.strategies import enlist
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.server.collector import SecureRounds
 from fedcal.strategies.server.exchange import PromptGrid, message
@@ -67,6 +69,9 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
     """
     resume = read(fields, "resume", bool)
     without_unready = read({**FRESH, **fields}, WITHOUT_UNREADY, bool)  # a new key
+    method = read(fields, "method", str)
+    if ":" in method:  # of another package, named by who starts the run
+        enlist(named("method", method))
     out = Path(str(fields["out"])) if fields.get("out") else None
     prompt = PromptGrid(grid)
     grid = cast(Grid, prompt)

@@ -22,9 +22,9 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import NO_SUBJECTS
 from fedcal.mechanisms import FORMER, MECHANISMS
 from fedcal.privacy.agreement import Terms, TermsOfJob, context_of, job_digest, own_request
+from fedcal.privacy.declared import Question
 from fedcal.privacy.noise_plan import Plan
-from fedcal.queries.declared import Question
-from fedcal.queries.request import RUN, Request
+from fedcal.privacy.request import RUN, Request
 from fedcal.storage.atomic import locked, whole_file
 from fedcal.training.network import need_torch, text_of
 from fedcal.units.bounding import Bound

@@ -36,8 +36,8 @@ from fedcal.core.checks import interval, one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.mechanisms import FORMER, MECHANISMS
 from fedcal.privacy.agreement import Terms
+from fedcal.privacy.declared import cells_of
 from fedcal.privacy.noise_plan import Plan
-from fedcal.queries.declared import cells_of
 from fedcal.secure_aggregation.committee import check_committee
 from fedcal.secure_aggregation.roster import Roster, check_digest, check_key
 from fedcal.storage.toml_files import read_as, record_of

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from fedcal.calibrators import TemperatureScaling
+from fedcal.clients.questions import AccuracyGap
 from fedcal.core.checks import positive, unused, whole
 from fedcal.privacy import Federation, make_plan
 from fedcal.privacy.curator import Release
-from fedcal.queries import AccuracyGap
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.units import UNITS
 

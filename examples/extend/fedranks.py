@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.clients.questions.label_ranks import LabelRanks
 from fedcal.core.checks import positive, unused
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Curve, Table
@@ -16,7 +17,6 @@ from fedcal.core.types import Floats
 from fedcal.mechanisms import Laplace
 from fedcal.privacy import Federation, make_plan
 from fedcal.privacy.curator import Release
-from fedcal.queries import LabelRanks
 from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.units import UNITS

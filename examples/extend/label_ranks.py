@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
-from fedcal.core.checks import whole
-from fedcal.queries.base import Order, Param, Part, Query
+import numpy as np
+
+from fedcal.core.fields import within
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Integers
+from fedcal.privacy.query import Order, Part, Query
 from fedcal.units.bounding import Bound
 
 
@@ -25,20 +30,21 @@ class LabelRanks(Query):
     signed = False
     examples = ({"most": 1}, {"most": 2})
 
-    most: int
-
-    def __post_init__(self) -> None:
-        self._set(most=whole("most", self.most, 1, 1000))
+    most: Annotated[int, within(1, 1000)]
 
     def lengths(self) -> tuple[int, ...]:
         """Return the length of one block for all counts."""
         return (self.most + 1,)
 
-    def params(self) -> Mapping[str, Param]:
-        """Return the number of choices."""
-        return {"most": self.most}
-
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """Return the bound of all counts: a client's clip, or the single 1 of a row."""
         norm = clips[0] if self.takes_clips(part, clips, 1) else 1.0
         return Bound(self.lengths(), (norm,), order=order)
+
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """Return the number of rows with their label at each rank, (clients, most + 1)."""
+        own = np.take_along_axis(shards.logits, shards.labels[:, None], axis=1)
+        rank = np.minimum((shards.logits > own).sum(axis=1), self.most)
+        width = self.most + 1
+        counts = np.bincount(shards.owner * width + rank, minlength=shards.clients * width)
+        return counts.reshape(shards.clients, width).astype(np.float64)

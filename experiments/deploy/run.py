@@ -110,7 +110,8 @@ def deployed(
     Interrupted
         Ctrl-C: the run goes on without this process.
     """
-    out = path_of(needed("--out", out, "the server writes to the folder of the run")).resolve()
+    place: str | Path = needed("--out", out, "the server writes to the folder of the run")
+    out = path_of(place).resolve()
     rows = None if test is None else load_any(test, csv=config.csv).split(config.seed)
     held = None if rows is None else test_part(rows, config.seed)
     config = by_roster(_with_federation(config))

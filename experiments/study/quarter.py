@@ -35,7 +35,7 @@ from fedcal.experiments.study.quarter_page import Told, in_words, write_quarter_
 from fedcal.experiments.study.sealed import Sealed, write_signature
 from fedcal.experiments.study.study_file import NAME, Study
 from fedcal.metrics.holm import ERROR
-from fedcal.queries.evaluation import names_text
+from fedcal.metrics.score_table import names_text
 from fedcal.secure_aggregation.keys import SigningKey
 
 TOLD, LEDGER, STUDY, SEALED = "study.json", "ledger.json", "study.toml", "study.sealed"

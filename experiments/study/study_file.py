@@ -32,8 +32,8 @@ from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.jobs import METHOD, job_of
 from fedcal.mechanisms import Laplace
 from fedcal.metrics.buckets import check_score
+from fedcal.metrics.encodings import FLAT
 from fedcal.privacy.noise_plan import Plan
-from fedcal.queries.encodings import FLAT
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
 from fedcal.secure_aggregation.roster import Member, Roster, check_name

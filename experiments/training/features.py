@@ -272,8 +272,7 @@ def _number_labels(arrays: dict[str, NDArray[Any]]) -> None:
     if words := words_among(list(labels.values())):
         arrays.setdefault("class_names", np.array(words))
     for key, y in labels.items():
-        plain = y[:, 0] if y.shape[1:] == (1,) else y
-        arrays[key] = plain.astype(np.int64) if plain.dtype == np.bool_ else plain
+        arrays[key] = y.astype(np.int64) if y.dtype == np.bool_ else y
 
 
 MOST_CLASSES = 10_000

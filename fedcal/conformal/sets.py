@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.conformal.basis import Basis, shortfalls
-from fedcal.conformal.conformity import BY, Conformity
 from fedcal.conformal.judged import Judged, Parts, judged
 from fedcal.conformal.label_shift import LabelShift
 from fedcal.conformal.page import judged_parts, of_release, promise
@@ -24,6 +23,7 @@ from fedcal.core.pages import Part
 from fedcal.core.printable import listed, look_of
 from fedcal.core.scores import KINDS, Kind, check_scores, logits_of
 from fedcal.core.types import Floats, Integers, override
+from fedcal.metrics.conformity import BY, Conformity
 from fedcal.storage.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.storage.atomic import path_of
 

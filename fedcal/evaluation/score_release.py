@@ -25,7 +25,7 @@ from fedcal.evaluation.pages.page import parts
 from fedcal.evaluation.sites import next_site
 from fedcal.evaluation.weighting import ESTIMANDS, Counted, Estimand, Weighting
 from fedcal.mechanisms import NoiseLaw
-from fedcal.queries import ScoreCounts
+from fedcal.metrics.score_table import ScoreTable
 from fedcal.storage.artifact import Artifact
 from fedcal.units import Example
 
@@ -75,7 +75,7 @@ class ScoreRelease(Artifact):
     form = "release"
     noun = "release"
 
-    question: ScoreCounts
+    question: ScoreTable
     counts: Floats
     std: float = 0.0
     law: NoiseLaw = field(default_factory=NoiseLaw)
@@ -122,7 +122,7 @@ class ScoreRelease(Artifact):
         """Return the release from the arrays of `arrays`."""
         plain = json.loads(str(arrays["question"]))
         classes, confusion = plain.pop("classes"), plain.pop("confusion", False)
-        question = ScoreCounts.read({**plain, "edges": arrays["edges"]}, {"classes": classes})
+        question = ScoreTable.read({**plain, "edges": arrays["edges"]}, {"classes": classes})
         counts = np.array(arrays["counts"], np.float64)
         if confusion:  # of an earlier version: cells of predicted class and label, not read
             start, views = math.prod(question.shape), len(question.view_names)

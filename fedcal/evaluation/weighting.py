@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedcal.core.checks import unused, whole
-from fedcal.queries.evaluation import MOST_SUBJECT_ROWS
+from fedcal.metrics.score_table import MOST_SUBJECT_ROWS
 from fedcal.units import UNITS
 
 Estimand = Literal["rows", "these"]

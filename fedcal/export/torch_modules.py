@@ -26,12 +26,12 @@ from fedcal.calibrators.order_preserving_mlp import layers, moderate
 from fedcal.calibrators.score_map import OfScore
 from fedcal.calibrators.top_label import MARGIN, TINY, least_value
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.conformal.scores import APS, LAC, RAPS, SPLIT, Score
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR, LOG_A_LIMIT
 from fedcal.core.scores import Kind
 from fedcal.core.types import Floats
 from fedcal.metrics.buckets import BELOW_HALF, DIGITS
+from fedcal.metrics.conformity import APS, LAC, RAPS, SPLIT, Score
 
 
 class CalibrationModule(nn.Module):

@@ -18,11 +18,11 @@ from fedcal.core.checks import read
 from fedcal.core.errors import InputError
 from fedcal.core.scores import Kind
 from fedcal.mechanisms import Noise
+from fedcal.privacy.declared import Question, check_question
 from fedcal.privacy.federation import FIELDS
 from fedcal.privacy.noise_plan import Plan
-from fedcal.queries.base import Query
-from fedcal.queries.declared import Question, check_question
-from fedcal.queries.request import Context, Request
+from fedcal.privacy.query import Query
+from fedcal.privacy.request import Context, Request
 
 AGREED: Mapping[str, type[Any]] = {
     "method": str,

@@ -48,8 +48,8 @@ from fedcal.privacy.agreement import client_noise, coin_rate
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.plausible import check_plausible
-from fedcal.queries.base import Query, fits
-from fedcal.queries.request import Context, Request
+from fedcal.privacy.query import Query, fits
+from fedcal.privacy.request import Context, Request
 from fedcal.units.bounding import Bound
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from fedcal.core.errors import RoundFailed
 from fedcal.core.types import Floats, Words
 from fedcal.privacy.noise_plan import Plan
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.secure_aggregation.fixed_point import MOST_ROWS
 
 _ROUNDED = 1.0 + 2.0**-40

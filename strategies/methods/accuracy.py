@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.clients.questions import MeanGaps, ScoreCounts
 from fedcal.core.checks import one_of, unused
 from fedcal.core.pages import Table
 from fedcal.core.removed import check_kept
@@ -34,11 +35,11 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.weighting import Counted, Weighting, counted_of, subject_rows
 from fedcal.mechanisms import Exponential, Laplace, Mechanism
 from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import Question, Range
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import make_plan
-from fedcal.queries import MeanGaps, Query, ScoreCounts
-from fedcal.queries.declared import Question, Range
+from fedcal.privacy.query import Query
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import check_rounds, nominal_rows
@@ -86,7 +87,7 @@ class FedEvaluate(FederatedStrategy):
         its end, where the scores of good models crowd; "equal-width"; or "equi-depth": a first
         round finds edges with about as many rows between each two; half of the budget is for it
     encoding, height
-        see `fedcal.queries.encodings`; "auto" and 0 = as said above
+        see `fedcal.metrics.encodings`; "auto" and 0 = as said above
     other
         count a second model's scores beside the model's, too
     calibrator

@@ -7,16 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fedcal.clients.questions.conformal import SetQuery
 from fedcal.conformal import PredictionSets
 from fedcal.core.checks import one_of, unused
 from fedcal.core.errors import InputError
 from fedcal.core.types import override
 from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import Question
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import make_plan
-from fedcal.queries.conformal import SetQuery
-from fedcal.queries.declared import Question
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import check_rounds, nominal_rows
 from fedcal.strategies.methods.quantiles import QUANTILES, QuantileRule, Wanted

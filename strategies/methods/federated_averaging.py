@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fedcal.clients.questions import LocalUpdate, WeightedUpdate
 from fedcal.core.checks import positive, whole
 from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Gaussian
 from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import SEED, Question, Range
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import Plan, make_plan
-from fedcal.queries import LocalUpdate, WeightedUpdate
-from fedcal.queries.declared import SEED, Question, Range
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import Family
 from fedcal.training.network import shape_of

@@ -10,13 +10,13 @@ import numpy as np
 from fedcal.calibrators import BBQ, Calibrator, HistogramBinning, WeightedBinning, histogram_binning
 from fedcal.calibrators.fits.noisy_counts import Negatives
 from fedcal.calibrators.histogram_binning import Estimate
+from fedcal.clients.questions import ClassCounts, ClassHistograms, PooledHistograms
 from fedcal.core.checks import one_of, positive, unused, whole
 from fedcal.core.types import Floats, override
 from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import Question
 from fedcal.privacy.federation import order_of
 from fedcal.privacy.noise_plan import Federation, make_plan
-from fedcal.queries import ClassCounts, ClassHistograms, PooledHistograms
-from fedcal.queries.declared import Question
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.units import UNITS
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fedcal.clients.questions import ScoreCounts, SiteEffects
 from fedcal.core.checks import positive, unused
 from fedcal.core.shards import numbered
 from fedcal.core.types import override
@@ -15,14 +16,13 @@ from fedcal.evaluation.sites.effects import edges_of
 from fedcal.evaluation.weighting import counted_of, subject_rows
 from fedcal.mechanisms import MECHANISMS, Laplace
 from fedcal.metrics.buckets import check_score
+from fedcal.metrics.encodings import FLAT, TREE
+from fedcal.metrics.score_table import names_text
 from fedcal.personal.judged import SitesRelease
 from fedcal.personal.moments import MomentsPrior
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation, order_of
-from fedcal.queries import Query, ScoreCounts, SiteEffects
-from fedcal.queries.base import Order
-from fedcal.queries.encodings import FLAT, TREE
-from fedcal.queries.evaluation import names_text
+from fedcal.privacy.query import Order, Query
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import check_rounds, plan_for
 from fedcal.strategies.methods.score_rounds import excluded

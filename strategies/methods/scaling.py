@@ -14,12 +14,12 @@ from fedcal.calibrators import (
 )
 from fedcal.calibrators.order_preserving_mlp import BATCH, EPOCHS, LR
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
+from fedcal.clients.questions import MLPUpdate, ScalingUpdate
 from fedcal.core.checks import positive, whole
 from fedcal.core.types import override
 from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import SEED, Range
 from fedcal.privacy.noise_plan import Federation
-from fedcal.queries import MLPUpdate, ScalingUpdate
-from fedcal.queries.declared import SEED, Range
 from fedcal.strategies.methods.steps.newton_steps import Averaging
 from fedcal.strategies.methods.temperature import near_identity
 

@@ -9,14 +9,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fedcal.calibrators.fits.noisy_counts import norm_sub
+from fedcal.clients.questions import ScoreCell, ScoreCounts
 from fedcal.core.types import Floats, Integers, override
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.mechanisms import NoiseLaw
+from fedcal.metrics.encodings import decoder_of, matrix_of
 from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import SEED, Question, Range
 from fedcal.privacy.noise_plan import Plan
-from fedcal.queries import Query, ScoreCell, ScoreCounts
-from fedcal.queries.declared import SEED, Question, Range
-from fedcal.queries.encodings import decoder_of, matrix_of
+from fedcal.privacy.query import Query
 
 
 def excluded(plan: Plan) -> tuple[str, ...]:

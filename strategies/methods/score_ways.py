@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from fedcal.calibrators.base import text_of
+from fedcal.clients.questions import ScoreCounts
 from fedcal.core.checks import listed, one_of, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.core.removed import check_kept
@@ -21,11 +22,7 @@ from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.weighting import ESTIMANDS, Counted, Estimand, subject_rows
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Target, Unary
 from fedcal.metrics.buckets import arcsine_edges, fine_tails
-from fedcal.privacy.federation import AUTO, Federation
-from fedcal.privacy.noise_plan import Plan
-from fedcal.queries import Query, ScoreCounts
-from fedcal.queries.base import Order, Part
-from fedcal.queries.encodings import (
+from fedcal.metrics.encodings import (
     ENCODINGS,
     FLAT,
     PREFIX,
@@ -34,7 +31,10 @@ from fedcal.queries.encodings import (
     prefix_std,
     tree_levels,
 )
-from fedcal.queries.evaluation import By, names_text
+from fedcal.metrics.score_table import By, names_text
+from fedcal.privacy.federation import AUTO, Federation
+from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.query import Order, Part, Query
 from fedcal.strategies.method import nominal_rows
 from fedcal.strategies.methods.quantiles.noisy import HEIGHTS, quietest
 from fedcal.strategies.methods.score_rounds import (

@@ -10,6 +10,14 @@ import numpy as np
 
 from fedcal.calibrators import Calibrator, Identity, TemperatureScaling, TopLabelBinning
 from fedcal.calibrators.top_label import Counts
+from fedcal.clients.questions import (
+    AccuracyGap,
+    BinOutcomes,
+    CalibrationGaps,
+    ClippedNLL,
+    OutcomeCell,
+)
+from fedcal.clients.questions.search import TemperatureQuery
 from fedcal.core.checks import one_of, positive, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import log_grid
@@ -17,12 +25,10 @@ from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Exponential, Laplace, Mechanism, Unary
 from fedcal.metrics.binning import MOST_BINS
 from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import SEED, Question, Range
 from fedcal.privacy.federation import AUTO, MOST_ROUNDS
 from fedcal.privacy.noise_plan import Federation
-from fedcal.queries import AccuracyGap, BinOutcomes, CalibrationGaps, ClippedNLL, OutcomeCell
-from fedcal.queries.base import Order
-from fedcal.queries.declared import SEED, Question, Range
-from fedcal.queries.search import TemperatureQuery
+from fedcal.privacy.query import Order
 from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import check_rounds, nominal_clip, nominal_rows, plan_for

@@ -12,25 +12,25 @@ from fedcal.calibrators import TemperatureScaling
 from fedcal.calibrators.linear_scaling import EntropyTemperature, VectorScaling
 from fedcal.calibrators.order_preserving import UNIT
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
-from fedcal.core.checks import one_of, whole
-from fedcal.core.errors import InputError
-from fedcal.core.numerics import LOG_A_LIMIT, log_grid, softplus
-from fedcal.core.types import Floats, override
-from fedcal.mechanisms import MECHANISMS, Exponential, Gaussian, Laplace, Mechanism
-from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import AUTO, Federation
-from fedcal.privacy.noise_plan import make_plan
-from fedcal.queries import (
+from fedcal.clients.questions import (
     ScalingGradients,
     ScalingNewton,
     TemperatureNewton,
     TemperatureScores,
     TemperatureUpdate,
 )
-from fedcal.queries.declared import Range
-from fedcal.queries.scaling import ROW_CLIP
-from fedcal.queries.temperature import LIMIT as T_LIMIT
-from fedcal.queries.temperature import MOST_POINTS, Average, check_limit
+from fedcal.clients.questions.scaling import ROW_CLIP
+from fedcal.clients.questions.temperature import LIMIT as T_LIMIT
+from fedcal.clients.questions.temperature import MOST_POINTS, Average, check_limit
+from fedcal.core.checks import one_of, whole
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import LOG_A_LIMIT, log_grid, softplus
+from fedcal.core.types import Floats, override
+from fedcal.mechanisms import MECHANISMS, Exponential, Gaussian, Laplace, Mechanism
+from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import Range
+from fedcal.privacy.federation import AUTO, Federation
+from fedcal.privacy.noise_plan import make_plan
 from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import Family, check_rounds, nominal_rows, plan_for

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from fedcal.clients.questions import Gradients
 from fedcal.core.checks import one_of, positive, unused
 from fedcal.core.errors import InputError
 from fedcal.core.types import override
 from fedcal.privacy.federation import Federation
-from fedcal.queries import Gradients
 from fedcal.strategies.method import Family
 from fedcal.strategies.methods.steps.descent import Descent
 from fedcal.training.network import RULES, Rule, shape_of

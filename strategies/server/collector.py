@@ -15,7 +15,7 @@ import numpy as np
 
 from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.types import Words
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.secure_aggregation.committee import opened
 from fedcal.secure_aggregation.keys import usable_exchange_key
 from fedcal.secure_aggregation.messages import (

@@ -16,9 +16,9 @@ from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 
 from fedcal.core.errors import InputError, RoundFailed
+from fedcal.core.fields import MOST_CLASSES
 from fedcal.core.flower_internals import ErrorCode
 from fedcal.core.printable import listed, printable
-from fedcal.queries.base import MOST_CLASSES
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies.server.exchange import message
 from fedcal.training.network import shape_of

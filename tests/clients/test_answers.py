@@ -9,13 +9,13 @@ import pytest
 from laws import ADDITIVE, prefer
 
 from fedcal.clients import answers
-from fedcal.clients.answers import STATISTICS, answer, contribute
+from fedcal.clients.answers import answer, contribute
+from fedcal.clients.questions import QUERIES, AccuracyGap, BinOutcomes, ClippedNLL, OutcomeCell
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.privacy.curator import Curator
-from fedcal.queries import QUERIES, AccuracyGap, BinOutcomes, ClippedNLL, OutcomeCell
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound, encode_bounded
 
@@ -159,19 +159,18 @@ def test_a_tail_sends_what_a_client_without_rows_sends():
     assert (noise != 0).any(axis=1).mean() > 0.9  # everybody adds some
 
 
-class Unknown(ClippedNLL):
-    """A question that no client has a statistic for."""
-
-    kind = "unknown"
+class Unanswerable(ClippedNLL):
+    def sums(self, shards: Shards, sites: Any = None) -> Any:
+        raise InputError("nobody can answer")
 
 
 def test_a_tail_is_computed_and_refused_like_a_head():
     """A question that cannot be answered fails whatever the coin says, or failing would tell it."""
     plan = plan_of(1, sampling_rate=0.01, trust="distributed")
     request = asked_of(plan)
-    request = replace(request, query=Unknown(request.query.each, 10.0))
+    request = replace(request, query=Unanswerable(request.query.each, 10.0))
     for k in range(10):
-        with pytest.raises(InputError, match="unknown query 'unknown'"):
+        with pytest.raises(InputError, match="nobody can answer"):
             contribute(some_shards().block(k, k + 1), request, np.array([k]))
 
 
@@ -229,7 +228,7 @@ def test_rows_are_clipped_one_by_one_and_added_in_any_piece(kind, monkeypatch):
     whole = answer(shards, request)
     want = np.zeros_like(whole)
     for i, owner in enumerate(shards.owner):
-        row = STATISTICS[kind](shards.each_row().block(i, i + 1), request.query)
+        row = request.query.sums(shards.each_row().block(i, i + 1))
         want[owner] += encode_bounded(row, request.bound, request.ring)[0]
     np.testing.assert_array_equal(whole, want)
     assert not whole[CLIENTS - 1].any()

@@ -10,12 +10,12 @@ from flwr.common.constant import ErrorCode
 
 from fedcal.clients.answers import answer, contribute
 from fedcal.clients.client_app import client_app, site_of
+from fedcal.clients.questions import ClassCounts, TemperatureScores
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.privacy import Federation, make_plan
 from fedcal.privacy.curator import Curator
-from fedcal.queries import ClassCounts, TemperatureScores
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring, mask
 from fedcal.units.bounding import Bound
 
@@ -133,7 +133,7 @@ def test_a_real_client_ignores_the_seed_in_a_query(shards):
 
 
 def test_a_context_that_makes_no_sense_is_one_line_and_no_answer(grid, shards):
-    """Nor a question that makes none; all of them: tests/fedcal/queries/test_request.py."""
+    """Nor a question that makes none; all of them: tests/fedcal/privacy/test_request.py."""
     request = noisy_request(shards)
     fields = {"query": request.to_fields(), "context": request.context_fields()}
     changes: list[tuple[str, dict[str, Any]]] = [

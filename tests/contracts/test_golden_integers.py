@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from fedcal.clients.answers import contribute
+from fedcal.clients.questions import AccuracyGap
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.privacy import Federation, make_plan
 from fedcal.privacy.curator import Curator
-from fedcal.queries import AccuracyGap
 from fedcal.secure_aggregation import mask
 from fedcal.units.bounding import Bound
 

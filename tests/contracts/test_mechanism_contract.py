@@ -16,6 +16,7 @@ import pytest
 
 from fedcal.calibrators import Calibrator, Identity
 from fedcal.clients.answers import answer
+from fedcal.clients.questions import TemperatureScores
 from fedcal.core.errors import RoundFailed
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import run_in_process
@@ -23,7 +24,6 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import PRIVATE
 from fedcal.privacy import Federation, Ledger, make_plan
 from fedcal.privacy.curator import Curator, Release
-from fedcal.queries import TemperatureScores
 from fedcal.strategies import FederatedStrategy
 from fedcal.trust import NOISY
 from fedcal.units import UNITS

@@ -1,6 +1,6 @@
 """What every client statistic must satisfy, whatever it computes.
 
-The cases are the `examples` of `fedcal.queries.QUERIES`: a new question needs no line here.
+The cases are the `examples` of `fedcal.privacy.query.QUERIES`: a new question needs no line here.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,10 @@ from neighbours import (
     same_bits,
 )
 
-from fedcal.clients.answers import QUICK, STATISTICS, answer
+from fedcal.clients.answers import answer
+from fedcal.clients.questions import QUERIES
 from fedcal.core.shards import Shards
-from fedcal.queries import QUERIES, Query
+from fedcal.privacy.query import Query
 from fedcal.units.bounding import Bound, Per, Rule
 
 
@@ -69,12 +70,12 @@ def without(shards: Shards, k: int) -> Shards:
 def test_single_calls_stacked_are_one_batched_call(kind):
     for query, c in cases(kind):
         shards = some_shards(c)
-        batched = STATISTICS[kind](shards, query)
+        batched = query.sums(shards)
         assert batched.dtype == np.float64
         assert batched.any()
-        fresh = [STATISTICS[kind](alone(shards, k), query) for k in range(CLIENTS)]
+        fresh = [query.sums(alone(shards, k)) for k in range(CLIENTS)]
         assert same_bits(np.concatenate(fresh), batched), (query, c)
-        carried = [STATISTICS[kind](shards.block(k, k + 1), query) for k in range(CLIENTS)]
+        carried = [query.sums(shards.block(k, k + 1)) for k in range(CLIENTS)]
         assert same_bits(np.concatenate(carried), batched), (query, c)
 
 
@@ -83,9 +84,9 @@ def test_block_size_and_client_order_change_no_bit(kind):
     everybody, order = np.arange(CLIENTS), np.random.default_rng(5).permutation(CLIENTS)
     for query, c in cases(kind):
         shards = some_shards(c)
-        whole = STATISTICS[kind](shards, query)
+        whole = query.sums(shards)
         for size, ids in ((2, everybody), (7, order), (64, order)):
-            pieces = [STATISTICS[kind](part, query) for _, part in shards.blocks(ids, size)]
+            pieces = [query.sums(part) for _, part in shards.blocks(ids, size)]
             assert same_bits(np.concatenate(pieces), whole[ids]), (query, c, size)
 
 
@@ -93,12 +94,12 @@ def test_block_size_and_client_order_change_no_bit(kind):
 def test_an_empty_shard_is_zero(kind):
     """And each answer has the lengths and signs that its query says."""
     for query, c in cases(kind):
-        x = STATISTICS[kind](some_shards(c), query)
+        x = query.sums(some_shards(c))
         assert x.shape == (CLIENTS, sum(query.lengths())), (query, c)
         assert query.signed or (x >= 0).all(), (query, c)
         assert not x[list(EMPTY)].any(), (query, c)
         none = np.zeros(0, np.int64)
-        empty = STATISTICS[kind](Shards.from_owner(np.zeros((0, c)), none, none, 3), query)
+        empty = query.sums(Shards.from_owner(np.zeros((0, c)), none, none, 3))
         assert empty.shape == (3, x.shape[1]), (query, c)
         assert not empty.any(), (query, c)
 
@@ -120,11 +121,11 @@ def test_extreme_logits_stay_finite_and_bounded(kind):
         logits, labels = np.repeat(np.array(rows), 2, axis=0), np.tile([0, c - 1], len(rows))
         n = len(logits)
         shards = Shards.from_owner(logits, labels, np.arange(n), n)
-        x = STATISTICS[kind](shards, query)
+        x = query.sums(shards)
         assert np.isfinite(x).all(), (query, c)
         assert x.any(), (query, c)
         pooled = Shards.from_owner(logits, labels, np.zeros(n, np.int64), 1)
-        assert np.isfinite(STATISTICS[kind](pooled, query)).all(), (query, c)
+        assert np.isfinite(query.sums(pooled)).all(), (query, c)
         bound = Bound((x.shape[1],), (2.0,))
         words = answer(shards, request(query, bound, clients=n))
         assert_within(words, bound, 2.0**-24)
@@ -205,27 +206,27 @@ def rows_differ(query: Query, bound: Bound) -> None:
 def test_rows_in_one_pass_have_the_bits_of_rows(kind, monkeypatch):
     """On a fine grid rows are rounded as they are made: see `tests/fedcal/training`."""
     assert QUERIES[kind].examples, f"{kind} has no example"
-    if kind not in QUICK or QUERIES[kind].fine:
+    if QUERIES[kind].row_words is Query.row_words or QUERIES[kind].fine:
         return
     for number in numbers(kind):
         query = query_of(kind, number)
         asked = request(query, replace(query.bound("row"), per="row"))
         quick = answer(some_shards(CLASSES), asked)
         with monkeypatch.context() as patch:
-            patch.delitem(QUICK, kind)
+            patch.setattr(QUERIES[kind], "row_words", Query.row_words)
             assert same_bits(quick, answer(some_shards(CLASSES), asked)), query
 
 
 @kinds
 def test_only_a_sum_over_rows_says_that_it_is_one(kind):
     """And only what may be negative says so: a needless sign costs noise where none would be."""
-    least = [STATISTICS[kind](some_shards(CLASSES), query_of(kind, i)).min() for i in numbers(kind)]
+    least = [query_of(kind, i).sums(some_shards(CLASSES)).min() for i in numbers(kind)]
     assert (min(least) < 0) == QUERIES[kind].signed
     shards = some_shards(CLASSES, rows=40)
     for query in (query_of(kind, i) for i in numbers(kind)):
-        whole = STATISTICS[kind](shards, query)
+        whole = query.sums(shards)
         summed = np.zeros_like(whole)
-        np.add.at(summed, shards.owner, STATISTICS[kind](shards.each_row(), query))
+        np.add.at(summed, shards.owner, query.sums(shards.each_row()))
         assert np.allclose(summed, whole, rtol=1e-9, atol=1e-9) == query.row_sums, query
 
 
@@ -234,7 +235,7 @@ def test_the_rows_of_plain_data_mostly_lie_within_the_rows_bound(kind):
     """So that the public rule of a row is about such rows, in the units of the answer."""
     shards = some_shards(CLASSES, rows=300).each_row()
     for query in (query_of(kind, i) for i in numbers(kind)):
-        rows = STATISTICS[kind](shards, query) if query.row_sums else np.zeros((0, 0))
+        rows = query.sums(shards) if query.row_sums else np.zeros((0, 0))
         for order in (1, 2) if query.row_sums else ():
             norms = query.bound("row", (), order).norms_of(rows).max(axis=1)
             assert norms.max() > 0.05, (query, order)

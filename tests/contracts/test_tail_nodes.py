@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 from fedcal.clients.answers import answer
+from fedcal.clients.questions import ScoreCounts
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
-from fedcal.evaluation.counting import cells_of, counts_of
+from fedcal.evaluation import evaluate
+from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.mechanisms import NoiseLaw
 from fedcal.privacy import Federation
-from fedcal.queries import ScoreCounts
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.strategies import FedEvaluate
 
 CLIENTS, ROWS = 5, 600
@@ -100,11 +102,11 @@ def test_equal_rows_of_a_client_and_of_clients_are_drawn_apart():
     assert isinstance(query, ScoreCounts)
     sites = np.arange(400)
     one, many = (replace(query, seed=seed) for seed in (5, 6))
-    share = counts_of(equal(1, -19.0), replace(query, seed=0))[0, query.buckets]
+    share = replace(query, seed=0).counts_of(equal(1, -19.0))[0, query.buckets]
     assert 0.3 < share < 0.7
     for data in (equal(400, -19.0), equal(1, -19.0, 400)):
         outer = [
-            (cells_of(data.keep(np.arange(400)), q, sites)[:, 0] % query.buckets == 0)
+            (q.cells_of(data.keep(np.arange(400)), sites)[:, 0] % query.buckets == 0)
             for q in (one, many)
         ]
         for drawn in outer:
@@ -118,7 +120,7 @@ def test_both_nodes_have_the_mean_logarithm(z):
     query = replace(request("example", {}).query, seed=0)
     assert isinstance(query, ScoreCounts)
     edges, at = query.bucket_edges, query.buckets
-    shared = counts_of(equal(1, z), query)[0].reshape(2, at)[1]
+    shared = query.counts_of(equal(1, z))[0].reshape(2, at)[1]
     assert shared.sum() == 1
     tail = min(1 / (1 + np.exp(-z)), 1 / (1 + np.exp(z)))
     if tail > edges[2]:
@@ -128,6 +130,20 @@ def test_both_nodes_have_the_mean_logarithm(z):
     assert inner + outer == 1
     logarithm = inner * np.log(edges[2]) + outer * np.log(1e-12)
     assert logarithm == pytest.approx(np.log(max(tail, 1e-12)), abs=1e-5)
-    drawn = counts_of(equal(4000, z), replace(query, seed=3))[0].reshape(2, at)[1]
+    drawn = replace(query, seed=3).counts_of(equal(4000, z))[0].reshape(2, at)[1]
     assert drawn.sum() == 4000
     assert abs(drawn / 4000 - shared).max() < 4 * np.sqrt(inner * outer / 4000) + 1e-9
+
+
+def test_an_interval_of_these_rows_holds_the_draw_of_their_nodes():
+    """Without noise nothing but the draw moves a log loss: its std over seeds is known."""
+    query, rows = request("example", {}).query, shards(table() | {"owner": np.zeros(ROWS, int)})
+    assert isinstance(query, ScoreCounts)
+    each = []
+    for seed in range(1, 61):
+        counts = replace(query, seed=seed).counts_of(rows).sum(axis=0)
+        told = ScoreRelease(query, counts, 0.0, NoiseLaw(), unit="example")
+        h = told.histograms["model", "", ""]
+        each.append(evaluate(h, "positive", rows="these", only=["log_loss"])["log_loss"])
+    drawn = np.std([e.value for e in each])
+    assert np.mean([e.sampling for e in each]) == pytest.approx(drawn, rel=0.25)

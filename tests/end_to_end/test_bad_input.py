@@ -1,14 +1,14 @@
 """Bad input: one clear line, exit 2, nothing on stdout, nothing written. Failures: exit 1."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import fedcal.clients.answers
+from fedcal.clients.questions import TemperatureNewton
 from fedcal.experiments.cli.main import _run
 from fedcal.privacy.ledger import Ledger
 
@@ -192,28 +192,27 @@ def test_an_earlier_result_stays_when_a_later_run_fails(refused, earlier):
 
 
 class Interrupting:
-    """A client statistic that is interrupted when it is asked for the `last` time."""
+    """The sums of a question, interrupted when they are asked for the `last` time."""
 
-    def __init__(self, statistic: fedcal.clients.answers.Statistic, last: int) -> None:
-        self.statistic, self.last, self.calls = statistic, last, 0
+    def __init__(self, sums: Callable[..., Any], last: int) -> None:
+        self.sums, self.last, self.calls = sums, last, 0
 
     def __call__(self, *arguments: Any) -> Any:
         self.calls += 1
         if self.calls == self.last:
             raise KeyboardInterrupt
-        return self.statistic(*arguments)
+        return self.sums(*arguments)
 
 
 @pytest.mark.parametrize("last", [1, 3])
 @pytest.mark.parametrize("fresh", [True, False])
 def test_an_interrupt_leaves_nothing(folder, earlier, monkeypatch, capsys, last, fresh):
-    name = "temperature_newton"
-    statistic = Interrupting(fedcal.clients.answers.STATISTICS[name], last)
-    monkeypatch.setitem(fedcal.clients.answers.STATISTICS, name, statistic)
+    sums = Interrupting(TemperatureNewton.sums, last)
+    monkeypatch.setattr(TemperatureNewton, "sums", lambda *arguments: sums(*arguments))
     out_folder = "deep/new" if fresh else "run"
     arguments = [*RUN, "--out", out_folder, "--overwrite"]
     assert _run([*arguments, "--ledger", "l.db", "--cap", "1", "--epsilon", "1"]) == 130
-    assert statistic.calls == last
+    assert sums.calls == last
     out, err = capsys.readouterr()
     assert out == ""
     assert without_too_little(err) == ["fedcal: interrupted; nothing was written"]
@@ -294,5 +293,5 @@ def test_a_full_disk_stops_apply_and_memory_is_said_in_one_line(applied, refused
     def hungry(*_: Any) -> Any:
         raise MemoryError((10**15,))
 
-    monkeypatch.setitem(fedcal.clients.answers.STATISTICS, "temperature_newton", hungry)
+    monkeypatch.setattr(TemperatureNewton, "sums", hungry)
     refused(*RUN, "--out", "deep/run", code=1, says=["memory"])

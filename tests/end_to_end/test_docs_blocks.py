@@ -28,11 +28,8 @@ import numpy as np
 import pytest
 import typer.main
 
-from fedcal import queries
-from fedcal.clients import answers
 from fedcal.experiments.cli import main as cli
 from fedcal.experiments.runs import sweep
-from fedcal.queries import request
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -146,10 +143,6 @@ def run_page(
 ) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(answers, "STATISTICS", dict(answers.STATISTICS))  # a page may add its own
-    known = dict(queries.QUERIES)
-    for module in (queries, request):
-        monkeypatch.setattr(module, "QUERIES", known)
     monkeypatch.setattr(sweep, "usable_cores", lambda: 1)  # in this process
     names: dict[str, Any] = {"__name__": "__main__"}
     if page == README:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from extending import ROOT, copied, follow, git, keep, recipes
 
@@ -21,6 +22,7 @@ from fedcal import simulate
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.main import _run
 from fedcal.privacy import Federation
+from fedcal.privacy.query import QUERIES
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 
@@ -117,6 +119,16 @@ def test_the_page_s_commands_run_and_the_help_names_what_is_new(copy, told):
         assert re.search(rf"(?<![\w-]){name}(?![\w-])", told["fedcal simulate --help"]), name
 
 
+def test_a_query_is_a_file_and_a_row_and_its_method_another(copy):
+    added = copy.changes[1]
+    assert {name: status for name, status in added.items() if not name.startswith("docs/")} == {
+        "clients/questions/label_ranks.py": "A",
+        "clients/questions/__init__.py": "M",
+        "strategies/methods/fedranks.py": "A",
+        "strategies/__init__.py": "M",
+    }
+
+
 def test_new_members_go_together_with_all_others(told):
     results: dict[str, Any] = {
         command: json.loads(out) for command, out in told.items() if command.endswith("--json")
@@ -158,3 +170,42 @@ def test_a_method_of_another_package_needs_no_change(tmp_path, monkeypatch, caps
     fields = Job("acct", Federation(5, 3, epsilon=1.0)).to_fields() | {"method": "elsewhere:FedGap"}
     with pytest.raises(InputError, match="unknown method"):  # what a site makes of a message
         Job.from_fields(fields)
+
+
+@pytest.fixture
+def own_package(tmp_path, monkeypatch):
+    """A package of two modules, a query and its method, outside of fedcal."""
+    query, method = recipes()[1].files.values()
+    (tmp_path / "ownpack").mkdir()
+    (tmp_path / "ownpack/__init__.py").touch()
+    (tmp_path / "ownpack/ranks.py").write_text(query.replace('"label_ranks"', '"own_ranks"'))
+    there, here = "fedcal.clients.questions.label_ranks", "ownpack.ranks"
+    (tmp_path / "ownpack/method.py").write_text(method.replace(there, here))
+    monkeypatch.chdir(tmp_path)
+    yield "ownpack.method:FedRanks"
+    STRATEGIES.pop("ownpack.method:FedRanks", None)
+    QUERIES.pop("own_ranks", None)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "ownpack"]:
+        del sys.modules[name]
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray
+@pytest.mark.parametrize(
+    "engine",
+    ["inline", *(pytest.param(e, marks=pytest.mark.slow) for e in ("ray", "flower"))],
+)
+def test_a_method_and_its_query_of_another_package_need_no_file_of_fedcal(own_package, engine):
+    facts: dict[str, Any] = {"epsilon": 8.0, "clients": 6}
+    result = simulate("heart-disease", method=own_package, engine=engine, **facts)
+    assert result.artifact.counts.shape == (4,)
+    assert result.privacy["epsilon"] == 8.0
+    assert set(QUERIES) >= {"own_ranks"}
+    inline = simulate("heart-disease", method=own_package, **facts)
+    np.testing.assert_array_equal(result.artifact.counts, inline.artifact.counts)
+
+
+def test_two_queries_of_one_kind_are_refused(own_package, tmp_path):
+    text = (tmp_path / "ownpack/ranks.py").read_text().replace("own_ranks", "class_counts")
+    (tmp_path / "ownpack/ranks.py").write_text(text)
+    with pytest.raises(InputError, match="are both questions of kind 'class_counts'"):
+        simulate("heart-disease", method=own_package, epsilon=8.0, clients=6)

@@ -15,7 +15,6 @@ from published import CLASS_ROWS, numbers_in, strict
 from strategy_checks import BUDGETED
 
 from fedcal import calibrators, datasets
-from fedcal.clients.answers import STATISTICS
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards, numbered
 from fedcal.experiments import simulate
@@ -299,7 +298,7 @@ def secrets_of(asked: Asked, total: Any, shards: Shards) -> Iterator[Secret]:
     for i, value in enumerate(asked.request.ring.decode(total)):
         yield Secret(f"{where}: sum {i}", float(value), released=True)
     query = asked.request.query
-    for i, value in enumerate(STATISTICS[query.kind](part, query).sum(axis=0)):
+    for i, value in enumerate(query.sums(part).sum(axis=0)):
         yield Secret(f"{where}: unclipped sum {i}", float(value))
     yield Secret(f"{where}: clients", len(asked.clients))
     yield Secret(f"{where}: clients with rows", int(np.count_nonzero(part.rows)))

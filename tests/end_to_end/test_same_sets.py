@@ -9,8 +9,8 @@ import pytest
 
 from fedcal import datasets
 from fedcal.conformal import PredictionSets
-from fedcal.conformal.conformity import uniform_of
 from fedcal.experiments import simulate
+from fedcal.metrics.conformity import uniform_of
 
 ALPHA = 0.1
 CLOSE = 2e-12

@@ -17,7 +17,7 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Ledger
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.strategies.server.job import Job
 
 STORED = Path(__file__).with_name("stored")

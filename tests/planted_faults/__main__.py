@@ -165,9 +165,10 @@ def results(
 
 def verdict(fault: Fault, code: int | None, told: str) -> tuple[bool, str]:
     """Whether a fault was caught, and a line that says so."""
-    # 1: a test failed; 2: an error stopped the collection, such as an import that is refused
-    if code in (1, 2):
-        found = re.search(r"^(?:FAILED|ERROR) (tests/\S+)", told, re.M)
+    found = re.search(r"^(?:FAILED|ERROR) (tests/\S+)", told, re.M)
+    # 1: a test failed; 2: an error stopped the collection, such as an import that is refused; so
+    # does 4, where pytest names the file of the test that it did not find for that error
+    if code in (1, 2) or (code == 4 and found):
         first = found[1] if found else "stopped while tests were collected"
         return True, f"caught          {fault.name}: {first}"
     why = {None: "out of time", 0: "all passed", 4: "no such test", 5: "no test ran"}

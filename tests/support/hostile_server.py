@@ -15,7 +15,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.strategies.server.job import Job
 
 FEDERATION = Federation(3, 2, epsilon=1.0, trust="local", noise_source="system")

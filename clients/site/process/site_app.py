@@ -33,8 +33,8 @@ from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError,
 from fedcal.core.types import Words
 from fedcal.privacy.agreement import TermsOfJob, context_of, job_digest, under_protocol
 from fedcal.privacy.noise_plan import Plan
-from fedcal.queries.request import Context as Asked
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Context as Asked
+from fedcal.privacy.request import Request
 from fedcal.secure_aggregation.messages import SAID
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.training.network import text_of

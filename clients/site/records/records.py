@@ -37,7 +37,7 @@ from fedcal.core.types import Words
 from fedcal.privacy.agreement import context_of, job_digest
 from fedcal.privacy.ledger import check_caps
 from fedcal.privacy.noise_plan import Plan
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.storage.atomic import whole_file
 
 KEPT_JOBS = 20

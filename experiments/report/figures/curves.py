@@ -283,7 +283,7 @@ def epsilon_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], ti
     """Quality against budget: a row for each group of cells, a column for each metric."""
     looks, panels = series_of(cells), []
     x, places = spaced_axis("epsilon", [budget(c) for c in cells if not c["baseline"]])
-    groups = facets(cells)[: max(1, MOST_PANELS // len(metrics))]
+    groups = facets(cells)[: MOST_PANELS // len(metrics)]
     axes = _quality_axes(metrics, cells)
     for facet, metric in product(groups, metrics):
         curves = []
@@ -320,7 +320,7 @@ def bytes_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], titl
     for c in sorted(sending, key=budget):
         spent = "no privacy" if c["epsilon"] is None else f"ε = {c['epsilon']:g}"
         groups.setdefault(", ".join(filter(None, (spent, told(c, apart)))), []).append(c)
-    most = max(1, MOST_PANELS // len(metrics))
+    most = MOST_PANELS // len(metrics)
     for (note, some), metric in product(list(groups.items())[:most], metrics):
         name, points, words = NAMES[metric], [], []
         for c in some:

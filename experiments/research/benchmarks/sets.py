@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from fedcal import datasets
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.conformal.conformity import uniform_of
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
@@ -20,6 +19,7 @@ from fedcal.experiments.research.benchmarks.harness import Benchmark
 from fedcal.experiments.research.benchmarks.timing import Case, Contestant, checksum, compare, peer
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.runs.sweep import Row
+from fedcal.metrics.conformity import uniform_of
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import FedConformal
 

@@ -21,7 +21,7 @@ from fedcal.mechanisms.unary import Unary, unary_flip
 from fedcal.partition import owners
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Plan
-from fedcal.queries import Query
+from fedcal.privacy.query import Query
 from fedcal.strategies.server.outcome import Progress
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from fedcal.core.parallel import MANY, in_threads, usable_cores
 from fedcal.core.shards import Population, Task
 from fedcal.core.types import Integers, Words
 from fedcal.privacy.curator import Asked
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies.method import Method

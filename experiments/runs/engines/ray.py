@@ -31,7 +31,8 @@ from fedcal.experiments.runs.engines.inline import local_sums, run_inline
 from fedcal.experiments.runs.engines.superlink import FlowerRun, commands, run_folder
 from fedcal.partition import DEALT
 from fedcal.privacy.curator import Asked
-from fedcal.queries.request import Request
+from fedcal.privacy.query import Query, register
+from fedcal.privacy.request import Request
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome, Progress
 from fedcal.strategies.server_app import FRESH
@@ -155,7 +156,7 @@ class Workers:
     def sum_of(self, asked: Asked, alive: Integers) -> Words:
         """Return the sum of the contributions, (length,): one message to and from each worker."""
         request = asked.request
-        question = (request.to_fields(), request.context_fields())
+        question = (type(request.query), request.to_fields(), request.context_fields())
         cuts = np.searchsorted(alive, self._edges)
         waiting, at = [], []
         for k, one in enumerate(self._actors):
@@ -215,14 +216,16 @@ class _Holder:
         self.hold(rows)
 
     def sum_of(
-        self, rows: list[Any], question: tuple[Any, Any], ids: bytes | None
+        self, rows: list[Any], question: tuple[type[Query], Any, Any], ids: bytes | None
     ) -> tuple[bytes, float, int]:
         """Return the clients' sum, the seconds that it took, and the process."""
         start = time.perf_counter()
         clients, add_up = self.hold(rows)
         everybody = np.arange(clients)
         places = everybody if ids is None else np.frombuffer(ids, np.int64) - self._first
-        words = add_up(Request.from_fields(*question), places)
+        kind, *records = question
+        register(kind)  # a class of another package, which nobody imported here
+        words = add_up(Request.from_fields(*records), places)
         return words.tobytes(), time.perf_counter() - start, os.getpid()
 
 
@@ -324,6 +327,11 @@ def run_flower(
     FedcalError
         If Flower or Ray failed, or there is no cluster at `ray_address`.
     """
+    if job.method.startswith("__main__:"):
+        raise InputError(
+            f"engine 'flower' computes in other processes: write the method {job.method} into a "
+            "module of its own"
+        )
     programs = commands("flower")
     if importlib.util.find_spec("ray") is None:
         raise absent("ray", "simulation", "engine 'flower'")

@@ -27,6 +27,7 @@ import fedcal
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.experiments.deploy.flower_app import FILE, app_toml
 from fedcal.experiments.runs.engines.processes import ProcessTree
+from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.outcome import Outcome, Progress
 from fedcal.strategies.server.run_folder import read_error, read_progress
 
@@ -317,6 +318,14 @@ def environment(folder: Path, home: Path, programs: Commands) -> dict[str, str]:
     }
 
 
+def _folder(module: str) -> str:
+    """Return the folder in which a method's module was found; "" = in none."""
+    known = sys.modules.get(module)
+    depth = module.count(".") + hasattr(known, "__path__")
+    file = getattr(known, "__file__", None)
+    return str(Path(file).resolve().parents[depth]) if file else ""
+
+
 def quiet_environment(home: Path) -> dict[str, str]:
     """Return the environment for a Flower that is confined to `home` and the loopback."""
     env = dict(os.environ)
@@ -324,8 +333,9 @@ def quiet_environment(home: Path) -> dict[str, str]:
     # where it is not installed, so that a foreign `clients` is never found instead.
     search = [os.path.abspath(p) for p in env.get("PYTHONPATH", "").split(os.pathsep) if p]
     own = str(Path(fedcal.__file__).resolve().parents[1])
-    if own not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
-        search.insert(0, own)
+    mine = [_folder(name.partition(":")[0]) for name in STRATEGIES if ":" in name]
+    installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), ""}
+    search = [f for f in dict.fromkeys([own, *search, *mine]) if f not in installed]
     local = ",".join(filter(None, (env.get("NO_PROXY") or env.get("no_proxy"), "127.0.0.1")))
     return {
         **env,

@@ -25,6 +25,7 @@ import numpy as np
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
+from fedcal.metrics.conformity import quantile_costs
 
 LEAST_GAMMA = 1e-12
 """Candidate of equation (10) that remains if both roots lie outside (0, 1)."""
@@ -123,31 +124,6 @@ def binned(scores: Floats, m: int) -> Integers:
 def thresholds(m: int) -> Floats:
     """Return the upper ends of m bins of equal width, (m,): the scores that a draw can return."""
     return np.arange(1, m + 1) / m
-
-
-def quantile_costs(counts: Floats | Integers, q: float) -> Floats:
-    """Return the exponential mechanism's cost of each bin as the q-quantile.
-
-    Parameters
-    ----------
-    counts
-        (..., m) rows in each bin
-    q
-        level in [0, 1]
-
-    Returns
-    -------
-    Floats
-        (..., m): max{(1-q)/q #<, #>} for q >= 1/2, else max{#<, q/(1-q) #>}, where #< and #> are
-        the rows in bins below and above. An added row raises each cost by 0 to 1.
-    """
-    upto = np.cumsum(counts, axis=-1, dtype=np.float64)
-    below, above = upto - counts, upto[..., -1:] - upto
-    if q >= 0.5:
-        below *= (1 - q) / q
-    else:
-        above *= q / (1 - q)
-    return np.asarray(np.maximum(below, above, out=below))
 
 
 def private_quantile(

@@ -142,14 +142,13 @@ def regression(h: Histogram, least: float, together: Sequence[int] = ()) -> Floa
 
 def logistic(x: Floats, rows: Floats, positive: Floats) -> Floats | None:
     """Fit intercept and slope on x, (n,), to `positive` of `rows` outcomes at each, (2,)."""
-    scale = float(rows.sum())
-    if scale <= 0:
+    if rows.sum() <= 0:
         return None
     at = np.zeros(2)  # from a slope of 1 steps do not end where scores are far too extreme
 
     def loss(at: Floats) -> float:
         z = at[0] + at[1] * x
-        return float(rows @ np.logaddexp(0.0, z) - positive @ z) / scale
+        return float(rows @ np.logaddexp(0.0, z) - positive @ z)
 
     here = loss(at)
     for _ in range(_STEPS):

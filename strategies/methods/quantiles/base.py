@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from fedcal.calibrators.base import text_of
+from fedcal.clients.questions.conformal import SetQuery
 from fedcal.conformal.basis import Basis
-from fedcal.conformal.conformity import BY, Conformity
 from fedcal.conformal.label_shift import LabelShift, shift_of
 from fedcal.conformal.levels.levels import sure_coverage
 from fedcal.conformal.page import if_not_clipped, of_whom
@@ -19,12 +19,12 @@ from fedcal.core.checks import one_of, positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.mechanisms import Mechanism
+from fedcal.metrics.conformity import BY, Conformity
+from fedcal.metrics.score_table import names_text
 from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import Question
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.noise_plan import Plan
-from fedcal.queries.conformal import SetQuery
-from fedcal.queries.declared import Question
-from fedcal.queries.evaluation import names_text
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
 

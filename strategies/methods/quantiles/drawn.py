@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 
+from fedcal.clients.questions import SetGaps, SetRanks
 from fedcal.conformal.levels.angelopoulos import best_bins, best_gamma, inflated_level, thresholds
 from fedcal.conformal.levels.levels import OF_CLIENTS, OF_ROWS, Draw, client_clip
 from fedcal.conformal.page import SOURCE
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Exponential, Gaussian
+from fedcal.metrics.encodings import MOST_BUCKETS
 from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import Question, Range
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.noise_plan import Plan
-from fedcal.queries.conformal import SetGaps, SetRanks
-from fedcal.queries.declared import Question, Range
-from fedcal.queries.encodings import MOST_BUCKETS
 from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fedcal.clients.questions import SetCounts, SetGaps
 from fedcal.conformal.label_shift import weighted_level
 from fedcal.conformal.levels.levels import after_last, centred_level, client_clip
 from fedcal.conformal.levels.noise_law import Noise
@@ -16,11 +17,10 @@ from fedcal.conformal.set_release import FAILS, SetRelease
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Target
+from fedcal.metrics.encodings import ENCODINGS, TREE, prefix_std
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
-from fedcal.queries.base import Order
-from fedcal.queries.conformal import SetCounts, SetGaps
-from fedcal.queries.encodings import ENCODINGS, TREE, prefix_std
+from fedcal.privacy.query import Order
 from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound

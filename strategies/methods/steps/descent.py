@@ -14,10 +14,10 @@ from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.types import Floats
 from fedcal.mechanisms import Gaussian
 from fedcal.privacy.curator import Release
+from fedcal.privacy.declared import Range
 from fedcal.privacy.federation import MOST_ROUNDS, Federation
 from fedcal.privacy.noise_plan import Plan
-from fedcal.queries import Query
-from fedcal.queries.declared import Range
+from fedcal.privacy.query import Query
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import nominal_rows, plan_for
 from fedcal.training.optimisers import (

@@ -13,7 +13,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import EXACT_GRID, Plan, make_plan
-from fedcal.queries import Query
+from fedcal.privacy.query import Query
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.units.bounding import Bound
 

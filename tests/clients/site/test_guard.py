@@ -14,7 +14,7 @@ from fedcal.core.classes import digest_of
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.strategies import FedBin
 from fedcal.strategies.server.job import Job, terms_of_job
 

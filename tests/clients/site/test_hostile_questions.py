@@ -13,7 +13,7 @@ import pytest
 from flwr.app import ConfigRecord, Message
 from hostile_server import FEDERATION, JOB, asked_by, content_of, hostile
 
-from fedcal.clients.answers import STATISTICS
+from fedcal.clients.questions import OutcomeCell
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.clients.site.process.site_app import site_app
 from fedcal.clients.site.records.records import records_of
@@ -77,14 +77,14 @@ def test_the_server_does_not_learn_on_which_rows_a_question_fails(
 ):
     """A statistic that takes one row, and fails on more of them."""
     job = Job("dp-histogram", replace(FEDERATION, clients=300, mechanism="unary"))
-    cell = STATISTICS["outcome_cell"]
+    cell = OutcomeCell.sums
 
-    def fails_on_two(shards: Shards, query: Any) -> Any:
+    def fails_on_two(self: OutcomeCell, shards: Shards, sites: Any = None) -> Any:
         if len(shards.labels) > 1:
             raise ValueError("row 1")
-        return cell(shards, query)
+        return cell(self, shards)
 
-    monkeypatch.setitem(STATISTICS, "outcome_cell", fails_on_two)
+    monkeypatch.setattr(OutcomeCell, "sums", fails_on_two)
     site = Site(tmp_path / "site", rows)
     assert not site.ask(asked_by(job, RUN), job.to_fields()).has_error()
     assert site.booked() == 1

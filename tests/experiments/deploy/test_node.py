@@ -3,9 +3,14 @@
 import hashlib
 import inspect
 import io
+import socket
+import subprocess
 import sys
+import threading
 import zipfile
 from collections.abc import Mapping
+from contextlib import nullcontext, suppress
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +24,7 @@ from flwr.supernode import start_client_internal as flower
 from flwr.supernode.nodestate import NodeStateFactory
 
 from fedcal.clients.site.process import limits, runtime
-from fedcal.experiments.deploy import node
+from fedcal.experiments.deploy import node, supernode
 
 
 class SuperLink:
@@ -139,3 +144,29 @@ def test_what_flower_calls_is_what_is_replaced(monkeypatch, tmp_path):
     source = inspect.getsource(flower.start_client_internal)
     assert "run_id = _pull_and_store_message(" in source
     assert "GRPC_MAX_MESSAGE_LENGTH," in inspect.getsource(flower._init_connection)
+
+
+def test_flower_finds_our_command_for_a_message_and_others_do_nothing(tmp_path, monkeypatch):
+    """The worker takes what `flwr-clientapp` is given; what imports a bundle ends at once."""
+    started, taken = [], []
+    monkeypatch.setattr(supernode, "ProcessTree", lambda _, **o: started.append(o) or nullcontext())
+    monkeypatch.chdir(tmp_path)  # a longer path fits no socket
+    with (
+        supernode.supernode(tmp_path, fleet="h:1", root_certificates=tmp_path, key=tmp_path),
+        socket.create_server("worker.sock", family=socket.AF_UNIX) as door,
+    ):
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    with door.accept()[0] as line:
+                        taken.append(line.recv(99))
+                        line.sendall(b"7")
+
+        (worker := threading.Thread(target=serve)).start()
+        found = [p for p in Path(started[0]["env"]["PATH"]).iterdir() if "superexec" not in p.name]
+        codes = {p.name: subprocess.run([p, p.name], env={}).returncode for p in found}
+        door.shutdown(socket.SHUT_RDWR)
+        worker.join()
+    assert codes == dict.fromkeys(codes, 1) | {"flwr-clientapp": 7}
+    assert taken == [b"flwr-clientapp"]

@@ -60,6 +60,8 @@ def test_rows_come_from_a_function(module, tmp_path):
         ("two.npz", "2 clients; a site is one client"),
     ]
     each_is_refused(table, lambda source: read_rows(source, None))
+    with pytest.raises(InputError, match=f"csv 'de' is for CSV files, and {module}:pair is a func"):
+        read_rows(f"{module}:pair", None, csv="de")
 
 
 def test_class_names_say_which_column_a_label_means(tmp_path):

@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from compared import cell
 from html_page import page_of
 
+from fedcal.experiments import simulate
 from fedcal.experiments.report import comparison_card, write_comparison_report
 from fedcal.experiments.report.comparison import cells_table
 
@@ -26,6 +28,27 @@ def written(folder: Path, cells: list[dict[str, Any]]) -> str:
     (folder / "compare.json").write_text(json.dumps(content), "utf-8")
     write_comparison_report(folder)
     return words_of(folder)
+
+
+def test_groups_are_not_told_what_follows_from_their_trust_model():
+    pairs = (("central", "gaussian"), ("local", "laplace"))
+    cells = [cell("fedtemp", 1.0, 0.02, trust=t, mechanism=m) for t, m in pairs]
+    told = set(cells_table(cells).sections.values())
+    assert told == {"trust central, ε = 1", "trust local, ε = 1"}
+    other = cell("fedtemp", 1.0, 0.03, mechanism="laplace")  # which was chosen
+    assert "trust central, laplace, ε = 1" in cells_table([*cells, other]).sections.values()
+
+
+def test_a_card_says_that_rows_are_too_few_for_intervals():
+    logits, labels = 3 * np.eye(2)[[0, 1] * 15], [0, 1] * 15
+    card = simulate((logits, labels), method="fedtemp", clients=2, partition="iid")._repr_html_()
+    assert "test rows: too few for intervals (they need" in card
+
+
+def test_sets_of_a_method_that_this_process_does_not_know_are_told_as_sets():
+    columns = ("coverage", "set_size", "singletons", "empty")
+    after = {key: {"mean": 0.9, "std": 0.0} for key in columns}
+    assert "one label" in comparison_card({"cells": [cell("theirs", 1.0, 0.0, after=after)]})
 
 
 def test_a_cell_with_failures_has_no_star_and_says_how_many_ran(tmp_path):

@@ -30,6 +30,14 @@ def test_no_text_controls_the_terminal(capsys):
     assert "x\\x1b[31m[red]\\nrow\\u202e" in shown  # in a cell also of one line
 
 
+def test_in_a_terminal_words_stand_left_and_numbers_right(capsys):
+    rows = [("none", "9.5"), ("fednewton", "100.25")]
+    tables.print_table(console(), tables.TextTable(("method", "ECE, %"), rows))
+    shown = capsys.readouterr().out
+    assert "│none      │" in shown
+    assert "│    9.5│" in shown
+
+
 def test_html_escapes_and_marks():
     text = str(tables.html(TABLE, "metrics"))
     assert text.startswith('<table class="metrics">')

@@ -84,6 +84,8 @@ def test_rows_that_look_wrong_are_warned_of(tmp_path):
         said = rows_of(of, str(write_rows(file, columns)))[1]
         assert len(said) == len(expected), said
         assert all(word in line for word, line in zip(expected, said, strict=True)), said
+    capital = {name.capitalize(): column for name, column in table().items()}
+    assert rows_of(ONE, str(write_rows(file, capital)))[1] == []
     write_rows(file, changed(age=[70] * n, ward=["w"] * n))
     with pytest.warns(UserWarning, match="columns that are ignored: age, ward"):
         assert rows_of(ONE, str(file))[0].shards.groups is None
@@ -169,7 +171,7 @@ def test_the_page_at_home_has_the_exact_numbers_and_is_its_users_alone(there):
     assert own["score minus outcome"] == pytest.approx(gap, abs=1e-7)
     assert {p.stat().st_mode & 0o777 for p in (home, *home.iterdir())} == {0o700, 0o600}
     page = (home / "report.html").read_text("utf-8")
-    assert "site recalibrate" in page
+    assert "site recalibrate --release release.npz rows.csv --site alder evaluates" in page
     assert "points (95 %)" in page
     assert at_home.STATEMENT.split("'")[0] in page
 

@@ -71,6 +71,14 @@ def test_each_number_stands_under_its_name():
     assert cell("Calibration", "gap, points", "cedar") == pytest.approx(-17, abs=3)
 
 
+def test_a_site_of_too_few_patients_has_no_metrics():
+    of = hospitals(sites="alder=4,birch=600,cedar=1000,dog=2000,elm=3000")
+    told = told_of(of, release_of(of, 2), facts_of(of), {})
+    assert told["metrics"]["alder"]["of"] == told["thresholds"]["0.2"]["alder"]["of"] == {}
+    (table,) = (t for t in parts(told) if t.title == "By site")
+    assert table.rows[1] == ("alder", "0 ± 9", *["too few"] * 3)
+
+
 def test_counts_of_an_absent_site_are_noise_and_say_nothing():
     took = ("alder", "cedar", "dog", "elm")
     release = release_of(STUDY, 3, took)

@@ -1,5 +1,7 @@
 """A site of a study while it runs: its rows, its rules, and what it shows of itself."""
 
+from datetime import UTC, datetime
+
 import pytest
 from hospitals import Hospitals, table, write_rows
 from quarters import release_of
@@ -112,6 +114,8 @@ def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
     started(there)
     found = status(kit)
     assert (found["epsilon"]["spent"], found["records"]) == (1.0, None)
+    for when in (found["read"], found["answered"][0]["answered"]):  # no finer than minutes
+        assert datetime.strptime(when, "%Y-%m-%dT%H:%M%z").tzinfo == UTC
     copy = (kit / "state" / "records.sqlite").read_bytes()
     with records_in(kit / "state") as records:
         records.answer("2" * 64, FACTS, 1, "question", lambda: b"answer")

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -232,7 +233,11 @@ def test_a_module_of_ones_own_from_a_file(tmp_path, monkeypatch, capsys):
     np.savez("rows.npz", features=x, labels=y)
     options = ("--epsilon", "30", "--clients", "3", "--partition", "iid", "--rounds", "5")
     command = ("train", "--data", "rows.npz", "--model", "my_nets:Net", *options)
-    assert fedcal(*command, "--out", "out") == 0
+    with monkeypatch.context() as terminal:
+        terminal.setenv("COLUMNS", "200")
+        terminal.setattr(sys.stderr, "isatty", lambda: True)
+        assert fedcal(*command, "--out", "out") == 0
+    assert "epsilon at most 30.00 so far" in capsys.readouterr().err
     assert 'model = "my_nets:Net"' in Path("out/config.toml").read_text()
     assert fedcal(*command, "--engine", "ray") == 2
     assert fedcal("train", "--config", "out/config.toml", "--out", "again") == 0
@@ -269,6 +274,8 @@ def test_the_command(images, tmp_path, capsys):
     assert told["rounds"] == written["rounds"]
     assert fedcal("train", "--data", str(images), "--model", "vgg") == 2
     assert capsys.readouterr().err.startswith("fedcal: error: unknown model 'vgg'")
+    assert fedcal("train", "--data", str(images), *options, "--set", "batch=8") == 2
+    assert "method 'fedavg' has no settings of its own" in capsys.readouterr().err
 
 
 def test_two_trainings_never_share_a_folder(tmp_path):

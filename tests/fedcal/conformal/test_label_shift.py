@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from fedcal.conformal.conformity import spread
+from fedcal.clients.questions import SetGaps
 from fedcal.conformal.label_shift import LabelShift, weighted_level
 from fedcal.conformal.levels.levels import Draw
 from fedcal.conformal.levels.noise_law import Law, Noise, Normal
 from fedcal.conformal.set_release import SetRelease
 from fedcal.core.types import Floats, Integers
 from fedcal.mechanisms import NoiseLaw
-from fedcal.queries.conformal import SetGaps
-from fedcal.queries.encodings import decoder_of
+from fedcal.metrics.conformity import spread
+from fedcal.metrics.encodings import decoder_of
 
 ALPHA = 0.1
 SOURCE = np.array([0.7, 0.2, 0.1])
@@ -127,7 +127,7 @@ def test_a_draw_keeps_the_promise(name):
     level = need.max() + draw.slack(scale, whole_rows=False)
     grid = spread(draw.candidates)
     query = SetGaps(3, grid, need=need, hit=hit, level=level, tilt=draw.tilt * scale)
-    assert 2.0 * query.row_bound == scale
+    assert 2.0 * query.row_norm(1) == scale
     of, cells = some_counts(rng, rows, 3000, grid)
     found = []
     for n, counts in zip(of, cells, strict=True):

@@ -5,10 +5,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from fedcal.conformal import SCORES, Conformity
-from fedcal.conformal.conformity import uniform_of
-from fedcal.conformal.scores import settled
 from fedcal.core import parallel
 from fedcal.core.types import Floats
+from fedcal.metrics.conformity import settled, uniform_of
 
 CASES = [
     Conformity("lac"),

@@ -8,7 +8,7 @@ from fedcal.conformal.levels.levels import marginal_level
 from fedcal.conformal.levels.noise_law import Noise, Tabled
 from fedcal.conformal.set_release import FAILS, SetRelease
 from fedcal.mechanisms import NoiseLaw
-from fedcal.queries.encodings import decoder_of
+from fedcal.metrics.encodings import decoder_of
 
 
 @pytest.mark.parametrize(

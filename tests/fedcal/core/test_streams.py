@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from laws import noise as noise_of
 
-from fedcal import queries
+from fedcal.clients import questions
 from fedcal.core.streams import key_of
 from fedcal.mechanisms import Laplace
 from fedcal.privacy import Federation, Plan, make_plan
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
 
@@ -43,15 +43,15 @@ def test_what_differs_has_another_key():
 
 
 def request(**change: object) -> Request:
-    whole = Request(queries.ClippedNLL((1.0, 1.5, 2.0), 10.0), BOUND, Ring(10, 2.0**-8), 1)
+    whole = Request(questions.ClippedNLL((1.0, 1.5, 2.0), 10.0), BOUND, Ring(10, 2.0**-8), 1)
     return replace(whole, **change)
 
 
 @pytest.mark.parametrize(
     "query",
     [
-        queries.ScalingUpdate(np.linspace(-1, 1, 6), "vector", 10.0, 50, True),
-        queries.MLPUpdate(np.linspace(-1, 1, 6), 3, 64, 0.03, 2, False),
+        questions.ScalingUpdate(np.linspace(-1, 1, 6), "vector", 10.0, 50, True),
+        questions.MLPUpdate(np.linspace(-1, 1, 6), 3, 64, 0.03, 2, False),
     ],
 )
 def test_what_is_learned_is_in_no_noise_key(query):
@@ -65,13 +65,13 @@ def test_what_is_learned_is_in_no_noise_key(query):
 
 
 def test_a_question_s_key_survives_the_wire_and_has_all_that_the_noise_follows_from():
-    asked = request(query=queries.CalibrationGaps(np.array([0.7]), 3))
+    asked = request(query=questions.CalibrationGaps(np.array([0.7]), 3))
     assert Request.from_fields(asked.to_fields(), asked.context_fields()).key == asked.key
     changes: list[dict[str, Any]] = [
         {},
-        {"query": queries.AccuracyGap((1.0, 1.5, 2.0))},
-        {"query": queries.ClippedNLL((1.0, 1.5000001, 2.0), 10.0)},
-        {"query": queries.ClippedNLL((1.0, 1.5, 2.0), 10.000001)},
+        {"query": questions.AccuracyGap((1.0, 1.5, 2.0))},
+        {"query": questions.ClippedNLL((1.0, 1.5000001, 2.0), 10.0)},
+        {"query": questions.ClippedNLL((1.0, 1.5, 2.0), 10.000001)},
         {"bound": replace(BOUND, order=1)},
         {"bound": replace(BOUND, per="row")},
         {"bound": replace(BOUND, norms=(1.0, 3.5))},

@@ -13,10 +13,10 @@ from sklearn.linear_model import LogisticRegression
 from fedcal import FederatedCalibrator, InputError, metrics
 from fedcal.calibrators import TemperatureScaling
 from fedcal.conformal import PredictionSets
-from fedcal.conformal.conformity import Conformity
 from fedcal.core.printable import look_of, plain_name
 from fedcal.datasets import from_arrays, from_frame, from_model, in_blocks, load
 from fedcal.experiments.cli.main import _run
+from fedcal.metrics.conformity import Conformity
 
 N = 100
 P = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.2, 0.7]] * N)[:N]

@@ -18,7 +18,7 @@ from fedcal.calibrators.fits.score_fit import (
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.calibrate import calibrator_from
 from fedcal.metrics.buckets import bucket_of, equal_width, scored
-from fedcal.queries.encodings import decoder_of
+from fedcal.metrics.encodings import decoder_of
 
 B = 240
 HOWS = ("binning", "isotonic", "bbq", "platt", "beta")

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 from scipy import stats
 
+from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.evaluation import (
     METRICS,
@@ -193,6 +195,8 @@ def test_a_metric_drowns_where_noise_alone_has_a_half_width_of_a_quarter(level, 
         span = Span(0.5, 0.4, 0.6, 0.1, noise)
         assert estimate(span, 0.0, (0.0, 1.0), scale, level).drowned == drowned
         assert estimate(replace(span, firm=False), 0.0, (0.0, 1.0), scale, level).drowned
+    with pytest.raises(InputError, match=r"level must be in \(0, 1\)"):
+        evaluate(Histogram.exact(EDGES, np.full((2, BUCKETS), 9.0)), "positive", level=1 + level)
 
 
 @pytest.mark.parametrize("std", [0.0, 5.0, 12.0, 30.0])
@@ -208,6 +212,7 @@ def test_the_ece_is_never_below_the_size_of_the_gap(std):
             assert getattr(size, end) <= getattr(found["ece"], end) + 1e-12
         if not (size.drowned or found["ece"].drowned):
             assert size.value <= found["ece"].value + 1e-12
+        assert std or found["ece"].high < 0.1
         assert evaluate(h, "positive", only=("ece",))["ece"] == found["ece"]
 
 
@@ -217,15 +222,36 @@ def test_intervals_of_few_rows_are_no_points():
     found = evaluate(Histogram.exact(EDGES, counts), "positive")
     assert found["net_benefit"].low < -0.004 < 0.004 < found["net_benefit"].high
     assert found["recall"].high > 0.25  # of 0 of 12, Clopper and Pearson: .265
+    curve = decision_curve(Histogram.exact(EDGES, counts))  # rows that were not drawn count alike
+    assert found["net_benefit"].high == pytest.approx(curve.high[BUCKETS // 2])
     counts[1], counts[1, -4:] = 0.0, 3.0  # all in order
     found = evaluate(Histogram.exact(EDGES, counts), "positive")
     assert (found["roc_auc"].value, found["roc_auc"].high) == (1, 1)
     assert found["roc_auc"].low < 0.8
     assert found["average_precision"].low < 0.8
+    assert found["calibration_slope_cut"].warning == "few rows are misplaced"
+    assert found["brier"].warning == ""
     counts[:, 5] -= 4.0
     both = evaluate(Histogram(EDGES, counts, np.eye(BUCKETS)), "positive")
     parts = [both[name].value for name in ("recall", "specificity")]
     assert max(parts) <= 1
+
+
+def test_with_noise_it_is_wilson_s_interval_of_fewer_rows():
+    """70 of 100 scores are wrong, all near 0 or 1: the Brier score is a share of rows."""
+    counts = np.array([[24.0, 0.0, 0.0, 56.0], [14.0, 0.0, 0.0, 6.0]])
+    h = Histogram(np.array([0.0, 1e-4, 0.5, 1 - 1e-4, 1.0]), counts, 2.0 * np.eye(4))
+    found = evaluate(h, "positive")["brier"]
+    share = found.value
+    rows = share * (1 - share) / (found.sampling**2 + found.noise**2)  # of the same variance
+    assert 60 < rows < 80
+    std = math.sqrt(found.low * (1 - found.low) / rows)  # with the share that is tested
+    assert (share - 0.5 / rows - found.low) / std == pytest.approx(1.96, rel=0.03)
+
+
+@pytest.mark.parametrize("edges", [[0.1, 0.5, 1.0], [0.0, 0.5, 0.9], [0.0, 0.0, 1.0]])
+def test_edges_of_a_histogram_increase_from_0_to_1(edges):
+    refused("edges of buckets must increase", Histogram.exact, np.array(edges), np.ones((2, 2)))
 
 
 @pytest.mark.parametrize("rows", ["new", "these"])

@@ -9,6 +9,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fedcal.clients.questions import (
+    BinOutcomes,
+    ClassHistograms,
+    PooledHistograms,
+    ScoreCounts,
+    SetCounts,
+)
 from fedcal.conformal.levels.noise_law import Noise as SumNoise
 from fedcal.core.errors import PrivacyError
 from fedcal.evaluation.estimators.base import Asked
@@ -19,8 +26,7 @@ from fedcal.mechanisms import Laplace, NoiseLaw
 from fedcal.privacy.curator import Curator
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import Plan, make_plan
-from fedcal.queries import BinOutcomes, ClassHistograms, PooledHistograms, ScoreCounts, SetCounts
-from fedcal.queries.base import Query
+from fedcal.privacy.query import Query
 from fedcal.units.bounding import Bound, encode_bounded
 
 DRAWS, LEVEL = 20_000, 1e-6

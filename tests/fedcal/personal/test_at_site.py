@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from fedcal.clients.questions import ScoreCounts
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.score_release import ScoreRelease
@@ -20,7 +21,6 @@ from fedcal.personal.at_site import (
     recalibrated,
 )
 from fedcal.personal.prior import SitePrior, identity_prior, site_priors
-from fedcal.queries import ScoreCounts
 
 COMMON, TAU = np.array([0.5, -0.35]), np.array([0.3, 0.15])
 LAPLACE = math.sqrt(2.0)

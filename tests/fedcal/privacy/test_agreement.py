@@ -9,11 +9,7 @@ from typing import Any
 import pytest
 from refusals import refused
 
-from fedcal.core.errors import InputError
-from fedcal.mechanisms import Noise
-from fedcal.privacy import Federation
-from fedcal.privacy.agreement import AGREED, PROTOCOL, job_digest, own_request
-from fedcal.queries import (
+from fedcal.clients.questions import (
     QUERIES,
     AccuracyGap,
     BinOutcomes,
@@ -21,7 +17,11 @@ from fedcal.queries import (
     ClassHistograms,
     TemperatureScores,
 )
-from fedcal.queries.request import Request
+from fedcal.core.errors import InputError
+from fedcal.mechanisms import Noise
+from fedcal.privacy import Federation
+from fedcal.privacy.agreement import AGREED, PROTOCOL, job_digest, own_request
+from fedcal.privacy.request import Request
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job, terms_of_job
 from fedcal.strategies.settings import settings_of

@@ -19,7 +19,7 @@ from fedcal.mechanisms import MECHANISMS, PRIVATE
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
 from fedcal.privacy.curator import Asked, Curator, Release
 from fedcal.privacy.plausible import check_plausible, honest_range
-from fedcal.queries import Query
+from fedcal.privacy.query import Query
 from fedcal.secure_aggregation import ClientSums
 from fedcal.trust import NOISY
 from fedcal.units import UNITS

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from fedcal.clients.questions import Gradients
 from fedcal.core.errors import InputError
-from fedcal.queries import Gradients
 from fedcal.training.local_sgd import weights_of
 from fedcal.training.networks import OWN, enlist, network_named
 from fedcal.training.trained_model import TrainedModel, load_model

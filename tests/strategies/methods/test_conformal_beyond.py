@@ -72,9 +72,12 @@ def test_a_rare_label_is_in_every_set_and_no_exact_count_is_told():
     labels = np.concatenate([np.full(12, 2), rng.integers(0, 2, 988)])
     logits = rng.normal(size=(1000, 3)) + 2 * np.eye(3)[labels]
     data = from_arrays(logits=logits, labels=labels, test_logits=logits, test_labels=labels)
-    exact = run(data, {"clients": 20}, by="class", alpha=0.05).judged["sets"]
+    made = run(data, {"clients": 20}, by="class", alpha=0.05)
+    exact, page = made.judged["sets"], made.page()
     told = "its rows, 12, are too few for a threshold, which needs 19"
     assert exact["all_labels_why"] == {"class 2": told}
+    assert f"class 2 is in every set: {told}" in str(page)
+    assert len(page) > len(made.artifact.page())  # what the test rows tell, below it
     private = run(data, {"clients": 20, **PRIVATE}, by="class", alpha=0.05).judged["sets"]
     assert "by a noisy count, are too few" in private["all_labels_why"]["class 2"]
     assert "12," not in private["all_labels_why"]["class 2"]

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from fedcal.clients.answers import answer, contribute
+from fedcal.clients.questions import LocalUpdate
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
-from fedcal.queries import LocalUpdate
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring
 from fedcal.strategies import DPFedAvg, FedAvg
 from fedcal.training.network import LocalSGD

@@ -8,19 +8,18 @@ from refusals import refused
 from strategy_checks import assert_std_is_one, nobody
 
 from fedcal import simulate
+from fedcal.clients.questions import ScoreCounts
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards, numbered
-from fedcal.evaluation.counting import counts_of
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Gaussian, Laplace, Target
+from fedcal.metrics.encodings import decoder_of
+from fedcal.metrics.score_table import names_text
 from fedcal.personal.moments import HIDES, MomentsPrior, prior_from_moments
 from fedcal.personal.prior import identity_prior, site_priors
 from fedcal.privacy.federation import Federation
-from fedcal.queries import ScoreCounts
-from fedcal.queries.encodings import decoder_of
-from fedcal.queries.evaluation import names_text
 from fedcal.strategies import FedPrior
 from fedcal.strategies.methods.prior import FEWEST, HEIGHT
 from fedcal.units.bounding import Bound
@@ -47,31 +46,31 @@ def asked(*sites: str) -> ScoreCounts:
 def test_rows_count_under_their_sites_own_name_whatever_their_column_says():
     """As by a column that says the same, without its block of others; in each part of the rows."""
     for query in (asked(*sorted(NAMES)), asked(*NAMES, "away")):
-        want = counts_of(named(), replace(query, by="group"))[:, : query.counts]
+        want = replace(query, by="group").counts_of(named())[:, : query.counts]
         for groups in (None, np.zeros(90, np.int64)):
             rows = named(groups)
-            np.testing.assert_array_equal(counts_of(rows, query), want)
-            np.testing.assert_array_equal(counts_of(rows.block(1, 3), query), want[1:3])
+            np.testing.assert_array_equal(query.counts_of(rows), want)
+            np.testing.assert_array_equal(query.counts_of(rows.block(1, 3)), want[1:3])
             order = np.array([3, 1, 0, 2])
-            np.testing.assert_array_equal(counts_of(rows.take(order), query), want[order])
+            np.testing.assert_array_equal(query.counts_of(rows.take(order)), want[order])
             kept = np.flatnonzero(rows.labels)
-            np.testing.assert_array_equal(counts_of(rows.keep(kept), query).sum(), len(kept))
+            np.testing.assert_array_equal(query.counts_of(rows.keep(kept)).sum(), len(kept))
             each, owner = rows.each_subject()
             for parts, of in ((each, owner), (rows.each_row(), rows.owner)):
                 summed = np.zeros_like(want)
-                np.add.at(summed, of, counts_of(parts, query))
+                np.add.at(summed, of, query.counts_of(parts))
                 np.testing.assert_array_equal(summed, want)
 
 
 def test_groups_within_a_site_part_its_counts_and_add_up_to_them():
     rows = named(np.arange(90) % 3)
     whole, parted = asked(*NAMES), replace(asked(*NAMES), within=names_text(["b", "d"]))
-    each = counts_of(rows, parted).reshape(4, 4, 3, 2, 10)  # b, d, and all others
-    np.testing.assert_array_equal(each.sum(axis=2).reshape(4, -1), counts_of(rows, whole))
+    each = parted.counts_of(rows).reshape(4, 4, 3, 2, 10)  # b, d, and all others
+    np.testing.assert_array_equal(each.sum(axis=2).reshape(4, -1), whole.counts_of(rows))
     for place, of in enumerate((1, 0, 2)):
         some = rows.keep(np.flatnonzero(rows.groups == of))
-        np.testing.assert_array_equal(each[:, :, place].reshape(4, -1), counts_of(some, whole))
-    total = counts_of(rows, parted).sum(axis=0).astype(np.float64)
+        np.testing.assert_array_equal(each[:, :, place].reshape(4, -1), whole.counts_of(some))
+    total = parted.counts_of(rows).sum(axis=0).astype(np.float64)
     release, plain = ScoreRelease(parted, total, 2.0), ScoreRelease(whole, total[:80], 2.0)
     counts, root = release.by_site
     np.testing.assert_array_equal(counts, each.sum(axis=(0, 2)))

@@ -24,7 +24,7 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.personal.moments import MomentsPrior
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.methods.accuracy import SingleMetric
 from fedcal.strategies.settings import settings_of

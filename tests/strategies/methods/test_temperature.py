@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.clients.answers import STATISTICS
+from fedcal.clients.questions import TemperatureNewton
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
-from fedcal.queries import TemperatureNewton
 from fedcal.strategies import FederatedStrategy, FedNewton, FedOneShot, FedTemp
 
 federation = partial(Federation, clients=100, classes=3)
@@ -131,7 +130,7 @@ def test_no_rows_curvature_passes_half_of_its_bound(classes):
     ahead = np.linspace(0, 40, 401)[:, None]
     logits = np.concatenate([ahead, np.zeros((401, classes - 1))], axis=1)
     shards = Shards.from_owner(logits, np.zeros(401, int), np.arange(401), 401)
-    largest = STATISTICS["temperature_newton"](shards, TemperatureNewton(0.0, classes))[:, 1].max()
+    largest = TemperatureNewton(0.0, classes).sums(shards)[:, 1].max()
     own = federation(epsilon=1.0, unit="example", classes=classes)
     bound = FedNewton(own).plan.bound
     assert bound.per == "row"

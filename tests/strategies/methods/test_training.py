@@ -9,14 +9,13 @@ from strategy_checks import assert_std_is_one, nobody
 
 from fedcal.accounting import gaussian_multiplier, poisson_gaussian_epsilon
 from fedcal.clients.answers import answer, contribute
-from fedcal.clients.statistics.training import gradient_words
+from fedcal.clients.questions import Gradients
 from fedcal.core.errors import ContributionRefused
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation
 from fedcal.privacy.curator import Asked, Release
-from fedcal.queries import Gradients
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring
 from fedcal.strategies import FedSGD
 from fedcal.training.networks import NETWORKS
@@ -110,9 +109,9 @@ def test_the_grid_of_much_noise_is_one_that_can_be_drawn():
 def test_a_sum_that_nothing_bounds_is_not_cut_in_silence():
     query = method().query(1)
     exact = Bound(query.lengths())
-    assert gradient_words(rows(1), query, exact, Ring(1, 2.0**-36)) is not None
+    assert query.row_words(rows(1), exact, Ring(1, 2.0**-36)) is not None
     with pytest.raises(ContributionRefused, match="does not fit the ring"):
-        gradient_words(rows(1), query, exact, Ring(2**22, 2.0**-36))
+        query.row_words(rows(1), exact, Ring(2**22, 2.0**-36))
 
 
 def test_the_last_step_of_a_linear_schedule_is_one_part_of_the_first():

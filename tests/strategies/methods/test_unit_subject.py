@@ -12,7 +12,7 @@ from fedcal.core.shards import Shards, numbered
 from fedcal.core.types import Integers, Words
 from fedcal.experiments.runs.engines import run_inline
 from fedcal.privacy.noise_plan import Federation
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.methods.accuracy import FedEvaluate
 from fedcal.strategies.settings import settings_of

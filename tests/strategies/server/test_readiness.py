@@ -13,7 +13,7 @@ from policies import policy_text
 from refusals import refused
 
 import fedcal.strategies.server_app as server
-from fedcal.clients import answers
+from fedcal.clients.questions import TemperatureScores
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.clients.site.process import site_app
 from fedcal.clients.site.records.records import RECORDS, SiteRecords, records_of
@@ -220,15 +220,15 @@ def test_what_stays_at_the_site_stops_the_run_without_a_reason(tmp_path, caplog)
 def test_a_site_says_nothing_of_its_rows_before_it_answers(tmp_path, monkeypatch):
     """Neither that a question fails on them nor how many there are."""
     looked_at: dict[str, int] = {READY: 0, ANSWER: 0}
-    statistic = answers.STATISTICS["temperature_scores"]
+    sums = TemperatureScores.sums
 
-    def fails(shards: Shards, query: Any) -> Any:
+    def fails(self: TemperatureScores, shards: Shards, _: Any = None) -> Any:
         looked_at[sites.asked[-1][1]] += len(shards.labels)
         if len(shards.labels):
             raise InputError("row 17 of Mrs Smith is not finite")
-        return statistic(shards, query)
+        return sums(self, shards)
 
-    monkeypatch.setitem(answers.STATISTICS, "temperature_scores", fails)
+    monkeypatch.setattr(TemperatureScores, "sums", fails)
     sites = Sites(tmp_path)
     assert not any("Smith" in line for line in sites.run())
     assert looked_at[READY] == 0

@@ -37,7 +37,7 @@ from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.jobs import job_of
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Progress
 from fedcal.strategies.server.transport import ANSWER

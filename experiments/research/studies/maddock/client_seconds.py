@@ -37,7 +37,7 @@ from fedcal.experiments.research.studies.rows import counted, dealt, grouped
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.engines.inline import BLOCK_NUMBERS
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.strategies.server.outcome import Progress
 from fedcal.strategies.server.transport import ANSWER
 from fedcal.strategies.settings import exact_only

@@ -25,7 +25,6 @@ from scipy.special import betaincinv, expit, ndtri
 
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
-from fedcal.evaluation.counting import counts_of
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.effects import edges_of
 from fedcal.evaluation.sites.verdicts import SEEN, detectable
@@ -136,7 +135,7 @@ def plan() -> tuple[Any, Any, float]:
 def release(truths: Sequence[Truth], rng: np.random.Generator) -> Floats:
     """Return the released counts of a quarter, (S, 2, 10)."""
     planned, asked, _ = plan()
-    total = counts_of(patients(truths, rng), asked).sum(axis=0)
+    total = asked.counts_of(patients(truths, rng)).sum(axis=0)
     made = shared.release_of(planned, 1, asked, total, len(SITES), rng)
     return np.asarray(made.values.reshape(len(SITES), 2, -1))
 

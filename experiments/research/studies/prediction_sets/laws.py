@@ -17,14 +17,14 @@ from functools import cache
 import numpy as np
 
 from fedcal import datasets
+from fedcal.clients.questions import SetCounts, SetGaps
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.conformal.scores import SCORES
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.studies.rows import release_of
 from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.metrics.conformity import SCORES
 from fedcal.privacy.federation import AUTO, Federation
-from fedcal.queries.conformal import SetCounts, SetGaps
 from fedcal.strategies import FedConformal
 from fedcal.trust import Central, SecAgg
 from fedcal.units import UNITS, Example, Subject

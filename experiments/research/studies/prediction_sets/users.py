@@ -21,9 +21,8 @@ from itertools import product
 import numpy as np
 
 from fedcal import datasets
-from fedcal.clients.statistics.conformal import set_gaps
+from fedcal.clients.questions import SetGaps
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.conformal.conformity import spread
 from fedcal.conformal.levels.levels import OF_CLIENTS, Draw
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
@@ -40,8 +39,8 @@ from fedcal.experiments.research.studies.spec import Rows, RowsClaim
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Exponential
 from fedcal.mechanisms.exponential import draw_index
+from fedcal.metrics.conformity import spread
 from fedcal.privacy.noise_plan import Federation
-from fedcal.queries.conformal import SetGaps
 from fedcal.strategies import FedConformal
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Central
@@ -167,7 +166,7 @@ def _sets(
     found, query = float(sets.thresholds[0]), strategy.query(1)
     if type(query) is not SetGaps or strategy.plan.bound is None:
         return found, 0.0
-    return found, _cut(set_gaps(shards, query), query, max(strategy.plan.bound.norms), found)
+    return found, _cut(query.sums(shards), query, max(strategy.plan.bound.norms), found)
 
 
 def _cut(gaps: Floats, query: SetGaps, clip: float, found: float) -> float:
@@ -193,7 +192,7 @@ def _clipped(shards: Shards, epsilon: float, seed: int) -> tuple[float, float]:
         level=slack + 1.0 - ALPHA,
         tilt=draw.tilt * scale,
     )
-    gaps = set_gaps(shards, query)
+    gaps = query.sums(shards)
     costs = query.costs(gaps.clip(-clip, clip).sum(axis=0))
     found = float(grid[draw_index(costs, epsilon, clip, rng_of("clipped", seed))])
     return (found if slack <= ALPHA * (n + 1) else 1.0), _cut(gaps, query, clip, found)

@@ -26,7 +26,7 @@ from fedcal.core.errors import ContributionRefused
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.privacy import Federation
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.strategies.server.job import Job, terms_of_job
 
 ROWS = 4321

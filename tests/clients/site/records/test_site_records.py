@@ -23,7 +23,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Words
 from fedcal.privacy import Federation
 from fedcal.privacy.agreement import job_digest
-from fedcal.queries.request import Request
+from fedcal.privacy.request import Request
 from fedcal.strategies.server.job import Job
 
 ROWS = Shards.from_owner(

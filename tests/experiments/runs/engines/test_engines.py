@@ -13,7 +13,7 @@ from refusals import refused
 
 import fedcal.experiments.runs.engines.flower as flower_engine
 import fedcal.experiments.runs.engines.inline as inline_engine
-from fedcal.clients.answers import STATISTICS
+from fedcal.clients.questions import TemperatureNewton
 from fedcal.core import errors
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import run_in_process
@@ -135,14 +135,14 @@ def test_a_contribution_that_leaves_the_ring_is_refused_without_privacy_too(run,
 def test_an_error_of_a_client_releases_nothing_and_one_of_the_learner_keeps_the_charge(
     run, shards, monkeypatch
 ):
-    def of_client(shards: Shards, query: Any) -> Any:
+    def of_client(*_: Any) -> Any:
         raise errors.ContributionRefused("a secret of a client")
 
     def of_learner(self: FedNewton, release: Release) -> None:
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setitem(STATISTICS, "temperature_newton", of_client)
+        patch.setattr(TemperatureNewton, "sums", of_client)
         ledger = Ledger(None, 1.5)
         strategy = newton(ledger=ledger)
         told = "a secret" if run is run_inline else "a sampled client failed"

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from procfs import descendants, processes, until
 
 from fedcal.experiments.runs.engines.processes import ProcessTree
+from fedcal.experiments.runs.engines.superlink import Commands, FlowerRun
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, adopts orphans")
 
@@ -106,6 +108,15 @@ def test_nothing_outlives_a_killed_parent(folder):
         parent.wait()
     assert until(lambda: not any(map(runs, found)))
     assert until(lambda: not folder.exists())  # nobody else will remove it
+
+
+def test_a_superlink_is_waited_for_until_it_listens(folder):
+    program = folder.parent / "superlink"
+    program.write_text(f"#!/bin/sh\nsleep 0.1\nexec {sys.executable} -m http.server -b $2 $4\n")
+    program.chmod(0o700)
+    with FlowerRun(folder, Commands(program, program), {}).superlink(list) as address:
+        host, _, port = address.partition(":")
+        socket.create_connection((host, int(port)), 1.0).close()
 
 
 def test_a_killed_guard_leaves_its_own_session_dead(folder):

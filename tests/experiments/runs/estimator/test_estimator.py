@@ -174,6 +174,14 @@ def test_a_model_with_a_calibrator_behind_it(classes, kind):
     np.testing.assert_allclose(same, base.predict_proba(x), rtol=0, atol=1e-12)
 
 
+def test_a_row_of_a_decision_function_may_look_like_probabilities():
+    x, y = features()
+    base = LogisticRegression().fit(x, y)
+    base.decision_function = lambda rows: np.tile([0.2, 0.3, 0.5], (len(rows), 1))
+    model = CalibratedModel(base, TemperatureScaling(2.0, 3))
+    np.testing.assert_allclose(model.predict_proba(x[:1]), softmax(np.array([[0.1, 0.15, 0.25]])))
+
+
 CALIBRATORS = {
     "temperature": TemperatureScaling(),
     "bbq": BBQ(),

@@ -17,6 +17,15 @@ def test_level_is_equation_3_by_hand():
         paper.inflated_level(1000, 200, 1.0, 0.1, 1.0)
 
 
+@pytest.mark.parametrize(("n", "epsilon"), [(30, 0.5), (1000, 1.0), (100_000, 8.0)])
+def test_no_gamma_has_a_lower_level(n, epsilon):
+    best, *others = (
+        paper.inflated_level(n, 200, epsilon, 0.1, gamma)
+        for gamma in (paper.best_gamma(n, 200, epsilon, 0.1), *np.geomspace(1e-6, 0.999, 300))
+    )
+    assert min(best, 1.0) <= min(others)  # from 1 on, the sets hold all labels
+
+
 def _neighbours(most: int, m: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """All counts of m bins with up to `most` rows in each, and the same with one row more."""
     units = np.eye(m, dtype=np.int64)

@@ -6,10 +6,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from fedcal.conformal.conformity import spread
+from fedcal.clients.questions import SetGaps
 from fedcal.conformal.levels.levels import Draw, client_clip, sure_coverage
 from fedcal.core.types import Floats, Integers
-from fedcal.queries.conformal import SetGaps
+from fedcal.metrics.conformity import spread
 
 NEED = 0.9
 

@@ -2,12 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.special import expit
 
 from fedcal.calibrators.score_map import ScoreLogistic
+from fedcal.clients.questions import ScoreCounts
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import edges_of
@@ -20,8 +22,7 @@ from fedcal.evaluation.sites.verdicts import (
 )
 from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.holm import holm
-from fedcal.queries import ScoreCounts
-from fedcal.queries.evaluation import names_text
+from fedcal.metrics.score_table import names_text
 
 RNG = np.random.default_rng(0)
 CUT = {"positive": 0.0, "confidence": 1.5}
@@ -123,6 +124,8 @@ def test_any_release_has_verdicts(score, std, rows):
     json.dumps(found, allow_nan=False)
     assert found["sites"]["a"]["words"] == "cannot tell: noise hides any fault"
     assert not found["sites"]["b"]["named"]
+    if rows == 10**6 and std < 1e6:
+        assert found["sites"]["b"]["words"] == "no fault above 2 points found"
 
 
 def test_what_is_detectable_before_anything_ran():
@@ -133,6 +136,15 @@ def test_what_is_detectable_before_anything_ran():
     assert 0.13 < gaps[1] < 0.18
     assert detectable(300, rate=0.1, **facts) < gaps[1] < detectable(300, **facts, seen=0.95)
     assert detectable(300, **facts | {"tests": 5}) < gaps[1]
+
+
+def test_rows_of_a_subject_may_all_be_alike():
+    """Four to a subject: sampling errors double, and what buckets misread stays as it is."""
+    one = release({"a": (1000, 0.0, 1.0)}, std=0.0)
+    four = replace(one, question=replace(one.question, subject_rows=4))
+    gaps = [verdicts_of(of, {}, level=0.01)["sites"]["a"]["gap"] for of in (one, four)]
+    narrow, wide = (gap["high"] - gap["low"] for gap in gaps)
+    assert 1.9 * narrow < wide < 2 * narrow
 
 
 def test_a_site_sees_what_buckets_misread_of_its_rows():

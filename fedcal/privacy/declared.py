@@ -15,7 +15,8 @@ from typing import Any, Self
 import numpy as np
 
 from fedcal.core.errors import InputError
-from fedcal.queries.base import MOST_TEXT, Query
+from fedcal.core.fields import MOST_TEXT
+from fedcal.privacy.query import Query
 
 _ROUNDING = 1e-9
 """Relative error of a parameter: exp(log(x)) is not x, and types of CPU differ in last digits."""

@@ -16,12 +16,15 @@ from fedcal.calibrators import (
 )
 from fedcal.calibrators.order_preserving_mlp import LARGEST_GRADIENT, batches
 from fedcal.calibrators.parametric import ParametricScaling, local_fits
-from fedcal.clients.statistics import scaling
-from fedcal.clients.statistics.scaling import mlp_update, scaling_newton, scaling_update
+from fedcal.clients.questions import scaling
+from fedcal.clients.questions.scaling import (
+    MLPUpdate,
+    ScalingNewton,
+    ScalingUpdate,
+)
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
-from fedcal.queries import MLPUpdate, ScalingNewton, ScalingUpdate
 
 FORMS = [VectorScaling, MatrixScaling, OrderPreservingVector]
 forms = pytest.mark.parametrize("form", FORMS)
@@ -57,19 +60,19 @@ def unpacked(triangle: Floats, size: int) -> Floats:
 def test_the_update_is_the_way_from_the_optimum_to_w(form):
     shards, w = few_shards(4).ordered, some_w(form, 4)
     asked = {"form": form.kind, "w": w, "proximal": 0.5, "steps": 40, "count": True}
-    got = scaling_update(shards, ScalingUpdate(**asked))
+    got = ScalingUpdate(**asked).sums(shards)
     fits = local_fits(form, shards, w, proximal=0.5, steps=40)
     assert got[:, :-1] == pytest.approx(w - fits, abs=0)
     assert got[:, -1].tolist() == [1.0, 1.0, 1.0, 1.0, 0.0]
     assert not got[-1].any()
-    uncounted = scaling_update(shards, ScalingUpdate(**{**asked, "count": False}))
+    uncounted = ScalingUpdate(**{**asked, "count": False}).sums(shards)
     assert uncounted.tobytes() == np.ascontiguousarray(got[:, :-1]).tobytes()
 
 
 @pytest.mark.parametrize("form", [VectorScaling, EntropyTemperature])
 def test_the_gradient_is_that_of_the_loss(form):
     shards, w, step = few_shards(4), some_w(form, 4), 1e-6
-    got = scaling_newton(shards, newton(form, w))[:, : len(w)]
+    got = newton(form, w).sums(shards)[:, : len(w)]
     for k in range(4):
         own = shards.block(k, k + 1)
         want = [
@@ -91,7 +94,7 @@ def test_curvature_is_that_of_an_explicit_jacobian(form, c):
     j = np.stack(slopes, axis=2) / (2 * step)
     inner = np.einsum("nk,kl->nkl", p, np.eye(c)) - p[:, :, None] * p[:, None, :]
     rows = np.einsum("nka,nkl,nlb->nab", j, inner, j)
-    full = scaling_newton(shards, newton(form, w))[:, size:]
+    full = newton(form, w).sums(shards)[:, size:]
     for k in range(5):
         want = rows[shards.owner == k].sum(axis=0)
         assert unpacked(full[k], size) == pytest.approx(want, rel=1e-5, abs=1e-6)
@@ -101,7 +104,7 @@ def test_curvature_of_rows_so_confident_that_1_p_has_no_digits_is_positive():
     shards = few_shards(6)
     shards = Shards(shards.logits * 30.0, shards.labels, shards.offsets)
     w = some_w(VectorScaling, 6)
-    full = scaling_newton(shards, newton(VectorScaling, w))[:4, len(w) :]
+    full = newton(VectorScaling, w).sums(shards)[:4, len(w) :]
     for h in (unpacked(triangle, len(w)) for triangle in full):
         near = np.sqrt(np.maximum(np.diag(h), 1e-300))
         assert np.linalg.eigvalsh(h / near / near[:, None]).min() > -1e-12
@@ -143,8 +146,8 @@ def sgd(own: Shards, query: MLPUpdate) -> np.ndarray:
 @pytest.mark.parametrize(("batch", "epochs"), [(64, 2), (16, 1)])
 def test_the_update_is_the_way_from_where_sgd_on_the_own_rows_ends(batch, epochs):
     shards, query = sgd_shards().ordered, asked(batch=batch, epochs=epochs)
-    got = mlp_update(shards, query)
-    counted = mlp_update(shards, replace(query, count=True))
+    got = query.sums(shards)
+    counted = replace(query, count=True).sums(shards)
     np.testing.assert_array_equal(counted, np.column_stack([got, np.array(SIZES) > 0]))
     for k in range(shards.clients):
         want = query.w - sgd(shards.block(k, k + 1), query) if SIZES[k] else 0 * query.w
@@ -154,16 +157,16 @@ def test_the_update_is_the_way_from_where_sgd_on_the_own_rows_ends(batch, epochs
 @pytest.mark.parametrize("c", [3, 10, 70])
 def test_how_many_are_trained_together_changes_no_bit(c, monkeypatch):
     shards, query = sgd_shards(c, (70, 65, 30, 29, 28, 27, 5, 80)), asked(c)
-    want = mlp_update(shards, query)
+    want = query.sums(shards)
     for together in (1, 3, 64):
         monkeypatch.setattr(scaling, "_TOGETHER", together)
-        assert mlp_update(shards, query).tobytes() == want.tobytes()
+        assert query.sums(shards).tobytes() == want.tobytes()
 
 
 def test_an_update_is_bounded_by_its_steps_before_any_clipping():
     shards = sgd_shards()
     shards = Shards(shards.logits * 1e98, shards.labels, shards.offsets)
-    norms = np.linalg.norm(mlp_update(shards, asked(lr=0.01)), axis=1)
+    norms = np.linalg.norm(asked(lr=0.01).sums(shards), axis=1)
     steps = 3 * np.ceil(np.array(SIZES) / 64)
     assert (norms <= 0.01 * LARGEST_GRADIENT * steps * (1 + 1e-9)).all()
     assert norms.max() > 0.01 * LARGEST_GRADIENT

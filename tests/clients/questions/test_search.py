@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from strategy_checks import some_shards
 
-from fedcal.clients.statistics.temperature import accuracy_gap, calibration_gaps, clipped_nll
-from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
+from fedcal.clients.questions.search import AccuracyGap, CalibrationGaps, ClippedNLL
 
 CLIENTS = 5
 TEMPERATURES = np.array([0.5, 0.9, 1.0, 1.7, 3.0])
@@ -33,7 +32,7 @@ def test_each_is_its_slow_twin(c):
             loss[k, i] += min(cost, 2.0)
             bins[k, i, min(int(confidence * 15), 14)] += correct - confidence
     bins = bins.reshape(CLIENTS, -1)
-    assert accuracy_gap(shards, AccuracyGap(TEMPERATURES)) == pytest.approx(gap, abs=1e-10)
-    assert clipped_nll(shards, ClippedNLL(TEMPERATURES, 2.0)) == pytest.approx(loss, abs=1e-10)
-    gaps = calibration_gaps(shards, CalibrationGaps(TEMPERATURES, 15))
+    assert AccuracyGap(TEMPERATURES).sums(shards) == pytest.approx(gap, abs=1e-10)
+    assert ClippedNLL(TEMPERATURES, 2.0).sums(shards) == pytest.approx(loss, abs=1e-10)
+    gaps = CalibrationGaps(TEMPERATURES, 15).sums(shards)
     assert gaps == pytest.approx(bins, abs=1e-10)

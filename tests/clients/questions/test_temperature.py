@@ -8,14 +8,14 @@ import pytest
 from strategy_checks import some_shards
 
 from fedcal.calibrators import TemperatureScaling
-from fedcal.clients.statistics import temperature
-from fedcal.core.numerics import LOG_A_LIMIT, log_grid
-from fedcal.core.shards import Shards
-from fedcal.queries import (
+from fedcal.clients.questions import temperature
+from fedcal.clients.questions.temperature import (
     TemperatureNewton,
     TemperatureScores,
     TemperatureUpdate,
 )
+from fedcal.core.numerics import LOG_A_LIMIT, log_grid
+from fedcal.core.shards import Shards
 
 CLIENTS = 5
 GRID = {"low": 0.25, "high": 8.0, "points": 9}
@@ -46,7 +46,7 @@ def slow_sums(shards: Shards, k: int, log_a: float) -> tuple[float, float]:
 def test_newton_is_its_slow_twin(c, log_a):
     shards = some_shards(c, rows=80, clients=CLIENTS, scale=3.0)
     want = [slow_sums(shards, k, log_a) for k in range(CLIENTS)]
-    got = temperature.temperature_newton(shards, TemperatureNewton(log_a, shards.classes))
+    got = TemperatureNewton(log_a, shards.classes).sums(shards)
     assert got == pytest.approx(np.array(want), rel=1e-10, abs=1e-10)
 
 
@@ -54,13 +54,13 @@ def test_newton_is_its_slow_twin(c, log_a):
 def test_scores_are_the_gradient_on_the_grid(c):
     shards = some_shards(c, rows=80, clients=CLIENTS, scale=3.0)
     want = [[slow_sums(shards, k, -math.log(t))[0] for t in TEMPERATURES] for k in range(5)]
-    assert temperature.temperature_scores(shards, TemperatureScores(**GRID)) == pytest.approx(
+    assert TemperatureScores(**GRID).sums(shards) == pytest.approx(
         np.array(want), rel=1e-10, abs=1e-10
     )
 
 
 def updates(shards: Shards, params: dict[str, Any]) -> np.ndarray:
-    return temperature.temperature_update(shards, TemperatureUpdate(**params))
+    return TemperatureUpdate(**params).sums(shards)
 
 
 def shard(logits: list[list[float]], labels: list[int]) -> Shards:
@@ -134,7 +134,7 @@ def test_scores_between_the_nodes_are_those_of_each_temperature(classes):
     nodes = temperature.score_nodes(query, classes)
     assert len(nodes) < 100
     every = [TemperatureScores(t, 9.0, 1) for t in np.exp(log_grid(0.25, 8.0, 257))]
-    exact = np.concatenate([temperature.temperature_scores(shards, one) for one in every], axis=1)
-    got = temperature.temperature_scores(shards, query)
+    exact = np.concatenate([one.sums(shards) for one in every], axis=1)
+    got = query.sums(shards)
     np.testing.assert_allclose(got, exact, rtol=0, atol=1e-10)
-    assert not temperature.temperature_scores(shards.keep(np.empty(0, np.int64)), query).any()
+    assert not query.sums(shards.keep(np.empty(0, np.int64))).any()

@@ -9,38 +9,41 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from fedcal.calibrators.base import kinds
-from fedcal.calibrators.parametric import ParametricScaling
-from fedcal.calibrators.scaling import TemperatureScaling
-from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError
-from fedcal.queries.base import (
-    Classes,
-    Finite,
-    Order,
-    Part,
-    Positive,
-    Query,
-    Seed,
-    Summed,
-    Vector,
-    not_too_long,
-    within,
+from fedcal.calibrators.fits.span_fit import residuals
+from fedcal.calibrators.order_preserving_mlp import (
+    OrderPreservingMLP,
+    batch_shape,
+    batches,
+    sgd_step,
 )
-from fedcal.queries.temperature import (
+from fedcal.calibrators.parametric import LocalLosses, ParametricScaling, local_fits, rows_of
+from fedcal.calibrators.scaling import TemperatureScaling
+from fedcal.clients.questions.temperature import (
     MOST_STEPS,
     ROW_GRADIENT,
     Update,
     client_curvature,
+    label_logits,
     row_curvature,
+    shifted_logits,
 )
-from fedcal.units.bounding import Bound
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.fields import Classes, Finite, Positive, Seed, Vector, within
+from fedcal.core.numerics import sigmoid, softplus, tempered_mean
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Integers
+from fedcal.privacy.query import Order, Part, Query, Summed, not_too_long
+from fedcal.units.bounding import Bound, bounded
 
 ROW_CLIP = 10.0
 """Bound of one row's gradient for descent, in nats: one row in a hundred reaches it for a model
 that was trained with small gradients (a CIFAR-10 probe by DP-SGD), and 1 would clip most errors."""
 
 _VECTOR = np.array([1.25, 0.75, 1.0, -0.5, 0.0, 0.25])
+
 _MATRIX = np.concatenate([np.eye(3).ravel() + np.linspace(-0.125, 0.125, 9), [0.25, 0.0, -0.25]])
+
 _MLP = np.linspace(-0.25, 0.25, 129 * 3 + 4224)
 """Parameters of three classes, for the examples."""
 
@@ -126,6 +129,20 @@ class ScalingUpdate(_OfForm, Update):
         if self.proximal < 0:
             raise InputError(f"proximal must be >= 0, got {self.proximal:g}")
 
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """u_k = w - w_k, how far the client's own optimum is from the global parameters w.
+
+        (Maddock et al., Algorithm 2 and B.2.) A client without rows sends zeros. What is sent is
+        one optimum for each client; the plan's bound clips it afterwards.
+
+        Returns (clients, size) or, with `count`, (clients, size + 1).
+        """
+        form, w, shards = _form(shards, self), self.w, shards.ordered
+        update = w - local_fits(form, shards, w, proximal=self.proximal, steps=self.steps)
+        if not self.count:
+            return update
+        return np.column_stack([update, shards.rows > 0])
+
 
 @dataclass(frozen=True, eq=False)
 class MLPUpdate(_OfForm, Update):
@@ -158,6 +175,38 @@ class MLPUpdate(_OfForm, Update):
     lr: Positive
     seed: Seed
     count: bool
+
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """Return u_k = w - w_k, where w_k results from SGD on the client's rows from w.
+
+        (Maddock et al., Algorithm 2 and B.2; Peng et al. 2024.) A client without rows sends zeros.
+        The order of a client's rows is public and depends on `seed` and on how many rows the client
+        has, so that its answer does not depend on who else is asked.
+
+        Returns (clients, size) or, with `count`, (clients, size + 1).
+        """
+        w, batch, shards = self.w, self.batch, shards.ordered
+        out = np.zeros((shards.clients, len(w) + self.count))
+        y, rank = rows_of(OrderPreservingMLP, shards)
+        orders = {
+            n: batches(n, self.epochs, batch, self.seed)
+            for n in np.unique(shards.rows).tolist()
+            if n
+        }
+        for ids in _groups(shards.rows, batch):
+            trained = np.repeat(w[None], len(ids), axis=0)
+            plans = [orders[n] for n in shards.rows[ids].tolist()]
+            first = shards.offsets[ids, None]
+            for t in range(len(plans[0][0])):
+                going = [plan for plan in plans if t < len(plan[0])]
+                k = len(going)  # those with more steps stand first
+                rows = np.stack([order[t] for order, _ in going]) + first[:k]
+                weights = np.stack([weight[t] for _, weight in going])
+                sgd_step(trained[:k], y[rows], rank[rows], weights, self.lr)
+            out[ids, : len(w)] = w - trained
+        if self.count:
+            out[:, -1] = shards.rows > 0
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,6 +254,25 @@ class ScalingNewton(_OfForm):
             return Bound(self.lengths(), (clips[0], client_curvature(clips[0])), order=order)
         return Bound(self.lengths(), (ROW_GRADIENT, row_curvature(self.classes)), order=order)
 
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """Gradient and Gauss-Newton curvature, at w, of the client's negative log-likelihood.
+
+        Ours: sums, not optima, so that the federation's sum is that of the pooled rows, however
+        they are dealt.
+
+        Returns (clients, size + size (size + 1) / 2) in nats.
+        """
+        form, w, shards = _form(shards, self), self.w, shards.ordered
+        out = np.zeros((shards.clients, sum(self.lengths())))
+        rows_of(form, shards)  # computed once, carried along by `take`
+        ids = np.flatnonzero(shards.rows)
+        part = shards.take(ids)
+        losses = LocalLosses(form, *rows_of(form, part), part.rows, w)
+        at = np.tile(w, (len(ids), 1))
+        out[ids, : len(w)] = losses.value(at)[1]
+        out[ids, len(w) :] = losses.triangle(at)
+        return out
+
 
 @dataclass(frozen=True, eq=False)
 class ScalingGradients(_OfForm, Summed):
@@ -251,3 +319,58 @@ class ScalingGradients(_OfForm, Summed):
     def added(self, part: Part, order: Order) -> float:
         """Return `clip`, or 10 nats, for a row or a subject."""
         return self.clip or ROW_CLIP
+
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """Gradient at w of the negative log-likelihood, summed over each client's rows.
+
+        With `clip` each row's gradient is clipped to that norm before (DP-SGD, Abadi et al. 2016).
+
+        Returns (clients, size) in nats.
+        """
+        of_rows = _gradients(shards, self)
+        size = of_rows.shape[1]
+        if self.clip is not None:
+            of_rows = bounded(of_rows, Bound((size,), (self.clip,)))
+        return np.stack([shards.sum_rows(of_rows[:, j]) for j in range(size)], axis=1)
+
+
+def _gradients(shards: Shards, query: ScalingGradients) -> Floats:
+    """Return the gradient of each row, (n, size)."""
+    if query.form == TemperatureScaling.kind:
+        a, slope = softplus(query.w)[0], sigmoid(query.w)[0]
+        mean = tempered_mean(shifted_logits(shards), a)
+        return np.asarray(slope * (mean - label_logits(shards)))[:, None]
+    form = _form(shards, query)
+    x, columns = rows_of(form, shards)
+    residual = residuals(form.scores(x, query.w), columns)[1]
+    return form.pull_back(x, query.w, residual)
+
+
+def _form(
+    shards: Shards, query: ScalingUpdate | ScalingNewton | ScalingGradients
+) -> type[ParametricScaling]:
+    """Return the form of scaling; InputError if its parameters do not fit such rows."""
+    form = form_of(query.form)
+    if query.w.shape != (form.size(shards.classes),):
+        raise InputError(
+            f"{form.kind} scaling of {shards.classes} classes has {form.size(shards.classes)} "
+            f"parameters, the query has {query.w.size}"
+        )
+    return form
+
+
+_TOGETHER = 8  # clients trained at once: their parameters and batches stay in the cache
+
+
+def _groups(rows: Integers, batch: int) -> list[Integers]:
+    """Clients with rows, a few at a time: of one batch width, those with more steps first."""
+    some = np.flatnonzero(rows)
+    shapes = [batch_shape(n, batch) for n in rows[some].tolist()]
+    widths = np.array([width for _, _, width in shapes], np.int64)
+    steps = np.array([per_epoch for per_epoch, _, _ in shapes], np.int64)
+    groups = []
+    for width in np.unique(widths).tolist():
+        alike = np.flatnonzero(widths == width)
+        ids = some[alike[np.argsort(-steps[alike], kind="stable")]]
+        groups += [ids[i : i + _TOGETHER] for i in range(0, len(ids), _TOGETHER)]
+    return groups

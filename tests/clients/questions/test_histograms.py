@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from strategy_checks import some_shards
 
-from fedcal.clients.statistics.histograms import class_counts, class_histograms, pooled_histograms
+from fedcal.clients.questions.histograms import (
+    ClassCounts,
+    ClassHistograms,
+    PooledHistograms,
+)
 from fedcal.core.shards import Shards
-from fedcal.queries import ClassCounts, ClassHistograms, PooledHistograms
 
 CLIENTS = 6
 
@@ -33,7 +36,7 @@ def test_bins_are_closed_on_the_left_and_the_last_one_on_both_sides():
     logits = np.repeat([[0.0, 0.0], [-1e4, 0.0], [0.0, -1e4]], 2, axis=0)
     labels = np.tile([1, 0], 3)
     shards = Shards.from_owner(logits, labels, np.zeros(6, np.int64), 1)
-    got = class_histograms(shards, ClassHistograms(4, shards.classes))
+    got = ClassHistograms(4, shards.classes).sums(shards)
     assert got.tolist() == [[1, 0, 1, 1, 1, 0, 1, 1]]
 
 
@@ -41,13 +44,13 @@ def test_bins_are_closed_on_the_left_and_the_last_one_on_both_sides():
 def test_histograms_are_those_of_a_plain_loop(c, bins):
     shards = some_shards(c, rows=90, clients=CLIENTS)
     want = slow_histograms(shards, bins)
-    got = class_histograms(shards, ClassHistograms(bins, c))
+    got = ClassHistograms(bins, c).sums(shards)
     assert np.array_equal(got, want.reshape(CLIENTS, -1))
-    pooled = pooled_histograms(shards, PooledHistograms(bins, c))
+    pooled = PooledHistograms(bins, c).sums(shards)
     if c == 2:  # each row once, from both sides
         assert np.array_equal(pooled, want[:, 0, 0] + want[:, 1, 0, ::-1])
     else:
         assert np.array_equal(pooled, want.sum(axis=2).reshape(CLIENTS, -1))
-    counts = class_counts(shards, ClassCounts(c))
+    counts = ClassCounts(c).sums(shards)
     each = [np.bincount(shards.labels[shards.owner == k], minlength=c) for k in range(CLIENTS)]
     assert np.array_equal(counts, each)

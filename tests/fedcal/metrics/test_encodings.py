@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcal.queries import encodings
+from fedcal.metrics import encodings
 
 CASES = [(name, b, h) for name in encodings.ENCODINGS for b in (1, 2, 5, 9, 64) for h in (1, 2, 3)]
 

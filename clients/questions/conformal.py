@@ -6,40 +6,38 @@ t_j (the first: at most t_1), as in Angelopoulos et al. (2102.06202), Algorithm 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedcal.conformal.conformity import BY, Conformity
-from fedcal.conformal.levels.angelopoulos import quantile_costs
+from fedcal.clients.questions.scores import MOST_IN_HALVES, counted_words, group_of, halves_of
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, override
-from fedcal.queries.base import (
-    Classes,
-    Finite,
-    Order,
-    Part,
-    Query,
-    Summed,
-    Vector,
-    not_too_long,
-    vector,
-)
-from fedcal.queries.encodings import Height, check_encoding, column_norm, decoder_of, matrix_of
-from fedcal.queries.evaluation import ROOM, check_names, with_room
+from fedcal.core.fields import Classes, Finite, Vector, vector
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Integers, Words, override
+from fedcal.metrics.conformity import BY, Conformity, quantile_costs
+from fedcal.metrics.encodings import Height, check_encoding, column_norm, decoder_of, matrix_of
+from fedcal.metrics.score_table import check_names
+from fedcal.privacy.query import ROOM, Order, Part, Summed, not_too_long, with_room
+from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.units import Example, Subject
-from fedcal.units.bounding import Rule
+from fedcal.units.bounding import Bound, Rule
 
 _LARGEST = 1e6
 """Limit of what a row of a class adds."""
 
+_APART = 0x5E75
+"""What tells the hash that a row is drawn by from that which randomises its score."""
+
 
 @dataclass(frozen=True, eq=False)
-class SetQuery(Query):
+class SetQuery(Summed):
     """Base class of questions about conformity scores: the score, thresholds and parts of rows.
 
     Parameters
@@ -102,9 +100,53 @@ class SetQuery(Query):
         """Number of parts of the rows; with groups, all other rows are one more part."""
         return {"none": 1, "class": self.classes, "group": len(self.names) + 1}[self.by]
 
+    @abstractmethod
+    def row_norm(self, order: Order) -> float:
+        """Return the largest norm that bounds what a row adds."""
+
+    @abstractmethod
+    def add_rows(self, sums: ClientSums, shards: Shards, ring: Ring) -> None:
+        """Add up the encoded contributions of rows."""
+
+    def row_words(self, shards: Shards, bound: Bound, ring: Ring) -> Words | None:
+        """Return each client's sum over its rows, every row encoded by itself; None = not so.
+
+        The words are those that clipping, encoding and adding up row after row gives: what a row
+        adds to a number is one of two values, both inside the bound, so they are added up by how
+        often they occur.
+
+        Returns
+        -------
+        Words or None
+            (clients, length) uint64, saturated as `ClientSums` is
+        """
+        many = shards.rows.max(initial=0) > MOST_IN_HALVES
+        inside = self.row_norm(bound.order) <= min(bound.norms, default=0.0) * bound.most
+        if len(bound.norms) > 1 or many or self.once or not inside:
+            return None
+        sums = ClientSums(shards.clients, bound.length, ring)
+        self.add_rows(sums, shards, ring)
+        return sums.saturated()
+
+    def rows_by_bucket(self, shards: Shards, which: NDArray[np.bool_] | None = None) -> Integers:
+        """Rows in each bucket, and above the last threshold, (clients, parts, thresholds + 1)."""
+        of, buckets = self.conformity, len(self.thresholds) + 1
+        part = shards.labels if self.by == "class" else group_of(shards, self.names)
+        scores = shards.derived(
+            ("conformity", of), lambda s: of.of_labels(s.logits, s.labels, s.input)
+        )
+        bucket = np.searchsorted(self.thresholds, scores, side="left")
+        cells = (shards.owner * self.parts + part) * buckets + bucket
+        shape = (shards.clients, self.parts, buckets)
+        if self.once:
+            first = shards.drawn(self.seed ^ _APART)
+            which = first if which is None else which & first
+        picked = cells if which is None else cells[which]
+        return np.bincount(picked, minlength=int(np.prod(shape))).reshape(shape)
+
 
 @dataclass(frozen=True, eq=False)
-class SetGaps(SetQuery, Summed):
+class SetGaps(SetQuery):
     """Sum over rows of hit_y [score <= t] - need_y, for each threshold t.
 
     With hit = 1 and need = 1 - alpha it is the number of rows with a score of at most t minus 1 -
@@ -160,9 +202,8 @@ class SetGaps(SetQuery, Summed):
         """Return one block with all numbers."""
         return (self.parts * len(self.thresholds),)
 
-    @property
-    def row_bound(self) -> float:
-        """Largest absolute value that a row adds to a number."""
+    def row_norm(self, order: Order) -> float:
+        """Return the largest absolute value that a row adds to a number."""
         return float(np.maximum(self.hit - self.need, self.need).max())
 
     @property
@@ -172,7 +213,7 @@ class SetGaps(SetQuery, Summed):
 
     def added(self, part: Part, order: Order) -> float:
         """Return the largest absolute value that a row adds to a number."""
-        return self.row_bound * ROOM
+        return self.row_norm(order) * ROOM
 
     def costs(self, sums: Floats) -> Floats:
         """Return the distance of each threshold from the one where the sum crosses the level, (m,).
@@ -185,6 +226,40 @@ class SetGaps(SetQuery, Summed):
         after = np.concatenate([self.level - sums[:-1], [-np.inf]])
         later = np.arange(len(sums) - 1, -1, -1)
         return np.asarray(np.maximum(np.maximum(before, after), 0.0) + self.tilt * later)
+
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """sum_i (hit [score_i <= t] - need) of each part and threshold.
+
+        Returns (clients, parts * thresholds).
+        """
+        shape = (shards.clients, self.parts, len(self.thresholds))
+        sums = np.zeros(shape)
+        for which, hit, need in self._kinds(shards):
+            counts = self.rows_by_bucket(shards, which).astype(np.float64)
+            rows = counts.sum(axis=2, keepdims=True)
+            sums += np.cumsum(counts, axis=2)[:, :, :-1] * hit - rows * need
+        return sums.reshape(shards.clients, -1)
+
+    def add_rows(self, sums: ClientSums, shards: Shards, ring: Ring) -> None:
+        """Add up rows at or below each threshold, and all others."""
+        for which, hit, need in self._kinds(shards):
+            counts = self.rows_by_bucket(shards, which)
+            below, rows = np.cumsum(counts, axis=2)[:, :, :-1], counts.sum(axis=2, keepdims=True)
+            values = ring.encode(np.array([[hit - need, -need]]))
+            parts = [
+                (below * each[0, 0] + (rows - below) * each[0, 1]).reshape(shards.clients, -1)
+                for each in halves_of(values)
+            ]
+            sums.add_halves(*parts)
+
+    def _kinds(self, shards: Shards) -> list[tuple[NDArray[np.bool_] | None, float, float]]:
+        """Labels with the same hit and need: which rows have them (None = all), hit, need."""
+        both = np.stack(np.broadcast_arrays(self.hit, self.need), axis=1)
+        each, of = np.unique(both, axis=0, return_inverse=True)
+        if len(each) == 1:
+            return [(None, float(each[0, 0]), float(each[0, 1]))]
+        of_row = of.reshape(-1)[shards.labels]
+        return [(of_row == k, float(hit), float(need)) for k, (hit, need) in enumerate(each)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,11 +300,11 @@ class SetRanks(SetGaps):
 
 
 @dataclass(frozen=True, eq=False)
-class SetCounts(SetQuery, Summed):
+class SetCounts(SetQuery):
     """Encoded number of rows of each part in each bucket of the score.
 
     The last threshold is 1. The answer is the product of each part's counts and the matrix of the
-    encoding (`fedcal.queries.encodings`); a row is a 1 in one count.
+    encoding (`fedcal.metrics.encodings`); a row is a 1 in one count.
 
     Parameters
     ----------
@@ -288,10 +363,28 @@ class SetCounts(SetQuery, Summed):
         """Return whether a row, or the only row of a subject, adds integers."""
         return part == Example.per or (part == Subject.per and self.once)
 
-    def added(self, part: Part, order: Order) -> float:
+    def row_norm(self, order: Order) -> float:
         """Return the largest norm of the contribution of a row to all numbers together."""
         return column_norm(self.encoding, self.buckets, self.height, order)
 
     @override
+    def added(self, part: Part, order: Order) -> float:
+        return self.row_norm(order)
+
+    @override
     def unclipped(self, norm: float) -> float:
         return with_room(norm)
+
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """Rows in each bucket of each part, encoded.
+
+        Returns (clients, numbers) in rows times the encoding's weights.
+        """
+        counts = self.rows_by_bucket(shards)[:, :, :-1].astype(np.float64)  # whole numbers: exact
+        coded = counts if self.encoding == "flat" else counts @ self.matrix.T
+        return coded.reshape(shards.clients, -1)
+
+    def add_rows(self, sums: ClientSums, shards: Shards, ring: Ring) -> None:
+        """Add up encoded rows by how many are in each bucket."""
+        counts = self.rows_by_bucket(shards)[:, :, :-1]
+        sums.add_halves(*counted_words(counts, ring.encode(self.matrix.T)))

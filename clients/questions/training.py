@@ -9,22 +9,17 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcal.core.checks import one_of, positive, whole
-from fedcal.core.errors import InputError
-from fedcal.core.streams import check_seed
-from fedcal.core.types import Floats
-from fedcal.queries.base import (
-    Order,
-    Param,
-    Part,
-    Query,
-    flag,
-    not_too_long,
-    number_of_classes,
-    vector,
-)
-from fedcal.training.network import RULES, Clipping, LocalSGD, Network, Rule, shape_of
+from fedcal.core.errors import ContributionRefused, InputError
+from fedcal.core.fields import Param, flag, number_of_classes, vector
+from fedcal.core.shards import Shards
+from fedcal.core.streams import Purpose, check_seed, stream
+from fedcal.core.types import Floats, Integers, Words
+from fedcal.privacy.query import Order, Part, Query, not_too_long
+from fedcal.secure_aggregation import Ring
+from fedcal.training.network import RULES, Clipping, LocalSGD, Network, Rule, shape_of, text_of
 from fedcal.training.networks import network_named
 from fedcal.units.bounding import Bound
 
@@ -171,6 +166,40 @@ class Gradients(_OfNetwork):
             norm *= math.sqrt(len(self.w))
         return Bound(self.lengths(), (norm,), order=order)
 
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """Sum over each client's rows of their bounded gradients, (clients, size), in nats."""
+        grid = self.grid
+        return np.asarray(_steps(shards, self, self.rows, grid) * grid)
+
+    def row_words(self, shards: Shards, bound: Bound, ring: Ring) -> Words | None:
+        """Return the gradients in steps of the ring if rows are bounded, all rows together.
+
+        Formal guarantee: each row adds whole numbers of norm `min(bound.norms)` at most
+        (`Network.steps`), and the sum is clamped to what the ring grants a client, which is
+        1-Lipschitz. So a row more or less moves a client's answer by no more than the bound.
+
+        Raises ContributionRefused if nothing is bounded (no privacy) and a sum does not fit the
+        ring.
+
+        Returns
+        -------
+        Words
+            (clients, size) uint64
+        """
+        if bound.order != 2:
+            return None  # rows are bounded in L2 here
+        clipping = self.rows
+        if bound.finite:  # the norm is the plan's
+            rule = "row" if clipping.rule == "none" else clipping.rule
+            clipping = Clipping(min(bound.norms), rule, self.reach)
+        steps = _steps(shards, self, clipping, ring.grid)
+        if not bound.finite and (np.abs(steps) > ring.limit).any():
+            raise ContributionRefused(
+                f"a sum of gradients does not fit the ring of {ring.clients} clients: take fewer "
+                "rows or features of a smaller norm"
+            )
+        return np.clip(steps, -ring.limit, ring.limit).view(np.uint64)
+
 
 _SGD = {"network": "softmax", "shape": "3", "w": _W, "classes": 3}
 
@@ -263,6 +292,29 @@ class LocalUpdate(_OfLocalSGD):
         update = 1.0 / math.sqrt(1.0 - 1.0 / (2.0 * COUNT_NORM) ** 2)
         return Bound(self.lengths(), (update, COUNT_NORM), order=order)
 
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """w_k - w in units of the clip, of norm 1 at most, where w_k is what SGD makes of w.
+
+        (McMahan et al. 2018, Algorithm 1; the count: Andrew et al. 2021.) The order of a client's
+        rows is public and depends on `seed` and on how many rows the client has, so that its answer
+        does not depend on who else is asked.
+
+        Returns (clients, size) or, with `count`, (clients, size + 1); zeros without rows, and where
+        SGD diverges.
+        """
+        shards, size = shards.ordered, len(self.w)
+        inputs = _inputs(shards, self)
+        out = np.zeros((shards.clients, sum(self.lengths())))
+        for k, n in _with_rows(shards):
+            rng = stream(self.seed, Purpose.SAMPLING, 0, f"{n} rows")
+            update, _ = _trained(shards, inputs, self, k, rng)
+            norm = float(np.linalg.norm(update)) / self.clip
+            if np.isfinite(norm):
+                out[k, :size] = update / (self.clip * max(norm, 1.0))
+            if self.count:
+                out[k, size] = 0.5 if norm <= 1.0 else -0.5  # no number is more than the clip, too
+        return out
+
 
 FARTHEST = 2.0**10
 """Change of a weight by one client's SGD beyond which its training has diverged."""
@@ -309,3 +361,74 @@ class WeightedUpdate(_OfLocalSGD):
         """Return the clips of the update and of the three sums."""
         self.takes_clips(part, clips, 2)
         return Bound(self.lengths(), tuple(clips), order=order)
+
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """N (w_k - w) of each client's n rows, n times its mean loss, n, and n where SGD diverged.
+
+        (McMahan et al. 2017, FederatedAveraging.)
+
+        Parameters
+        ----------
+        sites
+            (clients,) the number of each client's site, which the order of its rows follows from;
+            None = 0 of all
+
+        Returns
+        -------
+        Floats
+            (clients, size + 3); zeros without rows
+        """
+        shards, size = shards.ordered, len(self.w)
+        inputs = _inputs(shards, self)
+        out = np.zeros((shards.clients, size + 3))
+        for k, n in _with_rows(shards):
+            site = 0 if sites is None else int(sites[k])
+            rng = stream(self.seed, Purpose.SAMPLING, self.round, f"batches of {site}")
+            update, loss = _trained(shards, inputs, self, k, rng)
+            if np.abs(update).max() <= FARTHEST and abs(loss) <= FARTHEST:  # and both are finite
+                out[k, :size] = n * update
+                out[k, size:] = n * loss, n, 0
+            else:
+                out[k, size:] = 0, n, n
+        return out
+
+
+def _inputs(shards: Shards, query: Gradients | LocalUpdate | WeightedUpdate) -> NDArray[Any]:
+    """Return the rows' inputs, of the shape that the network reads.
+
+    Rows without inputs of their own have the logits of a model that is there already.
+    """
+    inputs = shards.logits if shards.inputs is None else shards.inputs
+    if shards.input_shape != query.reads or shards.classes != query.classes:
+        raise InputError(
+            f"the network reads inputs of shape {query.shape} and has {query.classes} classes; "
+            f"the rows here have {text_of(shards.input_shape)} and {shards.classes}"
+        )
+    return np.asarray(inputs)
+
+
+def _steps(shards: Shards, query: Gradients, clipping: Clipping, grid: float) -> Integers:
+    shards = shards.ordered
+    inputs = _inputs(shards, query)
+    return query.architecture.steps(
+        query.w, inputs, shards.labels, shards.offsets, query.classes, clipping, grid
+    )
+
+
+def _with_rows(shards: Shards) -> list[tuple[int, int]]:
+    """Each client that has rows, and how many."""
+    return [(k, n) for k, n in enumerate(shards.rows.tolist()) if n]
+
+
+def _trained(
+    shards: Shards,
+    inputs: Any,
+    query: LocalUpdate | WeightedUpdate,
+    k: int,
+    rng: np.random.Generator,
+) -> tuple[Floats, float]:
+    """Run SGD on the rows of client k; return what it adds to w, and the mean loss on the way."""
+    rows = slice(int(shards.offsets[k]), int(shards.offsets[k + 1]))
+    return query.architecture.local_update(
+        query.w, inputs[rows], shards.labels[rows], query.classes, query.sgd, rng
+    )

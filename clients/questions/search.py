@@ -7,18 +7,24 @@ one draw, and is clipped by itself.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from fedcal.calibrators.top_label import top_confidence
+from fedcal.clients.questions.scores import rows_in
+from fedcal.clients.questions.temperature import correct, label_logits, shifted_logits
 from fedcal.core.checks import positive
 from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, override
-from fedcal.metrics.binning import MOST_BINS
-from fedcal.queries.base import Finite, Order, Part, Positive, Query, Summed, within
-from fedcal.queries.evaluation import SubjectRows, rows_in
+from fedcal.core.fields import Finite, Positive, within
+from fedcal.core.numerics import row_sum
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Integers, override
+from fedcal.metrics.binning import MOST_BINS, bin_index
+from fedcal.metrics.score_table import SubjectRows
+from fedcal.privacy.query import Order, Part, Query, Summed
 from fedcal.units.bounding import Bound, Rule
 
 MOST_TEMPERATURES = 65536
@@ -92,6 +98,15 @@ class AccuracyGap(TemperatureQuery):
         """One row, as a row adds less than 1."""
         return 1.0
 
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """sum_i (correct_i - conf_i(T)): its root makes mean confidence equal accuracy (Acc-T).
+
+        It rises with T. A row adds less than 1 in absolute value.
+
+        Returns (clients, temperatures) in rows.
+        """
+        return _each(shards, self, lambda t: shards.sum_rows(_gap(shards, t))[:, None])
+
 
 @dataclass(frozen=True)
 class ClippedNLL(TemperatureQuery):
@@ -116,6 +131,19 @@ class ClippedNLL(TemperatureQuery):
     def row_bound(self) -> float:
         """Clip of the statistic itself, in nats."""
         return self.nll_clip
+
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """sum_i min(-log p_i(y_i; T), clip), in nats (NLL-T).
+
+        Returns (clients, temperatures) in nats.
+        """
+        clip = self.nll_clip
+
+        def total(t: float) -> Floats:
+            z, of_label = shifted_logits(shards) / t, label_logits(shards) / t
+            return shards.sum_rows(np.minimum(np.log(row_sum(np.exp(z))) - of_label, clip))[:, None]
+
+        return _each(shards, self, total)
 
 
 @dataclass(frozen=True)
@@ -150,6 +178,22 @@ class CalibrationGaps(TemperatureQuery):
     def row_bound(self) -> float:
         """Bound of 1, as a row is in one bin and adds less than 1 there."""
         return 1.0
+
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """sum_{i in b} (correct_i - conf_i(T)) of each bin b of the confidence at T (ECE-T).
+
+        A row is in one bin, so it adds less than 1 in L1 norm.
+
+        Returns (clients, temperatures * bins) in rows, the bins of one temperature together.
+        """
+        bins = self.bins
+
+        def gaps(t: float) -> Floats:
+            confidence = top_confidence(shifted_logits(shards) / t)
+            cells = bin_index(confidence, bins)
+            return shards.sum_rows(correct(shards) - confidence, cells, bins)
+
+        return _each(shards, self, gaps)
 
 
 @dataclass(frozen=True)
@@ -210,3 +254,23 @@ class MeanGaps(Summed):
     def added(self, part: Part, order: Order) -> float:
         """Return the largest absolute value that a row or a subject adds to a sum."""
         return max(1.0 - self.low, self.high) * self.gain * rows_in(part, self.subject_rows)
+
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """sum_i (correct_i - a) of each candidate a, times the gain.
+
+        Returns (clients, points) in rows.
+        """
+        each = shards.weights(self.subject_rows)
+        total, rows = shards.sum_rows(correct(shards) * each), shards.sum_rows(each)
+        return np.asarray((total[:, None] - rows[:, None] * self.candidates) * self.gain)
+
+
+def _each(shards: Shards, query: TemperatureQuery, one: Callable[[float], Floats]) -> Floats:
+    """Return the answers to each temperature, (clients, numbers) each, side by side."""
+    if not len(shards.labels):
+        return np.zeros((shards.clients, sum(query.lengths())))
+    return np.concatenate([one(t) for t in query.each], axis=1)
+
+
+def _gap(shards: Shards, temperature: float) -> Floats:
+    return np.asarray(correct(shards) - top_confidence(shifted_logits(shards) / temperature))

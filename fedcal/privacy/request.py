@@ -19,10 +19,10 @@ import numpy as np
 from fedcal import accounting
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
+from fedcal.core.fields import Param, Scalar
 from fedcal.core.streams import check_seed, key_of
 from fedcal.mechanisms import FORMER, MECHANISMS, Noise
-from fedcal.queries import QUERIES
-from fedcal.queries.base import Param, Query, Scalar
+from fedcal.privacy.query import QUERIES, Query
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
 
@@ -264,7 +264,7 @@ class Request:
 
 def _query(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
     _known("wire form", context["version"], VERSION)
-    query = QUERIES[one_of("query", fields["kind"], QUERIES)]
+    query = QUERIES[one_of("query", fields["kind"], sorted(QUERIES))]
     _known(f"query {query.kind!r}", context["query-version"], query.version)
     params, facts = (
         {k.removeprefix(start): _param(v) for k, v in record.items() if k.startswith(start)}

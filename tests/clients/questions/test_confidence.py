@@ -3,9 +3,8 @@
 import numpy as np
 from strategy_checks import some_shards
 
-from fedcal.clients.statistics.histograms import bin_outcomes, outcome_cell
+from fedcal.clients.questions.histograms import BinOutcomes, OutcomeCell
 from fedcal.core.shards import Shards
-from fedcal.queries import BinOutcomes, OutcomeCell
 
 CLIENTS = 4  # the first and the last have no rows
 
@@ -20,15 +19,15 @@ def test_one_row_changes_the_counts_by_its_sensitivity():
         correct = shards.logits[row].argmax() == shards.labels[row]
         for counts, want in (("correct_wrong", 1.0), ("correct_total", 1.0 + correct)):
             params = BinOutcomes(15, counts)
-            change = bin_outcomes(shards, params) - bin_outcomes(less, params)
+            change = params.sums(shards) - params.sums(less)
             assert np.abs(change).sum() == want
 
 
 def test_each_row_of_a_client_is_drawn_equally_often():
     shards = some_shards(3, rows=40, clients=CLIENTS)
-    counts = bin_outcomes(shards, BinOutcomes(5, "correct_wrong"))
+    counts = BinOutcomes(5, "correct_wrong").sums(shards)
     draws = 1000
-    cells = np.array([outcome_cell(shards, OutcomeCell(5, seed)) for seed in range(draws)])
+    cells = np.array([OutcomeCell(5, seed).sums(shards) for seed in range(draws)])
     assert (cells.sum(axis=2) == [0.0, 1.0, 1.0, 0.0]).all()
     assert not cells[:, counts == 0].any()
     mean = cells.mean(axis=0)

@@ -1,0 +1,390 @@
+"""Questions of an evaluation: rows by score and outcome, for all rows or for groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal, cast
+
+import numpy as np
+
+from fedcal.calibrators.base import of_text
+from fedcal.clients.questions.histograms import one_of_each
+from fedcal.core.checks import whole
+from fedcal.core.errors import InputError
+from fedcal.core.fields import Classes, Numbers, Positive, Seed, vector
+from fedcal.core.printable import look_of
+from fedcal.core.scores import probs_of
+from fedcal.core.shards import Shards, on_grid
+from fedcal.core.streams import in_unit_interval, row_hashes
+from fedcal.core.types import Floats, Integers, Words, override
+from fedcal.metrics.buckets import Score, bucket_of, far_share, fine_tails, scored
+from fedcal.metrics.encodings import Height, node_of
+from fedcal.metrics.score_table import By, ScoreTable
+from fedcal.privacy.query import Cell, Order, Part, Summed, not_too_long, with_room
+from fedcal.secure_aggregation import ClientSums, Ring
+from fedcal.units import Example, Subject
+from fedcal.units.bounding import Bound
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreCounts(ScoreTable, Summed):
+    """Question for the number of rows of each outcome in each bucket of the score.
+
+    A client sends its encoded counts, laid out by `ScoreTable`, whose parameters come first.
+    `bound` needs a client's clip of all these answers.
+
+    Parameters
+    ----------
+    reference
+        (counts,) expected counts of one row; a client with m rows sends its counts minus m times
+        the reference (a residual query). None = counts as they are
+    gain
+        factor of answers before they are clipped
+    pad
+        zeros at the end of an answer, so that all questions of a run have one length
+    seed
+        of the draw of the node of a row in a tail of the score (see `has_nodes`), so that each row
+        is a whole 1; 0 = it counts in both nodes, by its share
+    """
+
+    kind = "score_counts"
+    version = 2
+    optional = None
+    cuts = ("edges",)
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"classes": 3, "edges": np.array([4.0])},
+        {"classes": 3, "edges": np.array([0.0, 0.25, 0.7, 1.0]), "encoding": "prefix"},
+        {"classes": 3, "edges": np.array([6.0]), "encoding": "tree", "height": 2, "gain": 0.5},
+        {"classes": 3, "edges": np.array([3.0]), "score": "classes"},
+        {"classes": 3, "edges": np.array([2.0]), "reference": np.array([0.25, 0.25, 0.25, 0.25])},
+        {"classes": 3, "edges": fine_tails(2, nodes=True), "seed": 7},
+        {"classes": 3, "edges": fine_tails(2, nodes=True)},
+    )
+
+    reference: Any = None
+    gain: Positive = 1.0
+    pad: Numbers = 0
+    seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        not_too_long(self)
+        if self.reference is not None:
+            if self.subject_rows:
+                raise InputError("a reference needs rows that count once each: subject_rows = 0")
+            reference = vector("reference", self.reference)
+            if len(reference) != self.counts:
+                raise InputError(f"reference has {len(reference)} numbers, not {self.counts}")
+            self._set(reference=reference)
+        self._set(signed=self.reference is not None)  # counts are not negative, residuals may be
+
+    @property
+    def counted(self) -> tuple[Any, ...]:
+        """Values that identify its counts among those of other questions."""
+        what = (self.score, self.views, self.groups, self.by, self.within)
+        return (self.edges.tobytes(), *what, self.calibrator, self.seed)
+
+    def encode(self, counts: Floats) -> Floats:
+        """Return answers without gain, (clients, counts) -> (clients, numbers)."""
+        size = math.prod(self.shape)
+        halves = counts[:, :size].reshape(len(counts), -1, self.buckets)
+        coded = halves if self.encoding == "flat" else halves @ self.matrix.T
+        rest = counts[:, size:] * self.weight
+        zeros = np.zeros((len(counts), self.pad))
+        return np.concatenate([coded.reshape(len(counts), -1), rest, zeros], axis=1)
+
+    def lengths(self) -> tuple[int, ...]:
+        """Return one block with all numbers."""
+        return (math.prod(self.shape[:-1]) * len(self.matrix) + self.cells + self.pad,)
+
+    def row_norm(self, order: Literal[1, 2]) -> float:
+        """Return the largest norm of what one row adds, without a reference and before any gain."""
+        norm = float(np.linalg.norm(self.matrix, order, axis=0).max())
+        cells = self.ones - self.shape[0] * self.shape[2]
+        if order == 1:
+            return norm * (self.ones - cells) + cells * self.weight
+        return math.sqrt(norm**2 * (self.ones - cells) + cells * self.weight**2)
+
+    def whole(self, part: Part) -> bool:
+        """Return whether a row counts as a 1 wherever it counts; rows of subjects have weights."""
+        plain = self.reference is None and not self.subject_rows and float(self.gain).is_integer()
+        drawn = bool(self.seed) or not self.tail_nodes
+        cells = not self.cells or self.weight.is_integer()
+        return part == Example.per and plain and drawn and cells
+
+    def added(self, part: Part, order: Order) -> float:
+        """Return the largest norm of what a row or a subject adds to all numbers together."""
+        norm = self.row_norm(order) * rows_in(part, self.subject_rows)
+        if self.reference is not None:
+            norm += float(np.linalg.norm(self.encode(self.reference[None])[0], order))
+        return norm * self.gain
+
+    @override
+    def unclipped(self, norm: float) -> float:
+        return with_room(norm)
+
+    def counts_of(self, shards: Shards) -> Integers | Floats:
+        """Return the counts, (clients, counts); whole numbers where each row counts once.
+
+        Without a seed a row counts in both nodes of its tail, by its share.
+        """
+        each, size = self.cells_of(shards), shards.clients * self.counts
+        place, some = (shards.owner[:, None] * self.counts + each).ravel(), self.subject_rows
+        weights = np.repeat(shards.weights(some), each.shape[1]) if some else None
+        counted = np.bincount(place, weights, size)
+        if self.tail_nodes and not self.seed:
+            far = _far(shards, self, each).ravel()
+            there = on_grid(np.abs(far) * (1.0 if weights is None else weights))
+            moved = np.bincount(place + np.sign(far).astype(np.int64), there, size)
+            counted = counted + (moved - np.bincount(place, there, size))
+        return counted.reshape(shards.clients, self.counts)
+
+    def cells_of(self, shards: Shards, sites: Integers | None = None) -> Integers:
+        """Return the indices of the counts that each row adds to, (n, ones).
+
+        With a seed a row of a tail is in one of its nodes, drawn by its share; `sites` are the
+        numbers of the clients' sites, without which equal rows of different clients have one draw.
+        """
+        return shards.derived(("score cells", self.counted), lambda s: self._drawn(s, sites))
+
+    def _drawn(self, shards: Shards, sites: Integers | None) -> Integers:
+        cells = _cells(shards, self)
+        if self.seed:
+            far = _far(shards, self, cells)
+            rows = np.flatnonzero(far.any(axis=1))
+            share, owner = far[rows], shards.owner[rows]
+            key = owner * 0 if sites is None else sites[owner]
+            each = np.column_stack([shards.uniforms(self.seed)[rows], key])
+            drawn = in_unit_interval(row_hashes(each))
+            cells[rows] += (np.sign(share) * (drawn[:, None] < np.abs(share))).astype(np.int64)
+        return cells
+
+    def prepare(self, shards: Shards, sites: Integers | None) -> None:
+        """Draw the nodes of rows: a draw knows how many of a client's rows are equal."""
+        self.cells_of(shards, sites)
+
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """Return each client's counts, or their difference from the reference, encoded.
+
+        Returns (clients, numbers) in rows times the encoding's weights and `gain`.
+        """
+        answers = self.encode(self.counts_of(shards).astype(np.float64))  # exact: short numbers
+        if self.reference is not None:
+            expected = self.encode(self.reference[None])[0]
+            answers = answers - shards.rows[:, None] * expected
+        return answers if self.gain == 1 else answers * self.gain
+
+    def row_words(self, shards: Shards, bound: Bound, ring: Ring) -> Words | None:
+        """Each client's sum over its rows, every row encoded by itself; None = not by this way.
+
+        The words are those that clipping, encoding and adding up row after row gives: a row's part
+        is a 1 in one count of each histogram, so it has one of few values, all of them inside the
+        bound. They are added up by how often they occur.
+
+        Returns
+        -------
+        Words or None
+            (clients, length) uint64, saturated as `ClientSums` is
+        """
+        if self.pad or self.subject_rows or (self.tail_nodes and not self.seed):
+            return None
+        inside = self.row_norm(bound.order) * self.gain <= min(bound.norms) * bound.most
+        most = int(shards.rows.max(initial=0))
+        many = most > MOST_IN_HALVES
+        if not inside or len(bound.norms) > 1 or self.reference is not None or many:
+            return None
+        counts = self.counts_of(shards).astype(np.int64)
+        size = math.prod(self.shape)
+        halves = counts[:, :size].reshape(shards.clients, -1, self.buckets)
+        sums = ClientSums(shards.clients, bound.length, ring)
+        parts = counted_words(halves, ring.encode(self.matrix.T * self.gain))
+        for k, word in enumerate(halves_of(ring.encode(np.array([[self.weight * self.gain]])))):
+            parts[k] = np.concatenate([parts[k], counts[:, size:] * word[0, 0]], axis=1)
+        sums.add_halves(*parts)
+        return sums.saturated()
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreCell(Cell):
+    """Question for one row of each client as a node of one level of a tree, for unary encoding.
+
+    The numbers are the nodes of all levels for outcome 0, then for outcome 1, in the order of
+    `fedcal.metrics.encodings`; the answer is a single 1 among the nodes of `level`.
+
+    Each client is asked once, about one level: if half of the clients answer for each of two
+    levels, the estimates are better than if all clients answer for both with half of the budget
+    each.
+
+    Parameters
+    ----------
+    classes
+        of the model
+    edges
+        (buckets + 1,) of the buckets, from 0 to 1; one number = the number of buckets of equal
+        width
+    height
+        levels of the tree
+    level
+        level of the answer, from 0: the widest nodes
+    score
+        see `fedcal.metrics.buckets`; not "classes"
+    seed
+        of the draw of the row
+    """
+
+    kind = "score_cell"
+    asked_once = True
+    facts = ("classes",)
+    cuts = ("edges",)
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"classes": 3, "edges": np.array([4.0]), "height": 1, "level": 0, "seed": 0},
+        {"classes": 3, "edges": np.array([9.0]), "height": 2, "level": 0, "seed": 7},
+        {"classes": 3, "edges": np.array([9.0]), "height": 2, "level": 1, "seed": 7},
+    )
+
+    classes: Classes
+    edges: Any
+    height: Height
+    level: int
+    seed: Seed
+    score: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        counts = ScoreCounts(self.classes, self.edges, self.score, "tree", self.height)
+        if counts.ones > 1:
+            raise InputError("unary encoding hides one cell of a row: score 'classes' has several")
+        self._set(
+            edges=counts.edges,
+            score=counts.score,
+            level=whole("level", self.level, 0, len(counts.levels) - 1),
+        )
+
+    @cached_property
+    def as_counts(self) -> ScoreCounts:
+        """Question for the counts of all levels."""
+        return ScoreCounts(self.classes, self.edges, self.score, "tree", self.height)
+
+    @property
+    def nodes(self) -> slice:
+        """Numbers of the level's nodes, of one outcome."""
+        ends = np.cumsum((0, *self.as_counts.levels))
+        return slice(int(ends[self.level]), int(ends[self.level + 1]))
+
+    def lengths(self) -> tuple[int, ...]:
+        """Return one block with all nodes of both outcomes."""
+        return (2 * sum(self.as_counts.levels),)
+
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """Return the node of one row of each client, drawn as of `OutcomeCell`.
+
+        Returns (clients, numbers): a single 1; zeros if the client has no rows.
+        """
+        asked = self.as_counts
+        outcome, bucket = np.divmod(asked.cells_of(shards)[:, 0], asked.buckets)
+        nodes = self.nodes.start + node_of(asked.buckets, asked.height, self.level)
+        return one_of_each(
+            shards, outcome * sum(asked.levels) + nodes[bucket], self.lengths()[0], self.seed
+        )
+
+
+def rows_in(part: Part, subject_rows: int) -> int:
+    """Return the maximum weight, in rows, of a part of a client."""
+    return max(subject_rows, 1) if part == Subject.per else 1
+
+
+MOST_IN_HALVES = 2**20
+"""Rows of a client up to which sums of 32-bit halves are exact in doubles."""
+
+
+def counted_words(counts: Integers, words: Words) -> list[Integers]:
+    """Upper and lower 32 bits of words, times how often each row of them occurs, added up.
+
+    By products of doubles, which are exact for `MOST_IN_HALVES` rows of a client.
+
+    Parameters
+    ----------
+    counts
+        (clients, groups, kinds)
+    words
+        (kinds, numbers)
+
+    Returns
+    -------
+    list[Integers]
+        two of (clients, groups * numbers)
+    """
+    each, many = counts.astype(np.float64), len(counts)
+    sums = (each @ half.astype(np.float64) for half in halves_of(words))
+    return [total.astype(np.int64).reshape(many, -1) for total in sums]
+
+
+def halves_of(words: Words) -> tuple[Integers, Integers]:
+    """Upper and lower 32 bits of signed words."""
+    signed = words.view(np.int64)
+    return signed >> 32, signed & np.int64(2**32 - 1)
+
+
+def _far(shards: Shards, query: ScoreCounts, cells: Integers) -> Floats:
+    """Return the `far_share` of each row in each of its counts, (n, ones)."""
+    far, score = np.zeros(cells.shape), cast("Score", query.score)
+    for v, view in enumerate(query.view_names if query.tail_nodes else ()):
+        rows = np.flatnonzero(np.isin(cells[:, v] % query.buckets, (1, query.buckets - 2)))
+        probs = view_probs(shards.keep(rows), view, query)
+        far[rows, v] = far_share(probs, score, query.bucket_edges)
+    return far
+
+
+def _cells(shards: Shards, query: ScoreCounts) -> Integers:
+    views, groups, parts, _, buckets = query.shape
+    score: Score = query.score  # type: ignore[assignment]
+    group = group_of(shards, query.group_names, query.by)[:, None]
+    if query.within:
+        inner = group_of(shards, query.within_names)[:, None]
+        group = group * (len(query.within_names) + 1) + inner
+    rows = [view_probs(shards, view, query) for view in query.view_names]
+    columns, edges = [], query.bucket_edges
+    for v, probs in enumerate(rows):
+        value, outcome = scored(probs, shards.labels, score)
+        place = ((v * groups + group) * parts + np.arange(parts)) * 2 + outcome
+        if query.tail_nodes:
+            value = np.clip(value, edges[1], edges[-3])
+        columns.append(place * buckets + bucket_of(value, edges))
+    if views == 2:
+        first, second = (probs.argmax(axis=1) == shards.labels for probs in rows)
+        columns.append((math.prod(query.shape) + 2 * ~first + ~second)[:, None])
+    return np.concatenate(columns, axis=1)
+
+
+def group_of(shards: Shards, names: tuple[str, ...], by: By = "group") -> Integers:
+    """Return the index of each row's group among the names, (n,); the last group is "all others".
+
+    Raises InputError for rows without such a column, or a client whose name is not in `names`.
+    """
+    if not any(names):
+        return np.zeros(len(shards.labels), np.int64)
+    place = {look_of(name): k for k, name in enumerate(names)}
+    if by == "site":
+        if not shards.names:
+            raise InputError("rows are counted by site, but this site has no name: --federation")
+        if unknown := [name for name in shards.names if look_of(name) not in place]:
+            raise InputError(f"rows are counted by site, but {unknown[0]!r} is not among the sites")
+        return np.array([place[look_of(name)] for name in shards.names], np.int64)[shards.owner]
+    if shards.groups is None:
+        raise InputError("the question counts groups of rows, but these rows have no column group")
+    of = [place.get(look_of(name), len(names)) for name in shards.group_names]
+    return np.array(of, np.int64)[shards.groups]
+
+
+def view_probs(shards: Shards, view: str, query: ScoreCounts) -> Floats:
+    """Return the probabilities of a view, (n, c)."""
+    if view == "model":
+        return shards.probs
+    if view == "other":
+        if shards.other is None:
+            raise InputError("the question is about a second model, but these rows have only one")
+        return probs_of(shards.input, shards.other)
+    return of_text(query.calibrator).calibrated(shards.logits, shards.input)

@@ -1,0 +1,280 @@
+"""Base class of questions: typed parameters, the shape of the answer, and its public bound.
+
+A question is checked where it is made, on the server, and where it is read, on the client: a
+client's computation never depends on a number that no server of this version would send.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.fields import MOST_NUMBERS, CheckedFields
+from fedcal.core.shards import Shards
+from fedcal.core.streams import key_of
+from fedcal.core.types import Floats, Integers, Words
+from fedcal.secure_aggregation import Ring
+from fedcal.units import UNITS
+from fedcal.units.bounding import SLACK, Bound, Per, Rule
+
+Part = Per
+"""Unit whose contribution is bounded: a complete client, or one subject or one row of a client."""
+
+Order = Literal[1, 2]
+
+
+@dataclass(frozen=True, eq=False)
+class Query(CheckedFields, ABC):
+    """Question to the clients: its parameters, its public bound, and what a client answers.
+
+    A subclass is a frozen dataclass (with `eq=False` where a field is an array). It is known in
+    `QUERIES` by its `kind` as soon as it is defined, in whatever package.
+
+    Attributes
+    ----------
+    kind
+        name on the wire
+    version
+        of the parameters' meaning; a client refuses any but its own
+    row_sums
+        whether a client's answer is a sum of contributions of its rows, so that the contribution of
+        a row, or of a subject, may be clipped by itself
+    signed
+        whether a number of an answer may be negative
+    everyone
+        ask all enrolled clients, not this round's sample (no privacy only)
+    asked_once
+        each client answers in one round of a run only: rounds are for disjoint parts of the clients
+    fine
+        an answer sums many rows: its grid is as fine as the rows leave capacity for (`Plan.fine`)
+    cuts
+        fields that define the cells rows are counted in: a server that chooses these in the run
+        chooses how few rows a count is of
+    facts
+        fields that are not parameters of the statistic, but of the bound and the lengths: public
+        facts such as `classes`. They are sent beside the question, and are in no noise key
+    learned
+        parameters computed from earlier answers whose digits depend on the processor (of clients'
+        own fits, of differences near 0). They are in no noise key, because one digit would change
+        the round's noise. Two runs with the same seed and plan whose questions differ only in these
+        share the round's noise, as they share the first round's noise for any rows: seeds are for
+        simulation, and sites draw from the operating system
+    examples
+        small constructor arguments, for a problem of three classes; at most ten
+    """
+
+    version: ClassVar[int] = 1
+    row_sums: ClassVar[bool] = True
+    signed: ClassVar[bool] = True
+    everyone: ClassVar[bool] = False
+    asked_once: ClassVar[bool] = False
+    fine: ClassVar[bool] = False
+    cuts: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[tuple[str, ...] | None] = ("subject_rows",)
+    learned: ClassVar[tuple[str, ...]] = ()
+    examples: ClassVar[tuple[Mapping[str, Any], ...]]
+
+    @classmethod
+    def example(cls, number: int, classes: int) -> Self | None:
+        """Return an example for another number of classes, or None if a vector has a fixed size.
+
+        A question whose vectors depend on the classes defines their length in `resized`.
+        """
+        arguments = dict(cls.examples[number])
+        vectors = any(np.ndim(value) for value in cls(**arguments).params().values())
+        arguments |= {name: classes for name in cls.facts if name == "classes"}
+        resized = cls.resized(arguments, classes)
+        return None if vectors and resized is None else cls(**{**arguments, **(resized or {})})
+
+    @classmethod
+    def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any] | None:
+        """Return the vector arguments of an example for a number of classes; None = no rule."""
+        return None
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "kind" in vars(cls):
+            register(cls)
+
+    @abstractmethod
+    def lengths(self) -> tuple[int, ...]:
+        """Return the numbers in each block of an answer."""
+
+    @abstractmethod
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """Return what each client's rows add up to, (clients, numbers); zeros without rows.
+
+        The numbers are neither clipped nor noisy: both happen elsewhere, for all questions alike.
+
+        Parameters
+        ----------
+        shards
+            rows of many clients
+        sites
+            (clients,) the number of each client's site; None = 0 of all, or parts of clients
+        """
+
+    def prepare(self, shards: Shards, sites: Integers | None) -> None:
+        """Compute what `sums` of parts of clients takes from all rows of a client."""
+        return None
+
+    def row_words(self, shards: Shards, bound: Bound, ring: Ring) -> Words | None:
+        """Return each client's sum over its rows, every row clipped and encoded by itself.
+
+        A faster way to the same words, (clients, length) uint64; None = row after row.
+        """
+        return None
+
+    @abstractmethod
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """Return the bound on the contribution of a client, or of a part of it, to the answer.
+
+        Parameters
+        ----------
+        part
+            "client": bounded by `clips`; "subject", "row": bounded by the question alone
+        clips
+            the method's own public clip values, in the units of the answer
+        order
+            norm that is bounded, 1 or 2
+
+        Raises
+        ------
+        InputError
+            If the answer is not a sum over rows, or the number of clips is wrong.
+        """
+
+    def whole(self, part: Part) -> bool:
+        """Return whether each such part adds integers alone, of an L1 norm that is one, too.
+
+        Such counts have their Laplace noise on the integers. `bound` says so by `Bound.whole`.
+        """
+        return False
+
+    @property
+    def key(self) -> str:
+        """Text that identifies the question."""
+        return key_of(self.kind, self.params())
+
+    @property
+    def noise_key(self) -> str:
+        """Text `key` without the `learned` parameters: part of the key of seeded noise."""
+        return key_of(self.kind, {k: v for k, v in self.params().items() if k not in self.learned})
+
+    @property
+    def reads(self) -> tuple[int, ...] | None:
+        """Shape of one input of the question's network; None = the question is about scores."""
+        return None
+
+    def costs(self, sums: Floats) -> Floats | None:
+        """Return the cost of each candidate of a draw from exact sums; None = by absolute values.
+
+        `sums` and the costs are (length,), (candidates,). The changes of two candidates' costs by
+        one neighbour must differ by at most two norms of the bound.
+        """
+        return None
+
+    @classmethod
+    def part(cls, unit: str) -> Part:
+        """Return the part of a client that is clipped by itself if `unit` is protected."""
+        return UNITS[unit].per if cls.row_sums else "client"
+
+    def takes_clips(self, part: Part, clips: Sequence[float], number: int) -> bool:
+        """Return whether a bound is for a complete client, by `number` clips.
+
+        Raises InputError if the number of clips differs, or the answer is not a sum over rows.
+        """
+        one_of("part", part, get_args(Part))
+        if part == "client":
+            if len(clips) != number:
+                raise InputError(f"the query {self.kind!r} needs {number} clips, got {len(clips)}")
+            return True
+        if not self.row_sums:
+            raise InputError(
+                f"the answer to {self.kind!r} is not a sum over rows, so a {part} has no part of it"
+            )
+        return False
+
+
+class Summed(Query):
+    """Question whose bound is one norm for all numbers equally; see `rule`."""
+
+    @property
+    def rule(self) -> Rule:
+        """Rule by which the norm bounds an answer's numbers."""
+        return "joint"
+
+    @abstractmethod
+    def added(self, part: Part, order: Order) -> float:
+        """Return the largest norm of the contribution of one row, or of one subject."""
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """Return the bound: the clip for a client, `added` for a row or a subject."""
+        if self.takes_clips(part, clips, 1):
+            return Bound(self.lengths(), (clips[0],), self.rule, order)
+        norm = self.added(part, order)
+        if order == 1 and self.whole(part):
+            return Bound(self.lengths(), (norm,), self.rule, order, part, whole=True)
+        return Bound(self.lengths(), (self.unclipped(norm),), self.rule, order)
+
+    def unclipped(self, norm: float) -> float:
+        """Return a bound for what has this norm; a bit more, where the clip should cut nothing."""
+        return norm
+
+
+class Cell(Query):
+    """Question for a single 1, from one row of each client, for unary encoding.
+
+    The answer is not a sum over rows, because one row may move the 1. `bound` does not clip it.
+    """
+
+    row_sums = False
+    signed = False
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """Return a bound with capacity for the 1, which a norm of 1 would clip."""
+        self.takes_clips(part, clips, 0)
+        return Bound(self.lengths(), (2.0,), order=order)
+
+
+QUERIES: dict[str, type[Query]] = {}
+"""Kind -> question, of all defined so far; of ours by an import of `fedcal.clients.questions`."""
+
+
+def register(query: type[Query]) -> None:
+    """Add a question to `QUERIES`; TypeError if another class has its kind.
+
+    The same class, defined anew, replaces the former one.
+    """
+    former = QUERIES.setdefault(query.kind, query)
+    names = [f"{each.__module__}.{each.__qualname__}" for each in (former, query)]
+    if names[0] != names[1]:
+        raise TypeError(f"{' and '.join(names)} are both questions of kind {query.kind!r}")
+    QUERIES[query.kind] = query
+
+
+ROOM = 1.0 + 2.0**-20
+"""Factor above the norm of what a row adds, so that the clip's slack clips nothing."""
+
+
+def with_room(norm: float) -> float:
+    """Return a bound whose clip cuts nothing off what has this norm."""
+    return norm * ROOM / (1.0 - SLACK)
+
+
+def fits(bound: Bound, query: Query) -> bool:
+    """Return whether a bound's blocks are the blocks of the answer, or parts of them."""
+    ours, theirs = (set(np.cumsum(n).tolist()) for n in (query.lengths(), bound.lengths))
+    return ours <= theirs and max(ours) == max(theirs)
+
+
+def not_too_long(query: Query) -> None:
+    """Raise InputError if an answer would have more numbers than any client can hold."""
+    if sum(query.lengths()) > MOST_NUMBERS:
+        raise InputError(f"the answer to {query.kind!r} has more than {MOST_NUMBERS:,} numbers")
