@@ -110,7 +110,7 @@ def deployed(
     Interrupted
         Ctrl-C: the run goes on without this process.
     """
-    place: str | Path = needed("--out", out, "the server writes to the folder of the run")
+    place: Any = needed("--out", out, "the server writes to the folder of the run")
     out = path_of(place).resolve()
     rows = None if test is None else load_any(test, csv=config.csv).split(config.seed)
     held = None if rows is None else test_part(rows, config.seed)

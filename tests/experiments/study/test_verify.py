@@ -135,7 +135,7 @@ ALTERED = [
     (edited("ledger.json", lambda line: line.update(epsilon=0.5)), "ledger.json is not what"),
     (lambda f: (f / "ledger.json").unlink(), "ledger.json is not what"),
     (lambda f: (f / "release.npz").unlink(), "release"),
-    (lambda f: (f / "study.sealed").unlink(), "is not there"),
+    (lambda f: (f / "study.sealed").unlink(), "No such file"),
 ]
 
 
