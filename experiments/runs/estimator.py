@@ -37,13 +37,13 @@ from fedcal.calibrators import Calibrator
 from fedcal.core.checks import one_of, same, unused
 from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError
+from fedcal.core.options import options_of
 from fedcal.core.scores import KINDS, in_class_order, of_both, without_gradient
 from fedcal.core.types import Floats
 from fedcal.datasets.model_scores import columns_of, in_columns, method_for, scores_of
 from fedcal.experiments.deploy.at_home import priors_of
 from fedcal.experiments.runs.config import Config, merge
 from fedcal.experiments.runs.jobs import resolved
-from fedcal.experiments.runs.options import options_of
 from fedcal.experiments.runs.simulation import fit
 from fedcal.partition import deal
 from fedcal.personal.at_site import calibrator_of, recalibrated

@@ -36,8 +36,8 @@ from fedcal.core.checks import one_of, same, unused, whole
 from fedcal.core.errors import FedcalError, InputError, Interrupted
 from fedcal.core.parallel import usable_cores
 from fedcal.datasets import IDS, Dataset
+from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.runs.engines.processes import LineProcess
-from fedcal.experiments.runs.options import read_options
 from fedcal.experiments.runs.result import versions
 from fedcal.storage.atomic import file_errors, locked, whole_file
 from fedcal.strategies.server.outcome import Progress

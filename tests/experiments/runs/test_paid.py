@@ -92,7 +92,7 @@ def test_what_a_method_releases_outlives_a_result_that_breaks(method, data, tmp_
         return
     with pytest.raises(InputError, match="paid for and has no report yet"):
         simulate(data, out=out, **given)
-    with pytest.raises(InputError, match="the seed of the run of .* must be 3, got 4"):
+    with pytest.raises(InputError, match=r"the seed of the run of .* must be 3, got 4"):
         simulate(data, out=out, resume=True, **given | {"seed": 4})
     assert _run(["report", str(out), "--quiet"]) == 0
     assert charged(given["ledger"]) == [releases]
