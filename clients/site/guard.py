@@ -2,7 +2,7 @@
 
 A server that follows the protocol passes every check. Of one that does not, the site believes
 nothing: plan and questions are made again here (`own_terms`). What was sent is kept, and sent again
-word for word, by `site_records`: a second answer to a round would be a second release.
+word for word, by `records`: a second answer to a round would be a second release.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from typing import Annotated, Any
 
-from fedcal.core.checks import positive, same, unused
+from fedcal.core.checks import interval, positive, same, unused
 from fedcal.core.errors import InputError
 from fedcal.core.fields import among, within
 from fedcal.core.options import (
