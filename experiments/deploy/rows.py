@@ -21,7 +21,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets import Dataset
 from fedcal.datasets.plausible_rows import doubts_of
-from fedcal.experiments.training.features import LabelledRows, features_of, named
+from fedcal.experiments.training.features import LabelledRows, labelled_rows, named
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import read_npz
 from fedcal.training.networks import need_torch, text_of
@@ -202,7 +202,7 @@ def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:
             )
         if names is not None and own is not None:
             same("classes of --class-names", tuple(names), own)
-        rows = features_of(arrays | {"class_names": np.array(own or tuple(names or ()))})
+        rows = labelled_rows(arrays | {"class_names": np.array(own or tuple(names or ()))})
     only_client(data, 1 if rows.client is None else len(np.unique(rows.client)))
     return _site_rows(path.name, rows)
 

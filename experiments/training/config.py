@@ -12,7 +12,6 @@ from fedcal.core.errors import InputError
 from fedcal.core.fields import among, within
 from fedcal.core.options import (
     DATA,
-    PRIVACY,
     REQUIRED,
     RUNNING,
     TRAINING,
@@ -24,34 +23,18 @@ from fedcal.core.options import (
 from fedcal.experiments.runs.config import RunOptions, check_partition
 from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.privacy.privacy import Rate, Rounds
-from fedcal.strategies import STRATEGIES, FedAvg
-from fedcal.strategies.settings import Setting, check_settings
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.settings import check_settings
 from fedcal.training.networks import NETWORKS, OWN, enlist, network_named
 from fedcal.units import UNITS, Example
 
-DEFAULTS = {"rounds": 100, "batch_size": 32, "lr": 0.1, "server_lr": 1.0}
-"""Of FedAvg, as Maddock et al. (2025), A.3.1, train their base models."""
-
-FEDAVG = FedAvg.name
-
-TRAINERS = (FEDAVG, *(n for n, m in STRATEGIES.items() if m.family == "train" and n != FEDAVG))
+TRAINERS = tuple(name for name, method in STRATEGIES.items() if method.family == "train")
 
 SETTINGS = {"lr": "lr", "batch_size": "batch"}
 """Option -> the setting of a method that it stands for."""
 
-SETTINGS_OF_FEDAVG = {**SETTINGS, "local_epochs": "epochs", "server_lr": "server_lr"}
-
-SHARED = (
-    *("epsilon", "delta", "unit", "trust", "mechanism", "quorum", "secure_aggregation"),
-    *("committee", "colluding"),
-    *("noise_source", "ledger", "cap", "cap_delta", "seed", "engine", "rounds", "method"),
-)
-"""Options that `fedcal train` shares with `fedcal simulate`."""
-
 FOLLOWING = {"network": "--model says it", "shape": "the data say it"}
 """Setting of a method that follows from what is said elsewhere -> where."""
-
-_OF_FEDAVG = ("local_epochs", "server_lr", "evaluate_every")
 
 Count = Annotated[int, within(1)]
 
@@ -66,27 +49,22 @@ def _network(_: str, value: Any) -> str:
 class TrainConfig(RunOptions):
     """Options of a training. `None` means the model's (or the data's) own default.
 
-    A *round* is one of FedAvg: sampled clients train, the server averages. A *global epoch* of
-    the paper is 1 / `sampling_rate` rounds: as many as visit every client once on average.
-
     Attributes
     ----------
     clients
         how many the rows are dealt to; with natural clients, how many of them (all)
     sampling_rate
-        share of the clients that have training rows, drawn anew in each round
-    local_epochs
-        passes over a client's training rows in one round
-    lr, server_lr
-        of local SGD, and of the step towards the clients' average (1: all of it)
+        share of the clients, drawn anew in each round
+    lr, batch_size
+        the method's settings `lr` and `batch`
     min_rows
         clients with fewer rows are left out
     max_rows
         of a client at most so many rows are used (all)
     feature_norm
         a public bound on the norm of a row of features; longer rows are scaled to it (the file's)
-    evaluate_every, checkpoint_every
-        rounds between evaluations, and between checkpoints
+    checkpoint_every
+        rounds between checkpoints
     """
 
     data: str = option(
@@ -123,7 +101,7 @@ class TrainConfig(RunOptions):
         None,
         "Number of training rounds",
         group=TRAINING,
-        unset="the model's, or by epochs",
+        unset="the method's, or by epochs",
     )
     sampling_rate: Rate = like(
         RunOptions,
@@ -131,18 +109,14 @@ class TrainConfig(RunOptions):
         0.1,
         "Fraction of the clients in a round, at least one client",
     )
-    local_epochs: Count = option(1, TRAINING, "Passes over a client's rows in one round")
     batch_size: Count | None = option(
         None,
         TRAINING,
         "Batch size of local SGD; for fedsgd: expected rows in a round",
-        unset="the model's",
+        unset="the method's",
     )
     lr: Annotated[float, positive] | None = option(
-        None, TRAINING, "Learning rate of local SGD, or of fedsgd", unset="the model's"
-    )
-    server_lr: Annotated[float, positive] | None = option(
-        None, TRAINING, "Learning rate of the server", unset="1"
+        None, TRAINING, "Learning rate of local SGD, or of fedsgd", unset="the method's"
     )
     unit: Annotated[str, among(UNITS)] = like(RunOptions, "unit", Example.name)
     held_out: Annotated[float, interval("[0, 1)")] = option(
@@ -160,40 +134,23 @@ class TrainConfig(RunOptions):
         "Public bound on the norm of a row's features; longer rows are scaled",
         unset="the file's",
     )
-    evaluate_every: Count = option(10, RUNNING, "Rounds between evaluations on the test rows")
     checkpoint_every: Count = option(10, RUNNING, "Rounds between checkpoints in --out")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.model in OWN:
             same("engine of a model of your own", self.engine, "inline")
-        if self.method is not None:
-            self._check_method(self.method)
-
-    def _check_method(self, method: str) -> None:
-        """Refuse what the method has no use for."""
-        if method != FEDAVG:
-            # one that samples rows has all clients in each round
-            names = [*_OF_FEDAVG, *(("sampling_rate",) if STRATEGIES[method].one_place else ())]
-            unused(f"method '{method}'", **self.changed(*names))
-            self._check_cuts()
-            self._check_set()
-            check_settings(method, self.set)
-            return
-        known = options_of(TrainConfig).values()
-        names = [one.name for one in known if one.group == PRIVACY and one.name != "unit"]
-        why = f"method '{FEDAVG}' has no privacy and runs inline"
-        unused(why, **self.changed(*names, "engine", "held_out"))
-        unused(f"method '{FEDAVG}' has no settings of its own", set=self.set or None)
-
-    def _check_set(self) -> None:
-        """Refuse settings of the method that an option, or the data, say too."""
+        self._check_cuts()
         for name, setting_of in FOLLOWING.items():
             unused(setting_of, **{name: self.set.get(name)})
         for name, setting in SETTINGS.items():
             value, own = getattr(self, name), self.set.get(setting)
             if None not in (value, own):
                 same(f"{name}, by --set {setting},", value, own)
+        if self.method is not None:
+            if STRATEGIES[self.method].one_place:  # it samples rows: all clients are in each round
+                unused(f"method '{self.method}'", **self.changed("sampling_rate"))
+            check_settings(self.method, self.set)
 
     def _check_cuts(self) -> None:
         """Refuse cuts by a client's number of rows where that number is protected.
@@ -216,20 +173,10 @@ class TrainConfig(RunOptions):
         return {k: v for k, v in super().to_dict().items() if v != math.inf}
 
     @property
-    def by_method(self) -> bool:
-        """True if another method than FedAvg trains, with its own settings (`set`)."""
-        return self.method not in (None, FEDAVG)
-
-    @property
-    def stands_for(self) -> dict[str, str]:
-        """Option -> the method's setting that it stands for."""
-        return SETTINGS if self.by_method else SETTINGS_OF_FEDAVG
-
-    def own_settings(self, settings: Mapping[str, Setting]) -> dict[str, Setting]:
-        """Return those of a method's resolved settings that `set` may give."""
-        if not self.by_method:
-            return {}
-        return {k: v for k, v in settings.items() if k not in FOLLOWING}
+    def settings(self) -> dict[str, Any]:
+        """Settings of the method, also those that an option stands for."""
+        values = {setting: getattr(self, name) for name, setting in SETTINGS.items()}
+        return {k: v for k, v in values.items() if v is not None} | dict(self.set)
 
 
 def merged(*layers: Mapping[str, Any]) -> TrainConfig:

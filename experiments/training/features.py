@@ -1,4 +1,4 @@
-"""Features with labels: the `.npz` files that linear heads and small networks learn from.
+"""Labelled rows to train on: the `.npz` files of features or images, and rows in memory.
 
 Whatever is done to the features here is public: it follows from the row itself and from constants
 that the file or `--feature-norm` states. Nothing is centred, standardised or scaled by a statistic
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.core import classes
 from fedcal.core.checks import near, one_of, positive, same, unused, whole
-from fedcal.core.classes import class_names, ids_of, per_row, places_of, words_among
 from fedcal.core.errors import InputError
 from fedcal.core.scores import as_array, numbers
 from fedcal.core.types import Integers
@@ -27,16 +27,77 @@ from fedcal.storage.npz import read_npz
 
 Arrays = Mapping[str, NDArray[Any]]
 
-_ROWS = ("features", "labels", "y", "client", "subject", "group")
+_ROWS = ("features", "x", "labels", "y", "client", "subject", "group")
 KEYS = (
     *_ROWS,
     *(f"test_{key}" for key in _ROWS if key != "subject"),
     *("scale", "norm", "class_names", "group_names"),
 )
-"""Arrays of a features file."""
+"""Arrays of a file."""
 
 SHIFTED = re.compile(r"test_[a-z_]+_[1-5]")
 """Test rows after a corruption, such as test_fog_3: they are for studies, and not read here."""
+
+IN_MEMORY = "rows in memory"
+"""What a configuration calls such data."""
+
+MOST_CLASSES = 10_000
+
+_SHAPES = {
+    "features": ((2,), "(rows, features)"),
+    "x": ((3, 4), "(rows, height, width) or (rows, height, width, channels)"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRows:
+    """Labelled rows of one source.
+
+    Attributes
+    ----------
+    x
+        features, (n, d) float32; or images and the like, (n, h, w[, channels]) uint8 or float32
+    y
+        (n,) int64 in [0, classes)
+    names
+        of the classes
+    client
+        (n,) who owns a row, whole numbers or texts; or None
+    subject, group
+        (n,) int64, whom a row is about and to which group it belongs; or None
+    group_names
+        of the groups, by their numbers
+    norm
+        a public bound on the Euclidean norm of each row of features; or None
+    test
+        the source's own test rows, which nothing is trained on; or None
+    """
+
+    x: NDArray[Any] = field(repr=False)
+    y: Integers = field(repr=False)
+    names: tuple[str, ...]
+    client: NDArray[Any] | None = field(default=None, repr=False)
+    subject: Integers | None = field(default=None, repr=False)
+    group: Integers | None = field(default=None, repr=False)
+    group_names: tuple[str, ...] = ()
+    norm: float | None = None
+    test: LabelledRows | None = field(default=None, repr=False)
+
+    @property
+    def features(self) -> bool:
+        """Whether each row is a list of numbers, as `softmax` and `mlp` read them."""
+        return self.x.ndim == 2
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return len(self.names)
+
+    def take(self, rows: Integers) -> LabelledRows:
+        """Return some of the rows, without the source's test rows."""
+        own = {name: getattr(self, name) for name in ("x", "y", "client", "subject", "group")}
+        picked = {name: column[rows] for name, column in own.items() if column is not None}
+        return replace(self, **picked, test=None)
 
 
 def read_labelled(source: str, feature_norm: float | None = None) -> LabelledRows:
@@ -45,8 +106,7 @@ def read_labelled(source: str, feature_norm: float | None = None) -> LabelledRow
     Parameters
     ----------
     source
-        path of an `.npz` with `features` (see `features_of`), or with `x`, `y`, optional `client`,
-        `test_x`, `test_y`, `test_client` (see `rows_of_arrays`); or the name of shipped features
+        path of an `.npz` with the arrays of `labelled_rows`, or the name of shipped features
     feature_norm
         a bound on the Euclidean norm of a row of features, to which longer ones are scaled: a
         number that is known without the rows. None = the file's own `norm`
@@ -59,31 +119,37 @@ def read_labelled(source: str, feature_norm: float | None = None) -> LabelledRow
     shipped, path = [entry.name for entry in feature_sets()], path_of(source)
     with named(source):
         if source in shipped:
-            return features_of(read_feature_set(source), feature_norm)
+            return labelled_rows(read_feature_set(source), feature_norm)
         if path.suffix.lower() != ".npz" and path.exists():
             raise InputError("unknown kind of data; allowed: .npz with features, or x and y")
         if not path.is_file():
             raise InputError(f"no such file, nor shipped features; {near(source, shipped)}")
-        arrays = read_npz(path)
-        if "features" in arrays:
-            return features_of(arrays, feature_norm)
-        unused("the file holds no features", feature_norm=feature_norm)
-        return rows_of_arrays(arrays)
+        return labelled_rows(read_npz(path), feature_norm)
 
 
-def features_of(arrays: Arrays, norm: float | None = None) -> LabelledRows:
-    """Labelled rows of features, from the arrays of a file.
+@contextlib.contextmanager
+def named(path: str) -> Iterator[None]:
+    """Let what is wrong inside begin with the path."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{path!r}: {error}") from None
+
+
+def labelled_rows(arrays: Arrays, norm: float | None = None) -> LabelledRows:
+    """Labelled rows from the arrays of a file.
 
     Parameters
     ----------
     arrays
         `features` (n, d), floats, or whole numbers (int8, say) that are multiplied with the number
-        `scale`; `labels` or `y` (n,); optional `client`, `subject`, `group` (n,), whole numbers or
-        texts, and `class_names`, `group_names`, which the numbers stand for. The source's own test
-        rows: `test_features` (m, d), `test_labels` or `test_y`, `test_client`, `test_group` (m,).
-        `norm`: a bound on the rows' Euclidean norms, known without looking at them
+        `scale`; or `x` (n, h, w[, channels]), uint8 or floats. `labels` or `y` (n,); optional
+        `client`, `subject`, `group` (n,), whole numbers or texts, and `class_names`, `group_names`,
+        which the numbers stand for. The source's own test rows: `test_features` (m, d) or `test_x`,
+        `test_labels` or `test_y`, `test_client`, `test_group` (m,). `norm`: a bound on the
+        features' Euclidean norms, known without looking at them
     norm
-        a bound in place of the file's
+        a bound in place of the file's, > 0
 
     Returns
     -------
@@ -98,80 +164,85 @@ def features_of(arrays: Arrays, norm: float | None = None) -> LabelledRows:
     for key in arrays:
         if not SHIFTED.fullmatch(key):
             one_of("key", key, KEYS)
-    bound = _number(arrays, "norm") if norm is None else positive("feature_norm", norm)
-    reader = _Reader(arrays, _number(arrays, "scale"), bound, _names(arrays, "class_names"))
-    rows, test = reader.rows(""), None
-    if "test_features" in arrays:
-        test = reader.rows("test_", rows.x.shape[1:])
-    elif stray := [key for key in arrays if key.startswith("test_")]:
-        raise InputError(f"{stray[0]} without test_features")
-    parts = [rows] if test is None else [rows, test]
-    classes = len(reader.class_names) or max(part.classes for part in parts)
-    whole("the number of classes", classes, 2)
-    names = reader.class_names or tuple(map(str, range(classes)))
+    kind = "features" if "features" in arrays else "x"
+    if kind not in arrays:
+        raise InputError("an array 'features' or 'x' is needed")
+    numbers = {key: _number(arrays, key) for key in ("scale", "norm")}
+    if kind == "x":
+        unused("the rows are not features", **numbers, feature_norm=norm)
+    bound = numbers["norm"] if norm is None else norm
+    names = _names(arrays, "class_names")
+    prefixes = ("", "test_") if f"test_{kind}" in arrays else ("",)
+    if len(prefixes) == 1 and (stray := [key for key in arrays if key.startswith("test_")]):
+        raise InputError(f"{stray[0]} without test_{kind}")
+    parts = [_part(arrays, prefix, kind, numbers["scale"], bound, names) for prefix in prefixes]
+    same(f"kind of test_{kind}", _kind(parts[-1].x), _kind(parts[0].x))
+    if not names:
+        names = tuple(map(str, range(max(int(part.y.max()) for part in parts) + 1)))
+    whole("the number of classes", len(names), 2)
     parts = [replace(part, names=names) for part in _with_groups(parts, arrays)]
-    return parts[0] if test is None else replace(parts[0], test=parts[1])
+    return parts[0] if len(parts) == 1 else replace(parts[0], test=parts[1])
 
 
-def scaled_to(x: NDArray[np.float32], bound: float) -> NDArray[np.float32]:
-    """Rows (n, d) with norms up to `bound`: longer ones are scaled to it, in place."""
-    length = np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64))
-    long = length > bound
-    x[long] *= (bound / length[long])[:, None].astype(np.float32)
-    return x
+def _part(
+    arrays: Arrays,
+    prefix: str,
+    kind: str,
+    scale: float | None,
+    bound: float | None,
+    names: tuple[str, ...],
+) -> LabelledRows:
+    """Return the rows of one part, without groups."""
+    x = _inputs(f"{prefix}{kind}", arrays[f"{prefix}{kind}"], kind, scale)
+    if bound is not None:
+        length = np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64))
+        long = length > bound
+        x[long] *= (bound / length[long])[:, None].astype(np.float32)
+    labels = [key for key in (f"{prefix}labels", f"{prefix}y") if key in arrays]
+    if len(labels) != 1:
+        raise InputError(f"one of the arrays '{prefix}labels' and '{prefix}y' is needed")
+    shape = (len(x), len(names) or MOST_CLASSES)
+    y = classes.places_of(labels[0], arrays[labels[0]], names or None, shape, kind)
+    client, subject = (_ids(arrays, f"{prefix}{key}", len(x)) for key in ("client", "subject"))
+    if subject is not None:
+        subject = np.unique(subject, return_inverse=True)[1].astype(np.int64)
+    return LabelledRows(x, y, names, client=client, subject=subject, norm=bound)
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """The arrays of a file, and what is said of all its rows."""
-
-    arrays: Arrays
-    scale: float | None
-    norm: float | None
-    class_names: tuple[str, ...]
-
-    def inputs(self, key: str, shape: tuple[int, ...] = ()) -> NDArray[np.float32]:
-        """Features as float32, checked; their shape must end with `shape`."""
-        x = self.arrays[key]
-        if x.ndim != 2 or 0 in x.shape or x.shape[2 - len(shape) :] != shape:
-            rows, width = ("rows", "features", *shape)[-2:]
-            raise InputError(f"{key}: must have shape ({rows}, {width}), got {x.shape}")
-        if x.dtype.kind not in "iuf":
-            raise InputError(f"{key}: must hold numbers, got type {x.dtype}")
-        if (x.dtype.kind == "f") != (self.scale is None):
-            having = "without" if self.scale is None else "with"
-            raise InputError(
-                f"{key}: whole numbers need scale, floats have none; got {x.dtype} {having} scale"
-            )
-        floats = _floats(key, x)
-        if self.scale is not None:
-            floats *= np.float32(self.scale)
-        return floats if self.norm is None else scaled_to(floats, self.norm)
-
-    def rows(self, prefix: str, shape: tuple[int, ...] = ()) -> LabelledRows:
-        """Return the rows of one part, without the names of classes and groups."""
-        arrays = self.arrays
-        x = self.inputs(f"{prefix}features", shape)
-        named = [key for key in (f"{prefix}labels", f"{prefix}y") if key in arrays]
-        if len(named) != 1:
-            raise InputError(f"one of the arrays '{prefix}labels' and '{prefix}y' is needed")
-        shape = (len(x), len(self.class_names) or MOST_CLASSES)
-        y = places_of(named[0], arrays[named[0]], self.class_names or None, shape, "features")
-        client, subject = (
-            check_ids(key, arrays[key], len(x)) if key in arrays else None
-            for key in (f"{prefix}client", f"{prefix}subject")
+def _inputs(key: str, x: NDArray[Any], kind: str, scale: float | None) -> NDArray[Any]:
+    """Return the inputs of rows, checked, as float32; images of bytes stay bytes."""
+    sides, shape = _SHAPES[kind]
+    if x.ndim not in sides or 0 in x.shape:
+        raise InputError(f"{key}: must have shape {shape}, got {x.shape}")
+    if kind == "x" and x.dtype == np.uint8:
+        return x
+    if x.dtype.kind not in ("iuf" if kind == "features" else "f"):
+        allowed = "hold numbers" if kind == "features" else "be uint8 (0..255) or float"
+        raise InputError(f"{key}: must {allowed}, got {x.dtype}")
+    if (x.dtype.kind == "f") != (scale is None):
+        having = "without" if scale is None else "with"
+        raise InputError(
+            f"{key}: whole numbers need scale, floats have none; got {x.dtype} {having} scale"
         )
-        if subject is not None:
-            subject = np.unique(subject, return_inverse=True)[1].astype(np.int64)
-        return LabelledRows(x, y, client=client, subject=subject, norm=self.norm)
-
-
-def _floats(key: str, x: NDArray[Any]) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):
         floats = x.astype(np.float32)
     if not np.isfinite(floats).all():
         raise InputError(f"{key}: all values must be finite")
+    if scale is not None:
+        floats *= np.float32(scale)
     return floats
+
+
+def _kind(x: NDArray[Any]) -> str:
+    """Return the size of a row, and the type of its numbers."""
+    return f"{' x '.join(map(str, x.shape[1:]))} ({x.dtype})"
+
+
+def _ids(arrays: Arrays, key: str, rows: int) -> NDArray[Any] | None:
+    """Ids of clients, subjects or groups: whole numbers or texts, one per row."""
+    if key not in arrays:
+        return None
+    return classes.per_row(key, classes.ids_of(key, arrays[key]), "rows", rows)
 
 
 def _number(arrays: Arrays, key: str) -> float | None:
@@ -182,7 +253,9 @@ def _number(arrays: Arrays, key: str) -> float | None:
 
 
 def _names(arrays: Arrays, key: str) -> tuple[str, ...]:
-    return class_names(arrays[key].ravel().tolist(), arrays[key].size, key) if key in arrays else ()
+    if key not in arrays:
+        return ()
+    return classes.class_names(arrays[key].ravel().tolist(), arrays[key].size, key)
 
 
 def _with_groups(parts: list[LabelledRows], arrays: Arrays) -> list[LabelledRows]:
@@ -192,13 +265,11 @@ def _with_groups(parts: list[LabelledRows], arrays: Arrays) -> list[LabelledRows
         same(f"use of {key}", key in arrays, keys[0] in arrays)
     if keys[0] not in arrays:
         return parts
-    columns = [
-        check_ids(key, arrays[key], len(part.y)) for key, part in zip(keys, parts, strict=True)
-    ]
+    columns: Any = [_ids(arrays, key, len(part.y)) for key, part in zip(keys, parts, strict=True)]
     names = _names(arrays, "group_names")
     if names:
         codes: list[Integers] = [
-            places_of(key, ids, None, (len(ids), len(names)))
+            classes.places_of(key, ids, None, (len(ids), len(names)))
             for key, ids in zip(keys, columns, strict=True)
         ]
     else:
@@ -209,12 +280,6 @@ def _with_groups(parts: list[LabelledRows], arrays: Arrays) -> list[LabelledRows
         replace(part, group=code, group_names=names)
         for part, code in zip(parts, codes, strict=True)
     ]
-
-
-NAME = "rows in memory"
-"""What a configuration calls such data."""
-
-_LABELS = ("labels", "y", "test_labels", "test_y")
 
 
 def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows:
@@ -240,19 +305,16 @@ def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows
             key = f"{part}features" if x.ndim == 2 else f"{part}x"
             unused(f"{part}rows are given", **{key: arrays.get(key)})
             arrays[key] = x
-    _number_labels(arrays)
-    if "features" not in arrays:
-        unused("the rows are not features", feature_norm=feature_norm)
-        if (known := arrays.pop("class_names", None)) is not None:
-            names = class_names(known.ravel().tolist(), known.size)
-            own = {k: y for k, y in arrays.items() if k in _LABELS}
-            arrays |= {k: places_of(k, y, names, (len(y), len(names))) for k, y in own.items()}
-        rows = rows_of_arrays({key.replace("labels", "y"): x for key, x in arrays.items()})
-        return replace(rows, names=None if known is None else names)
-    for key in ("features", "test_features"):  # a file has whole numbers only to be small
-        if key in arrays and arrays[key].dtype.kind in "iub" and "scale" not in arrays:
-            arrays[key] = arrays[key].astype(np.float32)
-    return features_of(arrays, feature_norm)
+        # a file has whole numbers only to be small
+        x = arrays.get(key := f"{part}features")
+        if x is not None and x.dtype.kind in "iub" and "scale" not in arrays:
+            arrays[key] = x.astype(np.float32)
+    labels = {key: y for key, y in arrays.items() if key.removeprefix("test_") in ("labels", "y")}
+    if words := classes.words_among(list(labels.values())):
+        arrays.setdefault("class_names", np.array(words))  # as sorted
+    for key, y in labels.items():
+        arrays[key] = y.astype(np.int64) if y.dtype == np.bool_ else y
+    return labelled_rows(arrays, feature_norm)
 
 
 def _of_frame(frame: Any) -> dict[str, Any]:
@@ -264,136 +326,3 @@ def _of_frame(frame: Any) -> dict[str, Any]:
     columns = [numbers(name, frame[own[name]].to_numpy()) for name in features]
     ids = {name: frame[name].to_numpy() for name in IDS if name in own}
     return {"rows": np.column_stack(columns), "labels": frame["label"].to_numpy(), **ids}
-
-
-def _number_labels(arrays: dict[str, NDArray[Any]]) -> None:
-    """Put numbers in place of labels that are names: places in `class_names`, else as sorted."""
-    labels = {key: arrays[key] for key in _LABELS if key in arrays}
-    if words := words_among(list(labels.values())):
-        arrays.setdefault("class_names", np.array(words))
-    for key, y in labels.items():
-        arrays[key] = y.astype(np.int64) if y.dtype == np.bool_ else y
-
-
-MOST_CLASSES = 10_000
-
-_KEYS = ("x", "y", "client", "test_x", "test_y", "test_client")
-_PER_ROW = ("x", "y", "client", "subject", "group")
-
-
-@dataclass(frozen=True, eq=False)
-class LabelledRows:
-    """Labelled rows of one source.
-
-    Attributes
-    ----------
-    x
-        features, (n, d) float32; or images and the like, (n, h, w[, channels]) uint8 or float32
-    y
-        (n,) int64 in [0, classes)
-    names
-        of the classes; or None, where there are as many as the largest label says
-    client
-        (n,) who owns a row, whole numbers or texts; or None
-    subject, group
-        (n,) int64, whom a row is about and to which group it belongs; or None
-    group_names
-        of the groups, by their numbers
-    norm
-        a public bound on the Euclidean norm of each row of features; or None
-    test
-        the source's own test rows, which nothing is trained on; or None
-    ids
-        (n,) int64, the rows' numbers in their source (training and test rows are numbered apart);
-        None = in the order of the rows
-    """
-
-    x: NDArray[Any] = field(repr=False)
-    y: Integers = field(repr=False)
-    names: tuple[str, ...] | None = None
-    client: NDArray[Any] | None = field(default=None, repr=False)
-    subject: Integers | None = field(default=None, repr=False)
-    group: Integers | None = field(default=None, repr=False)
-    group_names: tuple[str, ...] = ()
-    norm: float | None = None
-    test: LabelledRows | None = field(default=None, repr=False)
-    ids: Integers | None = field(default=None, repr=False)
-
-    @property
-    def features(self) -> bool:
-        """Whether each row is a list of numbers, as `softmax` and `mlp` read them."""
-        return self.x.ndim == 2
-
-    @property
-    def classes(self) -> int:
-        """Number of classes; where they have no names, that of the largest label, test rows too."""
-        if self.names is not None:
-            return len(self.names)
-        return max(int(self.y.max()) + 1, 0 if self.test is None else self.test.classes)
-
-    @property
-    def numbers(self) -> Integers:
-        """The rows' numbers in their source, (n,)."""
-        return np.arange(len(self.y)) if self.ids is None else self.ids
-
-    def take(self, rows: Integers | NDArray[np.bool_] | slice) -> LabelledRows:
-        """Return some of the rows, without the source's test rows."""
-        own = {name: getattr(self, name) for name in _PER_ROW}
-        picked = {name: column[rows] for name, column in own.items() if column is not None}
-        return replace(self, **picked, ids=self.numbers[rows], test=None)
-
-
-def check_ids(name: str, ids: NDArray[Any], rows: int) -> NDArray[Any]:
-    """Ids of clients, subjects or groups: whole numbers or texts, one per row."""
-    return per_row(name, ids_of(name, ids), "features", rows)
-
-
-@contextlib.contextmanager
-def named(path: str) -> Iterator[None]:
-    """Let what is wrong inside begin with the path."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{path!r}: {error}") from None
-
-
-def rows_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> LabelledRows:
-    """Return rows of any shape from `x`, `y`, optional `client`, and the same of `test_` rows.
-
-    Raises InputError, one line that begins with the key.
-    """
-    for key in arrays:
-        one_of("key", key, (*_KEYS, "features"))
-    rows = _checked(arrays, "")
-    if "test_x" in arrays or "test_y" in arrays:
-        rows = replace(rows, test=_checked(arrays, "test_"))
-        same("kind of test_x", _kind(rows.test or rows), _kind(rows))
-        same("use of test_client", "test_client" in arrays, "client" in arrays)
-    whole("the number of classes", rows.classes, 2)
-    return rows
-
-
-def _kind(rows: LabelledRows) -> str:
-    """Return the size of a row, and the type of its numbers."""
-    return f"{' x '.join(map(str, rows.x.shape[1:]))} ({rows.x.dtype})"
-
-
-def _checked(arrays: Mapping[str, NDArray[Any]], prefix: str) -> LabelledRows:
-    for key in (f"{prefix}x", f"{prefix}y"):
-        if key not in arrays:
-            raise InputError(f"the array {key!r} is missing")
-    x, y = arrays[f"{prefix}x"], arrays[f"{prefix}y"]
-    if x.ndim not in (3, 4) or 0 in x.shape:
-        raise InputError(
-            f"{prefix}x: must have shape (rows, height, width) or (rows, height, width, "
-            f"channels), got {x.shape}"
-        )
-    if x.dtype != np.uint8:
-        if x.dtype.kind != "f":
-            raise InputError(f"{prefix}x: must be uint8 (0..255) or float, got {x.dtype}")
-        x = _floats(f"{prefix}x", x)
-    labels = places_of(f"{prefix}y", y, None, (len(x), MOST_CLASSES), "images")
-    client = arrays.get(f"{prefix}client")
-    if client is not None:
-        client = check_ids(f"{prefix}client", client, len(x))
-    return LabelledRows(x, labels, client=client)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core import pages
+from fedcal.core.numerics import softmax
 from fedcal.core.optional import need
+from fedcal.core.types import Floats
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.shown import Shown, figures_of
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.experiments.runs.folders import TRAINING as KIND
 from fedcal.experiments.runs.record import communication_of
 from fedcal.experiments.runs.result import versions
-from fedcal.experiments.training.config import TrainConfig
+from fedcal.experiments.training.config import FOLLOWING, TrainConfig
 from fedcal.experiments.training.splits import PARTS, ClientData
+from fedcal.metrics import summary
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import RELEASED, Outcome
 from fedcal.training.trained_model import TrainedModel
@@ -35,20 +38,14 @@ class Training(Shown):
     ----------
     config
         resolved
-    model
-        after the last round
-    privacy
-        record and statement, as those of every run
-    metrics
-        of the model on the test rows (`fedcal.metrics.summary`): for the researcher's eyes
-    train_metrics
-        the same on the training rows
-    logits
-        (n, classes) float32 of the rows of each part, client by client
     federation
         the rows
     outcome
         of the run
+    privacy
+        record and statement, as those of every run
+    logits
+        (n, classes) of the rows of each part, client by client
     settings
         of the method, as they were resolved
     event
@@ -56,38 +53,54 @@ class Training(Shown):
     """
 
     config: TrainConfig
-    model: TrainedModel
-    privacy: dict[str, Any]
-    metrics: dict[str, float]
-    train_metrics: dict[str, float]
-    logits: dict[str, NDArray[np.float32]] = field(repr=False)
     federation: ClientData = field(repr=False)
     outcome: Outcome = field(repr=False)
+    privacy: dict[str, Any]
+    logits: dict[str, Floats] = field(repr=False)
     settings: dict[str, Any]
     event: str
 
     @property
+    def model(self) -> TrainedModel:
+        """The model after the last round."""
+        return cast(TrainedModel, self.outcome.artifact)
+
+    @cached_property
+    def metrics(self) -> dict[str, float]:
+        """Metrics of the model on the test rows (`fedcal.metrics.summary`)."""
+        return self._summary("test")
+
+    @cached_property
+    def train_metrics(self) -> dict[str, float]:
+        """Metrics of the model on the training rows."""
+        return self._summary("train")
+
+    def _summary(self, part: str) -> dict[str, float]:
+        """For the researcher's eyes: exact numbers about these rows."""
+        return summary(softmax(self.logits[part]), self.federation.parts[part].y)
+
+    @property
     def rows(self) -> dict[str, int]:
         """Number of rows of each part."""
-        return {name: int(self.federation.sizes(name).sum()) for name in PARTS}
+        return {name: int(self.federation.sizes[name].sum()) for name in PARTS}
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """Facts of each round: of FedAvg `clients`, `train_loss`, `test_loss`, `test_accuracy`.
-
-        The last two only of rounds that were judged; nothing of a method that tells nothing.
-        """
-        records = self.outcome.records
-        records_kept = [{k: v for k, v in one.items() if k not in RELEASED} for one in records]
-        rounds = (one["round"] for one in records)
-        return [{"round": n, **one} for n, one in zip(rounds, records_kept, strict=True) if one]
+        """Facts of each round: of FedAvg `clients` and `train_loss`, of other methods none."""
+        told = (
+            {k: v for k, v in one.items() if k == "round" or k not in RELEASED}
+            for one in self.outcome.records
+        )
+        return [one for one in told if len(one) > 1]
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `training.json`: strict JSON."""
         config = self.config.to_dict() | {"clients": self.federation.clients}  # which may be open
+        own = {k: v for k, v in self.settings.items() if k not in FOLLOWING}
+        torch = need("torch", "train", "training a model")
         return {
             "schema": 1,
-            "config": config | {"set": self.config.own_settings(self.settings)},
+            "config": config | {"set": own},
             "test": self.metrics,
             "train": self.train_metrics,
             "clients": self.federation.clients,
@@ -99,7 +112,7 @@ class Training(Shown):
             "privacy": self.privacy,
             "communication": communication_of(self.outcome, self.federation.clients),
             "seconds": self.outcome.seconds,
-            "versions": versions() | self._torch(),
+            "versions": versions() | {"torch": torch.__version__},
         }
 
     def __repr__(self) -> str:
@@ -122,26 +135,19 @@ class Training(Shown):
         about = {"method": self.config.method, "after": self.metrics}
         return artifact_card({**self.to_json(), **about}, self.page())
 
-    def _torch(self) -> dict[str, str]:
-        return {"torch": need("torch", "train", "training a model").__version__}
-
     def save(self, out: str | Path) -> None:
         """Write model, logits, options, numbers and the report into a folder."""
         write_folder(path_of(out), partial(self._write, home=path_of(out)), stale=KIND.files)
 
     def _write(self, folder: Path, home: Path) -> None:
-        data = self.federation
-        columns = {
-            "logits": self.logits["calibration"],
-            "labels": data.labels("calibration"),
-            "client": np.repeat(np.array(data.names), data.sizes("calibration")),
-            "test_logits": self.logits["test"],
-            "test_labels": data.labels("test"),
-        }
+        data, columns = self.federation, dict[str, NDArray[Any]]()
         for prefix, part in (("", "calibration"), ("test_", "test")):
-            group = data.column(part, "group")
-            if group is not None:
-                columns[f"{prefix}group"] = np.array(data.group_names)[group]
+            rows = data.parts[part]
+            columns[f"{prefix}logits"] = self.logits[part].astype(np.float32)
+            columns[f"{prefix}labels"] = rows.y
+            if rows.group is not None:
+                columns[f"{prefix}group"] = np.array(rows.group_names)[rows.group]
+        columns["client"] = np.repeat(np.array(data.names), data.sizes["calibration"])
         np.savez_compressed(folder / "logits.npz", **columns)  # type: ignore[arg-type]
         self.model.write(folder, self.model.form)
         self.model.write_state_dict(folder / "model.pt")

@@ -8,88 +8,38 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from fedcal.accounting.zcdp import rdp_epsilons
-from fedcal.core.checks import needed, same, whole
+from fedcal.core.checks import needed, same
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
-from fedcal.core.numerics import softmax
-from fedcal.experiments.runs import engines
-from fedcal.experiments.runs.config import read_options
-from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.experiments.runs.folders import CONFIG, Paid, claim
-from fedcal.experiments.runs.folders import TRAINING as KIND
+from fedcal.core.options import options_of
+from fedcal.experiments.runs import engines, folders
+from fedcal.experiments.runs.config import Config, RunOptions, read_options
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.record import recorded
 from fedcal.experiments.training.config import TrainConfig, merged
-from fedcal.experiments.training.features import NAME as IN_MEMORY
-from fedcal.experiments.training.features import rows_in_memory
+from fedcal.experiments.training.features import IN_MEMORY, LabelledRows, rows_in_memory
 from fedcal.experiments.training.result import Training
-from fedcal.experiments.training.splits import PARTS, ClientData, load, run_config
-from fedcal.metrics import accuracy, nll, summary
-from fedcal.privacy.curator import Release
+from fedcal.experiments.training.splits import PARTS, ClientData, load
 from fedcal.privacy.noise_plan import Plan
 from fedcal.storage.atomic import locked, path_of
-from fedcal.strategies import FedAvg, FedSGD
-from fedcal.strategies.base import FederatedStrategy
+from fedcal.strategies import STRATEGIES, FedSGD
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
-from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome
 from fedcal.strategies.server.run_folder import LOCK
 from fedcal.strategies.settings import check_subjects
-from fedcal.training.networks import OWN, enlist, network_named
-from fedcal.training.trained_model import TrainedModel
+from fedcal.training.networks import OWN, enlist, network_named, text_of
 
+KIND = folders.TRAINING
 
-class Looks:
-    """Drives a method over clients' rows; of FedAvg it notes loss and accuracy on the test rows."""
+AfterRound = Callable[[int, int, float], None]
+"""Called after each round: rounds done, rounds planned, the epsilon of the releases so far."""
 
-    def __init__(self, config: TrainConfig, data: ClientData) -> None:
-        self._every = config.evaluate_every
-        self._inputs, self._labels = data.inputs("test"), data.labels("test")
-        self._strategy: FederatedStrategy | None = None
-
-    def round_record(self, round_number: int) -> dict[str, Any]:
-        """Return what the method tells of a round."""
-        return {} if self._strategy is None else self._strategy.round_record(round_number)
-
-    def drive(self, strategy: FederatedStrategy, **rows: Any) -> None:
-        """Run a strategy on the clients' rows, as `run_inline` takes them.
-
-        Raises RoundFailed if the loss on the test rows is no number.
-        """
-        report, self._strategy = strategy.on_release, strategy
-
-        def note(release: Release) -> None:
-            number = release.round
-            due = number % self._every == 0 or number == strategy.plan.rounds
-            if isinstance(strategy, FedAvg) and due:
-                self._judge(strategy, number)
-            if report is not None:
-                report(release)
-
-        strategy.on_release = note
-        run_inline(strategy, **rows)
-
-    def _judge(self, strategy: FedAvg, round_number: int) -> None:
-        logits = strategy.result().predict(self._inputs)
-        if not np.isfinite(logits).all():
-            raise RoundFailed(
-                f"round {round_number}: the training diverged (the loss is {math.nan}); lower --lr "
-                f"(it is {strategy.lr})"
-            )
-        probs = softmax(logits)
-        strategy.judged[round_number] = nll(probs, self._labels), accuracy(probs, self._labels)
-
-
-AfterRound = Callable[[int, int, dict[str, Any]], None]
-"""Called after each round: rounds done, rounds planned, what is told of the round: of a private
-training `epsilon` so far, of FedAvg what `Training.history` has."""
-
-TRAINING, ROWS = "training", "rows"
-"""Keys of a checkpoint beside the job's: the options of the training, the rows' fingerprint."""
+TRAINING, ROWS = "training", "digest of the rows"
+"""Keys of a checkpoint beside the job's: the options of the training, and its rows."""
 
 REUSED = (
     "The calibration rows are the training rows: what is learnt from them afterwards is a further "
@@ -120,7 +70,7 @@ def train(
     progress: AfterRound | None = None,
     **options: Any,
 ) -> Training:
-    """Train a model over simulated clients: by FedAvg, or privately by another method.
+    """Train a model over simulated clients, privately or not.
 
     Parameters
     ----------
@@ -131,9 +81,8 @@ def train(
     out
         folder for the files and, on the way, the checkpoint; None = nothing is written
     resume
-        go on with the checkpoint in `out`. The options are those of the checkpoint; of
-        others only more `rounds` of FedAvg are allowed. What a finished training leaves unsaid is
-        made of what was paid for
+        go on with the checkpoint in `out`, whose options it has: others are refused. What a
+        finished training leaves unsaid is made of what was paid for
     overwrite
         replace a training that `out` holds; otherwise it is refused
     progress
@@ -153,202 +102,124 @@ def train(
     Interrupted
         On Ctrl-C; what was done is in `out`.
     """
-    folder = None if out is None else path_of(out)
     if config is not None and not isinstance(config, TrainConfig):
         config = merged(read_options(path_of(config)))
-    options_given = {} if config is None else config.to_dict()
-    options_given |= {k: v for k, v in options.items() if v is not None}
+    given = {} if config is None else config.to_dict()
+    given |= {k: v for k, v in options.items() if v is not None}
     rows = None
-    if not isinstance(options_given.get("data", ""), (str, Path)):
-        rows = rows_in_memory(options_given["data"], options_given.get("feature_norm"))
-        options_given["data"] = IN_MEMORY
-    if "model" in options_given:
-        options_given["model"] = enlist(
-            options_given["model"]
-        )  # before any file of this training names it
-    if folder is None:
+    if not isinstance(given.get("data", ""), (str, Path)):
+        rows = rows_in_memory(given["data"], given.get("feature_norm"))
+        given["data"] = IN_MEMORY
+    if "model" in given:  # before any file of this training names it
+        given["model"] = enlist(given["model"])
+    if out is None:
         if resume:
-            needed("--out DIR", folder, "--resume continues the training there")
-        data, resolved = load(merged(options_given), rows)
-        return train_on(resolved, data, progress=progress)
-    claim(folder, KIND, overwrite=overwrite, resume=resume)
+            needed("--out DIR", out, "--resume continues the training there")
+        return _trained(merged(given), rows, progress=progress)
+    folder = path_of(out)
+    folders.claim(folder, KIND, overwrite=overwrite, resume=resume)
     if not (resume or overwrite) and any((folder / name).exists() for name in KIND.unfinished):
         raise InputError(
             f"--out {folder} holds an unfinished training: continue with --resume, or replace it "
             "with --overwrite"
         )
-    if not resume:
-        data, resolved = load(merged(options_given), rows)
-    reached, checkpoint = 0, None
-
-    def told(done: int, total: int, record: dict[str, Any]) -> None:
-        nonlocal reached
-        reached = done
-        if progress is not None:
-            progress(done, total, record)
-
-    with _alone(folder):
-        if resume:  # what is there must not change on the way
-            asked, checkpoint = _resumed(folder, options_given)
-            data, resolved = load(asked, rows)
+    with _alone(folder):  # what is there must not change on the way
+        asked = _resumed(folder, given) if resume else merged(given)
         try:
-            return train_on(
-                resolved, data, folder=folder, resume=resume, checkpoint=checkpoint, progress=told
-            )
+            return _trained(asked, rows, folder, resume=resume, progress=progress)
         except KeyboardInterrupt:
             if not (folder / CHECKPOINT).is_file():
                 raise
-            what = f"{reached} rounds are" if reached else "what was done is"
             raise Interrupted(
-                f"{what} kept; continue: fedcal train --out {folder} --resume"
+                f"what was done is kept; continue: fedcal train --out {folder} --resume"
             ) from None
         except RoundFailed:
-            if math.isinf(resolved.epsilon) and not (reached or resume):
-                (folder / CHECKPOINT).unlink(missing_ok=True)  # nothing is lost
+            if math.isinf(asked.epsilon) and Checkpoint.load(folder).state is None:
+                (folder / CHECKPOINT).unlink()  # nothing is lost
             raise
 
 
-def train_on(
+def _resumed(folder: Path, options: dict[str, Any]) -> TrainConfig:
+    """Return the options of the training in a folder.
+
+    Raises InputError if there is nothing to go on with, or other options are given.
+    """
+    if (folder / CHECKPOINT).is_file():
+        begun = Checkpoint.load(folder).job[TRAINING]
+    elif (folder / OUTCOME).is_file():
+        begun = read_options(folder / folders.CONFIG)
+    else:
+        finished = (folder / "training.json").is_file()
+        why = "the training there is finished" if finished else f"there is no {CHECKPOINT}"
+        raise InputError(f"nothing to resume in {folder}: {why}")
+    before, after = merged(begun), merged(begun, options)
+    for name in (field.name for field in fields(after)):
+        same(f"{name} with --resume", getattr(after, name), getattr(before, name))
+    return after
+
+
+def _trained(
     config: TrainConfig,
-    data: ClientData,
-    *,
+    rows: LabelledRows | None,
     folder: Path | None = None,
+    *,
     resume: bool = False,
-    checkpoint: Checkpoint | None = None,
     progress: AfterRound | None = None,
 ) -> Training:
-    """Train a model on rows that are dealt.
-
-    Parameters
-    ----------
-    config, data
-        as `splits.load` gives them
-    folder
-        for the checkpoint, and for the files in the end; None = nothing is kept
-    resume
-        go on with the checkpoint that is there, or with what was paid for
-    kept
-        this checkpoint with other options that may change, which is written if all else agrees
-    progress
-        called after each round
-
-    Raises
-    ------
-    InputError
-        If an option is not allowed, or the ledger refuses; nothing was released.
-    RoundFailed
-        If a client failed, or the training diverged.
-    """
+    """Train a model and write its files; see `train`."""
+    data, config = load(config, rows)
     network, by_row = network_named(str(config.model)), config.method == FedSGD.name
     # now, before a ledger is charged
-    network.check(data.inputs("train"), data.classes, by_row=by_row)
-    run, shards = run_config(config, data), data.shards(trainers=not config.by_method)
+    network.check(data.parts["train"].x, data.classes, by_row=by_row)
+    run, shards = _run_config(config, data), data.shards()
     job = job_of(run, shards)
     check_subjects(job.federation, shards)
-    _warn_of_one(job.plan)
-    about = {ROWS: data.fingerprint(), TRAINING: config.to_dict()} if folder is not None else {}
-    begun = resume and folder is not None and (folder / CHECKPOINT).is_file()
-    if begun and folder is not None:
-        _check_rows(config, checkpoint or Checkpoint.load(folder), job, about)
-        if checkpoint is not None:
-            checkpoint.save(folder)
-    looks, spent = Looks(config, data), _spent(job.plan)
-
-    def told(done: int, total: int) -> None:
-        if progress is not None:
-            progress(done, total, {"epsilon": spent(done)} | looks.round_record(done))
-
-    def trained() -> Outcome:
-        if resume:
-            same("engine with --resume", run.engine, "inline")
-        return engines.run(
-            job,
-            shards,
-            run.engine,
-            progress=told,
-            drive=looks.drive,
-            folder=folder,
-            resume=resume,
-            every=config.checkpoint_every,
-            about=about,
+    rate, clients = job.plan.federation.sampling_rate, job.plan.clients
+    if job.plan.cohort and clients > 1 and len(job.plan.sample(1)) == 1:
+        warnings.warn(
+            f"one client trains in each round: sampling rate {rate:g} of {clients} clients; "
+            f"--sampling-rate {min(1.0, 5 / clients):.2g} takes {min(5, clients)}",
+            stacklevel=3,
         )
+    epsilon_of = _epsilon_so_far(job.plan)
+    kept: dict[str, Any] = {"folder": folder, "every": config.checkpoint_every}
+    if folder is not None:
+        kept |= {"about": {ROWS: data.fingerprint(), TRAINING: config.to_dict()}}
+        kept |= {"resume": resume and (folder / CHECKPOINT).is_file()}
+
+    def after_round(done: int, total: int) -> None:
+        if progress is not None:
+            progress(done, total, epsilon_of(done))
+
+    def released() -> Outcome:
+        return engines.run(job, shards, run.engine, progress=after_round, **kept)
 
     ended = resume and folder is not None and (folder / OUTCOME).is_file()
-    paid = Paid(folder, KIND, config.to_toml(), resume=ended)
+    paid = folders.Paid(folder, KIND, config.to_toml(), resume=ended)
     with paid.reporting():
-        outcome = paid.outcome(job, trained)
-        model = cast(TrainedModel, outcome.artifact)
+        outcome = paid.outcome(job, released)
         known, privacy = recorded(run, job, outcome, tested=True)
         privacy["statement"] += _about_parts(config, job.plan)
-        logits = {part: model.predict(data.inputs(part)) for part in PARTS}
+        model: Any = outcome.artifact
+        logits = {part: model.predict(data.parts[part].x) for part in PARTS}
         if not all(np.isfinite(some).all() for some in logits.values()):
             raise RoundFailed(f"the training diverged in its last round; lower --lr ({config.lr})")
-        metrics = {part: summary(softmax(logits[part]), data.labels(part)) for part in PARTS}
         training = Training(
-            config=config,
-            model=model,
-            privacy=privacy,
-            metrics=metrics["test"],
-            train_metrics=metrics["train"],
-            logits={part: logits[part].astype(np.float32) for part in PARTS},
-            federation=data,
-            outcome=outcome,
-            settings=dict(known.set),
-            event=job.plan.event,
+            config, data, outcome, privacy, logits, settings=dict(known.set), event=job.plan.event
         )
         if folder is not None:
             training.save(folder)
     return training
 
 
-def _resumed(folder: Path, options: dict[str, Any]) -> tuple[TrainConfig, Checkpoint | None]:
-    """Return the options of a resumed training, and its checkpoint if these change it.
-
-    What is given beside those that it began with may say more rounds of FedAvg.
-
-    Raises InputError if there is nothing to go on with, or other options are given.
-    """
-    if not (folder / CHECKPOINT).is_file():
-        if (folder / OUTCOME).is_file():
-            return merged(read_options(folder / CONFIG), options), None
-        finished = (folder / "training.json").is_file()
-        why = "the training there is finished" if finished else f"there is no {CHECKPOINT}"
-        raise InputError(f"nothing to resume in {folder}: {why}")
-    checkpoint = Checkpoint.load(folder)
-    before, after = merged(checkpoint.job[TRAINING]), merged(checkpoint.job[TRAINING], options)
-    free = {"checkpoint_every"} if after.by_method else {"rounds", "checkpoint_every"}
-    if (folder / OUTCOME).is_file():
-        free -= {"rounds"}  # all were done, and paid for
-    for name in (field.name for field in fields(after)):
-        old, new = getattr(before, name), getattr(after, name)
-        if name not in free:
-            same(f"{name} with --resume", new, old)
-    done = 0 if checkpoint.state is None else len(checkpoint.state.get("losses", ()))
-    whole("rounds with --resume", after.rounds or 0, max(done, before.rounds or 0))
-    if after == before:
-        return after, None
-    rounds = {} if after.by_method else {"rounds": after.rounds}
-    checkpoint.job = {**checkpoint.job, **rounds, TRAINING: after.to_dict()}
-    return after, checkpoint
-
-
-def _check_rows(
-    config: TrainConfig, checkpoint: Checkpoint, job: Job, about: dict[str, Any]
-) -> None:
-    """Refuse a checkpoint of other rows or of another job."""
-    same(f"digest of the rows of {config.data}", about[ROWS], checkpoint.job.get(ROWS))
-    checkpoint.check({**job.to_fields(), **about})
-
-
-def _warn_of_one(plan: Plan) -> None:
-    """Say it where one client trains in each round."""
-    rate, clients = plan.federation.sampling_rate, plan.clients
-    if plan.cohort and clients > 1 and len(plan.sample(1)) == 1:
-        warnings.warn(
-            f"one client trains in each round: sampling rate {rate:g} of {clients} clients; "
-            f"--sampling-rate {min(1.0, 5 / clients):.2g} takes {min(5, clients)}",
-            stacklevel=4,
-        )
+def _run_config(config: TrainConfig, data: ClientData) -> Config:
+    """Return the run in the terms of `fedcal simulate`."""
+    shared = {k: v for k, v in config.to_dict().items() if k in options_of(RunOptions)}
+    method = str(config.method)
+    if STRATEGIES[method].one_place:  # it samples rows, the others clients
+        del shared["sampling_rate"]
+    settings = {"network": config.model, "shape": text_of(data.shape), **config.settings}
+    return Config(data=config.data, method=method, clients=data.clients, set=settings, **shared)
 
 
 @contextmanager
@@ -375,7 +246,7 @@ def _about_parts(config: TrainConfig, plan: Plan) -> list[str]:
     return [EXACT, APART if config.held_out else REUSED, *own]
 
 
-def _spent(plan: Plan) -> Callable[[int], float]:
+def _epsilon_so_far(plan: Plan) -> Callable[[int], float]:
     """Return a function: rounds done -> epsilon of the releases so far, at the plan's delta.
 
     By Renyi DP, which is quick and above the account that the noise was planned by; so the plan's

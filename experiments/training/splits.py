@@ -1,39 +1,30 @@
 """From rows to clients, and from a client's rows to train, calibration and test.
 
-Each client keeps 80 % of its rows for training, 10 % for calibration and 10 % for testing, as in
-Maddock et al., A.1, where the source has no test rows of its own. Where it has, they are for
-testing and nothing is trained on them; a tenth of the others, drawn by a keyed hash, is for
-calibration: as in Zhang et al. (2022), Algorithm 1.
+Where the source has test rows, they are for testing and nothing is trained on them; else a tenth
+of the rows is. A tenth of the others, drawn by a keyed hash, is for calibration, as in Zhang et al.
+(2022), Algorithm 1; so each client keeps about 80 % of its rows for training, 10 % for calibration
+and 10 % for testing, as in Maddock et al., A.1.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedcal.core.checks import one_of, whole
+from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
 from fedcal.datasets import Dataset
-from fedcal.experiments.runs.config import Config
-from fedcal.experiments.training.config import (
-    DEFAULTS,
-    SHARED,
-    TrainConfig,
-    merged,
-)
+from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.features import LabelledRows, read_labelled
 from fedcal.partition import deal, held_out
 from fedcal.partition.owners import CLIENTS
-from fedcal.strategies import STRATEGIES, FedSGD
-from fedcal.training.networks import network_named, text_of
+from fedcal.strategies import STRATEGIES, DPFedAvg, FedSGD
+from fedcal.training.networks import network_named
 from fedcal.units import UNITS
 
 PARTS = ("train", "calibration", "test")
@@ -48,60 +39,39 @@ class ClientData:
     names
         of the clients, whole numbers or texts
     parts
-        for each of `PARTS` the rows of each client; empty ones are legal
-    classes
-        number of classes
-    shape
-        of one input
-    group_names, norm
-        as those of `LabelledRows`
+        for each of `PARTS` its rows, client by client
+    sizes
+        for each of `PARTS` the number of rows of each client, (clients,); 0 is legal
     """
 
     names: tuple[int | str, ...]
-    parts: dict[str, tuple[LabelledRows, ...]] = field(repr=False)
-    classes: int
-    shape: tuple[int, ...]
-    group_names: tuple[str, ...] = ()
-    norm: float | None = None
+    parts: dict[str, LabelledRows] = field(repr=False)
+    sizes: dict[str, Integers] = field(repr=False)
 
     @property
     def clients(self) -> int:
         """Number of clients."""
         return len(self.names)
 
-    def sizes(self, part: str) -> Integers:
-        """Rows of each client in one part, (clients,)."""
-        return np.array([len(rows.y) for rows in self.parts[part]], np.int64)
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return self.parts["train"].classes
 
-    def labels(self, part: str) -> Integers:
-        """Classes of one part, client by client."""
-        return np.concatenate([rows.y for rows in self.parts[part]])
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one input."""
+        return self.parts["train"].x.shape[1:]
 
-    def column(self, part: str, name: str) -> Integers | None:
-        """Return a column of all clients' rows in a part, client by client, or None."""
-        columns = [getattr(rows, name) for rows in self.parts[part]]
-        return None if any(c is None for c in columns) else np.concatenate(columns)
-
-    def inputs(self, part: str) -> NDArray[Any]:
-        """Return inputs of all clients' rows in a part, client by client, (n, ...)."""
-        return np.concatenate([rows.x for rows in self.parts[part]])
-
-    def shards(self, *, trainers: bool = False) -> Shards:
-        """Return the clients' training rows; their logits are zeros, as there are none yet.
-
-        Parameters
-        ----------
-        trainers
-            leave out clients without training rows
-        """
-        labels, sizes = self.labels("train"), self.sizes("train")
-        sizes = sizes[sizes > 0] if trainers else sizes
+    def shards(self) -> Shards:
+        """Return the clients' training rows; their logits are zeros, as there are none yet."""
+        rows = self.parts["train"]
         return Shards(
-            np.broadcast_to(0.0, (len(labels), self.classes)),
-            labels,
-            np.concatenate([[0], np.cumsum(sizes)]),
-            subjects=self.column("train", "subject"),
-            inputs=self.inputs("train"),
+            np.broadcast_to(0.0, (len(rows.y), rows.classes)),
+            rows.y,
+            np.concatenate([[0], np.cumsum(self.sizes["train"])]),
+            subjects=rows.subject,
+            inputs=rows.x,
         )
 
     def fingerprint(self) -> str:
@@ -110,19 +80,21 @@ class ClientData:
         By inputs, labels and subjects: whatever a training reads.
         """
         digest = hashlib.sha256(repr((self.names, self.classes, self.shape)).encode())
-        for part in PARTS:
-            digest.update(self.sizes(part).astype("<i8").tobytes())
-            digest.update(self.labels(part).astype("<i8").tobytes())
-            for rows in self.parts[part]:
-                digest.update(rows.x.dtype.str.encode())
-                digest.update(np.ascontiguousarray(rows.x).reshape(-1).view(np.uint8).data)
-                if rows.subject is not None:
-                    digest.update(rows.subject.astype("<i8").tobytes())
+        for part, rows in self.parts.items():
+            digest.update(rows.x.dtype.str.encode())
+            digest.update(np.ascontiguousarray(rows.x).reshape(-1).view(np.uint8).data)
+            for column in (self.sizes[part], rows.y, rows.subject):
+                if column is not None:
+                    digest.update(column.astype("<i8").tobytes())
         return digest.hexdigest()
 
 
 def split(rows: LabelledRows, config: TrainConfig) -> ClientData:
     """Deal rows to clients and cut each client's rows in three.
+
+    A row's part follows from its id alone (`held_out`), so that the parts compose in parallel. In a
+    simulation a row's number in its file stands for an id of its own. Where units are clients or
+    subjects, all are in both parts, and budgets add up.
 
     Raises InputError if the data name no clients and natural ones are asked for, or if too few rows
     are left.
@@ -135,61 +107,33 @@ def split(rows: LabelledRows, config: TrainConfig) -> ClientData:
         resolved; what it says of clients, partition, seed and rows is used
     """
     names, shards = _dealt(rows, config)
-    chosen, cut = _chosen(shards.rows, config), []
+    chosen, drawn = _chosen(shards.rows, config), []
     for k in chosen:
         numbers = shards.block(k, k + 1).logits[:, 0].astype(np.int64)
         numbers = stream(config.seed, Purpose.SPLIT, 0, f"client {k}").permutation(numbers)
-        own = rows.take(numbers[: config.max_rows])
-        if config.by_method or rows.test is not None:
-            cut.append(_by_hash(own, config, tested=rows.test is not None))
-            continue
-        n = len(own.y)
-        tenth = (n + 5) // 10  # rounded half up: clients with fewer than 5 rows only train
-        ends = (0, n - 2 * tenth, n - tenth, n)
-        cut.append([own.take(slice(a, b)) for a, b in pairwise(ends)])
+        drawn.append(numbers[: config.max_rows])
+    order, owner = np.concatenate(drawn), np.repeat(np.arange(len(drawn)), [*map(len, drawn)])
+    tested = np.zeros(len(order), bool)
+    if rows.test is None:
+        tested = held_out(order, f"{config.seed} test", 0.1)
+    fitted = calibration = ~tested
+    if config.held_out:
+        calibration = fitted & held_out(order, config.seed, config.held_out)
+        fitted = fitted & ~calibration
     owners = tuple(names[k] for k in chosen)
+    parts, sizes = dict[str, LabelledRows](), dict[str, Integers]()
+    for part, mask in zip(PARTS, (fitted, calibration, tested), strict=True):
+        parts[part] = rows.take(order[mask])
+        sizes[part] = np.bincount(owner[mask], minlength=len(owners))
     if rows.test is not None:
-        tests = _test_rows(rows.test, owners, config)
-        cut = [[*parts, test] for parts, test in zip(cut, tests, strict=True)]
-    parts = dict(zip(PARTS, zip(*cut, strict=True), strict=True))
-    more: dict[str, Any] = {"group_names": rows.group_names, "norm": rows.norm}
-    made = ClientData(owners, parts, rows.classes, rows.x.shape[1:], **more)
+        parts["test"], sizes["test"] = _test_rows(rows.test, owners, config)
     for part in PARTS:
-        if not made.sizes(part).sum():
+        if not sizes[part].sum():
             raise InputError(
-                f"{config.data}: too few rows, none is left for {part}: each of {made.clients} "
-                "clients gives a tenth of its rows to calibration and to test (5 rows or more)"
+                f"{config.data}: too few rows, none is left for {part}: a tenth of the rows is for "
+                "calibration, and a tenth for testing"
             )
-    return made
-
-
-def _by_hash(rows: LabelledRows, config: TrainConfig, tested: bool) -> list[LabelledRows]:
-    """Training, calibration and, where the source has no test rows, a tenth for testing.
-
-    A row's part follows from its id alone (`held_out`), so that the parts compose in parallel. In a
-    simulation a row's number in its file stands for an id of its own. Where units are clients or
-    subjects, all are in both parts, and budgets add up.
-    """
-    last = []
-    if not tested:
-        test = held_out(rows.numbers, f"{config.seed} test", 0.1)
-        rows, last = rows.take(~test), [rows.take(test)]
-    if not config.held_out:
-        return [rows, rows, *last]
-    calibration = held_out(rows.numbers, config.seed, config.held_out)
-    return [rows.take(~calibration), rows.take(calibration), *last]
-
-
-def _chosen(sizes: Integers, config: TrainConfig) -> list[int]:
-    """Clients with enough rows; of natural ones `config.clients`, drawn by seed."""
-    enough = np.flatnonzero(sizes >= config.min_rows)
-    least = config.clients or 1 if config.partition == "natural" else 1
-    what = f"the number of clients in {config.data} with at least {config.min_rows} rows"
-    whole(what, len(enough), least)
-    if config.partition == "natural" and config.clients is not None:
-        drawn = stream(config.seed, Purpose.PARTITION, 0, "clients").permutation(len(enough))
-        enough = enough[np.sort(drawn[: config.clients])]
-    return [int(k) for k in enough]
+    return ClientData(owners, parts, sizes)
 
 
 def _dealt(rows: LabelledRows, config: TrainConfig) -> tuple[list[int | str], Shards]:
@@ -206,27 +150,28 @@ def _dealt(rows: LabelledRows, config: TrainConfig) -> tuple[list[int | str], Sh
     return list(owners if natural else range(shards.clients)), shards
 
 
+def _chosen(sizes: Integers, config: TrainConfig) -> list[int]:
+    """Clients with enough rows; of natural ones `config.clients`, drawn by seed."""
+    enough = np.flatnonzero(sizes >= config.min_rows)
+    natural = config.partition == "natural"
+    what = f"the number of clients in {config.data} with at least {config.min_rows} rows"
+    whole(what, len(enough), (natural and config.clients) or 1)
+    if natural and config.clients is not None:
+        drawn = stream(config.seed, Purpose.PARTITION, 0, "clients").permutation(len(enough))
+        enough = enough[np.sort(drawn[: config.clients])]
+    return [int(k) for k in enough]
+
+
 def _test_rows(
     test: LabelledRows, names: tuple[int | str, ...], config: TrainConfig
-) -> list[LabelledRows]:
+) -> tuple[LabelledRows, Integers]:
     """Return the source's test rows by client, partitioned if it does not name owners."""
-    every = np.arange(len(test.y))
     if test.client is not None and config.partition == "natural":
         owner = test.client.astype(str)
-        return [test.take(every[owner == str(name)]) for name in names]
-    return [test.take(rows) for rows in np.array_split(every, len(names))]
-
-
-def run_config(config: TrainConfig, data: ClientData) -> Config:
-    """Return the run in the terms of `fedcal simulate`."""
-    known = config.to_dict()
-    settings: dict[str, Any] = {"network": config.model, "shape": text_of(data.shape)}
-    settings |= {s: known[name] for name, s in config.stands_for.items() if name in known}
-    clients = data.clients if config.by_method else int((data.sizes("train") > 0).sum())
-    shared = {name: known[name] for name in SHARED if name in known}
-    if not STRATEGIES[str(config.method)].one_place:  # it samples clients, the others rows
-        shared["sampling_rate"] = config.sampling_rate
-    return Config(data=config.data, clients=clients, set=settings | dict(config.set), **shared)
+        each = [np.flatnonzero(owner == str(name)) for name in names]
+    else:
+        each = np.array_split(np.arange(len(test.y)), len(names))
+    return test.take(np.concatenate(each)), np.array([*map(len, each)])
 
 
 def load(config: TrainConfig, rows: LabelledRows | None = None) -> tuple[ClientData, TrainConfig]:
@@ -245,18 +190,16 @@ def load(config: TrainConfig, rows: LabelledRows | None = None) -> tuple[ClientD
         ClientData
             The rows.
         TrainConfig
-            Resolved: with the defaults of the model and of the data.
+            Resolved: with model, method, partition and number of clients.
     """
     if rows is None:
         rows = read_labelled(config.data, config.feature_norm)
-    by_user = UNITS[one_of("unit", config.unit, UNITS)].whole_client
-    method = config.method or ("dp-fedavg" if by_user else FedSGD.name)
-    config = replace(config, model=config.model or "softmax", method=method)
-    network_named(str(config.model)).size(rows.x.shape[1:], rows.classes)
-    dealt = "dirichlet:0.1" if rows.client is None else "natural"
-    defaults = {} if config.by_method else DEFAULTS
-    config = merged(defaults, {"partition": dealt}, config.to_dict())
-    if config.clients is None and config.partition != "natural":
-        alone = STRATEGIES[str(config.method)].one_place if config.by_method else False
-        config = replace(config, clients=1 if alone else CLIENTS)
+    model = config.model or "softmax"
+    network_named(model).size(rows.x.shape[1:], rows.classes)
+    usual = DPFedAvg.name if UNITS[config.unit].whole_client else FedSGD.name
+    method, clients = config.method or usual, config.clients
+    partition = config.partition or ("dirichlet:0.1" if rows.client is None else "natural")
+    if clients is None and partition != "natural":
+        clients = 1 if STRATEGIES[method].one_place else CLIENTS
+    config = replace(config, model=model, method=method, partition=partition, clients=clients)
     return split(rows, config), config

@@ -47,20 +47,18 @@ def test_the_source_s_test_rows_stay_test_rows(tmp_path):
         **{"features": X, "scale": 1.0, "labels": Y, "group": group, "subject": np.arange(200)},
         **{**TEST, "test_group": group[:40], "test_fog_3": -X[:40]},
     )
-    made = split(read_labelled(path), TrainConfig(path, clients=4, partition="iid", seed=3))
-    assert (made.group_names, made.classes, made.shape) == (("m", "w"), 3, (5,))
-    ids = {part: np.concatenate([rows.ids for rows in made.parts[part]]) for part in PARTS}
-    assert len(ids["test"]) == 40
+    made = split(read_labelled(path), TrainConfig(data=path, clients=4, partition="iid", seed=3))
+    assert (made.parts["train"].group_names, made.classes, made.shape) == (("m", "w"), 3, (5,))
+    ids = {part: made.parts[part].subject for part in ("train", "calibration")}
+    ids["test"] = np.arange(40)
     assert sorted([*ids["train"], *ids["calibration"]]) == list(range(200))
     np.testing.assert_array_equal(  # Algorithm 1's tenth
         np.sort(ids["calibration"]), np.flatnonzero(held_out(np.arange(200), 3, 0.1))
     )
     for part in PARTS:
-        source = X[:40] if part == "test" else X
-        for rows in made.parts[part]:
-            np.testing.assert_array_equal(rows.x, source[rows.ids])
-            np.testing.assert_array_equal(rows.y, rows.ids % 3)
-            np.testing.assert_array_equal(rows.group, 1 - rows.ids % 2)
+        np.testing.assert_array_equal(made.parts[part].x, X[ids[part]])
+        np.testing.assert_array_equal(made.parts[part].y, ids[part] % 3)
+        np.testing.assert_array_equal(made.parts[part].group, 1 - ids[part] % 2)
 
 
 @pytest.mark.parametrize("entry", feature_sets(), ids=lambda entry: entry.name)
