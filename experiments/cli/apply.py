@@ -32,7 +32,7 @@ from fedcal.experiments.report.tables import TextTable, of_part, print_table
 from fedcal.experiments.report.terminal import SHOWN, console, headings, shown
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.folders import claim_file
-from fedcal.experiments.training.features import LabelledRows, labelled_rows, named, read_labelled
+from fedcal.experiments.training.data import LabelledRows, labelled_rows, named, read_labelled
 from fedcal.metrics import summary
 from fedcal.metrics.buckets import check_score
 from fedcal.storage.artifact import form_of

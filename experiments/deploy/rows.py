@@ -21,7 +21,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets import Dataset
 from fedcal.datasets.plausible_rows import doubts_of
-from fedcal.experiments.training.features import LabelledRows, labelled_rows, named
+from fedcal.experiments.training.data import LabelledRows, labelled_rows, named
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import read_npz
 from fedcal.training.networks import need_torch, text_of

@@ -10,22 +10,13 @@ from typing import Annotated, Any
 from fedcal.core.checks import interval, positive, same, unused
 from fedcal.core.errors import InputError
 from fedcal.core.fields import among, within
-from fedcal.core.options import (
-    DATA,
-    REQUIRED,
-    RUNNING,
-    TRAINING,
-    layered,
-    like,
-    option,
-    options_of,
-)
-from fedcal.experiments.runs.config import RunOptions, check_partition
+from fedcal.core.options import DATA, REQUIRED, RUNNING, TRAINING, layered, like, option, options_of
+from fedcal.experiments.runs.config import Config, RunOptions, check_partition
 from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.privacy.privacy import Rate, Rounds
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import check_settings
-from fedcal.training.networks import NETWORKS, OWN, enlist, network_named
+from fedcal.training.networks import NETWORKS, OWN, enlist, network_named, text_of
 from fedcal.units import UNITS, Example
 
 TRAINERS = tuple(name for name, method in STRATEGIES.items() if method.family == "train")
@@ -172,11 +163,16 @@ class TrainConfig(RunOptions):
         """Plain values without the unset ones, of which an epsilon of infinity is one: JSON."""
         return {k: v for k, v in super().to_dict().items() if v != math.inf}
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Settings of the method, also those that an option stands for."""
+    def run(self, clients: int, shape: tuple[int, ...]) -> Config:
+        """Return the run of a resolved training in the terms of `fedcal simulate`."""
+        shared = {k: v for k, v in self.to_dict().items() if k in options_of(RunOptions)}
+        method = str(self.method)
+        if STRATEGIES[method].one_place:  # it samples rows, the others clients
+            del shared["sampling_rate"]
         values = {setting: getattr(self, name) for name, setting in SETTINGS.items()}
-        return {k: v for k, v in values.items() if v is not None} | dict(self.set)
+        values = {k: v for k, v in values.items() if v is not None} | dict(self.set)
+        known = {"network": self.model, "shape": text_of(shape), **values}
+        return Config(data=self.data, method=method, clients=clients, set=known, **shared)
 
 
 def merged(*layers: Mapping[str, Any]) -> TrainConfig:

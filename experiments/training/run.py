@@ -6,32 +6,37 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcal.accounting.zcdp import rdp_epsilons
+from fedcal.core import pages
 from fedcal.core.checks import needed, same
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
-from fedcal.core.options import options_of
-from fedcal.experiments.runs import engines, folders
-from fedcal.experiments.runs.config import Config, RunOptions, read_options
+from fedcal.core.numerics import softmax
+from fedcal.core.optional import need
+from fedcal.core.types import Floats
+from fedcal.experiments.report.shown import Shown
+from fedcal.experiments.runs import engines, files, folders, record
+from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.runs.jobs import job_of
-from fedcal.experiments.runs.record import recorded
-from fedcal.experiments.training.config import TrainConfig, merged
-from fedcal.experiments.training.features import IN_MEMORY, LabelledRows, rows_in_memory
-from fedcal.experiments.training.result import Training
-from fedcal.experiments.training.splits import PARTS, ClientData, load
+from fedcal.experiments.runs.result import versions
+from fedcal.experiments.training.config import FOLLOWING, TrainConfig, merged
+from fedcal.experiments.training.data import IN_MEMORY, PARTS, ClientData, load
+from fedcal.metrics import summary
 from fedcal.privacy.noise_plan import Plan
 from fedcal.storage.atomic import locked, path_of
-from fedcal.strategies import STRATEGIES, FedSGD
+from fedcal.strategies import FedSGD
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
-from fedcal.strategies.server.outcome import OUTCOME, Outcome
+from fedcal.strategies.server.outcome import OUTCOME, RELEASED, Outcome
 from fedcal.strategies.server.run_folder import LOCK
-from fedcal.strategies.settings import check_subjects
-from fedcal.training.networks import OWN, enlist, network_named, text_of
+from fedcal.training.networks import OWN, enlist, network_named
+from fedcal.training.trained_model import TrainedModel
 
 KIND = folders.TRAINING
 
@@ -58,7 +63,157 @@ OF_OWN = (
     "The module is the user's own: its code, first weights and constants are taken to know nothing "
     "of the rows, and it to keep nothing between calls."
 )
+METRICS = "Exact numbers, for the researcher's eyes: no private release."
 TOGETHER = "A unit may have training and calibration rows: their budgets add up."
+
+
+@dataclass(frozen=True, repr=False)
+class Training(Shown):
+    """A trained model, its logits, and what was promised.
+
+    Attributes
+    ----------
+    config
+        resolved
+    federation
+        the rows
+    outcome
+        of the run
+    privacy
+        record and statement, as those of every run
+    logits
+        (n, classes) of the rows of each part, client by client
+    settings
+        of the method, as they were resolved
+    event
+        rounds, noise and rate in a line
+    """
+
+    config: TrainConfig
+    federation: ClientData = field(repr=False)
+    outcome: Outcome = field(repr=False)
+    privacy: dict[str, Any]
+    logits: dict[str, Floats] = field(repr=False)
+    settings: dict[str, Any]
+    event: str
+
+    @property
+    def model(self) -> TrainedModel:
+        """The model after the last round."""
+        return cast(TrainedModel, self.outcome.artifact)
+
+    @cached_property
+    def metrics(self) -> dict[str, float]:
+        """Metrics of the model on the test rows (`fedcal.metrics.summary`)."""
+        return self._summary("test")
+
+    @cached_property
+    def train_metrics(self) -> dict[str, float]:
+        """Metrics of the model on the training rows."""
+        return self._summary("train")
+
+    def _summary(self, part: str) -> dict[str, float]:
+        """For the researcher's eyes: exact numbers about these rows."""
+        return summary(softmax(self.logits[part]), self.federation.parts[part].y)
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Number of rows of each part."""
+        return {name: int(self.federation.sizes[name].sum()) for name in PARTS}
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """Facts of each round: of FedAvg `clients` and `train_loss`, of other methods none."""
+        told = (
+            {k: v for k, v in one.items() if k == "round" or k not in RELEASED}
+            for one in self.outcome.records
+        )
+        return [one for one in told if len(one) > 1]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of `training.json`: strict JSON."""
+        config = self.config.to_dict() | {"clients": self.federation.clients}  # which may be open
+        own = {k: v for k, v in self.settings.items() if k not in FOLLOWING}
+        torch = need("torch", "train", "training a model")
+        return {
+            "schema": 1,
+            "config": config | {"set": own},
+            "test": self.metrics,
+            "train": self.train_metrics,
+            "clients": self.federation.clients,
+            "classes": self.federation.classes,
+            "rows": self.rows,
+            "parameters": int(self.model.w.size),
+            "rounds": self.history,
+            "event": self.event,
+            "privacy": self.privacy,
+            "communication": record.communication_of(self.outcome, self.federation.clients),
+            "seconds": self.outcome.seconds,
+            "versions": versions() | {"torch": torch.__version__},
+        }
+
+    def __repr__(self) -> str:
+        text = f"{self.config.method} on {self.config.data}"
+        return f"<training: {text}; test accuracy {self.metrics['accuracy']:.3f}>"
+
+    def _lines(self) -> list[dict[str, Any]]:
+        known = self.train_metrics
+        return [
+            {"metric": metric, "train": known.get(metric), "test": value}
+            for metric, value in self.metrics.items()
+        ]
+
+    def _repr_html_(self) -> str:
+        from fedcal.experiments.report import artifact_card
+
+        about = {"method": self.config.method, "after": self.metrics}
+        return artifact_card({**self.to_json(), **about}, self.page())
+
+    def save(self, out: str | Path) -> None:
+        """Write model, logits, options, numbers and the report into a folder."""
+        files.write_folder(path_of(out), partial(self._write, home=path_of(out)), stale=KIND.files)
+
+    def _write(self, folder: Path, home: Path) -> None:
+        data, columns = self.federation, dict[str, NDArray[Any]]()
+        for prefix, part in (("", "calibration"), ("test_", "test")):
+            rows = data.parts[part]
+            columns[f"{prefix}logits"] = self.logits[part].astype(np.float32)
+            columns[f"{prefix}labels"] = rows.y
+            if rows.group is not None:
+                columns[f"{prefix}group"] = np.array(rows.group_names)[rows.group]
+        columns["client"] = np.repeat(np.array(data.names), data.sizes["calibration"])
+        np.savez_compressed(folder / "logits.npz", **columns)  # type: ignore[arg-type]
+        self.model.write(folder, self.model.form)
+        self.model.write_state_dict(folder / "model.pt")
+        (folder / "config.toml").write_text(self.config.to_toml(), "utf-8")
+        (folder / "training.json").write_text(files.to_json(self.to_json()), "utf-8")
+        page = {"schema": 1, "form": self.model.form, "parts": pages.to_json(self.page())}
+        (folder / files.PAGE).write_text(files.to_json(page), "utf-8")
+        from fedcal.experiments.report import write_training_report
+
+        write_training_report(folder, home)
+
+    def page(self) -> list[pages.Part]:
+        """Return the model, its metrics and how it was trained, as tables."""
+        metrics = tuple(
+            (name, f"{self.train_metrics[name]:.4f}", f"{value:.4f}")
+            for name, value in self.metrics.items()
+        )
+        facts = {"method": self.config.method, **self.settings, "rounds and noise": self.event}
+        return [
+            *self.model.page(),
+            pages.Table(
+                "Metrics",
+                ("metric", "training rows", "test rows"),
+                metrics,
+                pages.Table("Metrics", ("metric", "training rows", "test rows"), metrics, METRICS),
+            ),
+            pages.Table(
+                "Training",
+                ("", ""),
+                tuple((name.replace("_", " "), f"{value}") for name, value in facts.items()),
+            ),
+        ]
 
 
 def train(
@@ -108,8 +263,7 @@ def train(
     given |= {k: v for k, v in options.items() if v is not None}
     rows = None
     if not isinstance(given.get("data", ""), (str, Path)):
-        rows = rows_in_memory(given["data"], given.get("feature_norm"))
-        given["data"] = IN_MEMORY
+        rows, given["data"] = given["data"], IN_MEMORY
     if "model" in given:  # before any file of this training names it
         given["model"] = enlist(given["model"])
     if out is None:
@@ -153,14 +307,14 @@ def _resumed(folder: Path, options: dict[str, Any]) -> TrainConfig:
         why = "the training there is finished" if finished else f"there is no {CHECKPOINT}"
         raise InputError(f"nothing to resume in {folder}: {why}")
     before, after = merged(begun), merged(begun, options)
-    for name in (field.name for field in fields(after)):
+    for name in (one.name for one in fields(after)):
         same(f"{name} with --resume", getattr(after, name), getattr(before, name))
     return after
 
 
 def _trained(
     config: TrainConfig,
-    rows: LabelledRows | None,
+    rows: Any,
     folder: Path | None = None,
     *,
     resume: bool = False,
@@ -171,9 +325,8 @@ def _trained(
     network, by_row = network_named(str(config.model)), config.method == FedSGD.name
     # now, before a ledger is charged
     network.check(data.parts["train"].x, data.classes, by_row=by_row)
-    run, shards = _run_config(config, data), data.shards()
+    run, shards = config.run(data.clients, data.shape), data.shards()
     job = job_of(run, shards)
-    check_subjects(job.federation, shards)
     rate, clients = job.plan.federation.sampling_rate, job.plan.clients
     if job.plan.cohort and clients > 1 and len(job.plan.sample(1)) == 1:
         warnings.warn(
@@ -198,7 +351,7 @@ def _trained(
     paid = folders.Paid(folder, KIND, config.to_toml(), resume=ended)
     with paid.reporting():
         outcome = paid.outcome(job, released)
-        known, privacy = recorded(run, job, outcome, tested=True)
+        known, privacy = record.recorded(run, job, outcome, tested=True)
         privacy["statement"] += _about_parts(config, job.plan)
         model: Any = outcome.artifact
         logits = {part: model.predict(data.parts[part].x) for part in PARTS}
@@ -210,16 +363,6 @@ def _trained(
         if folder is not None:
             training.save(folder)
     return training
-
-
-def _run_config(config: TrainConfig, data: ClientData) -> Config:
-    """Return the run in the terms of `fedcal simulate`."""
-    shared = {k: v for k, v in config.to_dict().items() if k in options_of(RunOptions)}
-    method = str(config.method)
-    if STRATEGIES[method].one_place:  # it samples rows, the others clients
-        del shared["sampling_rate"]
-    settings = {"network": config.model, "shape": text_of(data.shape), **config.settings}
-    return Config(data=config.data, method=method, clients=data.clients, set=settings, **shared)
 
 
 @contextmanager

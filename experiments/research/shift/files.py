@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
-from fedcal.experiments.training.features import LabelledRows, named, read_labelled
+from fedcal.experiments.training.data import LabelledRows, named, read_labelled
 from fedcal.storage.atomic import path_of
 
 SUFFIXES = (".png", ".jpg", ".jpeg")

@@ -24,7 +24,7 @@ from fedcal.datasets._load import Variant, key_of, packed, unpacked
 from fedcal.experiments.research.command import refuse_out, run_module
 from fedcal.experiments.research.corruptions import corrupt
 from fedcal.experiments.research.shift.files import read_bytes
-from fedcal.experiments.training.features import LabelledRows
+from fedcal.experiments.training.data import LabelledRows
 from fedcal.metrics import summary
 from fedcal.storage.atomic import whole_file
 

@@ -17,8 +17,7 @@ from fedcal.experiments import simulate
 from fedcal.experiments.cli import main as cli
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.training.config import TrainConfig, merged
-from fedcal.experiments.training.result import Training
-from fedcal.experiments.training.run import train
+from fedcal.experiments.training.run import Training, train
 from fedcal.storage.atomic import locked
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.training.networks import OWN, enlist

@@ -14,8 +14,13 @@ from fedcal.experiments.deploy.rows import site_rows
 from fedcal.experiments.runs.load import load_any
 from fedcal.experiments.runs.load import test_part as part_for_tests
 from fedcal.experiments.training.config import TrainConfig
-from fedcal.experiments.training.features import IN_MEMORY, read_labelled, rows_in_memory
-from fedcal.experiments.training.splits import PARTS, ClientData, load
+from fedcal.experiments.training.data import (
+    IN_MEMORY,
+    PARTS,
+    ClientData,
+    load,
+    read_labelled,
+)
 from fedcal.training.networks import enlist
 
 RNG = np.random.default_rng(0)
@@ -145,7 +150,7 @@ def test_rows_in_memory_are_those_of_a_file(tmp_path, kind):
         given = pytest.importorskip("pandas").DataFrame(columns | {"group": group})
     else:
         given = file
-    found, config = load(replace(asked, data=IN_MEMORY), rows_in_memory(given))
+    found, config = load(replace(asked, data=IN_MEMORY), given)
     wanted, resolved = load(asked)
     assert found.fingerprint() == wanted.fingerprint()
     assert replace(config, data=asked.data) == resolved

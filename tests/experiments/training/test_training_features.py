@@ -8,8 +8,7 @@ import pytest
 
 from fedcal.datasets import feature_sets
 from fedcal.experiments.training.config import TrainConfig
-from fedcal.experiments.training.features import read_labelled
-from fedcal.experiments.training.splits import PARTS, split
+from fedcal.experiments.training.data import PARTS, read_labelled, split
 from fedcal.partition import held_out
 
 RNG = np.random.default_rng(0)

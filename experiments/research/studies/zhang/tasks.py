@@ -14,7 +14,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets import feature_sets, read_feature_set
-from fedcal.experiments.training.features import SHIFTED, labelled_rows
+from fedcal.experiments.training.data import SHIFTED, labelled_rows
 from fedcal.storage.npz import read_npz
 
 IMAGES, TABLE = "mnist-features", "adult-features"
