@@ -38,7 +38,7 @@ from fedcal.metrics.buckets import check_score
 from fedcal.storage.artifact import form_of
 from fedcal.storage.atomic import path_of, whole_file
 from fedcal.storage.npz import read_npz
-from fedcal.training.trained_model import TrainedModel, load_model
+from fedcal.training.networks import TrainedModel, load_model
 
 EXAMPLES = (
     "fedcal apply --calibrator run/calibrator.npz --data new.csv --out probabilities.csv",

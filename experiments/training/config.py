@@ -24,7 +24,7 @@ TRAINERS = tuple(name for name, method in STRATEGIES.items() if method.family ==
 SETTINGS = {"lr": "lr", "batch_size": "batch"}
 """Option -> the setting of a method that it stands for."""
 
-FOLLOWING = {"network": "--model says it", "shape": "the data say it"}
+FOLLOWING = {"network": "model", "shape": "the shape of the rows"}
 """Setting of a method that follows from what is said elsewhere -> where."""
 
 Count = Annotated[int, within(1)]
@@ -59,10 +59,7 @@ class TrainConfig(RunOptions):
     """
 
     data: str = option(
-        MISSING,
-        DATA,
-        ".npz of features or images, or the name of shipped features",
-        unset=REQUIRED,
+        MISSING, DATA, ".npz of features or images, or the name of shipped features", unset=REQUIRED
     )
     model: Annotated[str, _network] | None = option(
         None,
@@ -95,10 +92,7 @@ class TrainConfig(RunOptions):
         unset="the method's, or by epochs",
     )
     sampling_rate: Rate = like(
-        RunOptions,
-        "sampling_rate",
-        0.1,
-        "Fraction of the clients in a round, at least one client",
+        RunOptions, "sampling_rate", 0.1, "Fraction of the clients in a round, at least one client"
     )
     batch_size: Count | None = option(
         None,
@@ -132,12 +126,9 @@ class TrainConfig(RunOptions):
         if self.model in OWN:
             same("engine of a model of your own", self.engine, "inline")
         self._check_cuts()
-        for name, setting_of in FOLLOWING.items():
-            unused(setting_of, **{name: self.set.get(name)})
-        for name, setting in SETTINGS.items():
-            value, own = getattr(self, name), self.set.get(setting)
-            if None not in (value, own):
-                same(f"{name}, by --set {setting},", value, own)
+        options = {s: name for name, s in SETTINGS.items() if getattr(self, name) is not None}
+        for setting, where in {**FOLLOWING, **options}.items():
+            unused(f"{where} says it", **{setting: self.set.get(setting)})
         if self.method is not None:
             if STRATEGIES[self.method].one_place:  # it samples rows: all clients are in each round
                 unused(f"method '{self.method}'", **self.changed("sampling_rate"))

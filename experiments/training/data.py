@@ -81,8 +81,6 @@ class LabelledRows:
         (n,) int64, whom a row is about and to which group it belongs; or None
     group_names
         of the groups, by their numbers
-    norm
-        a public bound on the Euclidean norm of each row of features; or None
     test
         the source's own test rows, which nothing is trained on; or None
     """
@@ -94,13 +92,7 @@ class LabelledRows:
     subject: Integers | None = field(default=None, repr=False)
     group: Integers | None = field(default=None, repr=False)
     group_names: tuple[str, ...] = ()
-    norm: float | None = None
     test: LabelledRows | None = field(default=None, repr=False)
-
-    @property
-    def features(self) -> bool:
-        """Whether each row is a list of numbers, as `softmax` and `mlp` read them."""
-        return self.x.ndim == 2
 
     @property
     def classes(self) -> int:
@@ -181,15 +173,14 @@ def labelled_rows(arrays: Arrays, norm: float | None = None) -> LabelledRows:
     kind = "features" if "features" in arrays else "x"
     if kind not in arrays:
         raise InputError("an array 'features' or 'x' is needed")
-    numbers = {key: _number(arrays, key) for key in ("scale", "norm")}
     if kind == "x":
-        unused("the rows are not features", **numbers, feature_norm=norm)
-    bound = numbers["norm"] if norm is None else norm
+        own = {key: arrays.get(key) for key in ("scale", "norm")}
+        unused("the rows are not features", **own, feature_norm=norm)
     names = _names(arrays, "class_names")
     prefixes = ("", "test_") if f"test_{kind}" in arrays else ("",)
     if len(prefixes) == 1 and (stray := [key for key in arrays if key.startswith("test_")]):
         raise InputError(f"{stray[0]} without test_{kind}")
-    parts = [_part(arrays, prefix, kind, numbers["scale"], bound, names) for prefix in prefixes]
+    parts = [_part(arrays, prefix, kind, names, norm) for prefix in prefixes]
     same(f"kind of test_{kind}", _kind(parts[-1].x), _kind(parts[0].x))
     if not names:
         names = tuple(map(str, range(max(int(part.y.max()) for part in parts) + 1)))
@@ -199,15 +190,11 @@ def labelled_rows(arrays: Arrays, norm: float | None = None) -> LabelledRows:
 
 
 def _part(
-    arrays: Arrays,
-    prefix: str,
-    kind: str,
-    scale: float | None,
-    bound: float | None,
-    names: tuple[str, ...],
+    arrays: Arrays, prefix: str, kind: str, names: tuple[str, ...], norm: float | None
 ) -> LabelledRows:
     """Return the rows of one part, without groups."""
-    x = _inputs(f"{prefix}{kind}", arrays[f"{prefix}{kind}"], kind, scale)
+    x = _inputs(f"{prefix}{kind}", arrays[f"{prefix}{kind}"], kind, _number(arrays, "scale"))
+    bound = _number(arrays, "norm") if norm is None else norm
     if bound is not None:
         length = np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64))
         long = length > bound
@@ -220,7 +207,7 @@ def _part(
     client, subject = (_ids(arrays, f"{prefix}{key}", len(x)) for key in ("client", "subject"))
     if subject is not None:
         subject = np.unique(subject, return_inverse=True)[1].astype(np.int64)
-    return LabelledRows(x, y, names, client=client, subject=subject, norm=bound)
+    return LabelledRows(x, y, names, client=client, subject=subject)
 
 
 def _inputs(key: str, x: NDArray[Any], kind: str, scale: float | None) -> NDArray[Any]:

@@ -35,8 +35,7 @@ from fedcal.strategies import FedSGD
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.outcome import OUTCOME, RELEASED, Outcome
 from fedcal.strategies.server.run_folder import LOCK
-from fedcal.training.networks import OWN, enlist, network_named
-from fedcal.training.trained_model import TrainedModel
+from fedcal.training.networks import OWN, TrainedModel, enlist, network_named
 
 KIND = folders.TRAINING
 
@@ -335,22 +334,21 @@ def _trained(
             stacklevel=3,
         )
     epsilon_of = _epsilon_so_far(job.plan)
-    kept: dict[str, Any] = {"folder": folder, "every": config.checkpoint_every}
-    if folder is not None:
-        kept |= {"about": {ROWS: data.fingerprint(), TRAINING: config.to_dict()}}
-        kept |= {"resume": resume and (folder / CHECKPOINT).is_file()}
-
-    def after_round(done: int, total: int) -> None:
-        if progress is not None:
-            progress(done, total, epsilon_of(done))
-
-    def released() -> Outcome:
-        return engines.run(job, shards, run.engine, progress=after_round, **kept)
-
+    release = partial(
+        engines.run,
+        job,
+        shards,
+        run.engine,
+        progress=progress and (lambda done, total: progress(done, total, epsilon_of(done))),
+        folder=folder,
+        resume=resume,
+        every=config.checkpoint_every,
+        about={ROWS: data.fingerprint(), TRAINING: config.to_dict()},
+    )
     ended = resume and folder is not None and (folder / OUTCOME).is_file()
     paid = folders.Paid(folder, KIND, config.to_toml(), resume=ended)
     with paid.reporting():
-        outcome = paid.outcome(job, released)
+        outcome = paid.outcome(job, release)
         known, privacy = record.recorded(run, job, outcome, tested=True)
         privacy["statement"] += _about_parts(config, job.plan)
         model: Any = outcome.artifact

@@ -36,9 +36,8 @@ from fedcal.strategies.base import (
     among,
 )
 from fedcal.strategies.method import Family
-from fedcal.training.networks import Rule, network_named, shape_of
+from fedcal.training.networks import Rule, TrainedModel, network_named, shape_of
 from fedcal.training.optimisers import OPTIMISERS, SGD, Optimiser, Schedule, langevin_lr, scheduled
-from fedcal.training.trained_model import TrainedModel
 from fedcal.units import UNITS
 
 

@@ -52,7 +52,7 @@ def variants_of(
     """
     torch = need("torch", "train", "training a network")
     from fedcal.experiments.research.shipped.mnist_cnn import MnistCNN
-    from fedcal.training.local_sgd import logits_of
+    from fedcal.training.row_gradients import logits_of
 
     height, width, channels = (*train.x.shape[1:], 1)[:3]
     rng = stream(seed, Purpose.SAMPLING, 0, "shift")

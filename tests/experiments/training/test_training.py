@@ -266,7 +266,7 @@ def test_the_command(images, tmp_path, capsys):
     assert fedcal("train", "--data", str(images), "--model", "vgg") == 2
     assert capsys.readouterr().err.startswith("fedcal: error: unknown model 'vgg'")
     assert fedcal("train", "--data", str(images), *options, "--set", "shape=8") == 2
-    assert "shape has no effect here: the data say it" in capsys.readouterr().err
+    assert "shape has no effect here: the shape of the rows says it" in capsys.readouterr().err
 
 
 def test_two_trainings_never_share_a_folder(tmp_path):

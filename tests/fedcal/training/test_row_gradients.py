@@ -11,9 +11,8 @@ from torch import nn
 
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
-from fedcal.training.local_sgd import set_weights, weights_of
 from fedcal.training.networks import Clipping, enlist, network_named, row_gradients
-from fedcal.training.row_gradients import CHUNK, _alone
+from fedcal.training.row_gradients import CHUNK, one_thread, set_weights, weights_of
 
 CLASSES, GRID = 4, 2.0**-36
 
@@ -124,7 +123,7 @@ def test_neighbours_differ_by_what_one_row_adds_and_no_more(network):
 
     def integers(rows: NDArray[Any]) -> Integers:
         inputs = network_named(network).tensor(rows)
-        with _alone():
+        with one_thread():
             parts = list(one._rows(inputs, torch.from_numpy(y), clipping, GRID))
         return np.concatenate([whole.numpy() for _, whole in parts], axis=1).astype(np.int64)
 
