@@ -201,12 +201,7 @@ class Training(Shown):
         facts = {"method": self.config.method, **self.settings, "rounds and noise": self.event}
         return [
             *self.model.page(),
-            pages.Table(
-                "Metrics",
-                ("metric", "training rows", "test rows"),
-                metrics,
-                pages.Table("Metrics", ("metric", "training rows", "test rows"), metrics, METRICS),
-            ),
+            pages.Table("Metrics", ("metric", "training rows", "test rows"), metrics, METRICS),
             pages.Table(
                 "Training",
                 ("", ""),
@@ -334,12 +329,17 @@ def _trained(
             stacklevel=3,
         )
     epsilon_of = _epsilon_so_far(job.plan)
+
+    def after_round(done: int, total: int) -> None:
+        if progress is not None:
+            progress(done, total, epsilon_of(done))
+
     release = partial(
         engines.run,
         job,
         shards,
         run.engine,
-        progress=progress and (lambda done, total: progress(done, total, epsilon_of(done))),
+        progress=after_round,
         folder=folder,
         resume=resume,
         every=config.checkpoint_every,

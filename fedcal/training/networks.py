@@ -18,7 +18,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +45,6 @@ Dense = tuple[Floats, Floats]
 
 Rule = Literal["row", "global", "none"]
 """How a row's gradient g is bounded by the clip norm C; see `factors`."""
-
-RULES: tuple[Rule, ...] = get_args(Rule)
 
 ROOM = 2.0**-24
 """Share of the clip norm that is left to a row, so that no rounding on the way leads above it."""
