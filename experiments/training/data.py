@@ -42,11 +42,7 @@ from fedcal.units import UNITS
 Arrays = Mapping[str, NDArray[Any]]
 
 _ROWS = ("features", "x", "labels", "y", "client", "subject", "group")
-KEYS = (
-    *_ROWS,
-    *(f"test_{key}" for key in _ROWS if key != "subject"),
-    *("scale", "norm", "class_names", "group_names"),
-)
+KEYS = (*_ROWS, *(f"test_{key}" for key in _ROWS), "scale", "norm", "class_names", "group_names")
 """Arrays of a file."""
 
 SHIFTED = re.compile(r"test_[a-z_]+_[1-5]")
@@ -408,7 +404,13 @@ def split(rows: LabelledRows, config: TrainConfig) -> ClientData:
     config
         resolved; what it says of clients, partition, seed and rows is used
     """
-    names, shards = _dealt(rows, config)
+    natural, names, client = config.partition == "natural", tuple[str, ...](), None
+    if rows.client is not None:
+        unique, client = np.unique(rows.client, return_inverse=True)
+        names = tuple(str(name) for name in unique)
+    places = np.arange(len(rows.y), dtype=np.float64)[:, None]  # row numbers in place of logits
+    owned = Dataset(config.data, "logits", places, rows.y, client, names or None)
+    shards = deal(owned, str(config.partition), None if natural else config.clients, config.seed)
     chosen, drawn = _chosen(shards.rows, config), []
     for k in chosen:
         numbers = shards.block(k, k + 1).logits[:, 0].astype(np.int64)
@@ -422,7 +424,7 @@ def split(rows: LabelledRows, config: TrainConfig) -> ClientData:
     if config.held_out:
         calibration = fitted & held_out(order, config.seed, config.held_out)
         fitted = fitted & ~calibration
-    owners = tuple(names[k] for k in chosen)
+    owners = tuple(names[k] if natural else k for k in chosen)
     parts, sizes = dict[str, LabelledRows](), dict[str, Integers]()
     for part, mask in zip(PARTS, (fitted, calibration, tested), strict=True):
         parts[part] = rows.take(order[mask])
@@ -436,20 +438,6 @@ def split(rows: LabelledRows, config: TrainConfig) -> ClientData:
                 "calibration, and a tenth for testing"
             )
     return ClientData(owners, parts, sizes)
-
-
-def _dealt(rows: LabelledRows, config: TrainConfig) -> tuple[list[int | str], Shards]:
-    """Return the clients' names, and each one's row numbers, which stand where logits do."""
-    natural = config.partition == "natural"
-    owners: tuple[str, ...] = ()
-    client = None
-    if rows.client is not None:
-        unique, client = np.unique(rows.client, return_inverse=True)
-        owners = tuple(str(name) for name in unique)
-    numbers = np.arange(len(rows.y), dtype=np.float64)[:, None]
-    owned = Dataset(config.data, "logits", numbers, rows.y, client, owners or None)
-    shards = deal(owned, str(config.partition), None if natural else config.clients, config.seed)
-    return list(owners if natural else range(shards.clients)), shards
 
 
 def _chosen(sizes: Integers, config: TrainConfig) -> list[int]:

@@ -19,7 +19,6 @@ from fedcal.core import pages
 from fedcal.core.checks import needed, same
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.core.numerics import softmax
-from fedcal.core.optional import need
 from fedcal.core.types import Floats
 from fedcal.experiments.report.shown import Shown
 from fedcal.experiments.runs import engines, files, folders, record
@@ -35,7 +34,7 @@ from fedcal.strategies import FedSGD
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.outcome import OUTCOME, RELEASED, Outcome
 from fedcal.strategies.server.run_folder import LOCK
-from fedcal.training.networks import OWN, TrainedModel, enlist, network_named
+from fedcal.training import networks
 
 KIND = folders.TRAINING
 
@@ -97,9 +96,9 @@ class Training(Shown):
     event: str
 
     @property
-    def model(self) -> TrainedModel:
+    def model(self) -> networks.TrainedModel:
         """The model after the last round."""
-        return cast(TrainedModel, self.outcome.artifact)
+        return cast(networks.TrainedModel, self.outcome.artifact)
 
     @cached_property
     def metrics(self) -> dict[str, float]:
@@ -133,7 +132,6 @@ class Training(Shown):
         """Return the content of `training.json`: strict JSON."""
         config = self.config.to_dict() | {"clients": self.federation.clients}  # which may be open
         own = {k: v for k, v in self.settings.items() if k not in FOLLOWING}
-        torch = need("torch", "train", "training a model")
         return {
             "schema": 1,
             "config": config | {"set": own},
@@ -148,7 +146,7 @@ class Training(Shown):
             "privacy": self.privacy,
             "communication": record.communication_of(self.outcome, self.federation.clients),
             "seconds": self.outcome.seconds,
-            "versions": versions() | {"torch": torch.__version__},
+            "versions": versions("torch"),
         }
 
     def __repr__(self) -> str:
@@ -259,7 +257,7 @@ def train(
     if not isinstance(given.get("data", ""), (str, Path)):
         rows, given["data"] = given["data"], IN_MEMORY
     if "model" in given:  # before any file of this training names it
-        given["model"] = enlist(given["model"])
+        given["model"] = networks.enlist(given["model"])
     if out is None:
         if resume:
             needed("--out DIR", out, "--resume continues the training there")
@@ -316,9 +314,12 @@ def _trained(
 ) -> Training:
     """Train a model and write its files; see `train`."""
     data, config = load(config, rows)
-    network, by_row = network_named(str(config.model)), config.method == FedSGD.name
-    # now, before a ledger is charged
-    network.check(data.parts["train"].x, data.classes, by_row=by_row)
+    networks.need_torch()  # what is wrong here is refused before a ledger is charged
+    network = networks.network_named(str(config.model))
+    if config.method == FedSGD.name:
+        networks.row_gradients(network, data.shape, data.classes).check(data.parts["train"].x)
+    else:
+        network.module(data.shape, data.classes, 0)
     run, shards = config.run(data.clients, data.shape), data.shards()
     job = job_of(run, shards)
     rate, clients = job.plan.federation.sampling_rate, job.plan.clients
@@ -381,7 +382,7 @@ def _about_parts(config: TrainConfig, plan: Plan) -> list[str]:
     """Return sentences on files about private rows, and on budgets of later stages."""
     if not plan.private:
         return []
-    own = [OF_OWN] if config.model in OWN else []
+    own = [OF_OWN] if config.model in networks.OWN else []
     if plan.protected.per != "row":
         return [EXACT, TOGETHER, *own]
     return [EXACT, APART if config.held_out else REUSED, *own]

@@ -154,49 +154,6 @@ class Network(ABC):
             logits = on_torch.logits_of(model, self.tensor(inputs))
         return np.asarray(logits.numpy(), np.float64)
 
-    def steps(
-        self,
-        w: Floats,
-        inputs: NDArray[Any],
-        labels: Integers,
-        offsets: Integers,
-        classes: int,
-        clipping: Clipping,
-        grid: float,
-    ) -> Integers:
-        """Return sums over each client's rows of bounded gradients, in whole steps of a grid.
-
-        The gradient is that of the row's cross-entropy, in nats. Each row adds whole numbers to
-        its client's sum, of norm C / grid at most. See `RowGradients.steps` for what holds.
-
-        Parameters
-        ----------
-        w
-            (size,)
-        inputs, labels
-            (n, ...), (n,) sorted by client
-        offsets
-            (clients + 1,) rows of client k are offsets[k]:offsets[k + 1]
-
-        Returns
-        -------
-        Integers
-            (clients, size)
-        """
-        if not len(labels):
-            return np.zeros((len(offsets) - 1, w.size), np.int64)
-        rows = row_gradients(self, inputs.shape[1:], classes)
-        rows.check(inputs)
-        return rows.steps(w, inputs, labels, offsets, clipping, grid)
-
-    def check(self, inputs: NDArray[Any], classes: int, *, by_row: bool) -> None:
-        """Refuse what cannot be trained on such rows, (n, ...); `by_row`: by gradients of each."""
-        need_torch()
-        if by_row:
-            row_gradients(self, inputs.shape[1:], classes).check(inputs)
-        else:
-            self.module(inputs.shape[1:], classes, 0)
-
     def local_update(
         self,
         w: Floats,

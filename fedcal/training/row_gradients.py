@@ -156,7 +156,24 @@ class RowGradients:
         clipping: Clipping,
         grid: float,
     ) -> Integers:
-        """Return each client's sum, (clients, size); see `Network.steps`.
+        """Return sums over each client's rows of bounded gradients, in whole steps of a grid.
+
+        The gradient is that of the row's cross-entropy, in nats. Each row adds whole numbers to
+        its client's sum, of norm C / grid at most.
+
+        Parameters
+        ----------
+        w
+            (size,)
+        x, y
+            inputs (n, ...) and labels (n,), sorted by client
+        offsets
+            (clients + 1,) rows of client k are offsets[k]:offsets[k + 1]
+
+        Returns
+        -------
+        Integers
+            (clients, size)
 
         Raises
         ------
@@ -165,6 +182,7 @@ class RowGradients:
         ContributionRefused
             If nothing bounds the rows and a sum leaves 63 bits.
         """
+        self.check(x)
         if clipping.rule != "none" and not LEAST_STEPS <= clipping.norm / grid <= MOST_STEPS:
             raise InputError(
                 f"a grid of {grid:.3g} does not fit a clip norm of {clipping.norm:g}: use a "
