@@ -58,6 +58,12 @@ def fraction(name: str, value: Any, ends: str = "()") -> float:
     return float(value)
 
 
+def same(name: str, value: object, wanted: object) -> None:
+    """InputError unless a value, such as a shape or a number of classes, is the wanted one."""
+    if value != wanted:
+        raise InputError(f"{name} must be {wanted}, got {value}")
+
+
 def listed(name: str, value: Any, kind: str) -> list[Any]:
     """Return a list (or tuple), or the JSON text of one, as a list; InputError otherwise.
 

@@ -216,15 +216,10 @@ def _calibrator_of(fitted: Calibrator | PredictionSets) -> Calibrator | None:
     if not isinstance(fitted, PredictionSets):
         fitted.need_fitted()
         return fitted
-    if fitted.conformity.randomised:
+    if fitted.conformity.randomised or fitted.by == "group":
         raise InputError(
-            "randomised sets have no export: they depend on a hash of each row's bits; "
-            "sets that are not randomised have one"
-        )
-    if fitted.by == "group":
-        raise InputError(
-            "sets with a threshold of each group have no export: a model's scores do not "
-            "contain the group; export one group's, PredictionSets(..., by='none')"
+            "randomised sets, and sets with a threshold of each group, have no export: they depend "
+            "on more than a model's scores; for one group: PredictionSets(..., by='none')"
         )
     return fitted.conformity.read_calibrator()
 

@@ -202,15 +202,11 @@ class RowGradients:
                     same = same and not moved.any()
             same = same and np.array_equal(digests(rows), first)
             after = self._module.state_dict()
-        if not all(torch.equal(value, after[name]) for name, value in before.items()):
-            raise InputError(
-                f"the model {self._network.name} changes its own state with the rows: use layers "
-                "without such state"
-            )
-        if not same:
+        if not same or not all(torch.equal(x, after[name]) for name, x in before.items()):
             raise InputError(
                 f"the gradient of a row by the model {self._network.name} depends on other rows on "
-                "this machine: it mixes or keeps rows, or draws random numbers"
+                "this machine: it mixes or keeps rows, changes its own state, or draws random "
+                "numbers"
             )
         self._checked = True
 
