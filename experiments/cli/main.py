@@ -31,31 +31,31 @@ COMMANDS = {
     "plan": "plan",
     "train": "train",
     "reproduce": "reproduce",
-    "report": "files.report",
-    "export": "files.export",
-    "apply": "files.apply",
-    "site": "site.start",
-    "site key": "site.records_and_keys:key",
-    "site ledger": "site.records_and_keys:ledger",
-    "site restored": "site.records_and_keys:restored",
-    "site recalibrate": "site.recalibrate",
-    "site federation": "site.records_and_keys:federation",
-    "site join": "study.site:join",
-    "site accept": "study.site:accept",
-    "site start": "study.site:start",
-    "site status": "study.site:status",
-    "study": "study.coordinator:overview",
-    "study init": "study.coordinator:init",
-    "study check": "study.coordinator:check",
-    "study kit": "study.coordinator:kit",
-    "study seal": "study.coordinator:seal",
-    "study serve": "study.coordinator:serve",
-    "study run": "study.coordinator:run",
-    "study verify": "study.coordinator:verify",
-    "study sign": "study.coordinator:sign",
+    "report": "files:report",
+    "export": "files:export",
+    "apply": "apply",
+    "site": "site:run",
+    "site key": "site_records:key",
+    "site ledger": "site_records:ledger",
+    "site restored": "site_records:restored",
+    "site recalibrate": "site:recalibrate",
+    "site federation": "site_records:federation",
+    "site join": "site:join",
+    "site accept": "site:accept",
+    "site start": "site:start",
+    "site status": "site:status",
+    "study": "study:overview",
+    "study init": "study:init",
+    "study check": "study:check",
+    "study kit": "study:kit",
+    "study seal": "study:seal",
+    "study serve": "study:serve",
+    "study run": "study:run",
+    "study verify": "study:verify",
+    "study sign": "study:sign",
     "deploy": "deploy",
-    "flower-app": "files.flower_app",
-    "datasets": "files.datasets",
+    "flower-app": "files:flower_app",
+    "datasets": "files:datasets",
     "doctor": "doctor",
 }
 """Name -> its module in `fedcal.experiments.cli`; a name of two words is a command below the first.
@@ -67,6 +67,7 @@ function and docstring, and an entry in `EXAMPLES`.
 
 PACKAGE = "fedcal.experiments.cli"
 
+ALL = "--help-all"
 _HELP = {"help_option_names": ["--help", "-h"]}
 
 _PLAIN: Any = {kind: copy.copy(kind) for kind in (click.INT, click.FLOAT)}
@@ -80,15 +81,18 @@ INTERRUPTED = 130
 def help_of(name: str) -> str:
     """Return the docstring of a command, whose module is read and not imported."""
     module, _, function = COMMANDS[name].partition(":")
-    path = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
+    path = Path(__file__).with_name(f"{module}.py")
     tree: Any = ast.parse(path.read_text("utf-8"))
     if function:
         tree = next(node for node in tree.body if getattr(node, "name", "") == function)
     return " ".join((ast.get_docstring(tree) or "").split())
 
 
-def load_command(name: str) -> click.Command:
-    """Return a command with its options; only now its module is imported."""
+def load_command(name: str, *, every: bool = True) -> click.Command:
+    """Return a command with its options, of which `every` one or the usual ones are in its help.
+
+    Only now its module is imported.
+    """
     check_kept(f"fedcal {name}")
     one_of("command", name, COMMANDS, "fedcal --help")
     place, _, function = COMMANDS[name].partition(":")
@@ -96,12 +100,16 @@ def load_command(name: str) -> click.Command:
     command = getattr(module, function or "command")
     examples = module.EXAMPLES[function] if function else module.EXAMPLES
     epilog = "\n\n".join(["For example:", *(f"    {escape(line)}" for line in examples)])
+    rare = () if every else getattr(command, "rare", ())
+    if rare:
+        epilog += f"\n\nMore options, of ledgers, secure sums and sites: fedcal {name} {ALL}"
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     alone.command(name, help=help_of(name), epilog=epilog, context_settings=_HELP)(command)
-    made = typer.main.get_command(alone)
+    made: Any = typer.main.get_command(alone)
     parameters = inspect.signature(command, eval_str=True).parameters
     for argument in made.params:
         argument.type = _PLAIN.get(argument.type, argument.type)
+        argument.hidden = getattr(argument, "hidden", False) or argument.name in rare
         if isinstance(argument, click.Argument):  # click 8.5 drops the help that typer sets
             argument.help = parameters[argument.name or ""].annotation.__metadata__[0].help
     return _versioned(made, hidden=True)
@@ -137,7 +145,8 @@ class Commands(TyperGroup):
             name, rest = f"{name} {rest[0]}", rest[1:]
         for word in rest:
             check_kept(f"fedcal {name} {word.partition('=')[0]}")
-        return name, load_command(name), rest
+        rest = [_HELP["help_option_names"][0] if word == ALL else word for word in rest]
+        return name, load_command(name, every=ALL in args), rest
 
 
 app = Commands(

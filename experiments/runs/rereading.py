@@ -9,7 +9,7 @@ from typing import Any
 
 from fedcal.calibrators.score_map import How, OfScore, calibrator_from
 from fedcal.core import pages
-from fedcal.core.checks import unused
+from fedcal.core.checks import one_of, same, unused
 from fedcal.core.classes import called
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Part, Table
@@ -30,6 +30,9 @@ from fedcal.experiments.runs.result import versions
 from fedcal.metrics import gap_change
 from fedcal.metrics.gap_change import GapChange
 from fedcal.storage.atomic import path_of
+
+_WHOLE = ("positive", "confidence")
+"""Scores of all rows, and not of each class."""
 
 ALL = ("model", "", "")
 
@@ -188,8 +191,7 @@ def reread(
     chosen = None
     if at is not None:
         unused("at finds a threshold", threshold=threshold)
-        if release.question.score != "positive":
-            raise InputError(f"the score '{release.question.score}' has no threshold")
+        same("score that has a threshold", release.question.score, "positive")
         chosen = choose_threshold(release.histograms[ALL], *goal_of(at))
         threshold = chosen.value
     wished = threshold if chosen is None else None
@@ -253,10 +255,7 @@ def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
         raise InputError(
             f"these releases cannot be compared, they differ in: {'; '.join(differences)}"
         )
-    if one.score == "classes":
-        raise InputError(
-            "two releases are compared by the score 'positive' or 'confidence', not by 'classes'"
-        )
+    one_of("score of releases to compare", one.score, _WHOLE)
     return tuple(unknown)
 
 
@@ -282,8 +281,7 @@ def _calibrator(release: ScoreRelease, how: How | None) -> OfScore | None:
     if how is None:
         return None
     asked = release.question
-    if asked.score == "classes":
-        raise InputError("a calibrator is made of the score 'positive' or 'confidence'")
+    one_of("score to calibrate", asked.score, _WHOLE)
     whole: Histogram = release.histograms[ALL]
     score: Any = asked.score
     made = calibrator_from(whole, score, how, asked.classes, release.input)

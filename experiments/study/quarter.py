@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core import pages
+from fedcal.core.checks import same, whole
 from fedcal.core.errors import InputError
 from fedcal.evaluation.drift import few
 from fedcal.evaluation.estimates import evaluate
@@ -90,10 +91,8 @@ class Facts:
 
     def check(self, study: Study) -> None:
         """InputError if they cannot be of a release of this study."""
-        if sorted(self.took_part + self.absent) != sorted(study.sites):
-            raise InputError("the sites that took part and the absent ones are not the study's")
-        if len(self.took_part) < study.quorum:
-            raise InputError(f"{len(self.took_part)} sites took part, fewer than {study.quorum}")
+        same("sites, absent ones too,", sorted(self.took_part + self.absent), sorted(study.sites))
+        whole("the number of sites that took part", len(self.took_part), study.quorum)
         if not math.isclose(self.spent + self.left, study.epsilon) or self.left < 0:
             raise InputError(f"epsilon {self.spent:g} + {self.left:g} is not {study.epsilon:g}")
 

@@ -217,7 +217,7 @@ class _Binning(Calibrator):
         """Return the calibrator for (tables, bins) counts, which may be noisy or negative.
 
         (1, bins) counts, pooled over classes, make one table that every class uses.
-        `negatives` is the treatment of negative counts, see `noisy_counts`; `estimate` is BBQ's.
+        `negatives` is the treatment of negative counts, see `norm_sub`; `estimate` is BBQ's.
         """
         table = cls.table_of(positive, negative, negatives, estimate)
         if len(table) == 1:

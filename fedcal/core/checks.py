@@ -13,6 +13,7 @@ from fedcal.core.errors import InputError, NoEffect
 from fedcal.core.removed import check_kept
 
 Name = TypeVar("Name", bound=str)
+Given = TypeVar("Given")
 
 
 def whole(name: str, value: Any, low: int, high: int | None = None) -> int:
@@ -49,19 +50,23 @@ def positive(name: str, value: Any) -> float:
     return number
 
 
+def interval(text: str) -> Callable[[str, Any], float]:
+    """Return a check for a number in an interval, as "(0, 1]": round brackets leave ends out."""
+    low, high = (float(end) for end in text[1:-1].split(","))
+
+    def check(name: str, value: Any) -> float:
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        inside = number and low <= value <= high
+        if not inside or (text[0] == "(" and value == low) or (text[-1] == ")" and value == high):
+            raise InputError(f"{name} must be in {text}, got {value!r}")
+        return float(value)
+
+    return check
+
+
 def fraction(name: str, value: Any, ends: str = "()") -> float:
     """`value` as a float in (0, 1), or InputError; `ends` such as "[)" let 0 or 1 be one, too."""
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    outside = {*range(2)} - {k for k, end in enumerate(ends) if end in "[]"}
-    if not number or not 0 <= value <= 1 or value in outside:
-        raise InputError(f"{name} must be in {ends[0]}0, 1{ends[1]}, got {value!r}")
-    return float(value)
-
-
-def same(name: str, value: object, wanted: object) -> None:
-    """InputError unless a value, such as a shape or a number of classes, is the wanted one."""
-    if value != wanted:
-        raise InputError(f"{name} must be {wanted}, got {value}")
+    return interval(f"{ends[0]}0, 1{ends[1]}")(name, value)
 
 
 def listed(name: str, value: Any, kind: str) -> list[Any]:
@@ -86,6 +91,21 @@ def listed(name: str, value: Any, kind: str) -> list[Any]:
     ):
         raise InputError(f"{name} must be a list of {kind}, got {value!r:.80}")
     return list(entries)
+
+
+def same(what: str, asked: object, own: object) -> None:
+    """InputError unless what is asked for is what is here."""
+    if asked != own:
+        one, another = repr(own), repr(asked)
+        differ = f"must be {one}, got {another:.80}" if len(one) <= 80 else "is another one"
+        raise InputError(f"the {what} {differ}")
+
+
+def needed(name: str, value: Given | None, why: str) -> Given:
+    """Return what was given, or InputError that says why it must be."""
+    if value is None:
+        raise InputError(f"{name} is needed: {why}")
+    return value
 
 
 def unused(why: str, **settings: Any) -> None:

@@ -64,7 +64,7 @@ class TrainedModel(Artifact):
 
         Raises InputError if they are not of the shape that the model was trained on.
         """
-        same("shape of the model's inputs", text_of(inputs.shape[1:]), text_of(self.shape))
+        same("shape of the model's inputs", inputs.shape[1:], self.shape)
         return self.architecture.logits(self.w, inputs, self.classes)
 
     def write_state_dict(self, path: Path) -> None:

@@ -39,7 +39,7 @@ from fedcal.experiments.research.studies.luo.trials import (
     Tables,
 )
 from fedcal.metrics import bin_index, ece
-from fedcal.strategies.methods.steps.noisy_search import GoldenSection
+from fedcal.strategies.methods.search import GoldenSection
 from fedcal.trust import Local
 
 PERTURBATIONS, TRIALS, CORES = 15, 500, 2

@@ -27,7 +27,7 @@ from fedcal.experiments.report.figures.drawing import draw, save_figure
 from fedcal.experiments.report.shown import part_sheet
 from fedcal.experiments.report.tables import TextTable, markdown
 from fedcal.experiments.runs.simulation import evaluate
-from fedcal.strategies.methods.score_ways import BUCKETS
+from fedcal.strategies.methods.evaluate import BUCKETS
 from fedcal.units import Example
 
 SEEDS = 20

@@ -189,7 +189,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     ({"logits": Z, "test_probs": P, "test_labels": Y}, "beside logits: give test_logits"),
     ({"logits": Z, **TEST, "test_probs": P}, "both test_logits and test_probs"),
-    ({"logits": Z, **TEST, "test_logits": Z[:, :2]}, "number of classes of test_logits, as of logits, must be 3, got 2"),
+    (
+        {"logits": Z, **TEST, "test_logits": Z[:, :2]},
+        "number of classes of test_logits, as of logits, must be 3, got 2",
+    ),
     ({"probs": P, "test_probs": P}, "test_probs without test_labels"),
     ({"probs": P, "test_labels": Y}, "test_labels without test_probs"),
     ({"logits": Z, **TEST, "test_logits": Z * np.nan}, "test_logits: nan at row 0, column 0"),

@@ -26,7 +26,7 @@ from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.privacy.request import Request
 from fedcal.strategies import STRATEGIES, FederatedStrategy
-from fedcal.strategies.methods.accuracy import SingleMetric
+from fedcal.strategies.methods.evaluate import SingleMetric
 from fedcal.strategies.settings import settings_of
 from fedcal.training.trained_model import TrainedModel
 from fedcal.trust import NOISY

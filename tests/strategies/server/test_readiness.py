@@ -16,8 +16,7 @@ import fedcal.strategies.server_app as server
 from fedcal.clients.questions import TemperatureScores
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.clients.site.process import site_app
-from fedcal.clients.site.records.records import SiteRecords
-from fedcal.clients.site.records.site_records import RECORDS, records_of
+from fedcal.clients.site.records.records import RECORDS, SiteRecords, records_of
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid
@@ -110,7 +109,7 @@ class Sites(InProcessGrid):
         facts |= {"trust": "distributed", "committee": 3, "threshold": 2, "colluding": 0}
         job = Job(
             method,
-            Federation(3, 3, 2 if method == "fednewton" else None, quorum=quorum, **facts),
+            Federation(3, 3, rounds=2 if method == "fednewton" else None, quorum=quorum, **facts),
             settings={"rows_per_client": 50, **(settings or {})},
             **{"tolerant": True, "timeout": 2.0, "grace": 0.2, "ledger": self._ledger, "cap": 1.0},
             secure_aggregation="protocol",

@@ -41,8 +41,7 @@ from fedcal.mechanisms import Sum
 from fedcal.metrics.binning import bin_index
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import Plan
-from fedcal.strategies.methods.search import STEEP
-from fedcal.strategies.methods.steps.noisy_search import PosteriorBisection, Search
+from fedcal.strategies.methods.search import STEEP, PosteriorBisection, Search
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import Setting, lacks_rows
 from fedcal.trust import Central, Local

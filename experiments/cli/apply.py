@@ -20,21 +20,24 @@ from fedcal.calibrators import Calibrator
 from fedcal.conformal import PredictionSets, load
 from fedcal.conformal.coverage import FEW_CLASSES, judged
 from fedcal.conformal.page import AT_TARGET, class_table
-from fedcal.core.checks import unused
+from fedcal.core.checks import same, unused, whole
 from fedcal.core.classes import class_names
 from fedcal.core.errors import InputError
+from fedcal.core.numerics import softmax
 from fedcal.core.optional import need
 from fedcal.core.types import Floats, Integers
-from fedcal.datasets import IDS, Dataset
+from fedcal.datasets import IDS, Dataset, feature_sets, read_feature_set
 from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet
 from fedcal.experiments.report.tables import TextTable, of_part, print_table
 from fedcal.experiments.report.terminal import SHOWN, console, headings, shown
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.folders import claim_file
+from fedcal.experiments.training.features import LabelledRows, features_of, named, read_labelled
 from fedcal.metrics import summary
 from fedcal.metrics.buckets import check_score
 from fedcal.storage.artifact import form_of
-from fedcal.storage.atomic import whole_file
+from fedcal.storage.atomic import path_of, whole_file
+from fedcal.storage.npz import read_npz
 from fedcal.training.trained_model import TrainedModel, load_model
 
 EXAMPLES = (
@@ -87,14 +90,8 @@ def command(
             raise InputError("--alpha is for prediction sets, and this is a calibrator")
         fitted = fitted.at(alpha)
     loaded = datasets.load(data, labels_required=False, classes=fitted.class_names, csv=csv)
-    if loaded.input != fitted.input:
-        raise InputError(
-            f"{data} holds {loaded.input}, but {calibrator} was fitted on {fitted.input}"
-        )
-    if loaded.classes != fitted.classes:
-        raise InputError(
-            f"{data} has {loaded.classes} classes, but {calibrator} was fitted on {fitted.classes}"
-        )
+    same(f"kind of scores in {data}, as {calibrator} takes them,", loaded.input, fitted.input)
+    same(f"number of classes in {data}", loaded.classes, fitted.classes)
     if fitted.class_names is None and loaded.class_names is not None:
         warnings.warn(
             f"{calibrator} does not say what its classes are called: the columns of {data} are "
@@ -217,7 +214,7 @@ Told = tuple[str, dict[str, Any], Sequence[str | TextTable]]
 
 def _apply_model(model: TrainedModel, data: str, out: Path) -> tuple[int, int, Told]:
     """Logits of the rows, in an .npz those of the test part apart: a data file to calibrate on."""
-    from fedcal.experiments.cli.files.apply_model import logits_of_file, metrics_of
+    from fedcal.experiments.cli.apply import logits_of_file, metrics_of
 
     fit, test = logits_of_file(model, data)
     parts = {"": fit} if test is None else {"": fit, "test_": test}
@@ -329,3 +326,60 @@ def _write_table(out: Path, file: IO[bytes], table: Mapping[str, NDArray[Any]]) 
     with io.TextIOWrapper(packed, "utf-8", newline="", write_through=True) as text:
         lines = zip(*(column.tolist() for column in table.values()), strict=True)
         csv.writer(text).writerows([[*table], *lines])
+
+
+Part = tuple[Floats, Integers | None]
+"""Logits (n, c) and labels (n,); None = the file has none."""
+
+
+def logits_of_file(model: TrainedModel, data: str) -> tuple[Part, Part | None]:
+    """Return a model's logits for the rows of a file that `fedcal train` reads.
+
+    Raises InputError if the rows cannot be read, or are none that the model takes.
+
+    Parameters
+    ----------
+    data
+        path, or the name of shipped features; labels may be missing from a file of features
+
+    Returns
+    -------
+    tuple[Part, Part or None]
+        Of the rows, and of the source's own test rows.
+    """
+    rows, labelled = _read(model, data)
+    with named(data):
+        parts: list[Part] = []
+        for one in (rows, rows.test):
+            if one is None:
+                continue
+            whole("the number of classes", one.classes, 0, model.classes)
+            parts.append((model.predict(one.x), one.y if labelled else None))
+    return parts[0], (parts[1] if len(parts) > 1 else None)
+
+
+def metrics_of(part: Part) -> dict[str, float]:
+    """Metrics of the model's probabilities; none without labels."""
+    logits, labels = part
+    return {} if labels is None else summary(softmax(logits), labels)
+
+
+def _read(model: TrainedModel, data: str) -> tuple[LabelledRows, bool]:
+    """Read the rows, and return whether their labels are known."""
+    path = path_of(data)
+    if data in {entry.name for entry in feature_sets()}:
+        arrays: dict[str, Any] = read_feature_set(data)
+    elif path.suffix.lower() == ".npz" and path.is_file():
+        with named(data):
+            arrays = dict(read_npz(path))
+    else:
+        return read_labelled(data), True
+    if "features" not in arrays:
+        return read_labelled(data), True
+    labelled = bool({"labels", "y"} & arrays.keys())
+    with named(data):
+        for prefix in ("", "test_"):
+            if not labelled and f"{prefix}features" in arrays:
+                arrays[f"{prefix}labels"] = np.zeros(len(arrays[f"{prefix}features"]), np.int64)
+        arrays.setdefault("class_names", np.arange(model.classes).astype(np.str_))
+        return features_of(arrays), labelled

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedcal.core.checks import number_in
+from fedcal.core.checks import number_in, unused
 from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.parameters import FILES, Csv, Json, Quiet, other
@@ -36,7 +36,6 @@ EXAMPLES = {
 }
 """Command lines of each command, for its `--help`."""
 
-
 _WAY = (
     ("coordinator", "study init"),
     ("coordinator", "study check"),
@@ -51,6 +50,7 @@ _WAY = (
     ("coordinator", "study sign"),
     ("each site", "site status"),
 )
+
 """Who calls what, in this order."""
 
 
@@ -131,7 +131,7 @@ def check(
     json: Json = False,
 ) -> None:
     """Check what a study costs and what it will show, from public numbers; no site is contacted."""
-    from fedcal.experiments.study.forecast import check
+    from fedcal.experiments.study.kits import check
     from fedcal.experiments.study.study_file import Study
 
     forecast = check(Study.read(file))
@@ -217,16 +217,15 @@ def run(
     """Make one release of a study and its report, or rehearse it on a file without any site."""
     from fedcal.experiments.study.run import rehearse, release
 
-    if simulate is None and seed is not None:
-        raise InputError("--seed is for --simulate: the noise of real sites has no seed")
-    if simulate is None and csv is not None:
-        raise InputError("--csv is for --simulate: each site states the form of its own file")
+    if simulate is None:
+        unused(
+            "it is for --simulate: sites have no seed, and files of their own", seed=seed, csv=csv
+        )
+    else:
+        why = "--simulate contacts no site"
+        unused(why, control=control, without_unready=without_unready or None)
     with progress(f"{name}: waiting for the sites", quiet=quiet) as steps:
         if simulate is not None:
-            if control is not None or without_unready:
-                raise InputError(
-                    "--simulate contacts no site: leave out --control and --without-unready"
-                )
             quarter = rehearse(file, name, simulate, seed=seed or 0, csv=csv)
         else:
             quarter = release(

@@ -11,46 +11,133 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self, get_args
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.calibrators.base import text_of
 from fedcal.clients.questions import MeanGaps, ScoreCounts
 from fedcal.core.checks import one_of, unused
+from fedcal.core.errors import InputError
+from fedcal.core.fields import Finite
 from fedcal.core.pages import Table
 from fedcal.core.removed import check_kept
 from fedcal.core.types import override
-from fedcal.evaluation.estimators.metrics import Accuracy
-from fedcal.evaluation.findings import Counted, Weighting, counted_of, subject_rows
-from fedcal.evaluation.intervals import (
-    Estimate,
-    Span,
-    beyond,
-    estimate,
-    normal_quantile,
-    warned,
-)
+from fedcal.evaluation import intervals
+from fedcal.evaluation.estimators.metrics import Accuracy, edge_index
+from fedcal.evaluation.findings import Counted, Estimand, Weighting, counted_of, subject_rows
+from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals import Estimate
 from fedcal.evaluation.page import heading, texts
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.mechanisms import Exponential, Laplace, Mechanism
+from fedcal.metrics.buckets import fine_tails
+from fedcal.metrics.encodings import ENCODINGS
+from fedcal.metrics.score_table import By, Views, names_text
+from fedcal.privacy import Federation, Plan
 from fedcal.privacy.curator import Release
 from fedcal.privacy.declared import Question, Range
-from fedcal.privacy.federation import Federation
-from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.noise_plan import make_plan
+from fedcal.privacy.federation import AUTO
 from fedcal.privacy.query import Query
 from fedcal.storage.artifact import Artifact
-from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.method import check_rounds, nominal_rows
-from fedcal.strategies.methods.score_rounds import excluded
-from fedcal.strategies.methods.score_ways import Counting, encodes, way_of
-from fedcal.strategies.methods.steps.noisy_search import root_posterior
-from fedcal.strategies.methods.temperature import draws_index
-from fedcal.units import UNITS
+from fedcal.strategies import base
+from fedcal.strategies.base import FederatedStrategy, Names, Positive, Settings
+from fedcal.strategies.methods.counting import choose_counting, encodes, excluded
+from fedcal.strategies.methods.search import root_posterior
+
+Edges = Literal["fine-tails", "equal-width", "equi-depth"]
+
+BUCKETS = 240
+"""Their edges are those of 2, 3, 5, 8, 10, 12, 15, 16, 20, 24 and 30 bins, too."""
 
 
-class FedEvaluate(FederatedStrategy):
+class EvaluationSettings(Settings):
+    """Settings of an evaluation, independent of how counts are collected; see `FedEvaluate`."""
+
+    only: str = ""
+    score: str = ""
+    bins: Annotated[int, base.integer(2)] = BUCKETS
+    edges: Edges = "fine-tails"
+    encoding: Annotated[str, base.among((AUTO, *ENCODINGS))] = AUTO
+    height: Annotated[int, base.integer(0)] = 0
+    other: bool = False
+    calibrator: str = ""
+    groups: Names = ()
+    by: By = "group"
+    within: Names = ()
+    cuts: base.Numbers = ()
+    threshold: Finite = 0.5
+    estimand: Estimand = "rows"
+    rows_per_client: Positive | None = None
+    rows_per_subject: base.Count | None = None
+
+    @property
+    def equi_depth(self) -> bool:
+        """True if a first round finds the edges."""
+        return self.edges == "equi-depth"
+
+    @cached_property
+    def question(self) -> ScoreCounts:
+        """The counts, not encoded."""
+        f, edges = self.federation, np.array([float(self.bins)])
+        views: Views = "model"
+        if self.cuts:
+            if not all(0 < at < 1 for at in self.cuts):
+                raise InputError(f"cuts must be numbers between 0 and 1, got {self.cuts!s:.80}")
+            edges = np.array([0.0, *self.cuts, 1.0])
+        elif self.edges == "fine-tails":
+            edges = fine_tails(self.bins, nodes=self.score != "classes" and not encodes(f))
+        if self.other or self.calibrator:
+            views = "model,other" if self.other else "model,calibrated"
+        return ScoreCounts(
+            classes=f.classes,
+            edges=edges,
+            score=self.score,
+            views=views,
+            groups=names_text(self.groups),
+            by=self.by,
+            within=names_text(self.within),
+            calibrator=text_of(self.calibrator, f.classes) if self.calibrator else "",
+            subject_rows=subject_rows(f.unit, self.rows_per_subject),
+        )
+
+    def check(self) -> None:
+        """InputError for settings that do not go together."""
+        unused("FedAccuracy asks for one metric", only=self.only or None)
+        edges = self.edges if self.edges != "fine-tails" else None
+        if self.cuts:
+            bins = None if self.bins == BUCKETS else self.bins
+            unused("cuts are the edges of the buckets", edges=edges, bins=bins)
+        if self.other and self.calibrator:
+            raise InputError("give other or calibrator, not both: two views are compared at most")
+        if encodes(self.federation):
+            unused(
+                "unary encoding hides one cell of a row, in a tree of buckets that are known",
+                other=self.other or None,
+                calibrator=self.calibrator or None,
+                groups=self.groups or None,
+                encoding=None if self.encoding == AUTO else self.encoding,
+                edges=edges if self.equi_depth else None,
+            )
+        elif self.hides_clients:
+            self.nominal_rows("evaluate with unit 'user'")
+        question, threshold = self.question, None if self.threshold == 0.5 else self.threshold
+        if question.score != "positive":
+            unused(f"the score '{question.score}' has no threshold", threshold=threshold)
+        elif self.equi_depth and threshold is not None:
+            raise InputError(
+                "of equi-depth edges only 0.5 is known beforehand: threshold must be 0.5"
+            )
+        elif not self.equi_depth:  # refused before anything is asked
+            if threshold is None and 0.5 not in question.bucket_edges:
+                raise InputError("bins must be even, so that the threshold 0.5 is an edge of two")
+            read = question.edges_read
+            edge_index(Histogram.exact(read, np.zeros((2, len(read) - 1))), self.threshold)
+
+
+class FedEvaluate(EvaluationSettings, FederatedStrategy):
     """Rows by score and outcome, counted once: every metric, curve and calibrator follows.
 
     Privacy: the federation's unit and trust. Public: the federation and all parameters.
@@ -120,34 +207,20 @@ class FedEvaluate(FederatedStrategy):
         {"cuts": (0.1, 0.5, 0.9)},
         {"bins": 8, "estimand": "these"},
     )
-    settings = Counting
 
-    def __init__(
-        self,
-        federation: Federation,
-        *,
-        ledger: Ledger | None = None,
-        secure_aggregation: str = "masks",
-        **settings: Any,
-    ) -> None:
-        self._wanted = wanted = Counting(federation, **settings)
-        wanted.check()
-        way = way_of(wanted)
-        check_rounds(self.name, federation, way.rounds.rounds)
-        plan = make_plan(
-            federation,
-            rounds=way.rounds.rounds,
-            bound=way.bound,
-            prefers=(way.law,),
-            row_sums=way.opening.row_sums,
-            asked_once=way.opening.asked_once,
-        )
-        self._ways = way.planned(plan)
-        question = way.question
+    def prepare(self) -> Plan:
+        """Return the plan of the rounds in which these counts are asked for."""
+        self.check()
+        self._counting = counting = choose_counting(self)
+        self.check_rounds(counting.rounds)
+        asked, question, prefers = counting.opening, counting.question, (counting.mechanism,)
+        more = {"row_sums": asked.row_sums, "asked_once": asked.asked_once}
+        plan = self.plan_with(counting.rounds, counting.bound, prefers=prefers, **more)
+        counting.planned(plan)
         self._nothing = ScoreRelease(question, np.zeros(question.counts), known=False)
-        self._counted = way.counted or counted_of(question.subject_rows)
+        self._counted = counting.counted or counted_of(question.subject_rows)
         self._read, self._over = self._nothing, False
-        super().__init__(plan, ledger=ledger, secure_aggregation=secure_aggregation)
+        return plan
 
     @classmethod
     @override
@@ -170,7 +243,7 @@ class FedEvaluate(FederatedStrategy):
 
         All rounds are needed, so a missing one ends the run.
         """
-        query = None if self._over else self._ways.query(round_number)
+        query = None if self._over else self._counting.query(round_number)
         bound = self.plan.bound
         if isinstance(query, ScoreCounts) and query.tail_nodes and bound and bound.per == "row":
             return replace(query, seed=self.plan.client_seed)  # each row is a whole 1
@@ -178,20 +251,20 @@ class FedEvaluate(FederatedStrategy):
 
     @override
     def questions(self) -> tuple[Question, ...]:
-        return self._ways.questions()
+        return self._counting.questions()
 
     @override
     def update(self, release: Release) -> None:
         law = self.plan.noise_law(float(release.std.max(initial=0.0)))
         self._over = self._over or self.plan.unanswered(release.std)
-        self._read = self._nothing if self._over else self._ways.learn(release, law)
+        self._read = self._nothing if self._over else self._counting.learn(release, law)
 
     @override
     def result(self) -> ScoreRelease:
         return replace(
             self._read,
-            threshold=self._wanted.threshold,
-            estimand=self._wanted.named_estimand,
+            threshold=self.threshold,
+            estimand=self.estimand,
             unit=self.plan.unit if self.plan.private else "",
             counted=self._counted,
             excluded=excluded(self.plan),
@@ -301,7 +374,7 @@ class SingleMetric(Artifact):
         row = (heading(self.name), *texts(self.name, self.estimate))
         what = Weighting(self.counted)
         note = f"Interval: the noise of the release and sampling of {what.counted}."
-        note += beyond(self.excluded)
+        note += intervals.beyond(self.excluded)
         title = f"Metric: {what.head}"
         return [Table(title, ("metric", "value", "95 % interval"), (row,), note)]
 
@@ -356,6 +429,7 @@ class FedAccuracy(FederatedStrategy):
     """
 
     name, family = "evaluate", "evaluate"
+    rows_per_client: Positive | None = None
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
@@ -363,36 +437,32 @@ class FedAccuracy(FederatedStrategy):
         return federation.private
 
     def __init__(
-        self,
-        federation: Federation,
-        *,
-        only: str = "accuracy",
-        rows_per_client: float | None = None,
-        ledger: Ledger | None = None,
-        secure_aggregation: str = "masks",
-        **others: Any,
+        self, federation: Federation, *, only: str = Accuracy.name, **settings: Any
     ) -> None:
-        unused(f"{only} is asked alone", **others)
+        named = {"rows_per_client", "ledger", "secure_aggregation"}
+        unused(f"{only} is asked alone", **{k: settings[k] for k in settings.keys() - named})
+        super().__init__(federation, **settings)
+
+    def prepare(self) -> Plan:
+        """Return the plan of one draw, or of rounds with a noisy residual each."""
         self._how: How = "rounds"
-        if not federation.private:
+        if not self.federation.private:
             self._how = "exact"
-        elif draws_index(federation):
+        elif self.draws_index:
             self._how = "draw"
         rounds = ASKED if self._how == "rounds" else 1
-        check_rounds(f"{self.name} --only {only}", federation, rounds)
-        rows, whole = 1.0, False  # without privacy nothing is made of them
-        if federation.private:
-            rows = nominal_rows(f"{self.name} with privacy", rows_per_client)
-            whole = UNITS[federation.unit].whole_client
-        self._rows = rows * federation.clients * federation.sampling_rate
-        self._scale = max(0.7 * math.sqrt(rows), 1.0) if whole else 1.0
-        self._subject_rows = subject_rows(federation.unit)
+        self.check_rounds(rounds, f" --only {Accuracy.name}")
+        rows = 1.0  # without privacy nothing is made of them
+        if self.federation.private:
+            rows = self.nominal_rows(f"{self.name} with privacy")
+        self._rows = rows * self.federation.clients * self.federation.sampling_rate
+        self._scale = max(0.7 * math.sqrt(rows), 1.0) if self.hides_clients else 1.0
+        self._subject_rows = subject_rows(self.federation.unit)
         self._value, self._noise, self._known = 0.5, 0.0, False
         self._heard: list[tuple[float, float]] = []  # candidate, and its sum
         law: type[Mechanism] = Exponential if self._how == "draw" else Laplace
         bound = self.query(1).bound("client", (1.0,))
-        plan = make_plan(federation, rounds=rounds, bound=bound, prefers=(law,), row_sums=True)
-        super().__init__(plan, ledger=ledger, secure_aggregation=secure_aggregation)
+        return self.plan_with(rounds, bound, prefers=(law,), row_sums=True)
 
     def query(self, round_number: int) -> MeanGaps:
         """Correct predictions less what is expected of them."""
@@ -433,8 +503,8 @@ class FedAccuracy(FederatedStrategy):
         value, name, found = self._value, Accuracy.name, UNKNOWN
         if self._known and not math.isnan(value):
             sampling = math.sqrt(max(value * (1.0 - value), 0.0) / max(self._rows, 1.0))
-            half = math.hypot(_TAILS * self._noise, normal_quantile(LEVEL) * sampling)
-            span = Span(value, value - half, value + half, sampling, self._noise)
-            found = estimate(span, 0.0, Accuracy.bounds, Accuracy.scale, LEVEL)
+            half = math.hypot(_TAILS * self._noise, intervals.normal_quantile(LEVEL) * sampling)
+            span = intervals.Span(value, value - half, value + half, sampling, self._noise)
+            found = intervals.estimate(span, 0.0, Accuracy.bounds, Accuracy.scale, LEVEL)
         beyond, counted = excluded(self.plan), counted_of(self._subject_rows)
-        return SingleMetric(name, warned({name: found}, beyond)[name], beyond, counted)
+        return SingleMetric(name, intervals.warned({name: found}, beyond)[name], beyond, counted)

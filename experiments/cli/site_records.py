@@ -12,8 +12,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from fedcal.clients.site.records.job_facts import Booked, Limits, spent_by_unit, spent_in_all
-from fedcal.clients.site.records.records import SiteRecords
-from fedcal.clients.site.records.site_records import RECORDS, records_in
+from fedcal.clients.site.records.records import RECORDS, SiteRecords, records_in
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.parameters import FILES, Json, other
 from fedcal.experiments.report.tables import TextTable, print_table
@@ -37,10 +36,10 @@ EXAMPLES = {
 }
 """Command lines of each command, for its `--help`."""
 
-
 State: TypeAlias = Annotated[Path, other(FILES, "Folder of the site.")]
 
 STATE = Path("fedcal-site")
+
 _COLUMNS = (
     *("job", "first answer (UTC)", "asked by", "method", "unit", "epsilon", "delta"),
     *("noise", "rounds", "state"),
@@ -197,6 +196,7 @@ def key(
 
 
 _SHOWN = 100
+
 """Sites in the table; a federation may have 100,000."""
 
 

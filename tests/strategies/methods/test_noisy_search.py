@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from strategy_checks import algorithm_1
 
-from fedcal.strategies.methods.steps.noisy_search import GoldenSection, PosteriorBisection, Search
+from fedcal.strategies.methods.search import GoldenSection, PosteriorBisection, Search
 
 LOW, HIGH = 0.5, 3.0
 

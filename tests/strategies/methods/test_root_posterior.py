@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcal.strategies.methods.steps.noisy_search import root_posterior
+from fedcal.strategies.methods.search import root_posterior
 
 ROOTS = np.linspace(-1.4, 2.1, 141)
 ASKED = np.linspace(-1.4, 2.1, 8)
