@@ -174,19 +174,10 @@ def from_arrays(
     return data.in_order(classes, positive)
 
 
-def from_columns(
-    columns: Mapping[str, Any],
-    name: str,
-    labels_required: bool,
-    classes: Sequence[str] | None,
-    positive: str | None,
-) -> Dataset:
+def from_columns(columns: Mapping[str, Any], **options: Any) -> Dataset:
     """Return `from_arrays` of a reader's columns, with the order of the source in `given`."""
     arrays = {key: value for key, value in columns.items() if key != "given"}
-    data = from_arrays(
-        **arrays, name=name, labels_required=labels_required, classes=classes, positive=positive
-    )
-    return replace(data, given=columns.get("given"))
+    return replace(from_arrays(**arrays, **options), given=columns.get("given"))
 
 
 def _among(owners: tuple[str, ...], numbers: Integers, names: tuple[str, ...]) -> Integers:

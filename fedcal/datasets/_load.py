@@ -286,10 +286,10 @@ def load(
             problem = f"is a folder; give the path of a file in it, such as {inside}"
         raise InputError(f"{shown}: {problem}")
     read = _READERS[suffix]
+    order = {"labels_required": labels_required, "classes": classes, "positive": positive}
     with located(shown):
         more: Any = {"others": others, "form": form} if read is read_csv else {}
-        columns = read(path, labels_required, **more)
-        return from_columns(columns, path.name, labels_required, classes, positive)
+        return from_columns(read(path, labels_required, **more), name=path.name, **order)
 
 
 def _read_npz(path: Path, labels_required: bool) -> dict[str, Any]:
@@ -360,5 +360,5 @@ def from_frame(
             values[model] = np.column_stack([numbers(k, arrays[k]) for k in scores.names])
     if "split" in values:
         values["split"] = np.array([str(part) for part in values["split"]])
-    columns = arguments(chosen, values, labels_required)
-    return from_columns(columns, name, labels_required, classes, positive)
+    order = {"labels_required": labels_required, "classes": classes, "positive": positive}
+    return from_columns(arguments(chosen, values, labels_required), name=name, **order)
