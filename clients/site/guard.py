@@ -17,7 +17,7 @@ from typing import Any
 from fedcal import __version__
 from fedcal.clients.answers import check_columns
 from fedcal.clients.site.prepared import Prepared
-from fedcal.core.checks import read, same
+from fedcal.core.checks import read, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.shards import NO_SUBJECTS
 from fedcal.mechanisms import FORMER, MECHANISMS
@@ -151,10 +151,7 @@ def check(
     """
     context = context_of(request)
     _check_inputs(request.query.reads, site)
-    if request.bound.length > MOST_NUMBERS:
-        raise InputError(
-            f"the request asks for {request.bound.length} numbers; at most {MOST_NUMBERS} are sent"
-        )
+    whole("the length of an answer", request.bound.length, 0, MOST_NUMBERS)
     terms = own_terms(fields, context.run, site, terms_of_job)
     plan = terms.plan
     if plan.model.shared and not plan.protocol and not site.simulated:
@@ -174,10 +171,6 @@ def _check_inputs(reads: tuple[int, ...] | None, site: Prepared) -> None:
     """Refuse a question about scores where there are none, or a network that is not for here."""
     if reads is None and site.shards.inputs is not None:
         raise InputError("the question is about scores, this site has rows to train on")
-    if reads not in (None, own := site.shards.input_shape):
-        raise InputError(
-            f"the network reads inputs of shape {text_of(reads or ())}, this site's are of shape "
-            f"{text_of(own)}"
-        )
     if reads is not None:
+        same("shape of the network's inputs", text_of(reads), text_of(site.shards.input_shape))
         need_torch()

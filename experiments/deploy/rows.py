@@ -66,11 +66,7 @@ def read_rows(
 
 def only_client(data: str, clients: int) -> None:
     """Refuse rows that belong to several clients."""
-    if clients > 1:
-        raise InputError(
-            f"{data} has a column client with {clients} clients; a site is one client: give each "
-            "site a file with its rows"
-        )
+    same(f"number of clients in {data} (give each site a file of its own)", clients or 1, 1)
 
 
 def _called(data: str, names: Sequence[str] | None) -> Dataset:

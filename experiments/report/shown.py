@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedcal.core.checks import one_of
+from fedcal.core.checks import one_of, same
 from fedcal.core.errors import InputError
 from fedcal.core.optional import need
 from fedcal.core.pages import Curve, Intervals, Part, Table
@@ -157,8 +157,7 @@ class Shown(ABC):
             axes = draw(sheet, on=pyplot.figure()).axes  # made under the user's settings
         else:
             axes = list(np.ravel(ax))
-            if len(axes) != len(sheet.panels):
-                raise InputError(f"the figure has {len(sheet.panels)} panels, ax {len(axes)} Axes")
+            same("number of Axes", len(axes), len(sheet.panels))
             draw_on(sheet, axes)
         return axes[0] if len(axes) == 1 else np.array(axes)
 
