@@ -26,7 +26,7 @@ from fedcal.privacy.declared import Question
 from fedcal.privacy.noise_plan import Federation, Plan
 from fedcal.privacy.request import RUN, Request
 from fedcal.storage.atomic import locked, whole_file
-from fedcal.training.network import need_torch, text_of
+from fedcal.training.networks import need_torch, text_of
 from fedcal.units.bounding import Bound
 
 PLANS = "plans.json"

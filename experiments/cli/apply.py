@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from fedcal import calibrators, datasets
 from fedcal.calibrators import Calibrator
 from fedcal.conformal import PredictionSets, load
-from fedcal.conformal.judged import judged
-from fedcal.conformal.page import AT_TARGET, FEW_CLASSES, class_table
+from fedcal.conformal.coverage import FEW_CLASSES, judged
+from fedcal.conformal.page import AT_TARGET, class_table
 from fedcal.core.checks import same, unused, whole
 from fedcal.core.classes import class_names
 from fedcal.core.errors import InputError

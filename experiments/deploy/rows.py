@@ -24,7 +24,7 @@ from fedcal.datasets.plausible_rows import doubts_of
 from fedcal.experiments.training.features import LabelledRows, features_of, named
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import read_npz
-from fedcal.training.network import need_torch, text_of
+from fedcal.training.networks import need_torch, text_of
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 

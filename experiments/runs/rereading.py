@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.calibrators.score_map import OfScore
+from fedcal.calibrators.score_map import How, OfScore, calibrator_from
 from fedcal.core import pages
 from fedcal.core.checks import one_of, same, unused
 from fedcal.core.classes import called
@@ -15,18 +15,15 @@ from fedcal.core.errors import InputError
 from fedcal.core.pages import Part, Table
 from fedcal.datasets import is_shipped
 from fedcal.evaluation.by_group import change_table, group_parts
-from fedcal.evaluation.calibrate import How, calibrator_from
 from fedcal.evaluation.drift import Change, drift_between, same_edges
-from fedcal.evaluation.estimators.all_metrics import METRICS
-from fedcal.evaluation.findings import Findings
+from fedcal.evaluation.estimates import METRICS
+from fedcal.evaluation.findings import ESTIMANDS, Findings
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.intervals import Estimate
-from fedcal.evaluation.pages.figures import names_of
-from fedcal.evaluation.pages.page import heading, p_shown, parts, texts
+from fedcal.evaluation.intervals import Estimate
+from fedcal.evaluation.page import heading, names_of, p_shown, parts, texts
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.verdicts import changes_under
 from fedcal.evaluation.thresholds import Threshold, choose_threshold, goal_of
-from fedcal.evaluation.weighting import ESTIMANDS
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.experiments.runs.folders import READING
 from fedcal.experiments.runs.result import versions

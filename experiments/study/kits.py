@@ -31,7 +31,7 @@ from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.study.sealed import SEALED, Join, Sealed, write_text
 from fedcal.experiments.study.study_file import Study, named
 from fedcal.experiments.study.study_server import folder_of
-from fedcal.metrics.holm import ERROR
+from fedcal.metrics.gap_change import ERROR
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
 from fedcal.storage.atomic import file_errors

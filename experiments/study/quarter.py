@@ -21,8 +21,8 @@ from fedcal.core.errors import InputError
 from fedcal.evaluation.drift import few
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.intervals import Estimate
-from fedcal.evaluation.pages.figures import reliability_part
+from fedcal.evaluation.intervals import Estimate
+from fedcal.evaluation.page import reliability_part
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import next_site
 from fedcal.evaluation.sites.verdicts import enough, groups_of, verdicts_of
@@ -34,7 +34,7 @@ from fedcal.experiments.runs.rereading import comparable, read_release
 from fedcal.experiments.study.quarter_page import Told, in_words, write_quarter_page
 from fedcal.experiments.study.sealed import Sealed, write_signature
 from fedcal.experiments.study.study_file import NAME, Study
-from fedcal.metrics.holm import ERROR
+from fedcal.metrics.gap_change import ERROR
 from fedcal.metrics.score_table import names_text
 from fedcal.secure_aggregation.keys import SigningKey
 

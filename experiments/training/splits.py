@@ -31,10 +31,9 @@ from fedcal.experiments.training.config import (
 )
 from fedcal.experiments.training.features import LabelledRows, read_labelled
 from fedcal.partition import deal, held_out
-from fedcal.partition.base import CLIENTS
+from fedcal.partition.owners import CLIENTS
 from fedcal.strategies import STRATEGIES, FedSGD
-from fedcal.training.network import text_of
-from fedcal.training.networks import network_named
+from fedcal.training.networks import network_named, text_of
 from fedcal.units import UNITS
 
 PARTS = ("train", "calibration", "test")

@@ -64,6 +64,11 @@ def interval(text: str) -> Callable[[str, Any], float]:
     return check
 
 
+def fraction(name: str, value: Any, ends: str = "()") -> float:
+    """`value` as a float in (0, 1), or InputError; `ends` such as "[)" let 0 or 1 be one, too."""
+    return interval(f"{ends[0]}0, 1{ends[1]}")(name, value)
+
+
 def listed(name: str, value: Any, kind: str) -> list[Any]:
     """Return a list (or tuple), or the JSON text of one, as a list; InputError otherwise.
 

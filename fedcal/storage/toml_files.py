@@ -13,7 +13,7 @@ from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from fedcal.core.checks import number_in, one_of
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, located
 
 T = TypeVar("T")
 
@@ -92,10 +92,8 @@ def read_as(path: Path, most: int, make: Callable[[Mapping[str, Any]], T]) -> T:
     Raises InputError as `read_toml`, and as `make`.
     """
     table = read_toml(path, most)
-    try:
+    with located(str(path)):
         return make(table)
-    except InputError as e:
-        raise InputError(f"{path}: {e}") from None
 
 
 def check_keys(where: str, table: Mapping[str, Any], known: Collection[str]) -> None:

@@ -37,7 +37,7 @@ from fedcal.privacy.request import Context as Asked
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation.messages import SAID
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.training.network import text_of
+from fedcal.training.networks import text_of
 
 log = logging.getLogger(LOGGER)
 """A site's plain log: what was asked, answered and refused. Nothing of a row, of how many rows

@@ -41,7 +41,7 @@ def npz(folder: Path, name: str = "data.npz", **arrays: Any) -> str:
 def dealt(data: str, **options: Any) -> ClientData:
     """As FedAvg cuts rows, for a module that reads images."""
     usual = {"method": "fedavg", "model": enlist(Net)}
-    return load(TrainConfig(data, **(usual | options)))[0]
+    return load(TrainConfig(data=data, **(usual | options)))[0]
 
 
 def test_every_row_is_in_one_part_of_one_client_and_the_seed_says_which(tmp_path):

@@ -22,7 +22,7 @@ from functools import cache
 
 import numpy as np
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import fraction, positive, whole
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.conformity import quantile_costs
@@ -59,16 +59,12 @@ def inflated_level(n: int, m: int, epsilon: float, alpha: float, gamma: float) -
     float
         >= 1 if all labels are needed.
 
-    Raises
-    ------
-    InputError
-        If a parameter is outside its range.
     """
-    if n < 1 or m < 1 or not epsilon > 0 or not 0 < alpha < 1 or not 0 < gamma < 1:
-        raise InputError(
-            f"the private quantile needs n and m >= 1, epsilon > 0, and alpha and gamma in (0, 1), "
-            f"got n = {n}, m = {m}, epsilon = {epsilon:g}, alpha = {alpha:g}, gamma = {gamma:g}"
-        )
+    whole("n", n, 1)
+    whole("m", m, 1)
+    positive("epsilon", epsilon)
+    fraction("alpha", alpha)
+    fraction("gamma", gamma)
     exact = (n + 1) * (1 - alpha) / (n * (1 - gamma * alpha))
     return exact + 2 / (epsilon * n) * math.log(m / (gamma * alpha))
 
