@@ -11,16 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedcal.core.options import RUNNING
-from fedcal.experiments.cli.parameters import (
-    FILES,
-    ConfigFile,
-    Json,
-    Overwrite,
-    Quiet,
-    Settings,
-    other,
-    with_options,
-)
+from fedcal.experiments.cli import parameters
 from fedcal.experiments.report import terminal
 from fedcal.experiments.runs.config import parse_setting, read_options
 from fedcal.experiments.runs.files import to_json
@@ -93,16 +84,20 @@ EXAMPLES = (
 )
 
 
-@with_options(TrainConfig)
+@parameters.with_options(TrainConfig)
 def command(
     *,
-    set: Settings = None,
-    resume: Annotated[bool, other(RUNNING, "Continue the training in --out.", "--resume")] = False,
-    config: ConfigFile = None,
-    out: Annotated[Path | None, other(FILES, "Folder for model, logits and checkpoint.")] = None,
-    overwrite: Overwrite = False,
-    quiet: Quiet = False,
-    json: Json = False,
+    set: parameters.Settings = None,
+    resume: Annotated[
+        bool, parameters.other(RUNNING, "Continue the training in --out.", "--resume")
+    ] = False,
+    config: parameters.ConfigFile = None,
+    out: Annotated[
+        Path | None, parameters.other(parameters.FILES, "Folder for model, logits and checkpoint.")
+    ] = None,
+    overwrite: parameters.Overwrite = False,
+    quiet: parameters.Quiet = False,
+    json: parameters.Json = False,
     **options: Any,
 ) -> None:
     """Train and show it."""

@@ -17,17 +17,13 @@ from typing import Any
 import numpy as np
 
 from fedcal.calibrators import Calibrator
-from fedcal.core import pages
+from fedcal.core import numerics, pages, printable
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import label_entries, logits_from_probs
 from fedcal.core.pages import Part, Table
-from fedcal.core.printable import plain_name
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
+from fedcal.evaluation import histogram, page, score_release
 from fedcal.evaluation.estimators.slope_intercept import logistic, logit
-from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.page import reliability_part
-from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import next_site
 from fedcal.evaluation.sites.site_tests import Sites, ranking
 from fedcal.experiments.deploy.rows import read_rows, shards_of
@@ -128,9 +124,9 @@ def recalibrate(
             f"release {str(release)!r} is a folder: name prior.npz or release.npz in it"
         )
     path, name = path_of(release), path_of(release).name.removesuffix(".npz")
-    source: Any = ARTIFACTS.get(form_of(path), ScoreRelease).read(path.parent, name)
-    sites = source.question.group_names if isinstance(source, ScoreRelease) else ()
-    site = None if site is None else plain_name("--site", site)
+    source: Any = ARTIFACTS.get(form_of(path), score_release.ScoreRelease).read(path.parent, name)
+    sites = source.question.group_names if isinstance(source, score_release.ScoreRelease) else ()
+    site = None if site is None else printable.plain_name("--site", site)
     own_name, known = site if site in sites else "", source.class_names
     prior = priors_of(source, [own_name])[own_name]
     classes = getattr(source, "question", source).classes
@@ -215,7 +211,7 @@ def _own_parts(
 ) -> tuple[Part, ...]:
     """Return a table of the exact numbers and, if there is one, the reliability curve."""
     counted = {view: _counted(shards, probs, weights) for view, probs in views.items()}
-    curve = reliability_part("Reliability", counted, check_score("", shards.classes), 0.95)
+    curve = page.reliability_part("Reliability", counted, check_score("", shards.classes), 0.95)
     facts = tuple((name, _shown(value)) for name, value in own.items())
     note = "Slope below 1: scores too extreme."
     note += " Each subject counts once, in all but the number of rows." * ("subjects" in own)
@@ -230,7 +226,7 @@ def priors_of(release: Any, only: Sequence[str] | None = None) -> dict[str, Site
     """
     if hasattr(release, "priors"):
         return dict(release.priors(only))
-    if not isinstance(release, ScoreRelease):
+    if not isinstance(release, score_release.ScoreRelease):
         raise InputError(f"a prior is learnt from a release of sites, not from a {release.noun}")
     if (asked := release.question).score != check_score("", asked.classes):
         raise InputError(f"a prior is not learnt from the score {asked.score!r}")
@@ -273,7 +269,7 @@ def _bias(own: Mapping[str, Any], binary: bool) -> str:
 
 
 def _losses(shards: Shards, probs: Floats) -> Floats:
-    return -label_entries(logits_from_probs(probs), shards.labels)
+    return -numerics.label_entries(numerics.logits_from_probs(probs), shards.labels)
 
 
 def _mean(shards: Shards, values: Floats, weights: Floats) -> tuple[float, float | None]:
@@ -332,9 +328,9 @@ def _tried(
     return tried, at, probs
 
 
-def _counted(shards: Shards, probs: Floats, weights: Floats) -> Histogram:
+def _counted(shards: Shards, probs: Floats, weights: Floats) -> histogram.Histogram:
     """Rows by score and outcome, for the figure."""
     (value, outcome), edges = score_and_outcome(probs, shards.labels), equal_width(_BUCKETS)
     cell = outcome.astype(np.int64) * _BUCKETS + bucket_of(value, edges)
     counts = np.bincount(cell, weights, 2 * _BUCKETS).reshape(2, _BUCKETS)
-    return Histogram.exact(edges, counts.astype(np.float64))
+    return histogram.Histogram.exact(edges, counts.astype(np.float64))

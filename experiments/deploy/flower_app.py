@@ -19,8 +19,7 @@ from fedcal.core.errors import InputError
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.jobs import METHOD
 from fedcal.privacy.federation import Federation
-from fedcal.storage.atomic import file_errors, whole_file
-from fedcal.storage.toml_files import parse_toml
+from fedcal.storage import atomic, toml_files
 from fedcal.strategies import FedConformal, FedPrior, FedSGD
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server_app import FRESH
@@ -81,11 +80,11 @@ def write_app(folder: Path, family: str = "calibrate") -> Path:
     `pyproject.toml` that is somebody else's.
     """
     file, fields = folder / FILE, run_config(family)
-    with file_errors(f"cannot write {file}"):
+    with atomic.file_errors(f"cannot write {file}"):
         folder.mkdir(parents=True, exist_ok=True)
         if file.exists() and not _is_ours(file.read_bytes()):
             raise InputError(f"{file} is not of `fedcal flower-app`; choose another folder")
-        with whole_file(file) as out:
+        with atomic.whole_file(file) as out:
             out.write((_HEADER + app_toml(fields)).encode())
     return file
 
@@ -93,7 +92,7 @@ def write_app(folder: Path, family: str = "calibrate") -> Path:
 def _is_ours(content: bytes) -> bool:
     """Return whether overwriting the content loses nothing of another owner's."""
     try:
-        known = parse_toml(content, FILE)
+        known = toml_files.parse_toml(content, FILE)
     except ValueError:
         return False
     project = known.get("project")

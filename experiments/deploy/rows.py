@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal import datasets
-from fedcal.core.checks import same, unused
+from fedcal.core import checks, types
 from fedcal.core.classes import class_names, first_names
 from fedcal.core.errors import InputError
 from fedcal.core.optional import named as function_named
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers
 from fedcal.datasets import Dataset
 from fedcal.datasets.plausible_rows import doubts_of
 from fedcal.experiments.training.features import LabelledRows, features_of, named
@@ -52,7 +51,7 @@ def read_rows(
             # in sorted order they may be other columns than at another site
             warnings.filterwarnings("error", "labels are names")
             if is_function:
-                unused(f"{data} is a function", csv=None if csv == "en" else csv)
+                checks.unused(f"{data} is a function", csv=None if csv == "en" else csv)
                 rows = _called(data, names)
             else:
                 rows = datasets.load(data, classes=names, others=others, csv=csv)
@@ -66,7 +65,7 @@ def read_rows(
 
 def only_client(data: str, clients: int) -> None:
     """Refuse rows that belong to several clients."""
-    same(f"number of clients in {data} (give each site a file of its own)", clients or 1, 1)
+    checks.same(f"number of clients in {data} (give each site a file of its own)", clients or 1, 1)
 
 
 def _called(data: str, names: Sequence[str] | None) -> Dataset:
@@ -114,7 +113,7 @@ class SiteRows:
     more: str
     shards: Shards
     names: tuple[str, ...]
-    test: tuple[Floats, Integers] | None
+    test: tuple[types.Floats, types.Integers] | None
     test_inputs: NDArray[Any] | None = None
 
     def described(self, *, counts: bool = True) -> str:
@@ -197,7 +196,7 @@ def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:
                 "all sites, or the array class_names"
             )
         if names is not None and own is not None:
-            same("classes of --class-names", tuple(names), own)
+            checks.same("classes of --class-names", tuple(names), own)
         rows = features_of(arrays | {"class_names": np.array(own or tuple(names or ()))})
     only_client(data, 1 if rows.client is None else len(np.unique(rows.client)))
     return _site_rows(path.name, rows)

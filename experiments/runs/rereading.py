@@ -14,16 +14,12 @@ from fedcal.core.classes import called
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Part, Table
 from fedcal.datasets import is_shipped
-from fedcal.evaluation.by_group import change_table, group_parts
-from fedcal.evaluation.drift import Change, drift_between, same_edges
+from fedcal.evaluation import by_group, drift, histogram, intervals, thresholds
 from fedcal.evaluation.estimates import METRICS
 from fedcal.evaluation.findings import ESTIMANDS, Findings
-from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import Estimate
 from fedcal.evaluation.page import heading, names_of, p_shown, parts, texts
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.verdicts import changes_under
-from fedcal.evaluation.thresholds import Threshold, choose_threshold, goal_of
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.experiments.runs.folders import READING
 from fedcal.experiments.runs.result import versions
@@ -65,9 +61,9 @@ class Reading:
     release: ScoreRelease
     found: Findings
     threshold: float | None
-    chosen: Threshold | None
+    chosen: thresholds.Threshold | None
     calibrator: OfScore | None
-    changes: Mapping[str, Change]
+    changes: Mapping[str, drift.Change]
     gaps: Mapping[str, GapChange]
     unknown: tuple[str, ...] = ()
 
@@ -91,7 +87,7 @@ class Reading:
         return [
             *(self.asked or ()),
             *parts(self.found, release.histograms, release.class_names),
-            *group_parts(self.found, release.histograms),
+            *by_group.group_parts(self.found, release.histograms),
         ]
 
     @property
@@ -112,7 +108,7 @@ class Reading:
             tables.append(_changes(self.changes, self.not_compared))
         if self.gaps:
             lines = gap_change.changes_record(self.gaps, self.found.score)
-            tables.append(change_table(lines, "group"))
+            tables.append(by_group.change_table(lines, "group"))
         return tables if tables or self.calibrator is not None else None
 
     def _at(self, threshold: float) -> str:
@@ -192,7 +188,7 @@ def reread(
     if at is not None:
         unused("at finds a threshold", threshold=threshold)
         same("score that has a threshold", release.question.score, "positive")
-        chosen = choose_threshold(release.histograms[ALL], *goal_of(at))
+        chosen = thresholds.choose_threshold(release.histograms[ALL], *thresholds.goal_of(at))
         threshold = chosen.value
     wished = threshold if chosen is None else None
     made = _calibrator(release, calibrate)
@@ -204,7 +200,9 @@ def reread(
     return read if since is None else _compared(read, read_release(since))
 
 
-def _joined(findings: Findings, chosen: Threshold) -> tuple[Findings, Threshold]:
+def _joined(
+    findings: Findings, chosen: thresholds.Threshold
+) -> tuple[Findings, thresholds.Threshold]:
     """Both with one interval of each metric: the wider one, as the best of many was chosen."""
     first = next(iter(findings.metrics))
     own = dict(findings.metrics[first])
@@ -221,7 +219,7 @@ def _compared(read: Reading, earlier: ScoreRelease) -> Reading:
     """Return the reading with the changes since an earlier one; InputError if questions differ."""
     unknown = comparable(earlier, read.release)
     before, now = earlier.histograms, read.release.histograms
-    changes = drift_between(before[ALL], now[ALL])
+    changes = drift.drift_between(before[ALL], now[ALL])
     return replace(read, changes=changes, unknown=unknown)
 
 
@@ -239,7 +237,7 @@ def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
         elif before != now:
             differences.append(f"{name} ({before}, now {now})")
     one, another = (release.question for release in (earlier, later))
-    if not same_edges(one.bucket_edges, another.bucket_edges):
+    if not drift.same_edges(one.bucket_edges, another.bucket_edges):
         differences.append(f"buckets ({one.buckets}, now {another.buckets} with other edges)")
     if one.calibrator != another.calibrator and bool(one.calibrator) == bool(another.calibrator):
         differences.append("calibrator (two different ones)")
@@ -273,7 +271,7 @@ def _facts(release: ScoreRelease) -> dict[str, str | None]:
     }
 
 
-def _plain(changes: Mapping[str, Change]) -> dict[str, Any]:
+def _plain(changes: Mapping[str, drift.Change]) -> dict[str, Any]:
     return {name: change.to_json() for name, change in changes.items()}
 
 
@@ -282,7 +280,7 @@ def _calibrator(release: ScoreRelease, how: How | None) -> OfScore | None:
         return None
     asked = release.question
     one_of("score to calibrate", asked.score, _WHOLE)
-    whole: Histogram = release.histograms[ALL]
+    whole: histogram.Histogram = release.histograms[ALL]
     score: Any = asked.score
     made = calibrator_from(whole, score, how, asked.classes, release.input)
     made.of_classes(release.class_names)
@@ -296,7 +294,7 @@ _CHANGES = {
 }
 
 
-def _changes(changes: Mapping[str, Change], missing: str) -> Table:
+def _changes(changes: Mapping[str, drift.Change], missing: str) -> Table:
     rows = [
         (_CHANGES[name], f"{100 * test.change:.2f}", p_shown(test.p_value, test.floor))
         for name, test in changes.items()
@@ -310,7 +308,7 @@ def _changes(changes: Mapping[str, Change], missing: str) -> Table:
     )
 
 
-def _chosen(threshold: Threshold, title: str) -> Table:
+def _chosen(threshold: thresholds.Threshold, title: str) -> Table:
     """Return the table of the chosen threshold and its expected performance."""
     end = "lowest" if threshold.goal == "precision" else "highest"
     return _estimates(
@@ -321,7 +319,7 @@ def _chosen(threshold: Threshold, title: str) -> Table:
     )
 
 
-def _estimates(title: str, estimates: Mapping[str, Estimate], note: str = "") -> Table:
+def _estimates(title: str, estimates: Mapping[str, intervals.Estimate], note: str = "") -> Table:
     """Metrics with their intervals."""
     rows = [(heading(name, "positive"), *texts(name, e)) for name, e in estimates.items()]
     return Table(title, ("metric", "value", "95 % interval"), tuple(rows), note)

@@ -24,8 +24,7 @@ import tomli_w
 from fedcal import __version__
 from fedcal.core.errors import InputError
 from fedcal.evaluation.sites.verdicts import SEEN, detectable, least_points
-from fedcal.experiments.deploy.certificates import is_certified, make_certificates
-from fedcal.experiments.deploy.fleet import read_address
+from fedcal.experiments.deploy import certificates, fleet
 from fedcal.experiments.report.page import render
 from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.study.sealed import SEALED, Join, Sealed, write_text
@@ -61,20 +60,20 @@ def make_kits(path: Path) -> list[str]:
     """
     study = Study.read(path)
     own, server, kits = (folder_of(path, study.study, p) for p in ("coordinator", "server", "kits"))
-    host = read_address("server", study.server).host
+    host = fleet.read_address("server", study.server).host
     is_ours = is_here(host)
     with file_errors(f"cannot write {path.parent}"):
         for folder in (own, server):
             folder.mkdir(mode=0o700, exist_ok=True)
         if not (own / KEY).exists():
             make_key(own / KEY)
-        if not is_certified(own / "server.crt", host, study.until):
+        if not certificates.is_certified(own / "server.crt", host, study.until):
             for name in ("server.crt", "server.key"):
                 (own / name).unlink(missing_ok=True)
             left = (study.until - datetime.datetime.now(datetime.UTC).date()).days
             days = min(max(left, 0) + _SPARE, _LONGEST)
             names = list(dict.fromkeys((host, "localhost", "127.0.0.1")))
-            make_certificates(own, names=names, sites=[], days=days)
+            certificates.make_certificates(own, names=names, sites=[], days=days)
         for name in _SERVED:
             shutil.copy(own / name, server / name)  # with its mode
     for site in study.sites:
@@ -146,7 +145,7 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
     if not (own / KEY).exists():
         raise InputError(f"{own / KEY} is not there: fedcal study kit {path} makes it")
     signer, authority = read_key(own / KEY), (own / AUTHORITY).read_text("ascii")
-    is_ours = is_here(read_address("server", study.server).host)
+    is_ours = is_here(fleet.read_address("server", study.server).host)
     sealed = Sealed.of(study, [Join.read(join) for join in joins], authority, signer)
     sealed, notes = replace(sealed, one_machine=is_ours), [ONE_MACHINE] * is_ours
     before = [Sealed.read(last) for last in (out, own / out.name) if last.exists()]

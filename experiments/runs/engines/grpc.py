@@ -18,13 +18,8 @@ from fedcal.core.checks import whole
 from fedcal.core.shards import Shards
 from fedcal.experiments.deploy.certificates import make_certificates
 from fedcal.experiments.deploy.supernode import SuperNode, supernode
-from fedcal.experiments.runs.engines.superlink import (
-    CONNECTION,
-    FlowerRun,
-    commands,
-    free_port,
-    run_folder,
-)
+from fedcal.experiments.runs.engines import superlink
+from fedcal.experiments.runs.engines.superlink import free_port
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster
@@ -79,17 +74,17 @@ def run_grpc(
     """
     what = "the number of clients with engine 'grpc' (inline takes any)"
     whole(what, shards.clients, 1, MOST_CLIENTS)
-    programs = commands("grpc")
+    programs = superlink.commands("grpc")
     patient = max(job.grace, _START_SECONDS + _SITE_SECONDS * shards.clients)
     job = replace(job, tolerant=True, grace=patient)  # here none is away: they are only slow
-    with run_folder() as folder, contextlib.ExitStack() as running:
+    with superlink.run_folder() as folder, contextlib.ExitStack() as running:
         keys, out = folder / "keys", folder / "out"
         names = [f"site-{k}" for k in range(shards.clients)]
         make_certificates(keys, names=["127.0.0.1", "localhost"], sites=names)
         out.mkdir()
         job, signing = _with_roster(job, folder)
         here = {"data": "", "partition": "", "out": str(out), **FRESH}
-        run = FlowerRun(folder, programs, {})
+        run = superlink.FlowerRun(folder, programs, {})
         run.write_app({**job.to_fields(), **here})
         fleet = ""
 
@@ -100,7 +95,7 @@ def run_grpc(
 
         running.enter_context(run.superlink(options, keys / "ca.crt"))
         public = [str(keys / "sites" / f"{name}.pub") for name in names]
-        run.flwr_many([["supernode", "register", key, CONNECTION] for key in public])
+        run.flwr_many([["supernode", "register", key, superlink.CONNECTION] for key in public])
         for k, name in enumerate(names):
             site = folder / name
             own = shards.block(k, k + 1)

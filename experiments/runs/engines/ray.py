@@ -21,17 +21,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedcal.clients.site.sources import write_dealt
+from fedcal.core import optional, types
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.optional import absent, need
 from fedcal.core.parallel import usable_cores
 from fedcal.core.shards import Population, Shards
-from fedcal.core.types import Integers, Words
 from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.runs.engines.inline import local_sums, run_inline
 from fedcal.experiments.runs.engines.superlink import FlowerRun, commands, run_folder
 from fedcal.partition import DEALT
-from fedcal.privacy.curator import Asked
-from fedcal.privacy.query import Query, register
+from fedcal.privacy import curator, query
 from fedcal.privacy.request import Request
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome, Progress
@@ -153,7 +151,7 @@ class Workers:
         self.shares = [Share(part.clients, part.size) for _, part in parts]
         self._get([one.ready.remote([r]) for one, r in zip(self._actors, self._rows, strict=True)])
 
-    def sum_of(self, asked: Asked, alive: Integers) -> Words:
+    def sum_of(self, asked: curator.Asked, alive: types.Integers) -> types.Words:
         """Return the sum of the contributions, (length,): one message to and from each worker."""
         request = asked.request
         question = (type(request.query), request.to_fields(), request.context_fields())
@@ -200,9 +198,9 @@ class _Holder:
 
     def __init__(self, first: int) -> None:
         self._first = first
-        self._held: tuple[int, Callable[[Request, Integers], Words]] | None = None
+        self._held: tuple[int, Callable[[Request, types.Integers], types.Words]] | None = None
 
-    def hold(self, rows: list[Any]) -> tuple[int, Callable[[Request, Integers], Words]]:
+    def hold(self, rows: list[Any]) -> tuple[int, Callable[[Request, types.Integers], types.Words]]:
         """Return the number of clients and what adds up for them; rows are where Ray keeps them."""
         if self._held is None:
             import ray
@@ -216,7 +214,7 @@ class _Holder:
         self.hold(rows)
 
     def sum_of(
-        self, rows: list[Any], question: tuple[type[Query], Any, Any], ids: bytes | None
+        self, rows: list[Any], question: tuple[type[query.Query], Any, Any], ids: bytes | None
     ) -> tuple[bytes, float, int]:
         """Return the clients' sum, the seconds that it took, and the process."""
         start = time.perf_counter()
@@ -224,7 +222,7 @@ class _Holder:
         everybody = np.arange(clients)
         places = everybody if ids is None else np.frombuffer(ids, np.int64) - self._first
         kind, *records = question
-        register(kind)  # a class of another package, which nobody imported here
+        query.register(kind)  # a class of another package, which nobody imported here
         words = add_up(Request.from_fields(*records), places)
         return words.tobytes(), time.perf_counter() - start, os.getpid()
 
@@ -251,7 +249,7 @@ def cluster(cores: int | None, address: str | None) -> Iterator[Any]:
     InputError
         Ray is missing, or there is no cluster at that address.
     """
-    ray = need("ray", "simulation", "computing on Ray")
+    ray = optional.need("ray", "simulation", "computing on Ray")
     if ray.is_initialized():
         yield ray
         return
@@ -334,7 +332,7 @@ def run_flower(
         )
     programs = commands("flower")
     if importlib.util.find_spec("ray") is None:
-        raise absent("ray", "simulation", "engine 'flower'")
+        raise optional.absent("ray", "simulation", "engine 'flower'")
     if ray_address is not None:
         check_cluster(ray_address)
     with run_folder() as folder:
