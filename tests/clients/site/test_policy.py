@@ -74,7 +74,11 @@ class Asked:
             "class-digest": CLASSES,
             **self.job,
         }
-        plan = replace(plan_of(self.federation, self.rounds), **self.plan)
+        plan = plan_of(self.federation, self.rounds)
+        own = {name for name in self.plan if name in vars(plan)}
+        facts = {name: value for name, value in self.plan.items() if name not in own}
+        plan = replace(plan, **{name: self.plan[name] for name in own})
+        plan = replace(plan, federation=replace(plan.federation, **facts))
         question = Question("temperature_update", self.fixed, {}, (1, self.rounds), self.cells)
         policy.check(job, Terms(plan, (question,)), self.length, self.roster, self.today)
 
@@ -208,14 +212,14 @@ MORE: list[tuple[Policy, Asked, str]] = [
     ),
     (ANY_SUM, Asked(CENTRAL, fixed={"by": "site"}), "exact sum: asked is 1, allowed at least 3"),
     (POLICY, Asked(NOBODY), "secure aggregation: asked is none, allowed protocol"),
-    (POLICY, Asked(plan={"committee": None}), "allowed protocol"),
+    (POLICY, Asked(plan={"committee": 0, "threshold": 0, "colluding": 0}), "allowed protocol"),
     (POLICY, Asked(roster=None), "federation: asked is none"),
     (replace(POLICY, secure_aggregation="any"), Asked(roster=None), "this site has no federation"),
     (POLICY, Asked(job={"roster": OTHER.to_text()}), f"digest {ROSTER.digest}"),
     (
         POLICY, Asked(replace(FEDERATION, clients=8)), "number of sites: asked is 8, allowed 7"
     ),
-    (POLICY, Asked(plan={"committee": (5, 5)}), "committee and threshold: asked is (5, 5)"),
+    (POLICY, Asked(plan={"threshold": 5}), "committee and threshold: asked is (5, 5)"),
     (
         replace(POLICY, settings={}), Asked(), "settings of fedtemp: asked is clip, allowed none"
     ),

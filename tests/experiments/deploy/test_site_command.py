@@ -147,7 +147,7 @@ def test_features_that_do_not_do_are_one_line(tmp_path):
     turned = {"class_names": ["well", "sick"], "names": ["sick", "well"]}
     table: list[tuple[dict[str, object], str]] = [
         ({"names": None}, "do not contain the number of classes: give --class-names"),
-        (turned, "its classes are well, sick"),
+        (turned, "classes of --class-names must be"),
         ({"labels": [0, 1, 2, 0, 0, 0]}, "must be a class"),
         ({"features": np.full((6, 4), np.nan)}, "all values must be finite"),
         ({"features": np.zeros((0, 4)), "labels": []}, "must have shape"),
