@@ -19,39 +19,6 @@ from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.run import train
 
 
-def run_train(
-    options: Mapping[str, Any],
-    config_file: Path | None,
-    out: Path | None,
-    *,
-    resume: bool,
-    overwrite: bool,
-    quiet: bool,
-    as_json: bool,
-) -> None:
-    """`fedcal train`."""
-    given = {} if config_file is None else read_options(config_file)
-    settings = {**given.get("set", {}), **options.get("set", {})}  # --set adds to the file's
-    given |= {k: v for k, v in options.items() if v is not None}
-    if settings:
-        given["set"] = settings
-    with terminal.progress("reading", quiet=quiet) as steps:
-
-        def moved(done: int, total: int, record: dict[str, Any]) -> None:
-            what = f"loss {loss:.3f}" if (loss := record.get("train_loss")) is not None else ""
-            if math.isfinite(record.get("epsilon", math.inf)):
-                what = f"epsilon at most {record['epsilon']:.2f} so far"
-            if "test_accuracy" in record:
-                what += f", test accuracy {100 * record['test_accuracy']:.2f} %"
-            steps(done, total, what)
-
-        training = train(out=out, resume=resume, overwrite=overwrite, progress=moved, **given)
-    if as_json:
-        print(to_json(training.to_json()), end="")
-    elif not quiet:
-        _show(training.to_json(), out)
-
-
 def _show(training: Mapping[str, Any], out: Path | None) -> None:
     to = terminal.console()
     c, rows = training["config"], training["rows"]
@@ -103,4 +70,23 @@ def command(
     """Train and show it."""
     if set:
         options["set"] = dict(map(parse_setting, set))
-    run_train(options, config, out, resume=resume, overwrite=overwrite, quiet=quiet, as_json=json)
+    given = {} if config is None else read_options(config)
+    settings = {**given.get("set", {}), **options.get("set", {})}  # --set adds to the file's
+    given |= {k: v for k, v in options.items() if v is not None}
+    if settings:
+        given["set"] = settings
+    with terminal.progress("reading", quiet=quiet) as steps:
+
+        def moved(done: int, total: int, record: dict[str, Any]) -> None:
+            what = f"loss {loss:.3f}" if (loss := record.get("train_loss")) is not None else ""
+            if math.isfinite(record.get("epsilon", math.inf)):
+                what = f"epsilon at most {record['epsilon']:.2f} so far"
+            if "test_accuracy" in record:
+                what += f", test accuracy {100 * record['test_accuracy']:.2f} %"
+            steps(done, total, what)
+
+        training = train(out=out, resume=resume, overwrite=overwrite, progress=moved, **given)
+    if json:
+        print(to_json(training.to_json()), end="")
+    elif not quiet:
+        _show(training.to_json(), out)

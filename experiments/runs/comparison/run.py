@@ -144,10 +144,6 @@ def _has_form(value: Any, form: Any) -> bool:
 DONE = "compare.json"
 """The summary, which is there when all runs are finished."""
 
-FINAL = ("table.csv", "table.md", "report.html")
-"""What a finished comparison leaves besides."""
-
-
 _LINES = 8
 """Of the table, in what `print` shows."""
 
@@ -391,14 +387,12 @@ def compare(
             )
     folder = None
     if out is not None:
-        files = (*FINAL, *figures.COMPARISON_NAMES)
         folder = Folder(
             out,
             grid.to_toml(),
             lambda begun: grid.what_differs(read_grid(begun)),
             check_row,
             DONE,
-            files,
             overwrite,
         )
     return sweep.run_all(

@@ -66,7 +66,7 @@ def test_a_share_of_the_noise_alone_is_not_sent(site):
 def test_an_oversized_answer_is_refused_before_it_is_computed(site, monkeypatch):
     monkeypatch.setattr(guard, "MOST_NUMBERS", 100)
     refused(
-        r"length of an answer must be a whole number in \[0, 100\], got 256",
+        "length of an answer must be",
         check,
         FIELDS,
         asked(),
