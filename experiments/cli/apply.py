@@ -27,8 +27,7 @@ from fedcal.datasets import IDS, Dataset, feature_sets, read_feature_set
 from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet
 from fedcal.experiments.report.tables import TextTable, of_part, print_table
 from fedcal.experiments.report.terminal import SHOWN, console, headings, shown
-from fedcal.experiments.runs.files import to_json
-from fedcal.experiments.runs.folders import claim_file
+from fedcal.experiments.runs import files, folders
 from fedcal.experiments.training.features import LabelledRows, features_of, named, read_labelled
 from fedcal.metrics import summary
 from fedcal.metrics.buckets import check_score
@@ -73,7 +72,7 @@ def command(
         raise InputError(f"--out {out}: allowed are {', '.join(FORMATS)}")
     if Path(data).exists() and out.exists() and out.samefile(data):
         raise InputError(f"--out {out} is the data file itself")
-    claim_file(out, overwrite=overwrite)
+    folders.claim_file(out, overwrite=overwrite)
     if form_of(calibrator) == TrainedModel.form:
         unused("a model has no sets", alpha=alpha)
         unused("a model reads features, not CSV files", csv=csv)
@@ -106,7 +105,7 @@ def command(
 def _show(rows: int, test: int, done: Told, out: Path, *, quiet: bool, json: bool) -> None:
     verb, content, lines = done
     if json:
-        print(to_json({"rows": rows, "out": str(out), **content}), end="")
+        print(files.to_json({"rows": rows, "out": str(out), **content}), end="")
     elif not quiet:
         to = console()
         parts = f" (metrics: the {test} of its test part)" if test else ""

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import __version__
+from fedcal.core import flower_internals, optional
 from fedcal.core.errors import InputError
-from fedcal.core.flower_internals import check_flower
-from fedcal.core.optional import EXTRAS, Use, install, packages
 from fedcal.core.parallel import usable_cores
 from fedcal.experiments.cli import main, parameters
 from fedcal.experiments.report import tables, terminal
@@ -44,9 +43,9 @@ def command(quiet: parameters.Quiet = False, json: parameters.Json = False) -> N
 
 def look() -> dict[str, Any]:
     """Return what `--json` prints: sentences, lines by command, versions, extras, the machine."""
-    versions = {package.name: str(package).partition(" ")[2] for package in packages()}
+    versions = {package.name: str(package).partition(" ")[2] for package in optional.packages()}
     names = metadata.metadata("fedcal").get_all("Provides-Extra") or ()
-    extras = {name: sorted(packages(name)) for name in names if name not in _DEVELOPERS}
+    extras = {name: sorted(optional.packages(name)) for name in names if name not in _DEVELOPERS}
     lost = {name: ", ".join(str(p) for p in own if not p.fits) for name, own in extras.items()}
     lacks = [*_lacking(lost), *_refused()]
     stopped = {name for lack in lacks if lack.all for name in lack.commands}
@@ -71,24 +70,24 @@ def look() -> dict[str, Any]:
     }
 
 
-def _lacking(lost: Mapping[str, str]) -> Iterator[Use]:
+def _lacking(lost: Mapping[str, str]) -> Iterator[optional.Use]:
     """Yield what each extra is for that lacks packages, and which it lacks."""
     for name in filter(lost.get, lost):
-        use = EXTRAS.get(name, Use((), f"what the extra {name} is for"))
-        yield use._replace(what=f"{use.what} lack {lost[name]}: {install(name)}")
+        use = optional.EXTRAS.get(name, optional.Use((), f"what the extra {name} is for"))
+        yield use._replace(what=f"{use.what} lack {lost[name]}: {optional.install(name)}")
 
 
-def _refused() -> Iterator[Use]:
+def _refused() -> Iterator[optional.Use]:
     """Yield what this system, or this Flower, does not run."""
     try:
         posix_locks(Path("its folder"))
     except InputError as e:
-        yield Use(_LOCKING, str(e), all=True)
+        yield optional.Use(_LOCKING, str(e), all=True)
     try:
         scripts("Flower's engine", "superlink", "supernode", "superexec", "flwr")
     except InputError as e:
-        yield Use(_FLOWER, str(e), all=True)
+        yield optional.Use(_FLOWER, str(e), all=True)
     try:
-        check_flower()
+        flower_internals.check_flower()
     except (InputError, ImportError) as e:
-        yield Use(_FLOWER, str(e), all=True)
+        yield optional.Use(_FLOWER, str(e), all=True)

@@ -20,10 +20,8 @@ from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.jobs import METHOD
 from fedcal.privacy.federation import Federation
 from fedcal.storage import atomic, toml_files
-from fedcal.strategies import FedConformal, FedPrior, FedSGD
+from fedcal.strategies import FedConformal, FedPrior, FedSGD, server_app, settings
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.server_app import FRESH
-from fedcal.strategies.settings import Plain
 
 FILE = "pyproject.toml"
 NAME = "fedcal-app"
@@ -44,13 +42,13 @@ FAMILIES = {
 """Family -> the method of its app, if `-c` names no other."""
 
 
-def run_config(family: str = "calibrate") -> dict[str, Plain]:
+def run_config(family: str = "calibrate") -> dict[str, settings.Plain]:
     """Every key of the run config: the defaults of `simulate`; what is 0 or "" the run fills in."""
     config = Config(method=FAMILIES[one_of("family", family, FAMILIES)])
     job = Job(config.method, Federation(clients=1, classes=2))
     fields = job.to_fields() | {"clients": 0, "classes": 0, "trust": "", "input": ""}
     here = {"data": config.data, "partition": config.partition, "out": ""}
-    return fields | here | FRESH
+    return fields | here | server_app.FRESH
 
 
 def app_toml(fields: Mapping[str, Any]) -> str:

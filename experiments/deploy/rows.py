@@ -21,8 +21,7 @@ from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset
 from fedcal.datasets.plausible_rows import doubts_of
 from fedcal.experiments.training.features import LabelledRows, features_of, named
-from fedcal.storage.atomic import path_of
-from fedcal.storage.npz import read_npz
+from fedcal.storage import atomic, npz
 from fedcal.training.networks import need_torch, text_of
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -181,11 +180,11 @@ def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:
     Raises InputError if the file cannot be used, the rows belong to several clients, or training
     has not been installed.
     """
-    path = path_of(data)
+    path = atomic.path_of(data)
     if path.suffix.lower() != ".npz" or not path.is_file():
         return None
     with named(data):
-        arrays = read_npz(path)
+        arrays = npz.read_npz(path)
         if "features" not in arrays:
             return None
         need_torch()

@@ -15,7 +15,6 @@ from fedcal.core import pages
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.pages import Intervals, Part, Table
 from fedcal.experiments.report.figures import drawing, style
-from fedcal.experiments.report.figures.drawing import key_svg, save_sheets
 from fedcal.experiments.report.shown import part_sheet
 from fedcal.experiments.report.tables import html, of_part
 from fedcal.storage.atomic import file_errors, whole_file
@@ -85,7 +84,7 @@ def write_with_figures(
     folder: Path, template: str, context: Mapping[str, Any], sheets: Mapping[str, drawing.Sheet]
 ) -> Path:
     """Write a filled-in template as `report.html`, and each sheet as PNG and SVG beside it."""
-    files = save_sheets(sheets, folder)
+    files = drawing.save_sheets(sheets, folder)
     write_page(folder / FILE, template, figures=files, **context)
     return folder / FILE
 
@@ -167,7 +166,7 @@ def figure(
             )
         ],
         "legend": [
-            {"text": text, "svg": safe(key_svg(series, f"{name}-l{i}", palette))}
+            {"text": text, "svg": safe(drawing.key_svg(series, f"{name}-l{i}", palette))}
             for i, (series, text) in enumerate(sheet.legend)
         ],
         "title": sheet.title,

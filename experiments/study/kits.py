@@ -31,8 +31,7 @@ from fedcal.experiments.study.sealed import SEALED, Join, Sealed, write_text
 from fedcal.experiments.study.study_file import Study, named
 from fedcal.experiments.study.study_server import folder_of
 from fedcal.metrics.gap_change import ERROR
-from fedcal.secure_aggregation.keys import make_key, read_key
-from fedcal.secure_aggregation.roster import in_words
+from fedcal.secure_aggregation import keys, roster
 from fedcal.storage.atomic import file_errors
 
 KIT, STUDY, AUTHORITY, UNIT = "kit.json", "study.toml", "ca.crt", "fedcal-site.service"
@@ -66,7 +65,7 @@ def make_kits(path: Path) -> list[str]:
         for folder in (own, server):
             folder.mkdir(mode=0o700, exist_ok=True)
         if not (own / KEY).exists():
-            make_key(own / KEY)
+            keys.make_key(own / KEY)
         if not certificates.is_certified(own / "server.crt", host, study.until):
             for name in ("server.crt", "server.key"):
                 (own / name).unlink(missing_ok=True)
@@ -144,7 +143,7 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
     own, out = folder_of(path, study.study, "coordinator"), path.with_suffix(SEALED)
     if not (own / KEY).exists():
         raise InputError(f"{own / KEY} is not there: fedcal study kit {path} makes it")
-    signer, authority = read_key(own / KEY), (own / AUTHORITY).read_text("ascii")
+    signer, authority = keys.read_key(own / KEY), (own / AUTHORITY).read_text("ascii")
     is_ours = is_here(fleet.read_address("server", study.server).host)
     sealed = Sealed.of(study, [Join.read(join) for join in joins], authority, signer)
     sealed, notes = replace(sealed, one_machine=is_ours), [ONE_MACHINE] * is_ours
@@ -157,7 +156,7 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
         write_text(place, sealed.to_text(signer))
     return [
         f"{out}: {len(study.sites)} sites, until {study.until}, revision {sealed.revision}; digest",
-        f"\n{in_words(sealed.digest)}\n",
+        f"\n{roster.in_words(sealed.digest)}\n",
         "Read these 12 words to each site by telephone; each compares them with another site, too. "
         "Equal words mean equal terms, sites, keys, coordinator and server.",
         f"Next: each site calls `fedcal site accept` with {out.name}; the server calls "

@@ -16,12 +16,10 @@ from fedcal.accounting.zcdp import rdp_epsilons
 from fedcal.core.checks import needed, same, whole
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.core.numerics import softmax
-from fedcal.experiments.runs import engines
+from fedcal.experiments.runs import engines, folders, jobs
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.experiments.runs.folders import CONFIG, Paid, claim
 from fedcal.experiments.runs.folders import TRAINING as KIND
-from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.record import recorded
 from fedcal.experiments.training import features, result, splits
 from fedcal.experiments.training.config import TrainConfig, merged
@@ -34,8 +32,7 @@ from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome
 from fedcal.strategies.server.run_folder import LOCK
-from fedcal.training.networks import OWN, enlist, network_named
-from fedcal.training.trained_model import TrainedModel
+from fedcal.training import networks, trained_model
 
 
 class Looks:
@@ -158,7 +155,7 @@ def train(
         rows = features.rows_in_memory(options_given["data"], options_given.get("feature_norm"))
         options_given["data"] = IN_MEMORY
     if "model" in options_given:
-        options_given["model"] = enlist(
+        options_given["model"] = networks.enlist(
             options_given["model"]
         )  # before any file of this training names it
     if folder is None:
@@ -166,7 +163,7 @@ def train(
             needed("--out DIR", folder, "--resume continues the training there")
         data, resolved = splits.load(merged(options_given), rows)
         return train_on(resolved, data, progress=progress)
-    claim(folder, KIND, overwrite=overwrite, resume=resume)
+    folders.claim(folder, KIND, overwrite=overwrite, resume=resume)
     if not (resume or overwrite) and any((folder / name).exists() for name in KIND.unfinished):
         raise InputError(
             f"--out {folder} holds an unfinished training: continue with --resume, or replace it "
@@ -234,11 +231,11 @@ def train_on(
     RoundFailed
         If a client failed, or the training diverged.
     """
-    network, by_row = network_named(str(config.model)), config.method == FedSGD.name
+    network, by_row = networks.network_named(str(config.model)), config.method == FedSGD.name
     # now, before a ledger is charged
     network.check(data.inputs("train"), data.classes, by_row=by_row)
     run, shards = splits.run_config(config, data), data.shards(trainers=not config.by_method)
-    job = job_of(run, shards)
+    job = jobs.job_of(run, shards)
     settings.check_subjects(job.federation, shards)
     _warn_of_one(job.plan)
     about = {ROWS: data.fingerprint(), TRAINING: config.to_dict()} if folder is not None else {}
@@ -269,10 +266,10 @@ def train_on(
         )
 
     ended = resume and folder is not None and (folder / OUTCOME).is_file()
-    paid = Paid(folder, KIND, config.to_toml(), resume=ended)
+    paid = folders.Paid(folder, KIND, config.to_toml(), resume=ended)
     with paid.reporting():
         outcome = paid.outcome(job, trained)
-        model = cast(TrainedModel, outcome.artifact)
+        model = cast(trained_model.TrainedModel, outcome.artifact)
         known, privacy = recorded(run, job, outcome, tested=True)
         privacy["statement"] += _about_parts(config, job.plan)
         logits = {part: model.predict(data.inputs(part)) for part in splits.PARTS}
@@ -305,7 +302,7 @@ def _resumed(folder: Path, options: dict[str, Any]) -> tuple[TrainConfig, Checkp
     """
     if not (folder / CHECKPOINT).is_file():
         if (folder / OUTCOME).is_file():
-            return merged(read_options(folder / CONFIG), options), None
+            return merged(read_options(folder / folders.CONFIG), options), None
         finished = (folder / "training.json").is_file()
         why = "the training there is finished" if finished else f"there is no {CHECKPOINT}"
         raise InputError(f"nothing to resume in {folder}: {why}")
@@ -364,7 +361,7 @@ def _about_parts(config: TrainConfig, plan: noise_plan.Plan) -> list[str]:
     """Return sentences on files about private rows, and on budgets of later stages."""
     if not plan.private:
         return []
-    own = [OF_OWN] if config.model in OWN else []
+    own = [OF_OWN] if config.model in networks.OWN else []
     if plan.protected.per != "row":
         return [EXACT, TOGETHER, *own]
     return [EXACT, APART if config.held_out else REUSED, *own]

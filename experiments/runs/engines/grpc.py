@@ -23,9 +23,8 @@ from fedcal.experiments.runs.engines.superlink import free_port
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster
+from fedcal.strategies.server import outcome, run_folder
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.server.outcome import Outcome, Progress
-from fedcal.strategies.server.run_folder import read_notices
 from fedcal.strategies.server_app import FRESH
 from fedcal.strategies.warnings import underpowered
 
@@ -41,9 +40,9 @@ def run_grpc(
     job: Job,
     shards: Shards,
     *,
-    progress: Progress | None = None,
+    progress: outcome.Progress | None = None,
     nodes: list[SuperNode] | None = None,
-) -> Outcome:
+) -> outcome.Outcome:
     """Run a job over one SuperNode for each client.
 
     Parameters
@@ -111,7 +110,7 @@ def run_grpc(
                 nodes.append(started)
         status = run.run(None, out, progress)
         known = {f"fedcal: {line}" for line in underpowered(job.method, None, job)}
-        for line in read_notices(out):
+        for line in run_folder.read_notices(out):
             if line not in known:  # what the caller says by itself
                 warnings.warn(line.removeprefix("fedcal: "), stacklevel=5)
         return run.outcome(out, status, "Flower's run", private=job.plan.private)

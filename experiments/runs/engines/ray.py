@@ -26,8 +26,7 @@ from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.parallel import usable_cores
 from fedcal.core.shards import Population, Shards
 from fedcal.experiments.deploy.fleet import read_address
-from fedcal.experiments.runs.engines.inline import local_sums, run_inline
-from fedcal.experiments.runs.engines.superlink import FlowerRun, commands, run_folder
+from fedcal.experiments.runs.engines import inline, superlink
 from fedcal.partition import DEALT
 from fedcal.privacy import curator, query
 from fedcal.privacy.request import Request
@@ -119,7 +118,7 @@ def run_ray(
         if shares is not None:
             shares += spread.shares
         drive = partial(
-            run_inline, shards=shards, unavailable=job.unavailable, sum_of=spread.sum_of
+            inline.run_inline, shards=shards, unavailable=job.unavailable, sum_of=spread.sum_of
         )
         try:
             return job.run(drive, progress, **kept)
@@ -206,7 +205,7 @@ class _Holder:
             import ray
 
             held: Population = ray.get(rows[0])
-            self._held = held.clients, local_sums(held, first=self._first, threads=1)
+            self._held = held.clients, inline.local_sums(held, first=self._first, threads=1)
         return self._held
 
     def ready(self, rows: list[Any]) -> None:
@@ -330,12 +329,12 @@ def run_flower(
             f"engine 'flower' computes in other processes: write the method {job.method} into a "
             "module of its own"
         )
-    programs = commands("flower")
+    programs = superlink.commands("flower")
     if importlib.util.find_spec("ray") is None:
         raise optional.absent("ray", "simulation", "engine 'flower'")
     if ray_address is not None:
         check_cluster(ray_address)
-    with run_folder() as folder:
+    with superlink.run_folder() as folder:
         if source is None:
             source = NamedData(str(folder / "rows.npz"), DEALT)
             write_dealt(Path(source.data), shards)
@@ -348,7 +347,7 @@ def run_flower(
             "out": str(out),
             **FRESH,
         }
-        run = FlowerRun(folder, programs, ray_environment(folder, ray_address))
+        run = superlink.FlowerRun(folder, programs, ray_environment(folder, ray_address))
         run.write_app(fields)
         federation = f"num-supernodes={job.federation.clients} client-resources-num-cpus=1"
         if ray_address is None:  # a cluster has the cores that it has
