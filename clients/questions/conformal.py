@@ -7,10 +7,9 @@ t_j (the first: at most t_1), as in Angelopoulos et al. (2102.06202), Algorithm 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +23,10 @@ from fedcal.core.types import Floats, Integers, Words, override
 from fedcal.metrics.conformity import BY, Conformity, quantile_costs
 from fedcal.metrics.encodings import Height, check_encoding, column_norm, decoder_of, matrix_of
 from fedcal.metrics.score_table import check_names
-from fedcal.privacy.query import ROOM, Order, Part, Summed, not_too_long, with_room
+from fedcal.privacy.query import ROOM, Order, Part, Summed, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.units import Example, Subject
-from fedcal.units.bounding import Bound, Rule
+from fedcal.units.bounding import Bound
 
 _LARGEST = 1e6
 """Limit of what a row of a class adds."""
@@ -168,7 +167,8 @@ class SetGaps(SetQuery):
     """
 
     kind = "set_gaps"
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    rule = "per_value"
+    examples = (
         {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0]), "need": np.array([0.9])},
         {
             "classes": 3,
@@ -196,7 +196,6 @@ class SetGaps(SetQuery):
         self._set(hit=hit, need=need)
         if self.tilt < 0:
             raise InputError(f"tilt must be >= 0, got {self.tilt:g}")
-        not_too_long(self)
 
     def lengths(self) -> tuple[int, ...]:
         """Return one block with all numbers."""
@@ -205,11 +204,6 @@ class SetGaps(SetQuery):
     def row_norm(self, order: Order) -> float:
         """Return the largest absolute value that a row adds to a number."""
         return float(np.maximum(self.hit - self.need, self.need).max())
-
-    @property
-    def rule(self) -> Rule:
-        """Rule that clips each number by itself."""
-        return "per_value"
 
     def added(self, part: Part, order: Order) -> float:
         """Return the largest absolute value that a row adds to a number."""
@@ -276,7 +270,7 @@ class SetRanks(SetGaps):
 
     kind = "set_ranks"
     signed = False
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0]), "quantile": 0.9},
         {"classes": 3, "thresholds": np.array([0.5, 1.0]), "quantile": 0.4},
     )
@@ -314,7 +308,7 @@ class SetCounts(SetQuery):
 
     kind = "set_counts"
     signed = False
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0])},
         {"classes": 3, "thresholds": np.array([0.3, 0.6, 0.9, 1.0]), "encoding": "prefix"},
         {
@@ -334,7 +328,6 @@ class SetCounts(SetQuery):
         if self.thresholds[-1] != 1:
             raise InputError("the last threshold must be 1, so that each row is counted")
         check_encoding(self.encoding, self.buckets, self.height)
-        not_too_long(self)
 
     @property
     def buckets(self) -> int:

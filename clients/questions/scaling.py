@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -20,11 +20,9 @@ from fedcal.calibrators.parametric import LocalLosses, ParametricScaling, local_
 from fedcal.calibrators.scaling import TemperatureScaling
 from fedcal.clients.questions.temperature import (
     MOST_STEPS,
-    ROW_GRADIENT,
+    Newton,
     Update,
-    client_curvature,
     label_logits,
-    row_curvature,
     shifted_logits,
 )
 from fedcal.core.checks import one_of
@@ -33,7 +31,7 @@ from fedcal.core.fields import Classes, Finite, Positive, Seed, Vector, within
 from fedcal.core.numerics import sigmoid, softplus, tempered_mean
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
-from fedcal.privacy.query import Order, Part, Query, Summed, not_too_long
+from fedcal.privacy.query import Order, Part, Query, Summed
 from fedcal.units.bounding import Bound, bounded
 
 ROW_CLIP = 10.0
@@ -105,7 +103,7 @@ class ScalingUpdate(_OfForm, Update):
 
     kind = "scaling_update"
     learned = ("w",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"form": "vector", "w": _VECTOR, "proximal": 0.0, "steps": 50, "count": True},
         {"form": "vector", "w": _VECTOR, "proximal": 1.0, "steps": 20, "count": False},
         {"form": "matrix", "w": _MATRIX, "proximal": 0.5, "steps": 8, "count": False},
@@ -164,7 +162,7 @@ class MLPUpdate(_OfForm, Update):
 
     kind = "mlp_update"
     learned = ("w",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"w": _MLP, "epochs": 2, "batch": 64, "lr": 0.05, "seed": 7, "count": True},
         {"w": 0.5 * _MLP, "epochs": 1, "batch": 8, "lr": 0.05, "seed": 7, "count": False},
     )
@@ -210,7 +208,7 @@ class MLPUpdate(_OfForm, Update):
 
 
 @dataclass(frozen=True, eq=False)
-class ScalingNewton(_OfForm):
+class ScalingNewton(_OfForm, Newton):
     """Gradient and Gauss-Newton curvature of the negative log-likelihood at w, in nats.
 
     The curvature is its upper triangle, row by row. `bound` needs the clip of a client's gradient;
@@ -227,8 +225,7 @@ class ScalingNewton(_OfForm):
     """
 
     kind = "scaling_newton"
-    facts = ("classes",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"form": "entropy-temperature", "w": np.array([0.25, -0.5]), "classes": 3},
         {"form": "entropy-temperature", "w": np.array([2.0, -9.0]), "classes": 3},
         {"form": "vector", "w": _VECTOR, "classes": 3},
@@ -241,18 +238,11 @@ class ScalingNewton(_OfForm):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_size(form_of(self.form).size(self.classes))
-        not_too_long(self)
 
     def lengths(self) -> tuple[int, ...]:
         """Return blocks G, H."""
         size = len(self.w)
         return (size, size * (size + 1) // 2)
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Return the bounds of G and H: the clip and 3 times the clip; a row has constants."""
-        if self.takes_clips(part, clips, 1):
-            return Bound(self.lengths(), (clips[0], client_curvature(clips[0])), order=order)
-        return Bound(self.lengths(), (ROW_GRADIENT, row_curvature(self.classes)), order=order)
 
     def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
         """Gradient and Gauss-Newton curvature, at w, of the client's negative log-likelihood.
@@ -295,7 +285,7 @@ class ScalingGradients(_OfForm, Summed):
 
     kind = "scaling_gradients"
     facts = ("classes",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"form": "temperature", "w": np.array([0.5]), "classes": 3, "clip": 2.0},
         {"form": "temperature", "w": np.array([-0.25]), "classes": 3},
         {"form": "vector", "w": _VECTOR, "classes": 3, "clip": 0.5},
@@ -310,7 +300,6 @@ class ScalingGradients(_OfForm, Summed):
         super().__post_init__()
         one = self.form == TemperatureScaling.kind
         self._check_size(1 if one else form_of(self.form).size(self.classes))
-        not_too_long(self)
 
     def lengths(self) -> tuple[int, ...]:
         """Return one block with as many numbers as w."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from fedcal.core.types import Floats, Integers, Words, override
 from fedcal.metrics.buckets import Score, bucket_of, far_share, fine_tails, scored
 from fedcal.metrics.encodings import Height, node_of
 from fedcal.metrics.score_table import By, ScoreTable
-from fedcal.privacy.query import Cell, Order, Part, Summed, not_too_long, with_room
+from fedcal.privacy.query import Cell, Order, Part, Summed, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.units import Example, Subject
 from fedcal.units.bounding import Bound
@@ -54,7 +53,7 @@ class ScoreCounts(ScoreTable, Summed):
     version = 2
     optional = None
     cuts = ("edges",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"classes": 3, "edges": np.array([4.0])},
         {"classes": 3, "edges": np.array([0.0, 0.25, 0.7, 1.0]), "encoding": "prefix"},
         {"classes": 3, "edges": np.array([6.0]), "encoding": "tree", "height": 2, "gain": 0.5},
@@ -71,7 +70,6 @@ class ScoreCounts(ScoreTable, Summed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        not_too_long(self)
         if self.reference is not None:
             if self.subject_rows:
                 raise InputError("a reference needs rows that count once each: subject_rows = 0")
@@ -239,7 +237,7 @@ class ScoreCell(Cell):
     asked_once = True
     facts = ("classes",)
     cuts = ("edges",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"classes": 3, "edges": np.array([4.0]), "height": 1, "level": 0, "seed": 0},
         {"classes": 3, "edges": np.array([9.0]), "height": 2, "level": 0, "seed": 7},
         {"classes": 3, "edges": np.array([9.0]), "height": 2, "level": 1, "seed": 7},

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from fedcal.core.types import Floats, Integers, override
 from fedcal.personal.at_site import posterior
 from fedcal.personal.prior import identity_prior
 from fedcal.privacy.query import Order, Part, Query, Summed
-from fedcal.units.bounding import Bound, Rule
+from fedcal.units.bounding import Bound
 
 Average = Literal["inverse", "temperature"]
 
@@ -115,7 +115,7 @@ class TemperatureUpdate(Update):
 
     kind = "temperature_update"
     optional = None
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"w": 1.0, "average": "inverse", "count": True},
         {"w": 2.375, "average": "temperature", "count": False},
         {"w": 20.0, "average": "inverse", "count": False},
@@ -145,8 +145,25 @@ class TemperatureUpdate(Update):
         return np.stack([update, has_rows.astype(np.float64)], axis=1)
 
 
+class Newton(Query):
+    """Question for gradients G and curvatures H, which are clipped together.
+
+    `bound` needs the clip of a client's gradient.
+    """
+
+    classes: int
+    facts = ("classes",)
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """Return the bounds of G and H: the clip and 3 times the clip; a row has constants."""
+        norms = ROW_GRADIENT, row_curvature(self.classes)
+        if self.takes_clips(part, clips, 1):
+            norms = clips[0], client_curvature(clips[0])
+        return Bound(self.lengths(), norms, order=order)
+
+
 @dataclass(frozen=True)
-class TemperatureNewton(Query):
+class TemperatureNewton(Newton):
     """Gradient and curvature of the negative log-likelihood at log(1/T), in nats.
 
     `bound` needs the clip of a client's gradient; both numbers are clipped together.
@@ -160,8 +177,7 @@ class TemperatureNewton(Query):
     """
 
     kind = "temperature_newton"
-    facts = ("classes",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"log_a": 0.0, "classes": 3},
         {"log_a": -0.875, "classes": 3},
         {"log_a": 2.5, "classes": 3},
@@ -173,12 +189,6 @@ class TemperatureNewton(Query):
     def lengths(self) -> tuple[int, ...]:
         """Return blocks G and H of one number each."""
         return (1, 1)
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Return the bounds of G and H: the clip and 3 times the clip; a row has constants."""
-        if self.takes_clips(part, clips, 1):
-            return Bound((1, 1), (clips[0], client_curvature(clips[0])), order=order)
-        return Bound((1, 1), (ROW_GRADIENT, row_curvature(self.classes)), order=order)
 
     def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
         """Gradient and curvature of the negative log-likelihood in log a, a = 1/T.
@@ -208,7 +218,8 @@ class TemperatureScores(Summed):
     """
 
     kind = "temperature_scores"
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"low": 0.25, "high": 8.0, "points": 7},)
+    rule = "per_value"
+    examples = ({"low": 0.25, "high": 8.0, "points": 7},)
 
     low: Positive
     high: Positive
@@ -222,11 +233,6 @@ class TemperatureScores(Summed):
     def lengths(self) -> tuple[int, ...]:
         """Return one block with a score for each temperature."""
         return (self.points,)
-
-    @property
-    def rule(self) -> Rule:
-        """Rule that clips each score by itself."""
-        return "per_value"
 
     @override
     def added(self, part: Part, order: Order) -> float:
@@ -265,7 +271,7 @@ class SiteEffects(Query):
     kind = "site_effects"
     row_sums = False
     facts = ("classes",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"classes": 3},)
+    examples = ({"classes": 3},)
 
     classes: Classes
 

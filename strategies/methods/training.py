@@ -122,9 +122,8 @@ class FedSGD(Descent):
 
     @override
     def query(self, round_number: int) -> Gradients:
-        return Gradients(
-            self.network, self.shape, self.w, self.clip, self.classes, self.clipping, self.reach
-        )
+        more = self.clip, self.clipping, self.reach
+        return Gradients(self.network, self.shape, self.w, *more, classes=self.classes)
 
     @property
     @override
