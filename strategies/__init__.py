@@ -9,23 +9,14 @@ from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import Method
-from fedcal.strategies.methods.accuracy import FedAccuracy, FedEvaluate
+from fedcal.strategies.methods.averaging import FedCal, FedMatrix, FedOPVector, FedTemp, FedVector
 from fedcal.strategies.methods.conformal import FedConformal
-from fedcal.strategies.methods.federated_averaging import DPFedAvg, FedAvg
-from fedcal.strategies.methods.histograms import FedBBQ, FedBin
+from fedcal.strategies.methods.evaluate import FedAccuracy, FedEvaluate
+from fedcal.strategies.methods.histograms import DPHistogram, FedBBQ, FedBin
+from fedcal.strategies.methods.newton import FedNewton, FedNewtonEntropy, FedNewtonVector
 from fedcal.strategies.methods.prior import FedPrior
-from fedcal.strategies.methods.scaling import FedCal, FedMatrix, FedOPVector, FedVector
-from fedcal.strategies.methods.search import ECET, NLLT, AccT, DPHistogram
-from fedcal.strategies.methods.temperature import (
-    DPTS,
-    DPPlatt,
-    FedNewton,
-    FedNewtonEntropy,
-    FedNewtonVector,
-    FedOneShot,
-    FedTemp,
-)
-from fedcal.strategies.methods.training import FedSGD
+from fedcal.strategies.methods.search import ECET, NLLT, AccT, FedOneShot
+from fedcal.strategies.methods.training import DPTS, DPFedAvg, DPPlatt, FedAvg, FedSGD
 
 __all__ = [
     "DPTS",
@@ -55,7 +46,7 @@ __all__ = [
     "FedVector",
     "FederatedStrategy",
     "Method",
-    "enlist",
+    "register",
 ]
 
 STRATEGIES: dict[str, type[FederatedStrategy]] = registry(
@@ -69,7 +60,7 @@ STRATEGIES: dict[str, type[FederatedStrategy]] = registry(
 """Method name on the command line -> strategy."""
 
 
-def enlist(method: type[FederatedStrategy]) -> str:
+def register(method: type[FederatedStrategy]) -> str:
     """Register a method of another package, so that `module:Class` names it everywhere.
 
     Returns

@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from fedcal.core.checks import one_of, positive, unused
+from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError, PrivacyError
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.privacy.curator import Asked, Curator, Release
 from fedcal.privacy.declared import Question, Range, check_question
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.noise_plan import Plan, make_plan
-from fedcal.privacy.query import Order, Query
+from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.query import Query
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.messages import message_bytes
@@ -30,80 +30,6 @@ from fedcal.units import UNITS
 
 Family = Literal["calibrate", "evaluate", "conformal", "personal", "train"]
 """What a method is for. Comparison and plan rank methods that calibrate."""
-
-
-def nominal_clip(
-    name: str,
-    federation: Federation,
-    share: float,
-    least: float,
-    clip: float | None,
-    rows_per_client: float | None,
-) -> float:
-    """Return the most that one client may add to a sum; 1, unused, if nothing is clipped.
-
-    Parameters
-    ----------
-    share, least
-        of each of the public nominal `rows_per_client`, and in all
-    clip
-        what the user said instead; refused where it does nothing
-    """
-    if not federation.private:
-        unused("without privacy there is no clipping", clip=clip)
-    if not UNITS[federation.unit].whole_client:
-        unused(f"unit '{federation.unit}' knows what a row adds", clip=clip)
-        return 1.0
-    if clip is not None:
-        return positive("clip", clip)
-    if rows_per_client is not None:
-        return max(share * positive("rows_per_client", rows_per_client), least)
-    if federation.private:
-        raise InputError(
-            f"{name} with unit 'user' needs rows_per_client, a public nominal number of rows > 0, "
-            "or clip"
-        )
-    return 1.0
-
-
-def check_rounds(name: str, federation: Federation, rounds: int) -> None:
-    """Refuse another number of rounds than the method takes here."""
-    if federation.rounds not in (None, rounds):
-        raise InputError(
-            f"{name} takes {rounds} rounds here, got rounds = {federation.rounds}: rounds must be "
-            f"{rounds}, or left out"
-        )
-
-
-def nominal_rows(who: str, rows_per_client: float | None) -> float:
-    """Return the public nominal number of rows of a client.
-
-    Raises InputError, naming the method `who`, if it is not given.
-    """
-    if rows_per_client is None:
-        raise InputError(f"{who} needs rows_per_client, a public nominal number of rows > 0")
-    return positive("rows_per_client", rows_per_client)
-
-
-def plan_for(
-    federation: Federation,
-    query: Query,
-    clips: Sequence[float],
-    rounds: int,
-    order: Order = 2,
-    **more: Any,
-) -> Plan:
-    """Return the plan of rounds that all ask a question like `query`.
-
-    Parameters
-    ----------
-    clips, order
-        see `Query.bound`; the clips are used where whole clients are clipped
-    **more
-        see `make_plan`
-    """
-    bound = query.bound(query.part(federation.unit), clips, order)
-    return make_plan(federation, rounds=rounds, bound=bound, row_sums=query.row_sums, **more)
 
 
 class Method(ABC):
@@ -147,9 +73,6 @@ class Method(ABC):
 
     name: ClassVar[str]
     family: ClassVar[Family]
-    settings: ClassVar[type | None] = None
-    """A dataclass whose keyword fields are the method's settings; None = the constructor has them.
-    """
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     """Settings, small enough for tests, that between them reach every branch of the method."""
     norms: tuple[float, ...] = ()

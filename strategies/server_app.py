@@ -28,13 +28,13 @@ from fedcal.core.printable import Printable, listed
 from fedcal.partition import DEALT, deal
 from fedcal.privacy.agreement import job_digest
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.strategies import enlist
+from fedcal.strategies import register
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.server.collector import SecureRounds
 from fedcal.strategies.server.exchange import PromptGrid, message
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import RELEASED, Outcome
-from fedcal.strategies.server.participation import Who, ask_who, names_of
+from fedcal.strategies.server.participation import NodeInfo, ask_node_info, names_of
 from fedcal.strategies.server.run_folder import held, note_progress
 from fedcal.strategies.server.transport import RESULT
 from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
@@ -71,7 +71,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
     without_unready = read({**FRESH, **fields}, WITHOUT_UNREADY, bool)  # a new key
     method = read(fields, "method", str)
     if ":" in method:  # of another package, named by who starts the run
-        enlist(named("method", method))
+        register(named("method", method))
     out = Path(str(fields["out"])) if fields.get("out") else None
     prompt = PromptGrid(grid)
     grid = cast(Grid, prompt)
@@ -100,7 +100,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
                 strategy.secure = SecureRounds(
                     Roster.from_text(job.roster), agreed, strategy.run, folder
                 )
-            strategy.meet(met if job.tolerant else ())
+            strategy.assign_sites(met if job.tolerant else ())
             if job.tolerant:
                 prompt.names = {node: names[site] for node, site in strategy.roster.items()}
             strategy.start(grid, model, timeout=job.timeout)
@@ -147,7 +147,7 @@ def _logged() -> Iterator[None]:
 
 def wait_for_nodes(
     grid: Grid, job: Job, clients: int, model: ArrayRecord | None = None
-) -> tuple[int, list[Who]]:
+) -> tuple[int, list[NodeInfo]]:
     """Return once a node of each client is there and one of them has answered; of real sites all.
 
     Flower starts the server before the nodes are known and before Ray is up: nothing is
@@ -164,11 +164,11 @@ def wait_for_nodes(
     clients
         enrolled; 0 = as many as there are nodes, which a node of a simulation knows
     model
-        as `ask_who` takes it
+        as `ask_node_info` takes it
 
     Returns
     -------
-    tuple[int, list[Who]]
+    tuple[int, list[NodeInfo]]
         How many clients there are, and what nodes say of themselves: a simulation's first one,
         or all real sites.
 
@@ -181,7 +181,7 @@ def wait_for_nodes(
     """
     nodes = _nodes(grid, job, clients)
     if job.tolerant and clients:
-        if not (met := ask_who(grid, nodes, job.timeout, True, model)):
+        if not (met := ask_node_info(grid, nodes, job.timeout, True, model)):
             app = "" if model is None else ": does the app's ClientApp call fedcal.add_answers?"
             raise RoundFailed(f"no connected site has answered; no question was sent{app}")
         if model is not None and all(who.classes is None for who in met):
@@ -195,7 +195,7 @@ def wait_for_nodes(
             if away := [name for k, name in enumerate(names) if k not in there]:
                 log.warning("fedcal: not there: %s", listed(away))
         return clients, met
-    met = ask_who(grid, nodes[:1], job.timeout)
+    met = ask_node_info(grid, nodes[:1], job.timeout)
     if not clients:
         if not met or met[0].clients is None:
             raise InputError(
@@ -269,7 +269,7 @@ def deliver(grid: Grid, job: Job, outcome: Outcome, called: Mapping[int, str]) -
     )
 
 
-def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:
+def _resolved(fields: Mapping[str, Any], clients: int, who: NodeInfo | None) -> Job:
     """Return the job; open fields come from a site's statement or from the simulated data."""
     dealt = who is not None and who.clients is not None
     if who is not None and who.classes is not None:

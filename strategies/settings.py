@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any, TypeAlias
 
-from fedcal.core.checks import listed, near
+from fedcal.core.checks import near
 from fedcal.core.errors import InputError
 from fedcal.core.removed import check_kept
 from fedcal.core.shards import NO_SUBJECTS, Population
@@ -40,25 +41,15 @@ def must_calibrate(who: str, method: str) -> None:
         )
 
 
-def settings_of(method: str) -> dict[str, inspect.Parameter]:
-    """Return the method's own parameters (`--set`) by name.
-
-    They are the fields of its `settings`, or else the arguments of its constructor.
-    """
-    parameters: dict[str, inspect.Parameter] = {}
-    strategy = STRATEGIES.get(method)
-    sources = (strategy.settings, *strategy.__mro__) if strategy else ()
-    for source in filter(None, sources):
-        for p in inspect.signature(source).parameters.values():
-            if p.kind is p.KEYWORD_ONLY and p.name not in ("ledger", "secure_aggregation"):
-                parameters.setdefault(p.name, p)
-    return parameters
+def settings_of(method: str) -> Mapping[str, inspect.Parameter]:
+    """Return the method's own parameters (`--set`) by name; none of a baseline."""
+    return STRATEGIES[method].declared if method in STRATEGIES else {}
 
 
 def check_settings(method: str, settings: Mapping[str, Any]) -> None:
-    """Refuse keys that the method does not have, and values of another type than its parameters'.
+    """Refuse keys that the method does not have, and values that are none of its settings'.
 
-    What a value may be beyond its type is checked by the method.
+    What they may be together, and in a federation, is checked by the method.
     """
     known = settings_of(method)
     for key, value in settings.items():
@@ -68,30 +59,10 @@ def check_settings(method: str, settings: Mapping[str, Any]) -> None:
             check_kept(key)
             allowed = near(key, [*known] or ["none"], "docs/guide/methods.md")
             raise InputError(f"unknown --set key {key!r} for {method}; {allowed}")
-        kind = str(known[key].annotation)  # a text: annotations are not evaluated
-        if value is None and kind.endswith("None"):  # the default, spelt out
-            continue
-        if not isinstance(value, (bool, int, float, str, list, tuple)):
+        if not isinstance(value, (bool, int, float, str, list, tuple, NoneType)):
             raise InputError(f"{key} must be a number, a text or a list, got {value!r:.80}")
-        if kind.startswith("Sequence["):
-            if not isinstance(value, str):  # a list as JSON text, which the method reads
-                listed(key, value, "names" if "str" in kind else "numbers")
-        elif isinstance(value, (list, tuple)):
-            raise InputError(
-                f"{key} must be a single number or name, not a list, got {value!r:.80}"
-            )
-        elif kind == "bool" and not isinstance(value, bool):
-            raise InputError(f"{key} must be true or false, got {value!r:.80}")
-        elif kind.startswith(("int", "float")) and not _is_number(value):
-            raise InputError(f"{key} must be a finite number, got {value!r:.80}")
-        elif kind == "str" and not isinstance(value, str):
-            raise InputError(f"{key} must be a text, got {value!r:.80}")
-
-
-def _is_number(value: Any) -> bool:
-    """Return whether it is a number that arithmetic can use."""
-    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return plain and abs(value) < 1e300
+        if check := STRATEGIES[method].checks[key]:
+            check(value)
 
 
 def as_text(settings: Mapping[str, Setting]) -> str:

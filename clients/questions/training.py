@@ -18,8 +18,15 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.privacy.query import Order, Part, Query
 from fedcal.secure_aggregation import Ring
-from fedcal.training.network import Clipping, LocalSGD, Network, Rule, shape_of, text_of
-from fedcal.training.networks import network_named
+from fedcal.training.networks import (
+    Clipping,
+    LocalSGD,
+    Network,
+    Rule,
+    network_named,
+    shape_of,
+    text_of,
+)
 from fedcal.units.bounding import Bound
 
 COUNT_NORM = 5.0

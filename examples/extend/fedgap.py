@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 
 from fedcal.calibrators import TemperatureScaling
 from fedcal.clients.questions import AccuracyGap
-from fedcal.core.checks import positive, unused, whole
-from fedcal.privacy import Federation, make_plan
+from fedcal.core.checks import unused
+from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release
-from fedcal.strategies.base import FederatedStrategy
-from fedcal.units import UNITS
+from fedcal.strategies.base import FederatedStrategy, Positive, integer
 
 
 class FedGap(FederatedStrategy):
@@ -31,23 +30,16 @@ class FedGap(FederatedStrategy):
     name = "fedgap"
     examples = ({}, {"points": 5})
 
-    def __init__(
-        self, federation: Federation, *, points: int = 9, clip: float | None = None, **base: Any
-    ) -> None:
-        if not (federation.private and UNITS[federation.unit].whole_client):
-            unused("only whole clients are clipped, and only with privacy", clip=clip)
-        self.classes = federation.classes
-        self.temperatures = np.geomspace(0.5, 3.0, whole("points", points, 2, 100))
-        self.sums = np.zeros(points)
-        question = self.query(1)
-        norm = 5.0 if clip is None else positive("clip", clip)
-        plan = make_plan(
-            federation,
-            rounds=federation.rounds or 1,
-            bound=question.bound(question.part(federation.unit), (norm,)),
-            row_sums=question.row_sums,
-        )
-        super().__init__(plan, **base)
+    points: Annotated[int, integer(2, 100)] = 9
+    clip: Positive | None = None
+
+    def prepare(self) -> Plan:
+        """Return the plan of the rounds; the settings above are set and checked."""
+        if not self.hides_clients:
+            unused("only whole clients are clipped, and only with privacy", clip=self.clip)
+        self.temperatures = np.geomspace(0.5, 3.0, self.points)
+        self.sums = np.zeros(self.points)
+        return self.plan_for(self.query(1), (self.clip or 5.0,), rounds=1)
 
     def query(self, round_number: int) -> AccuracyGap:
         """Return the same query each time."""

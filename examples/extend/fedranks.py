@@ -9,17 +9,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import positive, unused
+from fedcal.clients.questions.label_ranks import LabelRanks
+from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Curve, Table
 from fedcal.core.types import Floats
 from fedcal.mechanisms import Laplace
-from fedcal.privacy import Federation, make_plan
+from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release
-from fedcal.clients.questions.label_ranks import LabelRanks
 from fedcal.storage.artifact import Artifact, Holdout
-from fedcal.strategies.base import FederatedStrategy
-from fedcal.units import UNITS
+from fedcal.strategies.base import FederatedStrategy, Positive
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,22 +87,16 @@ class FedRanks(FederatedStrategy):
     name, family = "fedranks", "evaluate"
     examples = ({}, {"most": 2})
 
-    def __init__(
-        self, federation: Federation, *, most: int = 3, clip: float | None = None, **base: Any
-    ) -> None:
-        if not (federation.private and UNITS[federation.unit].whole_client):
-            unused("only whole clients are clipped, and only with privacy", clip=clip)
-        self.question = LabelRanks(most)
-        norm = 20.0 if clip is None else positive("clip", clip)
-        plan = make_plan(
-            federation,
-            rounds=federation.rounds or 1,
-            bound=self.question.bound(self.question.part(federation.unit), (norm,), order=1),
-            prefers=(Laplace,),
-            row_sums=self.question.row_sums,
-        )
-        self.sums = np.zeros(most + 1)
-        super().__init__(plan, **base)
+    most: int = 3
+    clip: Positive | None = None
+
+    def prepare(self) -> Plan:
+        """Return the plan of the rounds; the query checks `most`."""
+        if not self.hides_clients:
+            unused("only whole clients are clipped, and only with privacy", clip=self.clip)
+        self.question, self.sums = LabelRanks(self.most), np.zeros(self.most + 1)
+        clips = (self.clip or 20.0,)
+        return self.plan_for(self.question, clips, rounds=1, order=1, prefers=(Laplace,))
 
     def query(self, round_number: int) -> LabelRanks:
         """Return the same query each time."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fedcal.calibrators import Smoothing
 from fedcal.clients.questions import AccuracyGap
-from fedcal.core.checks import positive, unused
-from fedcal.privacy import Federation, make_plan
+from fedcal.core.checks import unused
+from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release
-from fedcal.strategies.base import FederatedStrategy
-from fedcal.units import UNITS
+from fedcal.strategies.base import FederatedStrategy, Positive
 
 
 class FedSmooth(FederatedStrategy):
@@ -30,19 +27,14 @@ class FedSmooth(FederatedStrategy):
     name = "fedsmooth"
     examples = ({},)
 
-    def __init__(self, federation: Federation, *, clip: float | None = None, **base: Any) -> None:
-        if not (federation.private and UNITS[federation.unit].whole_client):
-            unused("only whole clients are clipped, and only with privacy", clip=clip)
-        self.classes, self.sums = federation.classes, np.zeros(2)
-        question = self.query(1)
-        norm = 5.0 if clip is None else positive("clip", clip)
-        plan = make_plan(
-            federation,
-            rounds=federation.rounds or 1,
-            bound=question.bound(question.part(federation.unit), (norm,)),
-            row_sums=question.row_sums,
-        )
-        super().__init__(plan, **base)
+    clip: Positive | None = None
+
+    def prepare(self) -> Plan:
+        """Return the plan of the rounds."""
+        if not self.hides_clients:
+            unused("only whole clients are clipped, and only with privacy", clip=self.clip)
+        self.sums = np.zeros(2)
+        return self.plan_for(self.query(1), (self.clip or 5.0,), rounds=1)
 
     def query(self, round_number: int) -> AccuracyGap:
         """Return the same query each time."""

@@ -21,7 +21,7 @@ from fedcal.privacy.privacy import Privacy
 from fedcal.secure_aggregation.committee import read_committee
 from fedcal.storage.atomic import path_of
 from fedcal.storage.toml_files import read_toml, toml_value
-from fedcal.strategies import STRATEGIES, enlist
+from fedcal.strategies import STRATEGIES, register
 from fedcal.strategies.server.job import OF_SITES, Books, Running
 from fedcal.strategies.settings import Setting, check_settings, settings_of
 from fedcal.trust import TRUSTS
@@ -44,14 +44,14 @@ def label_of(method: str) -> str:
 def method_named(text: Any) -> Any:
     """Return the name of a method given by name or label in any case; others are unchanged.
 
-    `module:Class`, or in Python the class itself, is a method of another package (`enlist`).
+    `module:Class`, or in Python the class itself, is a method of another package (`register`).
     """
     if isinstance(text, type):
-        return enlist(text)
+        return register(text)
     if not isinstance(text, str):
         return text
     if ":" in text and text not in STRATEGIES:
-        return enlist(named("--method", text.strip()))
+        return register(named("--method", text.strip()))
     spelt = {form.lower(): m for m in (*STRATEGIES, *POOLED) for form in (label_of(m), m)}
     return spelt.get(text.strip().lower(), text.strip())
 

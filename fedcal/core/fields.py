@@ -179,15 +179,15 @@ Vector = Annotated[Floats, vector]
 def checks_of(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
     """Return the checks of a class's fields, in their order, from their type hints."""
     hints = get_type_hints(kind, include_extras=True)
-    checks = {f.name: _check_of(f.name, hints[f.name]) for f in fields(kind)}
+    checks = {f.name: check_of(f.name, hints[f.name]) for f in fields(kind)}
     return {name: check for name, check in checks.items() if check is not None}
 
 
-def _check_of(name: str, hint: Any) -> Callable[[Any], Any] | None:
+def check_of(name: str, hint: Any) -> Callable[[Any], Any] | None:
     """Return the check of an annotation, a bool, a text or a choice of names; None = no check."""
     kinds = get_args(hint)
     if NoneType in kinds:
-        of = _check_of(name, kinds[0])
+        of = check_of(name, kinds[0])
         return of and (lambda value: None if value is None else of(value))
     if get_origin(hint) is Annotated:
         return partial(kinds[1], name)

@@ -1,28 +1,213 @@
-"""Private prediction sets over a federation: a threshold of the clients' conformity scores."""
+"""Private prediction sets: thresholds of the clients' conformity scores, from noisy counts too."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.clients.questions.conformal import SetQuery
+from fedcal.clients.questions.conformal import SetCounts, SetGaps, SetQuery
 from fedcal.conformal import PredictionSets
+from fedcal.conformal.levels import Noise, after_last, centred_level, client_clip
+from fedcal.conformal.page import SOURCE, of_release
+from fedcal.conformal.set_release import FAILS, SetRelease, weighted_level
 from fedcal.core.checks import one_of, unused
 from fedcal.core.errors import InputError
-from fedcal.core.types import override
+from fedcal.core.registry import registry
+from fedcal.core.types import Floats, override
+from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
+from fedcal.privacy import Federation, Plan
 from fedcal.privacy.curator import Release
 from fedcal.privacy.declared import Question
-from fedcal.privacy.federation import AUTO, Federation
-from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.noise_plan import make_plan
+from fedcal.privacy.federation import AUTO
 from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.method import check_rounds, nominal_rows
-from fedcal.strategies.methods.quantiles import QUANTILES, QuantileRule, Wanted
+from fedcal.strategies.methods import quantiles
+from fedcal.strategies.methods.counting import quietest
+from fedcal.strategies.methods.quantiles import ConformalSettings, QuantileRule
+
+BINS, BINS_OF_PARTS = 256, 64
+"""Thresholds of `prefix`, of one part and of several: at so many the grid adds at most 0.2 and 0.8
+points of coverage to evenly spread scores."""
+
+GAPS = 24
+"""Thresholds of `gaps`: each is noisy by itself, and all share the budget."""
 
 
-class FedConformal(FederatedStrategy):
+class Noisy(QuantileRule):
+    """A rule that reads thresholds from noisy counts of rows."""
+
+    @classmethod
+    @override
+    def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
+        asked = wanted.federation.mechanism
+        other = asked != AUTO and MECHANISMS[asked].answers != "sum"
+        why = f"it releases sums, which '{asked}' does not make noisy"
+        return super().obstacles(wanted) | {why: other}
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise of a sum, as planned."""
+        return float(max(self.plan.noise_std or (0.0,)))
+
+    def noise(self, std: float) -> Noise:
+        """Return the noise of numbers with this std."""
+        return Noise(std, self.plan.noise_law(std))
+
+    def learn(self, release: Release) -> Floats:
+        """Return the thresholds; all labels where no site answered."""
+        if self.plan.unanswered(release.std):
+            return np.ones(1 if self.wanted.shift else self.opening.parts)
+        return self.found(release.values, float(release.std.max(initial=0.0)))
+
+    @abstractmethod
+    def found(self, values: Floats, std: float) -> Floats:
+        """Return the thresholds from released values, whose noise has this std, (parts,)."""
+
+
+class NoisyGaps(Noisy):
+    """Centred counts at a few thresholds, each clipped and noisy by itself (ours).
+
+    Privacy: the plan's; unit "user" (zero-out; replace under `local`): each of a client's centred
+    counts is clipped to +-C. How many rows there are is taken from the public nominal number; of
+    several parts from a noisy bound.
+    """
+
+    name = "gaps"
+    needs_rows = True
+    opening: SetGaps
+
+    def __init__(self, wanted: ConformalSettings) -> None:
+        super().__init__(wanted)
+        self._stricter = self.alpha
+        if wanted.apart or wanted.shift:
+            self._stricter -= FAILS * self.alpha  # the bound of a part's number of rows may fail
+        hit = np.ones(1) if wanted.shift is None else wanted.shift.weights
+        need, at = (1.0 - self._stricter) * hit, self.thresholds(wanted.bins or GAPS)
+        self.opening = self.ask(SetGaps, at, need=need, hit=hit)
+        rows = (wanted.rows_per_client or 1.0) / self.opening.parts
+        self._clip = client_clip(rows, self.alpha) * float(hit.max())
+        self.bound, self.prefers = self.bound_by(self._clip), (Gaussian, Laplace)
+
+    @classmethod
+    @override
+    def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
+        why, whole = "it protects whole clients", wanted.whole_client
+        return super().obstacles(wanted) | {why: not whole}
+
+    @override
+    def found(self, values: Floats, std: float) -> Floats:
+        asked, alpha = self.opening, self._stricter
+        sums, noise = values.reshape(asked.parts, -1), self.noise(std)
+        law, last = noise.of_one(), sums[:, -1]  # at 1 each row counts alpha, unless it is clipped
+        fewest = last - noise.bound(np.ones(1), 1.0 - FAILS * self.alpha)
+        if self.wanted.shift is not None:
+            levels = [weighted_level(float(asked.need.max()), float(fewest[0]), law)]
+        elif asked.parts > 1:
+            self.counted = tuple((last / alpha).tolist()), std / alpha
+            levels = [centred_level(rows, alpha, law) for rows in (fewest / alpha).tolist()]
+        else:
+            levels = [centred_level(self.wanted.expected, alpha, law)]
+        parts = zip(sums, levels, strict=True)
+        return np.array([after_last(asked.thresholds, s[:-1] < level) for s, level in parts])
+
+    def reaches(self, rows: float | None) -> bool:
+        """Return whether the level is at most the sum over all rows of a part."""
+        each = (rows or 0.0) / self.opening.parts
+        level = centred_level(each, self._stricter, self.noise(self.std).of_one())
+        return level <= self._stricter * each
+
+    @property
+    def guarantee(self) -> tuple[str, ...]:
+        """Guarantee, with its assumption about clipping."""
+        promise, clipped = self.clipped(self._clip, "")
+        if self.wanted.shift is not None:
+            return promise, SOURCE, clipped
+        rows = f"{self.wanted.expected:,.6g} rows"
+        return promise, f"This counts on about {rows} in all, or more.", clipped
+
+
+class PrefixCounts(Noisy):
+    """Counts of rows by score, encoded for prefix sums, and the exact law of their noise (ours).
+
+    Privacy: the plan's, by the noise on all counts together; unit "example" (add/remove of a row,
+    which is a 1 in one count) and unit "subject" (one of a subject's rows counts, drawn by a
+    hash). With the number of rows private the level suits a noisy bound of it.
+    """
+
+    name = "prefix"
+    takes_known = True
+    opening: SetCounts
+
+    def __init__(self, wanted: ConformalSettings) -> None:
+        super().__init__(wanted)
+        more: dict[str, Any] = {"by": "class"} if wanted.shift else {}
+        bins = wanted.bins or (BINS_OF_PARTS if wanted.apart or wanted.shift else BINS)
+        law, encoding, height = quietest(wanted.federation, bins, self.rounds)
+        more |= {"once": wanted.one_row_each, "encoding": encoding, "height": height}
+        self.opening = self.ask(SetCounts, self.thresholds(bins, arcs=True), **more)
+        part = self.opening.part(wanted.federation.unit)
+        self.bound, self.prefers = self.opening.bound(part, (), law.order), (law,)
+
+    @classmethod
+    @override
+    def obstacles(cls, wanted: ConformalSettings) -> dict[str, bool]:
+        known = wanted.rows_known and (wanted.apart or wanted.shift is not None)
+        return super().obstacles(wanted) | {
+            "it protects rows, or subjects, not whole clients": wanted.whole_client,
+            "the rows of each part are counted: rows_known is for all parts together": known,
+        }
+
+    @override
+    def found(self, values: Floats, std: float) -> Floats:
+        self.release = made = self._made(values, std)
+        self.counted = tuple(made.total.tolist()), made.total_std
+        return made.found(self.alpha, self.wanted.shift)
+
+    def _made(self, values: Floats, std: float) -> SetRelease:
+        return SetRelease(
+            np.asarray(self.opening.thresholds),
+            self.opening.decode(values),
+            self.opening.decoder,
+            self.noise(std),
+            round(self.wanted.expected) if self.wanted.rows_known else None,
+            self.whose,
+        )
+
+    def reaches(self, rows: float | None) -> bool:
+        """Return whether exact counts of rows that all have the least score give a threshold."""
+        if rows is None:
+            return True
+        made = self._made(np.zeros(sum(self.opening.lengths())), self.std)
+        counts = np.zeros_like(made.counts)
+        counts[:, 0] = rows / len(counts)
+        known = None if made.rows is None else round(rows)
+        return bool((replace(made, counts=counts, rows=known).found(self.alpha) < 1).any())
+
+    @property
+    @override
+    def whose(self) -> str:
+        if not self.wanted.apart:
+            return super().whose
+        return super().whose.replace("all clients' rows taken together", "the clients' rows there")
+
+    @property
+    def guarantee(self) -> tuple[str, ...]:
+        """Exact: of exchangeable rows, and the law of the noise."""
+        if self.release is None:
+            return (self.promise,)
+        return of_release(self.release, self.alpha, self.wanted.parts_by, self.wanted.shift)
+
+
+QUANTILES: dict[str, type[QuantileRule]] = registry(
+    quantiles.Exact, quantiles.Crossing, PrefixCounts, NoisyGaps, quantiles.ExponentialQuantile
+)
+"""Name in settings -> rule; of those that can serve the first is the default."""
+
+
+class FedConformal(ConformalSettings, FederatedStrategy):
     """Sets of labels that hold a new row's label with probability 1 - alpha.
 
     Each client scores its rows by how little their label conforms to what the model says of them;
@@ -79,45 +264,31 @@ class FedConformal(FederatedStrategy):
         {"alpha": 0.3, "score": "raps", "randomised": True},
         {"alpha": 0.3, "by": "class"},
     )
-    settings = Wanted
 
-    def __init__(
-        self,
-        federation: Federation,
-        *,
-        ledger: Ledger | None = None,
-        secure_aggregation: str = "masks",
-        **settings: Any,
-    ) -> None:
-        self._wanted = wanted = Wanted(federation, **settings)
-        wanted.check()
-        self._rule = rule = chosen(wanted)(federation, wanted)
+    def prepare(self) -> Plan:
+        """Return the plan of the rule that finds the thresholds."""
+        self.check()
+        self._rule = rule = chosen(self)(self)
         if not rule.takes_known:
-            unused(
-                f"quantile '{rule.name}' makes no use of it", rows_known=wanted.rows_known or None
-            )
-        if rule.needs_rows and federation.private:
-            nominal_rows(f"conformal with quantile '{rule.name}'", wanted.rows_per_client)
-        if not (wanted.randomised or rule.opening.once):
-            unused("nothing is drawn by it", score_seed=wanted.score_seed)
-        check_rounds(self.name, federation, rule.rounds)
-        plan = make_plan(
-            federation,
-            rounds=rule.rounds,
-            bound=rule.bound,
-            prefers=rule.prefers,
-            row_sums=rule.opening.row_sums,
-        )
+            why = f"quantile '{rule.name}' makes no use of it"
+            unused(why, rows_known=self.rows_known or None)
+        if rule.needs_rows and self.federation.private:
+            self.nominal_rows(f"conformal with quantile '{rule.name}'")
+        if not (self.randomised or rule.opening.once):
+            unused("nothing is drawn by it", score_seed=self.score_seed)
+        self.check_rounds(rule.rounds)
+        more = {"prefers": rule.prefers, "row_sums": rule.opening.row_sums}
+        plan = self.plan_with(rule.rounds, rule.bound, **more)
         rule.planned(plan)
-        self._thresholds = np.ones(1 if wanted.shift else rule.opening.parts)
-        super().__init__(plan, ledger=ledger, secure_aggregation=secure_aggregation)
+        self._thresholds = np.ones(1 if self.shift else rule.opening.parts)
+        return plan
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
         """Return whether a clip or a quantile level is computed from the rows."""
         if not federation.private:
             return False
-        wanted = Wanted(federation, **settings)
+        wanted = ConformalSettings(federation, **settings)
         try:
             rule = chosen(wanted)
         except InputError:  # told when the run is made
@@ -126,7 +297,7 @@ class FedConformal(FederatedStrategy):
 
     def hopeless(self, rows: float | None) -> bool:
         """Return whether sets made of `rows` rows would hold all labels."""
-        return self._wanted.shift is None and not self._rule.reaches(rows)
+        return self.shift is None and not self._rule.reaches(rows)
 
     @override
     def query(self, round_number: int) -> SetQuery:
@@ -144,20 +315,20 @@ class FedConformal(FederatedStrategy):
     def result(self) -> PredictionSets:
         opening = self._rule.opening
         return PredictionSets(
-            self._wanted.conformity,
+            self.conformity,
             self._thresholds,
             opening.classes,
-            self._wanted.alpha,
-            self._wanted.parts_by,
+            self.alpha,
+            self.parts_by,
             opening.names,
             guarantee=self._rule.guarantee,
-            shift=self._wanted.shift,
+            shift=self.shift,
             release=self._rule.release,
             basis=self._rule.basis(self._thresholds),
         )
 
 
-def chosen(wanted: Wanted) -> type[QuantileRule]:
+def chosen(wanted: ConformalSettings) -> type[QuantileRule]:
     """Return the rule that the settings name, or the first that can serve.
 
     Raises InputError if none can.
@@ -166,9 +337,10 @@ def chosen(wanted: Wanted) -> type[QuantileRule]:
     named = QUANTILES if quantile == AUTO else {quantile: QUANTILES[quantile]}
     reasons = dict[str, str]()
     for name, rule in named.items():
-        if not (why := rule.refuses(wanted.federation, wanted)):
+        obstacles = [why for why, there in rule.obstacles(wanted).items() if there]
+        if not obstacles:
             return rule
-        reasons[name] = why
+        reasons[name] = obstacles[0]
     if quantile != AUTO:
         raise InputError(f"quantile '{quantile}' cannot serve: {reasons[quantile]}")
     causes = "; ".join(f"{name}: {why}" for name, why in reasons.items())

@@ -1,23 +1,32 @@
-"""Histogram calibrators over a federation: FedBin and FedBBQ (Maddock et al., Algorithm 1)."""
+"""Histogram calibrators: FedBin and FedBBQ (Maddock et al., Algorithm 1), and DPHistogram."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from fedcal.calibrators import BBQ, Calibrator, HistogramBinning, WeightedBinning, histogram_binning
-from fedcal.calibrators.fits.noisy_counts import Negatives
-from fedcal.calibrators.histogram_binning import Estimate
-from fedcal.clients.questions import ClassCounts, ClassHistograms, PooledHistograms
-from fedcal.core.checks import one_of, positive, unused, whole
+from fedcal import calibrators
+from fedcal.calibrators import Calibrator, HistogramBinning, histogram_binning
+from fedcal.calibrators.histogram_binning import Counts, Estimate, Negatives
+from fedcal.clients.questions import (
+    BinOutcomes,
+    ClassCounts,
+    ClassHistograms,
+    OutcomeCell,
+    PooledHistograms,
+)
+from fedcal.core.checks import unused
+from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
+from fedcal.mechanisms import MECHANISMS, Laplace, Unary
+from fedcal.privacy import Federation, Plan
 from fedcal.privacy.curator import Release
-from fedcal.privacy.declared import Question
-from fedcal.privacy.federation import order_of
-from fedcal.privacy.noise_plan import Federation, make_plan
-from fedcal.strategies.base import FederatedStrategy
+from fedcal.privacy.declared import SEED, Question, Range
+from fedcal.privacy.federation import AUTO, order_of
+from fedcal.strategies.base import FederatedStrategy, Positive, integer
 from fedcal.units import UNITS
 
 Weighting = Literal["none", "all", "changed"]
@@ -25,8 +34,10 @@ Clipping = Literal["per_class", "joint"]
 Tables = Literal["per_class", "pooled"]
 
 
-class _Binning(FederatedStrategy):
-    """One histogram of positives and one of negatives per class, summed over clients.
+class FedBin(FederatedStrategy):
+    """Federated histogram binning; by default the paper's naive baseline, without weighting.
+
+    One histogram of positives and one of negatives per class, summed over clients.
 
     By default one round with everybody: repeated rounds count a client again and add noise.
 
@@ -85,60 +96,45 @@ class _Binning(FederatedStrategy):
         "cut". Refused without privacy, where no count is negative
     """
 
-    calibrator: ClassVar[type[HistogramBinning | BBQ]]
-    estimate: Estimate = "posterior"
+    name = "fedbin"
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"bins_exponent": 4},
+        {"bins_exponent": 4, "tables": "pooled"},
+        {"bins_exponent": 4, "weighting": "all"},
+    )
+    _estimate: Estimate = "posterior"
+    calibrator: ClassVar[type[HistogramBinning | calibrators.BBQ]] = HistogramBinning
+    bins_exponent: Annotated[int, integer(1, 16)] = 7
+    weighting: Weighting = "none"
+    tables: Tables | None = "per_class"
+    clipping: Clipping | None = None
+    clip_positive: Positive | None = None
+    clip_negative: Positive | None = None
+    negatives: Negatives | None = None
 
-    def __init__(
-        self,
-        federation: Federation,
-        *,
-        bins_exponent: int = 7,
-        weighting: Weighting = "none",
-        tables: Tables = "per_class",
-        clipping: Clipping | None = None,
-        clip_positive: float | None = None,
-        clip_negative: float | None = None,
-        negatives: Negatives | None = None,
-        **base: Any,
-    ) -> None:
-        self.classes = federation.classes
-        self.bins = 2 ** whole("bins_exponent", bins_exponent, 1, 16)
-        self.weighting = one_of("weighting", weighting, get_args(Weighting))
-        self.pooled = one_of("tables", tables, get_args(Tables)) == "pooled"
-        one_of("clipping", clipping or "per_class", get_args(Clipping))
-        self.negatives: Negatives = negatives or "cut"
-        one_of("negatives", self.negatives, get_args(Negatives))
-        clips = {"clip_positive": clip_positive, "clip_negative": clip_negative}
-        if not federation.private:
-            unused("without privacy there is no clipping", clipping=clipping, **clips)
-            unused("without privacy no count is negative", negatives=negatives)
-        elif self.pooled and federation.classes == 2:
-            unused("of two classes, pooled, only P is sent", clip_negative=clip_negative)
+    def prepare(self) -> Plan:
+        """Return the plan, for the blocks of an answer and their norms."""
+        self.bins, self.pooled = 2**self.bins_exponent, self.tables == "pooled"
+        clips = {"clip_positive": self.clip_positive, "clip_negative": self.clip_negative}
+        if not self.federation.private:
+            unused("without privacy there is no clipping", clipping=self.clipping, **clips)
+            unused("without privacy no count is negative", negatives=self.negatives)
+        elif self.pooled and self.classes == 2:
+            unused("of two classes, pooled, only P is sent", clip_negative=self.clip_negative)
         histograms = PooledHistograms if self.pooled else ClassHistograms
         self._query = query = histograms(self.bins, self.classes)
-        if not UNITS[federation.unit].whole_client:
-            unused(
-                f"unit '{federation.unit}' knows how much a row counts", clipping=clipping, **clips
-            )
-            bound = query.bound(query.part(federation.unit), order=order_of(federation))
+        if not UNITS[self.federation.unit].whole_client:
+            why = f"unit '{self.federation.unit}' knows how much a row counts"
+            unused(why, clipping=self.clipping, **clips)
+            bound = query.bound(query.part(self.federation.unit), order=order_of(self.federation))
         else:
-            clip_p = positive("clip_positive", 2.0 if clip_positive is None else clip_positive)
-            clip_n = positive("clip_negative", 10.0 if clip_negative is None else clip_negative)
-            bound = query.bound("client", (clip_p, clip_n))
-            if clipping in (None, "per_class"):
+            bound = query.bound("client", (self.clip_positive or 2.0, self.clip_negative or 10.0))
+            if self.clipping != "joint":
                 bound = replace(bound, rule="per_block")
-        self._sum = np.zeros(bound.length)
-        self._variance = np.zeros(bound.length)
+        self._sum, self._variance = np.zeros(bound.length), np.zeros(bound.length)
         self._class_rows = np.zeros(self.classes)
-        counting = 0 if self.weighting == "none" else 1
-        plan = make_plan(
-            federation,
-            rounds=federation.rounds or 1,
-            bound=bound,
-            row_sums=query.row_sums,
-            counting_rounds=counting,
-        )
-        super().__init__(plan, **base)
+        counting = int(self.weighting != "none")
+        return self.plan_with(1, bound, row_sums=query.row_sums, counting_rounds=counting)
 
     def query(self, round_number: int) -> ClassCounts | ClassHistograms | PooledHistograms:
         """Histograms; before them, where needed, everybody's rows per class."""
@@ -165,13 +161,13 @@ class _Binning(FederatedStrategy):
     def result(self) -> Calibrator:
         positives, negatives = self._pair()
         base = self.calibrator.from_histograms(
-            positives, negatives, self.classes, self.negatives, self.estimate
+            positives, negatives, self.classes, self.negatives or "cut", self._estimate
         )
         if self.weighting == "none":
             return base
-        rows: Literal["all", "changed"] = "all" if self.weighting == "all" else "changed"
         weights = self._weights(positives.sum(axis=1))
-        return WeightedBinning(base, np.repeat(weights, len(base.table) // len(weights)), rows)
+        weights = np.repeat(weights, len(base.table) // len(weights))
+        return calibrators.WeightedBinning(base, weights, self.weighting)
 
     def _pair(self) -> tuple[Floats, Floats]:
         """P and N, (tables, bins) each; one table if classes are pooled."""
@@ -192,23 +188,7 @@ class _Binning(FederatedStrategy):
         return np.clip(share, 0.0, 1.0)
 
 
-class FedBin(_Binning):
-    """Federated histogram binning; by default the paper's naive baseline, without weighting.
-
-    Privacy: as the plan says; what is clipped, and how, follows from the unit, `tables` and
-    `clipping`. Public: the federation and all parameters.
-    """
-
-    name = "fedbin"
-    examples = (
-        {"bins_exponent": 4},
-        {"bins_exponent": 4, "tables": "pooled"},
-        {"bins_exponent": 4, "weighting": "all"},
-    )
-    calibrator = HistogramBinning
-
-
-class FedBBQ(_Binning):
+class FedBBQ(FedBin):
     """Federated BBQ; by default weighted in all rows, the paper's final protocol.
 
     Privacy: as the plan says; what is clipped, and how, follows from the unit, `tables` and
@@ -259,42 +239,114 @@ class FedBBQ(_Binning):
         {"bins_exponent": 4, "weighting": "none"},
         {"bins_exponent": 4, "weighting": "changed"},
     )
-    calibrator = BBQ
+    calibrator = calibrators.BBQ
+    weighting: Weighting = "all"
+    tables: Tables | None = None
+    estimate: Estimate = "posterior"
 
-    def __init__(
-        self,
-        federation: Federation,
-        *,
-        weighting: Weighting = "all",
-        tables: Tables | None = None,
-        clipping: Clipping | None = None,
-        clip_positive: float | None = None,
-        clip_negative: float | None = None,
-        negatives: Negatives | None = None,
-        estimate: Estimate = "posterior",
-        **options: Any,
-    ) -> None:
-        one_of("estimate", estimate, get_args(Estimate))
-        self.estimate = estimate
-        binary = federation.classes == 2
-        if tables is None:
-            tables = "pooled" if federation.private else "per_class"
-        pooled = tables == "pooled"
-        if federation.private and UNITS[federation.unit].whole_client:
-            clipping = clipping or "joint"
-            if clip_positive is None:
-                clip_positive = 2.0 if not pooled else 0.5 if binary else 1.0
-            if clip_negative is None and not (binary and pooled):
-                clip_negative = 0.5 if pooled else 2.0 if binary else 10.0
-        if negatives is None and federation.private and binary and pooled:
-            negatives = "norm-sub"
-        super().__init__(
-            federation,
-            weighting=weighting,
-            tables=tables,
-            clipping=clipping,
-            clip_positive=clip_positive,
-            clip_negative=clip_negative,
-            negatives=negatives,
-            **options,
-        )
+    @override
+    def prepare(self) -> Plan:
+        self._estimate = self.estimate
+        private, binary = self.federation.private, self.classes == 2
+        self.tables = self.tables or ("pooled" if private else "per_class")
+        pooled = self.tables == "pooled"
+        if self.hides_clients:
+            self.clipping = self.clipping or "joint"
+            positive = 2.0 if not pooled else 0.5 if binary else 1.0
+            self.clip_positive = self.clip_positive or positive
+            if not (binary and pooled):
+                negative = 0.5 if pooled else 2.0 if binary else 10.0
+                self.clip_negative = self.clip_negative or negative
+        if private and binary and pooled:
+            self.negatives = self.negatives or "norm-sub"
+        return super().prepare()
+
+
+class DPHistogram(FederatedStrategy):
+    """Histogram binning of the confidence in the prediction, by one round of noisy counts.
+
+    Each bin of the confidence gets its share of correct predictions; no prediction changes (see
+    `TopLabelBinning`, also for counts below 0 and empty bins).
+
+    Privacy: the federation's unit and trust, one release with Laplace noise unless the federation
+    names another mechanism. Public: the federation and all parameters.
+
+    * Unit `example`, add/remove of one row: a row adds 1 to one of the correct and wrong counts:
+      L1 sensitivity 1 (ours). With counts="correct_total", the paper's, a correct row adds 1 to
+      two of them: sensitivity 2, four times the variance of the noise.
+    * Unit `user`, zero-out (replace under `local`): a client's counts are clipped to `clip` in L1
+      norm, all by the same factor.
+    * Unit `user`, trust `local` and mechanism `unary`: each client sends the cell of one of its
+      rows, by optimal unary encoding (Wang et al. 2017). No clip; a client counts once.
+
+    Parameters
+    ----------
+    federation
+        public facts and budget; one round
+    bins
+        of equal width
+    counts
+        "correct_wrong" or "correct_total"
+    clip
+        of unit `user` with privacy, in rows, and refused elsewhere; None = max(0.08 m, 1)
+    rows_per_client
+        m, the public nominal number of rows of a client; needed with privacy for
+        unit `user` unless `clip` is given
+    """
+
+    name = "dp-histogram"
+    examples = ({}, {"counts": "correct_total"})
+    bins: Annotated[int, integer(1, 2**16)] = 15
+    counts: Counts = "correct_wrong"
+    clip: Positive | None = None
+    rows_per_client: Positive | None = None
+
+    def prepare(self) -> Plan:
+        """Return the plan of the one round."""
+        self.check_rounds(1)
+        self._values = np.zeros(0)
+        self.unary = self.federation.private and _encodes(self.federation)
+        query = self._question(self.federation.seed)
+        if not self.unary:
+            clips = (self.client_clip(0.08, 1.0),)
+            return self.plan_for(query, clips, 1, 1, prefers=(Laplace,))
+        if self.counts != "correct_wrong":
+            raise InputError("mechanism 'unary' hides one cell: it needs counts = correct_wrong")
+        unused("unary encoding sends one cell of each client", clip=self.clip)
+        return self.plan_for(query, (), 1, prefers=(Unary,))
+
+    @classmethod
+    @override
+    def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
+        return not _encodes(federation) and super().needs_rows(federation, settings)
+
+    @override
+    def query(self, round_number: int) -> BinOutcomes | OutcomeCell:
+        return self._question(self.plan.client_seed)
+
+    def moving(self) -> dict[str, Range]:
+        """Return the range of the drawn cell's seed."""
+        return {"seed": SEED} if self.unary else {}
+
+    def _question(self, seed: int) -> BinOutcomes | OutcomeCell:
+        if self.unary:
+            return OutcomeCell(self.bins, seed)
+        return BinOutcomes(self.bins, self.counts)
+
+    def update(self, release: Release) -> None:
+        """Keep the counts; all are exactly 0 if no client was asked, or none has rows."""
+        if release.values.any():
+            self._values = release.values
+
+    def result(self) -> Calibrator:
+        """Return the bins' confidences as a calibrator; the identity if nothing was learned."""
+        if not len(self._values):
+            return calibrators.Identity(self.classes)
+        first, second = np.split(self._values, 2)
+        return calibrators.TopLabelBinning.from_counts(first, second, self.classes, self.counts)
+
+
+def _encodes(federation: Federation) -> bool:
+    """Return whether each client's answer is encoded, which is so only if the user asks for it."""
+    asked = federation.mechanism
+    return asked != AUTO and MECHANISMS[asked].answers == "onehot"

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fedcal.clients.questions import ScoreCounts, SiteEffects
-from fedcal.core.checks import positive, unused
+from fedcal.core.checks import unused
 from fedcal.core.shards import numbered
 from fedcal.core.types import override
+from fedcal.evaluation.findings import counted_of, subject_rows
 from fedcal.evaluation.sites.effects import edges_of
-from fedcal.evaluation.weighting import counted_of, subject_rows
 from fedcal.mechanisms import MECHANISMS, Laplace
 from fedcal.metrics.buckets import check_score
 from fedcal.metrics.encodings import FLAT, TREE
 from fedcal.metrics.score_table import names_text
-from fedcal.personal.judged import SitesRelease
-from fedcal.personal.moments import MomentsPrior
+from fedcal.personal.releases import MomentsPrior, SitesRelease
+from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import AUTO, Federation, order_of
-from fedcal.privacy.query import Order, Query
-from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.method import check_rounds, plan_for
-from fedcal.strategies.methods.score_rounds import excluded
-from fedcal.units import UNITS
+from fedcal.privacy.federation import AUTO, order_of
+from fedcal.privacy.query import Query
+from fedcal.strategies.base import Count, FederatedStrategy, Names, Positive
+from fedcal.strategies.methods.counting import excluded
 
 CLIP, HEIGHT, FEWEST = 2.0, 4, 100
 """Norm of a client's moments; levels of a tree; clients that are hidden among each other."""
@@ -63,30 +61,35 @@ class FedPrior(FederatedStrategy):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     fewest_users = FEWEST
 
-    def __init__(
-        self,
-        federation: Federation,
-        *,
-        groups: Sequence[str] = (),
-        rows_per_subject: int | None = None,
-        clip: float | None = None,
-        **base: Any,
-    ) -> None:
-        check_rounds(self.name, federation, 1)
+    groups: Names = ()
+    rows_per_subject: Count | None = None
+    clip: Positive | None = None
+
+    def prepare(self) -> Plan:
+        """Return the plan of the one round: counts of sites, or moments of whole ones."""
+        f = self.federation
+        self.check_rounds(1)
         self._seen: Release | None = None
         self._query: ScoreCounts | SiteEffects
-        if federation.private and UNITS[federation.unit].whole_client:
+        if self.hides_clients:
             why = "a client that is protected as a whole is not counted separately"
-            unused(why, groups=groups or None, rows_per_subject=rows_per_subject)
-            self._query = SiteEffects(federation.classes)
-            clip = CLIP if clip is None else positive("clip", clip)
-            plan = plan_for(federation, self._query, (clip,), 1, order_of(federation))
-        else:
-            unused("counting needs none", clip=clip)
-            self._query = _counts(federation, groups, rows_per_subject)
-            order: Order = 1 if federation.mechanism == AUTO else order_of(federation)
-            plan = plan_for(federation, self._query, (1.0,), 1, order, prefers=(Laplace,))
-        super().__init__(plan, **base)
+            unused(why, groups=self.groups or None, rows_per_subject=self.rows_per_subject)
+            self._query = SiteEffects(self.federation.classes)
+            clip, order = self.clip or CLIP, order_of(f)
+            return self.plan_for(self._query, (clip,), 1, order)
+        unused("counting needs none", clip=self.clip)
+        score, asked = check_score("", self.classes), f.mechanism
+        tree = (
+            asked != AUTO and self.federation.private and MECHANISMS[asked].order != Laplace.order
+        )
+        self._query = ScoreCounts(
+            *(self.classes, edges_of(score), score, *((TREE, HEIGHT) if tree else (FLAT, 1))),
+            groups=names_text(self.groups or numbered(f.clients)),
+            by="site",
+            subject_rows=subject_rows(f.unit, self.rows_per_subject),
+        )
+        order = 1 if asked == AUTO else order_of(f)
+        return self.plan_for(self._query, (1.0,), 1, order, prefers=(Laplace,))
 
     @override
     def query(self, round_number: int) -> Query:
@@ -114,15 +117,3 @@ class FedPrior(FederatedStrategy):
             exact=not plan.private,
             known=seen is not None,
         )
-
-
-def _counts(of: Federation, groups: Sequence[str], subject: int | None) -> ScoreCounts:
-    """Rows by site, score and outcome, in the encoding of the least noise."""
-    score, asked = check_score("", of.classes), of.mechanism
-    tree = of.private and asked != AUTO and MECHANISMS[asked].order != Laplace.order
-    return ScoreCounts(
-        *(of.classes, edges_of(score), score, *((TREE, HEIGHT) if tree else (FLAT, 1))),
-        groups=names_text(groups or numbered(of.clients)),
-        by="site",
-        subject_rows=subject_rows(of.unit, subject),
-    )

@@ -1,54 +1,284 @@
-"""One temperature by a search that asks for noisy sums: Acc-T, NLL-T, ECE-T (Luo et al.)."""
+"""Noisy searches in one dimension: which temperature to ask next, given what was released.
+
+Each search is a small state machine over [low, high]::
+
+    while (t := search.next()) is not None:
+        search.tell(t, value, std)
+    search.answer()
+
+One object holds `searches` independent ones, usually a single one: `t`, values and answers are
+arrays of shape (searches,). What one of them does depends on no other, to the last bit.
+
+Nothing here sees data: what goes in are released values and the public std of their noise, so
+everything that comes out is post-processing of releases.
+
+* `GoldenSection` minimises a unimodal objective (Luo et al., Algorithm 1 and C.1).
+* `PosteriorBisection` finds the root of an objective that rises through 0 from values and noise.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from fedcal.calibrators import Calibrator, Identity, TemperatureScaling, TopLabelBinning
-from fedcal.calibrators.top_label import Counts
-from fedcal.clients.questions import (
-    AccuracyGap,
-    BinOutcomes,
-    CalibrationGaps,
-    ClippedNLL,
-    OutcomeCell,
-)
+from fedcal.calibrators import TemperatureScaling
+from fedcal.clients.questions import AccuracyGap, CalibrationGaps, ClippedNLL, TemperatureScores
 from fedcal.clients.questions.search import TemperatureQuery
-from fedcal.core.checks import one_of, positive, unused, whole
+from fedcal.clients.questions.temperature import MOST_POINTS
+from fedcal.core.checks import positive, unused
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import log_grid
 from fedcal.core.types import Floats, override
-from fedcal.mechanisms import MECHANISMS, Exponential, Laplace, Mechanism, Unary
+from fedcal.mechanisms import Exponential, Gaussian, Laplace, Mechanism
 from fedcal.metrics.binning import MOST_BINS
+from fedcal.privacy import Federation, Plan
 from fedcal.privacy.curator import Release
-from fedcal.privacy.declared import SEED, Question, Range
-from fedcal.privacy.federation import AUTO, MOST_ROUNDS
-from fedcal.privacy.noise_plan import Federation
-from fedcal.privacy.query import Order
+from fedcal.privacy.declared import Question, Range
+from fedcal.privacy.federation import MOST_ROUNDS
 from fedcal.storage.artifact import at_end
-from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.method import check_rounds, nominal_clip, nominal_rows, plan_for
-from fedcal.strategies.methods.steps.noisy_search import (
-    GoldenSection,
-    PosteriorBisection,
-    Search,
-    interval,
-)
-from fedcal.strategies.methods.temperature import draws_index
+from fedcal.strategies.base import FederatedStrategy, Positive, integer
 
-Choice = Literal["auto", "golden", "posterior", "exponential"]
+RATIO = (math.sqrt(5.0) - 1.0) / 2.0
+"""What a step of golden section leaves of the interval; Algorithm 1 rounds it to 0.618."""
+
+
+class Search(ABC):
+    """Base of the searches; `low` to `high` is the interval that is left, (searches,) each.
+
+    Parameters
+    ----------
+    low, high
+        interval of the search, 0 < low < high
+    evaluations
+        how often the objective is evaluated
+    searches
+        independent searches
+    """
+
+    def __init__(self, low: float, high: float, evaluations: int, searches: int = 1) -> None:
+        low, high = interval(low, high)
+        self.low, self.high = np.full(searches, low), np.full(searches, high)
+        self.left = evaluations
+
+    @abstractmethod
+    def next(self) -> Floats | None:
+        """Return the next points of evaluation, (searches,); None if the search is over."""
+
+    def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
+        """Take the objective's values at `t` = `next()`, with the std of their noise."""
+        self.left -= 1
+        self._learn(t, value, std)
+
+    @abstractmethod
+    def _learn(self, t: Floats, value: float | Floats, std: float) -> None: ...
+
+    def answer(self) -> Floats:
+        """Return the best guess so far, (searches,); the result once `next` is None.
+
+        It is the middle of each interval, unless a subclass states otherwise.
+        """
+        return np.asarray((self.low + self.high) / 2.0)
+
+
+class GoldenSection(Search):
+    """Golden section search for the minimum, exactly as Algorithm 1.
+
+    The interval shrinks `iterations` times by 0.618. The two inner points are evaluated at the
+    start; each shrink keeps one of them and asks for one more, but the last one needs none: that
+    makes `iterations` + 1 evaluations. Of equal values the right one wins (line 5: >=).
+
+    Parameters
+    ----------
+    low, high
+        interval of the search, 0 < low < high
+    iterations
+        K, how often the interval shrinks
+    searches
+        independent searches
+    """
+
+    def __init__(self, low: float, high: float, iterations: int = 5, searches: int = 1) -> None:
+        super().__init__(low, high, iterations + 1, searches)
+        self._inner = _inner(self.low, self.high)
+        self._right = np.zeros(searches, np.bool_)  # which inner point has no value yet
+        self._kept: Floats | None = None  # the value of the other one
+
+    def next(self) -> Floats | None:
+        """Return the inner point that has no value yet, the left one first."""
+        left, right = self._inner
+        return np.where(self._right, right, left) if self.left else None
+
+    def _learn(self, t: Floats, value: float | Floats, std: float) -> None:
+        """Shrink the interval once both inner points have a value; `std` is not used."""
+        if self._kept is None:
+            self._kept, self._right = np.asarray(value), ~self._right
+            return
+        first = np.where(self._right, self._kept, value)
+        second = np.where(self._right, value, self._kept)
+        up = first >= second
+        left, right = self._inner
+        self.low, self.high = np.where(up, left, self.low), np.where(up, self.high, right)
+        start, end = _inner(self.low, self.high)
+        self._inner = np.where(up, right, start), np.where(up, end, left)
+        self._kept, self._right = np.where(up, second, first), up
+
+
+class PosteriorBisection(Search):
+    """Bisection by a posterior over the root (Waeber, Frazier & Henderson 2013).
+
+    Probabilistic bisection asks at the median of what it believes about the root, and believes
+    signs; here it believes the released values themselves, whose noise is known. The model is
+
+        value at t = s log(t / root) + noise,    std^2 = noise std^2 + (0.3 s log(t / root))^2
+
+    with the root uniform in [low, high] and the slope s log-uniform in the range `slope`. It is
+    a straight line in log t whose distance from the truth may be 30 % of the value: far from the
+    root a value says little more than its sign, close to it all that the noise leaves. The
+    answer is the posterior mean; `low` and `high` are the likeliest root. The posterior lives on a
+    grid of 251 roots and 17 slopes; with a wrong range of slopes the search slows down, and no
+    guarantee is lost.
+
+    Of many reports the noise of a sum is nearly Gaussian, whatever that of each one is.
+
+    Parameters
+    ----------
+    low, high
+        interval of the search, 0 < low < high
+    evaluations
+        how often the objective is evaluated
+    slope
+        least and largest change of the objective per unit of log t, > 0; public
+    tailed
+        whether the noise has the tails of Laplace noise; False = normal, or nearly so
+    searches
+        independent searches
+    """
+
+    def __init__(
+        self,
+        low: float,
+        high: float,
+        evaluations: int,
+        slope: tuple[float, float],
+        tailed: bool = True,
+        searches: int = 1,
+    ) -> None:
+        super().__init__(low, high, evaluations, searches)
+        first, last = interval(*slope, what="slope")
+        self._tailed = tailed
+        self._roots = np.linspace(float(low), float(high), _ROOTS)
+        self._slopes = np.geomspace(first, last, _SLOPES)
+        self._log = np.zeros((searches, _ROOTS, _SLOPES))
+        self._belief = np.full((searches, _ROOTS), 1.0 / _ROOTS)
+        self._asked: Floats | None = None
+
+    def next(self) -> Floats | None:
+        """Return the median of each posterior."""
+        if self.left and self._asked is None:
+            sums = np.cumsum(self._belief, axis=1)
+            self._asked = np.array([np.interp(0.5, row, self._roots) for row in sums])
+        return self._asked
+
+    def _learn(self, t: Floats, value: float | Floats, std: float) -> None:
+        """Multiply each posterior with the likelihood of its `value`."""
+        self._asked = None
+        values = np.broadcast_to(value, len(self._log))
+        for k in range(0, len(values), _AT_ONCE):
+            some = slice(k, k + _AT_ONCE)
+            self._multiply(some, t[some], values[some], std)
+        self.low = self.high = self._roots[self._belief.argmax(axis=1)]
+
+    def _multiply(self, some: slice, t: Floats, value: Floats, std: float) -> None:
+        """Multiply the beliefs of some searches by the likelihood of `value`, (k,), in place."""
+        mean = self._slopes * np.log(t[:, None] / self._roots)[:, :, None]
+        # without noise a value is still no sharper than the grid of roots
+        step = self._slopes * (self._roots[1] - self._roots[0]) / (2.0 * self._roots[:, None])
+        scale = np.sqrt((_TOLERANCE * mean) ** 2 + std**2 + step**2)
+        far = np.minimum(np.abs(value[:, None, None] - mean) / scale, 1e100)  # its square is finite
+        log = self._log[some]
+        log -= far * math.sqrt(2.0) if self._tailed else far**2 / 2.0
+        log -= np.log(scale)
+        weight = np.exp(log - log.max(axis=(1, 2), keepdims=True))
+        by_root = weight.sum(axis=2)
+        self._belief[some] = by_root / by_root.sum(axis=1, keepdims=True)
+
+    def answer(self) -> Floats:
+        """Return the mean of each posterior."""
+        mean = (self._belief * self._roots).sum(axis=1)
+        return np.asarray(np.clip(mean, self._roots[0], self._roots[-1]))
+
+
+_ROOTS, _SLOPES, _TOLERANCE = 251, 17, 0.3
+_AT_ONCE = 16  # posteriors whose arrays stay in the processor's cache
+
+
+def interval(low: float, high: float, what: str = "search interval") -> tuple[float, float]:
+    """`low` and `high` as floats, 0 < low < high, or InputError."""
+    if not positive(f"low end of the {what}", low) < positive(f"high end of the {what}", high):
+        raise InputError(f"the {what} must have low < high, got {low!r} and {high!r}")
+    return float(low), float(high)
+
+
+def _inner(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Return the two inner points of golden section, T_0 and T_1 of line 2."""
+    width = (high - low) * RATIO
+    return high - width, low + width
+
+
+_WIDTHS = (0.25, 0.7, 2.0)
+_BENDS = (-0.7, 0.0, 0.7)
+_HEIGHTS = 16
+_SHAPE_ERROR = 0.2  # of the value: what the shape may get wrong
+
+
+def root_posterior(u: Floats, values: Floats, std: float, roots: Floats, tailed: bool) -> Floats:
+    """Probability of each candidate root, (roots,); uniform before anything is known.
+
+    The curve is taken for A tanh(v) (1 + b tanh(v)), v = (root - u) / w: it saturates on both
+    sides, at levels that may differ. Its width w, bend b and height A are averaged over, A on a
+    log scale from below the noise to above the values. The curve may be wrong by a fifth of its
+    value: near its root, where that is little, a value tells the most.
+
+    Everything here is a function of a release and of public numbers.
+
+    Parameters
+    ----------
+    u
+        (points,) where the curve was asked
+    values
+        (points,) it was released with noise
+    std
+        of the noise in each value, > 0
+    roots
+        (roots,) candidates
+    tailed
+        the noise is Laplace's; False = normal, or nearly so
+    """
+    v = np.tanh((roots[:, None] - u)[:, None, :] / np.array(_WIDTHS)[:, None])
+    shape = v[:, :, None, :] * (1.0 + np.array(_BENDS)[:, None] * v[:, :, None, :])
+    most = max(std, 2.0 * float(np.abs(values).max()))
+    total = np.full(len(roots), -np.inf)
+    for height in np.geomspace(0.3 * std, most, _HEIGHTS):
+        scale = np.sqrt(std**2 + (_SHAPE_ERROR * height * shape) ** 2)
+        far = np.abs(values - height * shape) / scale
+        log = -(math.sqrt(2.0) * far if tailed else far**2 / 2.0) - np.log(scale)
+        each = log.sum(axis=-1).reshape(len(roots), -1)
+        total = np.logaddexp(total, np.logaddexp.reduce(each, axis=1))
+    weight = np.exp(total - total.max())
+    return np.asarray(weight / weight.sum())
+
 
 STEEP = (0.02, 0.5)
 """Public prior of "posterior": the change of mean confidence per unit of log T. At their best
 temperatures the shipped networks have 0.1 and 0.3."""
 
 
-class _TemperatureSearch(FederatedStrategy):
-    """Base of the three searches over [low, high], with the noise of their evaluations.
+class TemperatureSearch(FederatedStrategy):
+    """Search for the least objective over [low, high], with the noise of their evaluations.
 
     Each round evaluates the objective at one temperature, chosen from what was released before;
     "exponential" asks once, for a grid of them. Without privacy the sums are exact.
@@ -74,6 +304,8 @@ class _TemperatureSearch(FederatedStrategy):
         * "posterior": by the size of the sum and of its noise (AccT only); 3 evaluations
         * "exponential": one draw from a grid, evenly spaced in log T (not AccT)
         * "auto": what measured best under the trust model, see the class
+    points
+        of the grid of "exponential" (101), and refused elsewhere
     iterations
         K of Algorithm 1, evaluations - 1; None = as above
     low, high
@@ -85,76 +317,75 @@ class _TemperatureSearch(FederatedStrategy):
         unit `user` (unless `clip` is given), and for "posterior"
     """
 
-    searches: ClassVar[tuple[Choice, ...]]
-    _points: int | None = None
-    clip_share: ClassVar[float]  # default clip, per nominal row
-    least_clip: ClassVar[float]
+    search: str
+    points: Annotated[int, integer(2, 4096)] | None
+    iterations: Annotated[int, integer(1, MOST_ROUNDS - 1)] | None = None
+    low: Positive = 0.5
+    high: Positive = 3.0
+    clip: Positive | None = None
+    rows_per_client: Positive | None = None
+    signed: ClassVar[bool] = False
+    """Whether the objective's sign tells on which side of the temperature its root lies."""
+    clip_share: ClassVar[float] = 0.08  # default clip, per nominal row
+    least_clip: ClassVar[float] = 2.0
 
-    def __init__(
-        self,
-        federation: Federation,
-        *,
-        search: Choice = "golden",
-        iterations: int | None = None,
-        low: float = 0.5,
-        high: float = 3.0,
-        clip: float | None = None,
-        rows_per_client: float | None = None,
-        **base: Any,
-    ) -> None:
-        one_of("search", search, self.searches)
-        self.search = self._best(federation) if search == "auto" else search
-        self.classes = federation.classes
-        self._low, self._high = interval(low, high)
-        at_once = 1
-        if self.search == "exponential":
-            at_once = whole("points", 101 if self._points is None else self._points, 2, 4096)
-        else:
-            why = f"search '{self.search}' asks for one temperature at a time"
-            unused(why, points=self._points)
-        self._temperatures = np.exp(log_grid(self._low, self._high, at_once))
-        rounds = _evaluations(self.search, federation.rounds, iterations)
-        clips = (
-            nominal_clip(
-                self.name, federation, self.clip_share, self.least_clip, clip, rows_per_client
-            ),
-        )
-        scored = self.search == "exponential"
-        query = self.question(tuple(self._temperatures.tolist()) if scored else 1.0)
-        law: type[Mechanism] = Exponential if scored else Laplace
-        plan = plan_for(federation, query, clips, rounds, 1, prefers=(law,))
-        self._drawn = 1.0
-        self._heard = False
+    def prepare(self) -> Plan:
+        """Return the plan of the evaluations."""
+        self.search = self._best() if self.search == "auto" else self.search
+        interval(self.low, self.high)
+        self._drawn, self._heard, rounds = 1.0, False, self._evaluations(self.federation.rounds)
+        clips = (self.client_clip(self.clip_share, self.least_clip),)
         self._search: Search | None = None
-        if not scored:
-            self._search = self._searcher(rounds, federation, rows_per_client, plan.tailed)
-        super().__init__(plan, **base)
+        if self.search == "exponential":
+            self._temperatures = np.exp(log_grid(self.low, self.high, self.points or 101))
+            query = self.question(tuple(self._temperatures.tolist()))
+            return self.plan_for(query, clips, 1, 1, prefers=(Exponential,))
+        if not self.signed:
+            why = f"search '{self.search}' asks for one temperature at a time"
+            unused(why, points=self.points)
+        plan = self.plan_for(self.question(1.0), clips, rounds, 1, prefers=(Laplace,))
+        if self.search == "golden":
+            self._search = GoldenSection(self.low, self.high, rounds - 1)
+        else:
+            rows = self.nominal_rows("search 'posterior'")
+            n = rows * self.federation.clients * self.federation.sampling_rate
+            slope = (STEEP[0] * n, STEEP[1] * n)
+            self._search = PosteriorBisection(self.low, self.high, rounds, slope, plan.tailed)
+        return plan
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
         """Return whether the clip of unit `user`, or the posterior's prior, needs the number."""
         search = settings.get("search")
-        posterior = search == "posterior" or (
-            search == "auto" and "posterior" in cls.searches and federation.private
-        )
-        return posterior or super().needs_rows(federation, settings)
+        best = search == "auto" and cls.signed and federation.private
+        return search == "posterior" or best or super().needs_rows(federation, settings)
 
-    def _best(self, federation: Federation) -> Choice:
+    def _best(self) -> str:
         """Return the search that measured best under the run's trust model and mechanism."""
-        if not federation.private:
+        if not self.federation.private:
             return "golden"
-        if "posterior" in self.searches:
+        if self.signed:
             return "posterior"
-        return "exponential" if draws_index(federation) else "golden"
+        return "exponential" if self.draws_index else "golden"
 
-    def _searcher(
-        self, evaluations: int, federation: Federation, rows: float | None, tailed: bool
-    ) -> Search:
-        if self.search == "golden":
-            return GoldenSection(self._low, self._high, evaluations - 1)
-        n = nominal_rows("search 'posterior'", rows) * federation.clients * federation.sampling_rate
-        slope = (STEEP[0] * n, STEEP[1] * n)
-        return PosteriorBisection(self._low, self._high, evaluations, slope, tailed)
+    def _evaluations(self, rounds: int | None) -> int:
+        """Return the number of rounds of the search."""
+        iterations = self.iterations
+        if self.search == "exponential":
+            if rounds not in (None, 1) or iterations is not None:
+                raise InputError("search 'exponential' asks once: rounds must be 1, no iterations")
+            return 1
+        if iterations is not None:
+            if rounds not in (None, iterations + 1):
+                raise InputError(
+                    f"iterations = {iterations} take {iterations + 1} rounds, got rounds = {rounds}"
+                )
+            return iterations + 1
+        if self.search == "golden" and rounds == 1:
+            raise InputError(
+                "search 'golden' starts with two evaluations: rounds must be at least 2"
+            )
+        return rounds or (3 if self.search == "posterior" else 6)
 
     @abstractmethod
     def question(self, temperatures: float | tuple[float, ...]) -> TemperatureQuery:
@@ -171,7 +402,7 @@ class _TemperatureSearch(FederatedStrategy):
         """Any temperature of the interval, also once the search is over; or all of the grid."""
         if self._search is None:
             return super().questions()
-        within = Range(self._low, self._high)
+        within = Range(self.low, self.high)
         return (Question.like(self.question(1.0), self._all_rounds, temperatures=within),)
 
     def update(self, release: Release) -> None:
@@ -190,8 +421,8 @@ class _TemperatureSearch(FederatedStrategy):
         t = self._search.next()
         if t is None:
             return
-        signed = self.search == "posterior"
-        value = float(release.values[0]) if signed else self.objective(release.values)
+        posterior = self.search == "posterior"
+        value = float(release.values[0]) if posterior else self.objective(release.values)
         self._search.tell(t, value, float(release.std[0]))
 
     def objective(self, values: Floats) -> float:
@@ -203,7 +434,7 @@ class _TemperatureSearch(FederatedStrategy):
         low = high = self._drawn
         if self._search is not None:
             low, high = float(self._search.low[0]), float(self._search.high[0])
-        return at_end("What the search ended with", low, high, (self._low, self._high))
+        return at_end("What the search ended with", low, high, (self.low, self.high))
 
     def result(self) -> TemperatureScaling:
         """Temperature scaling by the best temperature so far; by 1 before the first release."""
@@ -213,25 +444,7 @@ class _TemperatureSearch(FederatedStrategy):
         return TemperatureScaling(t, self.classes)
 
 
-def _evaluations(search: str, rounds: int | None, iterations: int | None) -> int:
-    """Return the number of rounds of a search."""
-    if search == "exponential":
-        if rounds not in (None, 1) or iterations is not None:
-            raise InputError("search 'exponential' asks once: rounds must be 1, no iterations")
-        return 1
-    if iterations is not None:
-        whole("iterations", iterations, 1, MOST_ROUNDS - 1)
-        if rounds not in (None, iterations + 1):
-            raise InputError(
-                f"iterations = {iterations} take {iterations + 1} rounds, got rounds = {rounds}"
-            )
-        return iterations + 1
-    if search == "golden" and rounds == 1:
-        raise InputError("search 'golden' starts with two evaluations: rounds must be at least 2")
-    return rounds or (3 if search == "posterior" else 6)
-
-
-class AccT(_TemperatureSearch):
+class AccT(TemperatureSearch):
     """Acc-T: the temperature at which mean confidence equals accuracy (Luo et al., Algorithm 1).
 
     The objective sum_i (correct_i - conf_i(T)) rises with T, so that it has a sign: "posterior"
@@ -288,35 +501,16 @@ class AccT(_TemperatureSearch):
     """
 
     name = "acct"
-    searches = "auto", "golden", "posterior"
     examples = ({}, {"search": "posterior"})
-    clip_share, least_clip = 0.08, 2.0
+    search: Literal["auto", "golden", "posterior"] = "golden"
+    signed = True
 
     def question(self, temperatures: float | tuple[float, ...]) -> AccuracyGap:
         """sum_i (correct_i - conf_i(T))."""
         return AccuracyGap(temperatures)
 
 
-class _GridSearch(_TemperatureSearch):
-    """Base of searches that may draw from a grid at once.
-
-    Parameters
-    ----------
-    points
-        of the grid of "exponential" (101), and refused elsewhere
-    """
-
-    searches = "auto", "golden", "exponential"
-    examples = ({}, {"search": "exponential", "points": 11})
-
-    def __init__(
-        self, federation: Federation, *, points: int | None = None, **options: Any
-    ) -> None:
-        self._points = points
-        super().__init__(federation, **options)
-
-
-class NLLT(_GridSearch):
+class NLLT(TemperatureSearch):
     """NLL-T: temperature scaling by golden section (Luo et al., C.2.1).
 
     The objective is sum_i min(-log p_i(y_i; T), nll_clip). It has no sign: "golden" or
@@ -340,11 +534,11 @@ class NLLT(_GridSearch):
     """
 
     name = "nllt"
+    examples = ({}, {"search": "exponential", "points": 11})
+    nll_clip: Positive = 10.0
+    search: Literal["auto", "golden", "exponential"] = "golden"
+    points: Annotated[int, integer(2, 4096)] | None = None
     clip_share, least_clip = 1.0, 10.0
-
-    def __init__(self, federation: Federation, *, nll_clip: float = 10.0, **options: Any) -> None:
-        self.nll_clip = positive("nll_clip", nll_clip)
-        super().__init__(federation, **options)
 
     def question(self, temperatures: float | tuple[float, ...]) -> ClippedNLL:
         """sum_i min(-log p_i(y_i; T), nll_clip)."""
@@ -355,7 +549,7 @@ class NLLT(_GridSearch):
         return float(values[0])
 
 
-class ECET(_GridSearch):
+class ECET(TemperatureSearch):
     """ECE-T: the temperature with the least binned calibration error (Luo et al., C.2.2).
 
     The query asks for sum_{i in b} (correct_i - conf_i(T)) of each bin b; the objective is the sum
@@ -376,114 +570,103 @@ class ECET(_GridSearch):
     """
 
     name = "ecet"
-    clip_share, least_clip = 0.08, 2.0
-
-    def __init__(self, federation: Federation, *, bins: int = 15, **options: Any) -> None:
-        self.bins = whole("bins", bins, 1, MOST_BINS)
-        super().__init__(federation, **options)
+    examples = ({}, {"search": "exponential", "points": 11})
+    bins: Annotated[int, integer(1, MOST_BINS)] = 15
+    search: Literal["auto", "golden", "exponential"] = "golden"
+    points: Annotated[int, integer(2, 4096)] | None = None
 
     def question(self, temperatures: float | tuple[float, ...]) -> CalibrationGaps:
         """sum_{i in b} (correct_i - conf_i(T)) of each bin."""
         return CalibrationGaps(temperatures, self.bins)
 
 
-class DPHistogram(FederatedStrategy):
-    """Histogram binning of the confidence in the prediction, by one round of noisy counts.
+ASKED = 8
+"""Temperatures that FedOneShot asks about where it releases their scores."""
 
-    Each bin of the confidence gets its share of correct predictions; no prediction changes (see
-    `TopLabelBinning`, also for counts below 0 and empty bins).
 
-    Privacy: the federation's unit and trust, one release with Laplace noise unless the federation
-    names another mechanism. Public: the federation and all parameters.
+class FedOneShot(FederatedStrategy):
+    """One round: the temperature at which the clients' summed scores cross zero (ours).
 
-    * Unit `example`, add/remove of one row: a row adds 1 to one of the correct and wrong counts:
-      L1 sensitivity 1 (ours). With counts="correct_total", the paper's, a correct row adds 1 to
-      two of them: sensitivity 2, four times the variance of the noise.
-    * Unit `user`, zero-out (replace under `local`): a client's counts are clipped to `clip` in L1
-      norm, all by the same factor.
-    * Unit `user`, trust `local` and mechanism `unary`: each client sends the cell of one of its
-      rows, by optimal unary encoding (Wang et al. 2017). No clip; a client counts once.
+    Each client answers with its score S_k(T) at temperatures of a public grid; the sum S(T) falls
+    with T and has its root at the pooled optimum. Without privacy the root is interpolated.
+
+    Trust `central`: the exponential mechanism draws T with probability ~
+    `exp(-epsilon |S(T)| / (2 C))`; only the drawn temperature is released. Elsewhere, or where the
+    user names a mechanism that adds noise, S is asked at 8 temperatures and released with Laplace
+    or Gaussian noise, whichever is less; T is the posterior mean of log T, which begins uniform on
+    the grid (`root_posterior`). Pure epsilon (delta = 0) but for Gaussian noise.
+
+    Classwise ECE in % on resnet110-cifar10 (100 clients, epsilon = 1; the model 0.98, its pooled
+    temperature 0.44), mean and std of seeds 0 to 4 of `fedcal simulate --method METHOD --epsilon 1
+    --unit UNIT --trust TRUST --seed SEED`:
+
+    ===============  ============  ============  ============  ============  ============
+    unit             user          user          user          example       example
+    trust            central       distributed   local         distributed   local
+    ===============  ============  ============  ============  ============  ============
+    fedoneshot       0.44 +- 0.00  0.48 +- 0.04  0.69 +- 0.20  0.43 +- 0.00  0.58 +- 0.08
+    fednewton        0.44 +- 0.01  0.44 +- 0.00  0.97 +- 0.11  0.44 +- 0.00  0.51 +- 0.05
+    ===============  ============  ============  ============  ============  ============
+
+    Privacy: as the plan says. Each score of a client is clipped to +-C, C = max(0.2 m, 3), with
+    unit "example" each score of a row to +-4.
 
     Parameters
     ----------
     federation
         public facts and budget; one round
-    bins
-        of equal width
-    counts
-        "correct_wrong" or "correct_total"
-    clip
-        of unit `user` with privacy, in rows, and refused elsewhere; None = max(0.08 m, 1)
     rows_per_client
-        m, the public nominal number of rows of a client; needed with privacy for
-        unit `user` unless `clip` is given
+        m, the public nominal number of rows per client; needed with privacy of unit
+        "user", not used otherwise
+    points, low, high
+        the log grid of temperatures
     """
 
-    name = "dp-histogram"
-    examples = ({}, {"counts": "correct_total"})
+    name = "fedoneshot"
+    examples = ({"points": 33},)
+    rows_per_client: Positive | None = None
+    points: Annotated[int, integer(2, MOST_POINTS)] = 257
+    low: Positive = 0.25
+    high: Positive = 8.0
 
-    def __init__(
-        self,
-        federation: Federation,
-        *,
-        bins: int = 15,
-        counts: Counts = "correct_wrong",
-        clip: float | None = None,
-        rows_per_client: float | None = None,
-        **base: Any,
-    ) -> None:
-        check_rounds(self.name, federation, 1)
-        self.classes = federation.classes
-        self.bins = whole("bins", bins, 1, 2**16)
-        one_of("counts", counts, get_args(Counts))
-        self.counts: Counts = counts
-        self.unary = federation.private and _encodes(federation)
-        if self.unary and counts != "correct_wrong":
-            raise InputError("mechanism 'unary' hides one cell: it needs counts = correct_wrong")
-        query = self._question(federation.seed)
-        if self.unary:
-            unused("unary encoding sends one cell of each client", clip=clip)
-            clips: tuple[float, ...] = ()
-        else:
-            limits = (0.08, 1.0, clip, rows_per_client)
-            clips = (nominal_clip(self.name, federation, *limits),)
-        self._values = np.zeros(0)
-        law: type[Mechanism] = Unary if self.unary else Laplace
-        order: Order = 2 if self.unary else 1
-        super().__init__(plan_for(federation, query, clips, 1, order, prefers=(law,)), **base)
-
-    @classmethod
-    @override
-    def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
-        return not _encodes(federation) and super().needs_rows(federation, settings)
+    def prepare(self) -> Plan:
+        """Return the plan of the one round."""
+        self.check_rounds(1)
+        self.log_a, asked = 0.0, self.points
+        prefers: tuple[type[Mechanism], ...] = (Laplace, Gaussian)
+        if self.federation.private and self.draws_index:
+            prefers = (Exponential,)
+        elif self.federation.private:
+            asked = ASKED
+        self._query = query = TemperatureScores(self.low, self.high, asked)
+        self._log_t = log_grid(query.low, query.high, self.points)
+        clip = self.gradient_clip()
+        return self.plan_for(query, (clip,), 1, prefers=prefers)
 
     @override
-    def query(self, round_number: int) -> BinOutcomes | OutcomeCell:
-        return self._question(self.plan.client_seed)
-
-    def moving(self) -> dict[str, Range]:
-        """Return the range of the drawn cell's seed."""
-        return {"seed": SEED} if self.unary else {}
-
-    def _question(self, seed: int) -> BinOutcomes | OutcomeCell:
-        if self.unary:
-            return OutcomeCell(self.bins, seed)
-        return BinOutcomes(self.bins, self.counts)
+    def query(self, round_number: int) -> TemperatureScores:
+        return self._query
 
     def update(self, release: Release) -> None:
-        """Keep the counts; all are exactly 0 if no client was asked, or none has rows."""
-        if release.values.any():
-            self._values = release.values
+        """Keep the drawn temperature, the posterior's mean, or the interpolated root."""
+        score = release.values
+        if self.plan.law.answers == "index":
+            self.log_a = -float(self._log_t[int(score[0])])
+        elif self.plan.private:
+            if not self.plan.unanswered(release.std):
+                asked = np.linspace(self._log_t[0], self._log_t[-1], len(score))
+                of = (asked, score, float(release.std[0]), self._log_t, self.plan.tailed)
+                self.log_a = -float((root_posterior(*of) * self._log_t).sum())
+        elif score.any():
+            # The score falls from positive to negative as T grows; zero everywhere without rows.
+            self.log_a = -float(np.interp(0.0, -score, self._log_t))
 
-    def result(self) -> Calibrator:
-        """Return the bins' confidences as a calibrator; the identity if nothing was learned."""
-        if not len(self._values):
-            return Identity(self.classes)
-        first, second = np.split(self._values, 2)
-        return TopLabelBinning.from_counts(first, second, self.classes, self.counts)
+    def at_limits(self) -> list[str]:
+        """Say that of all temperatures that were asked the first or the last is the nearest."""
+        low, high = self.low, self.high
+        t, near = self.result().temperature, (high / low) ** (0.5 / self._query.points)
+        return at_end("The temperature", t / near, t * near, (low, high))
 
-
-def _encodes(federation: Federation) -> bool:
-    """Return whether each client's answer is encoded, which is so only if the user asks for it."""
-    asked = federation.mechanism
-    return asked != AUTO and MECHANISMS[asked].answers == "onehot"
+    def result(self) -> TemperatureScaling:
+        """Temperature scaling by exp(-log_a)."""
+        return TemperatureScaling(math.exp(-self.log_a), self.classes)

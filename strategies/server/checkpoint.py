@@ -78,26 +78,14 @@ class Checkpoint:
         ledger is: a power failure must not take back what sites have seen, or the round would be
         released again under the charge that is there.
         """
-        plain = {
-            "version": VERSION,
-            "run": self.run,
-            "job": dict(self.job),
-            "releases": [
-                {
-                    "round": release.round,
-                    "kind": release.kind,
-                    "values": release.values.tolist(),
-                    "std": release.std.tolist(),
-                }
-                for release in self.releases
-            ],
-            "seconds": self.seconds,
-            "roster": {str(node): site for node, site in self.roster.items()},
-            "took_part": self.took_part.to_json(),
-        }
+        releases = [
+            {**vars(release), "values": release.values.tolist(), "std": release.std.tolist()}
+            for release in self.releases
+        ]
+        plain = {**vars(self), "version": VERSION, "job": dict(self.job), "releases": releases}
+        plain["took_part"] = self.took_part.to_json()
         if self.state is not None:
             plain["state"] = {name: _packed(value) for name, value in self.state.items()}
-            plain["sent"] = list(self.sent)
         with whole_file(folder / CHECKPOINT, durable=True) as file:
             file.write(json.dumps(plain).encode())
 
@@ -114,15 +102,24 @@ class Checkpoint:
         try:
             if plain["version"] != VERSION:
                 raise InputError(f"{path} has version {plain['version']}, not {VERSION}")
+            releases, (up, down) = plain["releases"], plain.get("sent", (0.0, 0.0))
+            took_part, state = plain.get("took_part"), plain.get("state")
             return cls(
                 run=str(plain["run"]),
                 job=dict(plain["job"]),
-                releases=[_release(one) for one in plain["releases"]],
+                releases=[
+                    Release(
+                        *(int(one["round"]), str(one["kind"])),
+                        *(np.array(one[key], np.float64) for key in ("values", "std")),
+                    )
+                    for one in releases
+                ],
                 seconds=float(plain["seconds"]),
                 roster={int(node): int(site) for node, site in plain["roster"].items()},
-                state=_state(plain.get("state")),
-                sent=_pair(plain.get("sent", (0.0, 0.0))),
-                took_part=_took_part(plain.get("took_part")),
+                state=None if state is None else {k: _unpacked(v) for k, v in state.items()},
+                sent=(float(up), float(down)),
+                # a run that was begun before it was kept, and is paid for, goes on all the same
+                took_part=Participation.from_json(took_part) if took_part else Participation(),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             if isinstance(e, InputError):
@@ -199,28 +196,8 @@ def _packed(values: Floats) -> dict[str, Any]:
     return {"shape": list(values.shape), "float64": base64.b64encode(raw).decode()}
 
 
-def _state(plain: Mapping[str, Any] | None) -> dict[str, Floats] | None:
-    if plain is None:
-        return None
-    arrays: dict[str, Floats] = {}
-    for name, value in plain.items():
-        if isinstance(value, dict):
-            raw = base64.b64decode(value["float64"], validate=True)
-            value = np.frombuffer(raw, "<f8").reshape(value["shape"])
-        arrays[name] = np.array(value, np.float64)
-    return arrays
-
-
-def _took_part(plain: Mapping[str, Any] | None) -> Participation:
-    """None: a run that was begun before it was kept, and is paid for, goes on all the same."""
-    return Participation() if plain is None else Participation.from_json(plain)
-
-
-def _pair(plain: Any) -> tuple[float, float]:
-    up, down = map(float, plain)
-    return up, down
-
-
-def _release(plain: Mapping[str, Any]) -> Release:
-    values, std = (np.array(plain[key], np.float64) for key in ("values", "std"))
-    return Release(int(plain["round"]), str(plain["kind"]), values, std)
+def _unpacked(value: Any) -> Floats:
+    if isinstance(value, dict):
+        raw = base64.b64decode(value["float64"], validate=True)
+        return np.frombuffer(raw, "<f8").reshape(value["shape"]).copy()
+    return np.array(value, np.float64)

@@ -79,14 +79,8 @@ class Outcome:
         self.artifact.write(folder, self.artifact.form)
         for number, learnt in enumerate(self.history, 1):
             learnt.write(folder, f"round-{number}")
-        plain = {
-            "form": self.artifact.form,
-            "kept": len(self.history),
-            **{key: getattr(self, key) for key in _PLAIN},
-            "job": self.job,
-            "sites": self.sites,
-            "at_limits": self.at_limits,
-        }
+        plain = {key: value for key, value in vars(self).items() if key not in _ARTIFACTS}
+        plain |= {"form": self.artifact.form, "kept": len(self.history)}
         with whole_file(folder / OUTCOME) as file:
             file.write(json.dumps(plain).encode())
 
@@ -95,15 +89,12 @@ class Outcome:
         """Return the saved outcome; InputError if it is missing or incomplete."""
         try:
             plain = json.loads((folder / OUTCOME).read_text("utf-8"))
-            rest = {key: plain[key] for key in _PLAIN} | {"job": plain.get("job", {})}
-            rest |= {"sites": plain.get("sites"), "at_limits": plain.get("at_limits", [])}
-            rest["message_bytes"] = rest["message_bytes"] and tuple(rest["message_bytes"])
-            form = ARTIFACTS[plain.get("form", "calibrator")]
+            form, kept = ARTIFACTS[plain.pop("form")], plain.pop("kept")
+            plain["message_bytes"] = plain["message_bytes"] and tuple(plain["message_bytes"])
         except (OSError, ValueError, KeyError):
             raise InputError(f"{folder} holds no outcome of a run") from None
-        numbers = range(1, plain.get("kept", len(rest["records"])) + 1)
-        history = [form.read(folder, f"round-{number}") for number in numbers]
-        return cls(form.read(folder, form.form), history, **rest)
+        history = [form.read(folder, f"round-{number}") for number in range(1, kept + 1)]
+        return cls(form.read(folder, form.form), history, **plain)
 
 
 OUTCOME = "outcome.json"
@@ -115,7 +106,7 @@ ROUND_FILES = "round-[0-9]*"
 RELEASED = ("round", "query", "values", "noise_std")
 """Keys of a record; the others are what the artifact tells of itself."""
 
-_PLAIN = ("records", "bytes_up", "bytes_down", "seconds", "round_seconds", "run", "message_bytes")
+_ARTIFACTS = ("artifact", "history")
 
 
 class Watch:

@@ -21,7 +21,7 @@ from fedcal.core.flower_internals import ErrorCode
 from fedcal.core.printable import listed, printable
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies.server.exchange import message
-from fedcal.training.network import shape_of
+from fedcal.training.networks import shape_of
 
 WHO = "query.who"
 """Flower message type: which site is this node."""
@@ -43,7 +43,7 @@ UNREADABLE = Exception
 log = logging.getLogger("flwr")  # Flower shows its own logger to who started the run
 
 
-class Who(NamedTuple):
+class NodeInfo(NamedTuple):
     """A node's statement about itself.
 
     Attributes
@@ -74,13 +74,13 @@ class Who(NamedTuple):
     inputs: tuple[int, ...] | None = None
 
 
-def ask_who(
+def ask_node_info(
     grid: Grid,
     nodes: list[int],
     timeout: float,
     tolerant: bool = False,
     model: ArrayRecord | None = None,
-) -> list[Who]:
+) -> list[NodeInfo]:
     """Return the statements of the nodes that answer, those that know their classes first.
 
     A `model` goes with the question, for clients that score their rows by it.
@@ -110,7 +110,7 @@ def reason(reply: Message) -> str:
     return printable(last.rpartition("occurred. Message: ")[2].removesuffix("'>")[:300])
 
 
-def _who(reply: Message) -> Who:
+def _who(reply: Message) -> NodeInfo:
     """Return a node's statement about itself."""
     try:
         fields: Mapping[str, Any] = reply.content.config_records["who"]
@@ -127,7 +127,7 @@ def _who(reply: Message) -> Who:
         if not 2 <= numbers.get("classes", 2) <= MOST_CLASSES:
             raise RoundFailed("a node reports an impossible number of classes")
         inputs = shape_of(str(fields["inputs"])) if "inputs" in fields else None
-        return Who(reply.metadata.src_node_id, **numbers, **texts, inputs=inputs)  # type: ignore[arg-type]
+        return NodeInfo(reply.metadata.src_node_id, **numbers, **texts, inputs=inputs)  # type: ignore[arg-type]
     except RoundFailed:
         raise
     except UNREADABLE:

@@ -67,7 +67,7 @@ def held(out: Path, *, resume: bool) -> Iterator[None]:
             forget(out, checkpoint=not resume)
         except OSError as e:
             raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
-        with _told(out):
+        with _left_for_reader(out):
             yield
 
 
@@ -80,7 +80,7 @@ def forget(out: Path, *, checkpoint: bool) -> None:
 
 
 @contextlib.contextmanager
-def _told(out: Path) -> Iterator[None]:
+def _left_for_reader(out: Path) -> Iterator[None]:
     handler = logging.FileHandler(out / _NOTICES, delay=True, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(message)s"))
     handler.addFilter(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -26,13 +26,13 @@ from fedcal.strategies.server.exchange import message
 from fedcal.strategies.server.participation import (
     ABSENT,
     UNREADABLE,
+    NodeInfo,
     Participation,
-    Who,
+    ask_node_info,
     ask_ready,
-    ask_who,
     reason,
 )
-from fedcal.training.network import text_of
+from fedcal.training.networks import text_of
 
 ANSWER, RESULT = "query.answer", "query.result"
 """Flower message types: a contribution; what the run has learned, for a site to keep."""
@@ -55,16 +55,8 @@ class _Ending(logging.Filter):
         return not self.ended
 
 
-def _spent(plan: Plan) -> str:
-    """Return the budget of a run in one line."""
-    if not plan.private:
-        return f"no privacy: exact sums, trust {plan.trust}"
-    budget = f"epsilon {plan.epsilon:g}, delta {plan.delta:g}"
-    return f"spent: {budget} for each {plan.unit}, trust {plan.trust}"
-
-
-class FlowerTransport(Strategy):
-    """A Flower strategy that carries the questions and answers of a `Method`.
+class FlowerTransport(Method, Strategy):
+    """A method as a Flower strategy, which carries its questions and the answers.
 
     Attributes
     ----------
@@ -90,7 +82,8 @@ class FlowerTransport(Strategy):
         which sites did, so far
     """
 
-    def __init__(self) -> None:
+    def __init__(self, plan: Plan, **options: Any) -> None:
+        super().__init__(plan, **options)
         self.tolerant = self.without_unready = False
         self.class_digest = ""
         self.scores: tuple[int, str | None] = (0, None)
@@ -106,20 +99,14 @@ class FlowerTransport(Strategy):
         self._grid: Grid | None = None
         self._timeout = 3600.0
 
-    @property
-    @abstractmethod
-    def method(self) -> Method:
-        """Method that this transport runs."""
-
     def start(
         self,
         grid: Grid,
         initial_arrays: ArrayRecord | None = None,
         num_rounds: int | None = None,
         timeout: float = 3600,
-        train_config: ConfigRecord | None = None,
-        evaluate_config: ConfigRecord | None = None,
-        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+        *args: Any,
+        **options: Any,
     ) -> Result:
         """Run Flower's loop over the plan's rounds, or over the remaining ones of a resumed run.
 
@@ -130,7 +117,7 @@ class FlowerTransport(Strategy):
         RoundFailed
             If a client raised an error that is no dropout, or too few of those asked answered.
         """
-        planned = self.method.plan.rounds
+        planned = self.plan.rounds
         if num_rounds not in (None, planned):
             raise InputError(
                 f"num_rounds = {num_rounds}, but the privacy plan was made for {planned}"
@@ -139,22 +126,19 @@ class FlowerTransport(Strategy):
         ending = _Ending()
         log.addFilter(ending)
         try:
-            result = super().start(
-                grid,
-                initial_arrays or ArrayRecord(),
-                planned - self.method.resumed,
-                timeout,
-                train_config,
-                evaluate_config,
-                evaluate_fn,
-            )
+            rounds, arrays = planned - self.resumed, initial_arrays or ArrayRecord()
+            result = super().start(grid, arrays, rounds, timeout, *args, **options)
         except BaseException:
-            self.method.abandon()
+            self.abandon()
             raise
         finally:
             log.removeFilter(ending)
         log.info("Final results:")
-        for line in (*self.method.result().lines(), _spent(self.method.plan)):
+        plan, spent = self.plan, f"no privacy: exact sums, trust {self.plan.trust}"
+        if plan.private:
+            budget = f"epsilon {plan.epsilon:g}, delta {plan.delta:g}"
+            spent = f"spent: {budget} for each {plan.unit}, trust {plan.trust}"
+        for line in (*self.result().lines(), spent):
             log.info("\t%s", line)
         return result
 
@@ -163,12 +147,12 @@ class FlowerTransport(Strategy):
     ) -> Iterable[Message]:
         """One message with the query to each sampled client."""
         self._grid = grid
-        self._asked = asked = self.method.open_round(self.method.resumed + server_round)
+        self._asked = asked = self.open_round(self.resumed + server_round)
         if asked is None:
             return []
         if self.tolerant:
             limit_pulls(WHOLE_S + 8 * asked.request.bound.length / SLOWEST)
-        self._meet(grid)
+        self.discover_nodes(grid)
         content = {
             "query": ConfigRecord(asked.request.to_fields(noise=self.secure is None)),
             "context": ConfigRecord(asked.request.context_fields()),
@@ -178,11 +162,11 @@ class FlowerTransport(Strategy):
         if self.secure is not None:
             self.secure.enrol(self._sites, self._ask)
             content |= _records(self.secure.content)
-        if self.method.secure_aggregation == "masks":
+        if self.secure_aggregation == "masks":
             content["masking"] = ConfigRecord(
-                {"seed": self.method.plan.mask_seed, "cohort": asked.clients.tolist()}
+                {"seed": self.plan.mask_seed, "cohort": asked.clients.tolist()}
             )
-        unavailable = self.method.unavailable
+        unavailable = self.unavailable
         gone = set() if unavailable is None else set(unavailable(asked.round).tolist())
         return [
             message(content, self._sites[k], ANSWER, asked.round, self._timeout)
@@ -198,22 +182,22 @@ class FlowerTransport(Strategy):
         if asked is None:
             return None, None
         total = self._total(asked, replies)
-        self.method.close_round(asked, total)
-        arrays = {k: Array(v) for k, v in self.method.result().arrays().items()}
+        self.close_round(asked, total)
+        arrays = {k: Array(v) for k, v in self.result().arrays().items()}
         return ArrayRecord(arrays), None
 
     def _total(self, asked: Asked, replies: Iterable[Message]) -> Words:
         """Return the sum of the contributions; the round is charged before they are added up."""
         if self.secure is not None:
             return self._secure_total(self.secure, asked, replies)
-        with self._discreet(asked.round):
+        with self._hide_private_errors(asked.round):
             sent = self._contributions(asked, replies)
-        self.method.charge_round(asked, len(sent))
+        self.charge_round(asked, len(sent))
         total = np.zeros(asked.request.bound.length, np.uint64)
         for words in sent.values():
             total += words
-        if self.method.secure_aggregation == "masks" and sent:
-            cohort, seed = asked.clients.tolist(), self.method.plan.mask_seed
+        if self.secure_aggregation == "masks" and sent:
+            cohort, seed = asked.clients.tolist(), self.plan.mask_seed
             total = unmask(total, sent, cohort, seed, asked.round)
         return total
 
@@ -226,10 +210,10 @@ class FlowerTransport(Strategy):
                 raise RoundFailed(
                     f"round {asked.round}: {self._called(site)} sent what cannot be used"
                 )
-        with self._discreet(asked.round):
+        with self._hide_private_errors(asked.round):
             there = secure.settle(collector, asked.round)
         self._tell_answered(asked, collector.contributions)
-        self.method.charge_round(asked, there)
+        self.charge_round(asked, there)
         return secure.total(collector, asked.round, self._sites, self._ask)
 
     def _ask(self, kind: str, content: Mapping[int, Content], number: int) -> dict[int, bytes]:
@@ -254,12 +238,12 @@ class FlowerTransport(Strategy):
         return texts
 
     @contextmanager
-    def _discreet(self, number: int) -> Iterator[None]:
+    def _hide_private_errors(self, number: int) -> Iterator[None]:
         """Keep the sample, and a client's text about its rows, out of logs if there is privacy."""
         try:
             yield
         except FedcalError:
-            if not self.method.plan.private:
+            if not self.plan.private:
                 raise
             raise RoundFailed(
                 f"round {number}: a sampled client failed or sent what cannot be used; no sum was "
@@ -284,7 +268,7 @@ class FlowerTransport(Strategy):
 
     def _tell_answered(self, asked: Asked, answered: Collection[int]) -> None:
         """Record and log which clients answered, where that is not secret."""
-        if self.method.plan.secret_sample:
+        if self.plan.secret_sample:
             return
         self.took_part.note(asked.round, asked.clients.tolist(), answered)
         if missing := [k for k in asked.clients.tolist() if k not in answered]:
@@ -309,7 +293,7 @@ class FlowerTransport(Strategy):
     def summary(self) -> None:
         """Nothing beyond Flower's own lines: the plan is in the result."""
 
-    def _meet(self, grid: Grid) -> None:
+    def discover_nodes(self, grid: Grid) -> None:
         """Learn which site each new node is; node ids are random and mean nothing.
 
         A site whose node is gone may come back as another one.
@@ -318,7 +302,7 @@ class FlowerTransport(Strategy):
         self._sites = {site: node for site, node in self._sites.items() if node in nodes}
         new = sorted(nodes - set(self._sites.values()) - self._passed)
         if new:
-            self.meet(ask_who(grid, new, self._timeout, self.tolerant, self.model))
+            self.assign_sites(ask_node_info(grid, new, self._timeout, self.tolerant, self.model))
 
     def _check_ready(self, grid: Grid, content: dict[str, ConfigRecord], number: int) -> None:
         """Ask real sites that are new whether they can take part.
@@ -330,7 +314,7 @@ class FlowerTransport(Strategy):
         if not new:
             return
         names = {node: self._name(site) for node, site in new.items()}
-        late = self.tolerant and self.method.released > 0
+        late = self.tolerant and self.released > 0
         stop = not (late or self.without_unready)
         ready = ask_ready(grid, names, content, number, self._timeout, stop=stop)
         self._unsure -= ready.keys()
@@ -349,7 +333,7 @@ class FlowerTransport(Strategy):
         known = self.secure is not None and 0 <= site < len(self.secure.roster.sites)
         return self.secure.roster.sites[site].name if self.secure and known else f"site {site}"
 
-    def meet(self, nodes: Iterable[Who]) -> None:
+    def assign_sites(self, nodes: Iterable[NodeInfo]) -> None:
         """Give the sites behind these nodes numbers, and refuse those with other classes.
 
         Once there are releases, one that cannot take part stops nothing: it is passed over.
@@ -367,7 +351,7 @@ class FlowerTransport(Strategy):
                 site = self._number_of(who)
                 self._check(who, site)
             except (InputError, RoundFailed) as e:
-                if not self.tolerant or not self.method.released:
+                if not self.tolerant or not self.released:
                     raise
                 log.warning("fedcal: a site that came late is passed over: %s", e)
                 self._passed.add(who.node)
@@ -377,9 +361,9 @@ class FlowerTransport(Strategy):
                 self._unsure.add(who.node)
             self.roster[who.node] = site
 
-    def _number_of(self, who: Who) -> int:
+    def _number_of(self, who: NodeInfo) -> int:
         """Return a client's number: its own, its earlier one, or the first free one."""
-        enrolled = self.method.plan.clients
+        enrolled = self.plan.clients
         own = who.site if self.secure is None else who.place
         if own is not None:
             if not 0 <= own < enrolled or own in self._sites:
@@ -402,12 +386,12 @@ class FlowerTransport(Strategy):
             )
         return free[0]
 
-    def _check(self, who: Who, site: int) -> None:
+    def _check(self, who: NodeInfo, site: int) -> None:
         """Refuse a site that deals other data, or has other classes."""
-        if who.clients not in (None, self.method.plan.clients):
+        if who.clients not in (None, self.plan.clients):
             raise RoundFailed(
                 f"{self._called(site)} deals the data to {who.clients} clients, not "
-                f"{self.method.plan.clients}"
+                f"{self.plan.clients}"
             )
         if self.scores[0] and who.classes and (who.classes, who.input) != self.scores:
             has, (classes, kind) = f"{who.input} of {who.classes} classes", self.scores
@@ -423,12 +407,11 @@ class FlowerTransport(Strategy):
             )
         self._check_inputs(who, site)
 
-    def _check_inputs(self, who: Who, site: int) -> None:
-        reads, own = self.method.reads, who.inputs
+    def _check_inputs(self, who: NodeInfo, site: int) -> None:
+        reads, own = self.reads, who.inputs
         if reads is None and own is not None:
             raise InputError(
-                f"{self._called(site)} has rows to train on and no scores: {self.method.name} "
-                "needs scores"
+                f"{self._called(site)} has rows to train on and no scores: {self.name} needs scores"
             )
         if reads not in (None, own or (who.classes,)):
             has = "scores" if own is None else f"inputs of shape {text_of(own)}"
@@ -451,7 +434,7 @@ class FlowerTransport(Strategy):
                 why = f"{self._called(site)} answered with an error: {reason(reply)}"
                 if not self.tolerant:
                     raise RoundFailed(why)
-                if not self.method.plan.private:
+                if not self.plan.private:
                     self._error = why
                     log.warning("fedcal: %s", why)
 

@@ -24,7 +24,7 @@ from fedcal.experiments.research.benchmarks.audit import CANDIDATES, Attacked, a
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Laplace, exponential, unary
 from fedcal.privacy import Federation, make_plan
-from fedcal.strategies.methods.search import DPHistogram
+from fedcal.strategies.methods.histograms import DPHistogram
 from fedcal.trust import NOISY
 from fedcal.units.bounding import Bound
 

@@ -24,6 +24,7 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import PRIVATE
 from fedcal.privacy import Federation, Ledger, make_plan
 from fedcal.privacy.curator import Curator, Release
+from fedcal.privacy.noise_plan import Plan
 from fedcal.strategies import FederatedStrategy
 from fedcal.trust import NOISY
 from fedcal.units import UNITS
@@ -43,10 +44,12 @@ class Sums(FederatedStrategy):
 
     name = "sums"
 
-    def __init__(self, federation: Federation, rounds: int = 1, length: int = 50, **base: Any):
-        bound = Bound((length,), (2.0,), "joint")
-        self.classes, self.length = federation.classes, length
-        super().__init__(make_plan(federation, rounds=rounds, bound=bound, row_sums=True), **base)
+    rounds: int = 1
+    length: int = 50
+
+    def prepare(self) -> Plan:
+        bound = Bound((self.length,), (2.0,), "joint")
+        return make_plan(self.federation, rounds=self.rounds, bound=bound, row_sums=True)
 
     def query(self, round_number: int) -> TemperatureScores:
         return TemperatureScores(0.25, 8.0, self.length)

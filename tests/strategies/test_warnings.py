@@ -14,8 +14,7 @@ from fedcal.core.shards import Shards
 from fedcal.experiments.runs.config import merge
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.privacy.federation import Federation
-from fedcal.strategies.methods.conformal import FedConformal
-from fedcal.strategies.methods.quantiles import QUANTILES
+from fedcal.strategies.methods.conformal import QUANTILES, FedConformal
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.warnings import LIMITS, Limits, noise_ratio, underpowered
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedcal import datasets
 from fedcal.calibrators import TopLabelBinning
-from fedcal.calibrators.top_label import outcome_cells
+from fedcal.calibrators.histogram_binning import outcome_cells
 from fedcal.core.numerics import softmax
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets import Dataset
@@ -39,7 +39,7 @@ from fedcal.experiments.research.studies.luo.trials import (
     Tables,
 )
 from fedcal.metrics import bin_index, ece
-from fedcal.strategies.methods.steps.noisy_search import GoldenSection
+from fedcal.strategies.methods.search import GoldenSection
 from fedcal.trust import Local
 
 PERTURBATIONS, TRIALS, CORES = 15, 500, 2

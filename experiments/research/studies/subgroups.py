@@ -20,14 +20,14 @@ from fedcal.evaluation import cox, groups_test
 from fedcal.evaluation import evaluate as read
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.intervals import Estimate
-from fedcal.evaluation.pages.page import p_shown
+from fedcal.evaluation.intervals import Estimate
+from fedcal.evaluation.page import p_shown
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.report.figures.drawing import draw, save_figure
 from fedcal.experiments.report.shown import part_sheet
 from fedcal.experiments.report.tables import TextTable, markdown
 from fedcal.experiments.runs.simulation import evaluate
-from fedcal.strategies.methods.score_ways import BUCKETS
+from fedcal.strategies.methods.evaluate import BUCKETS
 from fedcal.units import Example
 
 SEEDS = 20

@@ -16,7 +16,7 @@ from fedcal.mechanisms.exponential import scores_of
 from fedcal.partition import dirichlet, iid
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import FedAccuracy
-from fedcal.strategies.methods.accuracy import POINTS, SingleMetric, draw_std
+from fedcal.strategies.methods.evaluate import POINTS, SingleMetric, draw_std
 
 
 @cache

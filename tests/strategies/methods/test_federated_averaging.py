@@ -15,8 +15,7 @@ from fedcal.privacy.federation import Federation
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring
 from fedcal.strategies import DPFedAvg, FedAvg
-from fedcal.training.network import LocalSGD
-from fedcal.training.networks import NETWORKS
+from fedcal.training.networks import NETWORKS, LocalSGD
 from fedcal.units.bounding import Bound, bounded
 
 CLASSES, FEATURES, CLIENTS = 3, 4, 20
@@ -94,7 +93,7 @@ def test_a_step_is_by_the_mean_over_the_clients_that_are_expected():
         w, clip = w + 0.7 * v, clip * np.exp(-0.2 * (0.5 + within / 5 - 0.4))
         method.update(Release(number, "any", values, np.zeros(values.size)))
         np.testing.assert_allclose(method.w, w, rtol=1e-12)
-        assert method.clip == pytest.approx(clip)
+        assert method.current_clip == pytest.approx(clip)
 
 
 def test_fedavg_steps_by_the_mean_of_its_cohort_weighted_by_rows():

@@ -14,7 +14,7 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import FedNewtonEntropy, FedNewtonVector
-from fedcal.strategies.methods.steps.newton_steps import symmetric
+from fedcal.strategies.methods.newton import symmetric
 from fedcal.units import UNITS
 
 CLIENTS, CLASSES = 12, 3
@@ -128,7 +128,7 @@ def test_what_is_known_stays_a_covariance_whatever_clients_send():
             sums[size:] *= rng.uniform(0, seed % 2, len(sums) - size)
             noisy = sums + rng.normal(0, std)
             strategy.update(Release(number, "any", noisy, std))
-            known = np.linalg.eigvalsh(strategy._filter.covariance)
+            known = np.linalg.eigvalsh(strategy._steps.covariance)
             assert known[0] > -1e-9 * known[-1]
             assert np.isfinite(strategy.w).all()
 

@@ -21,12 +21,12 @@ from fedcal.core.shards import Shards, numbered
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.personal.moments import MomentsPrior
+from fedcal.personal.releases import MomentsPrior
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.privacy.request import Request
 from fedcal.strategies import STRATEGIES, FederatedStrategy
-from fedcal.strategies.methods.accuracy import SingleMetric
+from fedcal.strategies.methods.evaluate import SingleMetric
 from fedcal.strategies.settings import settings_of
 from fedcal.training.trained_model import TrainedModel
 from fedcal.trust import NOISY

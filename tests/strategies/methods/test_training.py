@@ -122,8 +122,8 @@ def test_the_last_step_of_a_linear_schedule_is_one_part_of_the_first():
 def test_langevin_steps_follow_from_the_noise():
     """The noise of a step has std sqrt(2 h), h the step on the sum of the rows' losses."""
     strategy = method(1, {"epsilon": 2.0}, optimiser="sgld", clip=0.3)
-    of_step = strategy.lr * strategy.plan.noise_std[0] / strategy.batch
-    assert of_step == pytest.approx(np.sqrt(2 * strategy.lr / ROWS))
+    of_step = strategy.step_size * strategy.plan.noise_std[0] / strategy.batch_rows
+    assert of_step == pytest.approx(np.sqrt(2 * strategy.step_size / ROWS))
 
 
 @pytest.mark.parametrize("clipping", ["row", "global"])

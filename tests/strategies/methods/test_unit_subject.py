@@ -14,7 +14,7 @@ from fedcal.experiments.runs.engines import run_inline
 from fedcal.privacy.noise_plan import Federation
 from fedcal.privacy.request import Request
 from fedcal.strategies import STRATEGIES, FederatedStrategy
-from fedcal.strategies.methods.accuracy import FedEvaluate
+from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.strategies.settings import settings_of
 
 CLIENTS, CLASSES, ROWS = 5, 3, 80

@@ -18,8 +18,7 @@ import fedcal.strategies.server_app as server
 from fedcal.clients.site.prepared import prepare
 from fedcal.clients.site.process.site_app import site_app
 from fedcal.clients.site.records.job_facts import Booked
-from fedcal.clients.site.records.records import SiteRecords
-from fedcal.clients.site.records.site_records import RECORDS
+from fedcal.clients.site.records.records import RECORDS, SiteRecords
 from fedcal.clients.site.results import METRICS, RESULTS
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
@@ -32,7 +31,7 @@ from fedcal.strategies.server import run_folder
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job, terms_of_job
 from fedcal.strategies.server.outcome import Outcome
-from fedcal.strategies.server.participation import WHO, Who, sentences
+from fedcal.strategies.server.participation import WHO, NodeInfo, sentences
 from fedcal.strategies.server.run_folder import read_error, read_notices, read_progress
 from fedcal.strategies.server.transport import ANSWER
 
@@ -234,7 +233,7 @@ def test_sites_that_do_not_know_their_number_are_numbered_as_they_come(tmp_path)
     assert Checkpoint.load(tmp_path / "out").roster == dict(zip(NODES[:4], range(4), strict=True))
     strategy = job.strategy()
     strategy.tolerant = True
-    strategy.meet([Who(7), Who(8, site=0)])
+    strategy.assign_sites([NodeInfo(7), NodeInfo(8, site=0)])
     assert strategy.roster == {8: 0, 7: 1}  # nobody gets the number of another one
 
 

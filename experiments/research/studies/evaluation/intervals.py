@@ -41,7 +41,7 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics.buckets import fine_tails
 from fedcal.partition import owners
 from fedcal.strategies import FedEvaluate
-from fedcal.strategies.methods.score_ways import BUCKETS
+from fedcal.strategies.methods.evaluate import BUCKETS
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Central, Distributed, Local, SecAgg
 from fedcal.units import Example, User

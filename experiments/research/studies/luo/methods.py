@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fedcal.calibrators.top_label import Counts, least_value, values_of
+from fedcal.calibrators.histogram_binning import Counts, least_value, values_of
 from fedcal.core.errors import PrivacyError
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.studies.luo.settings import SweepPoint
@@ -41,8 +41,7 @@ from fedcal.mechanisms import Sum
 from fedcal.metrics.binning import bin_index
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import Plan
-from fedcal.strategies.methods.search import STEEP
-from fedcal.strategies.methods.steps.noisy_search import PosteriorBisection, Search
+from fedcal.strategies.methods.search import STEEP, PosteriorBisection, Search
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import Setting, lacks_rows
 from fedcal.trust import Central, Local

@@ -24,7 +24,7 @@ from fedcal.core.types import Floats, Integers
 from fedcal.datasets import Dataset
 from fedcal.experiments.research.studies.luo.settings import SweepPoint
 from fedcal.metrics.binning import bin_index
-from fedcal.strategies.methods.steps.noisy_search import GoldenSection, Search
+from fedcal.strategies.methods.search import GoldenSection, Search
 
 BINS = 15
 LOW, HIGH = 0.5, 3.0

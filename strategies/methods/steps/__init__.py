@@ -1,1 +1,0 @@
-"""The next step from noisy answers, as functions of arrays."""
