@@ -6,7 +6,6 @@ t_j (the first: at most t_1), as in Angelopoulos et al. (2102.06202), Algorithm 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.clients.questions.scores import MOST_IN_HALVES, counted_words, group_of, halves_of
+from fedcal.clients.questions.scores import CountedRows, counted_words, group_of, halves_of
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Classes, Finite, Vector, vector
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers, Words, override
+from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.conformity import BY, Conformity, quantile_costs
 from fedcal.metrics.encodings import Height, check_encoding, column_norm, decoder_of, matrix_of
 from fedcal.metrics.score_table import check_names
-from fedcal.privacy.query import ROOM, Order, Part, Summed, with_room
+from fedcal.privacy.query import ROOM, Order, Part, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.units import Example, Subject
 from fedcal.units.bounding import Bound
@@ -36,7 +35,7 @@ _APART = 0x5E75
 
 
 @dataclass(frozen=True, eq=False)
-class SetQuery(Summed):
+class SetQuery(CountedRows):
     """Base class of questions about conformity scores: the score, thresholds and parts of rows.
 
     Parameters
@@ -99,33 +98,10 @@ class SetQuery(Summed):
         """Number of parts of the rows; with groups, all other rows are one more part."""
         return {"none": 1, "class": self.classes, "group": len(self.names) + 1}[self.by]
 
-    @abstractmethod
-    def row_norm(self, order: Order) -> float:
-        """Return the largest norm that bounds what a row adds."""
-
-    @abstractmethod
-    def add_rows(self, sums: ClientSums, shards: Shards, ring: Ring) -> None:
-        """Add up the encoded contributions of rows."""
-
-    def row_words(self, shards: Shards, bound: Bound, ring: Ring) -> Words | None:
-        """Return each client's sum over its rows, every row encoded by itself; None = not so.
-
-        The words are those that clipping, encoding and adding up row after row gives: what a row
-        adds to a number is one of two values, both inside the bound, so they are added up by how
-        often they occur.
-
-        Returns
-        -------
-        Words or None
-            (clients, length) uint64, saturated as `ClientSums` is
-        """
-        many = shards.rows.max(initial=0) > MOST_IN_HALVES
-        inside = self.row_norm(bound.order) <= min(bound.norms, default=0.0) * bound.most
-        if len(bound.norms) > 1 or many or self.once or not inside:
-            return None
-        sums = ClientSums(shards.clients, bound.length, ring)
-        self.add_rows(sums, shards, ring)
-        return sums.saturated()
+    @override
+    def counts_rows(self, bound: Bound) -> bool:
+        most = min(bound.norms, default=0.0) * bound.most
+        return not self.once and self.row_norm(bound.order) <= most
 
     def rows_by_bucket(self, shards: Shards, which: NDArray[np.bool_] | None = None) -> Integers:
         """Rows in each bucket, and above the last threshold, (clients, parts, thresholds + 1)."""

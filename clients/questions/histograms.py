@@ -9,15 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from fedcal.calibrators.histogram_binning import (
-    Counts,
-    cells_of,
-    count_cells,
-    count_pooled,
-    outcome_cells,
-    pooled_cells_of,
-    tables,
-)
+from fedcal.calibrators import histogram_binning as binning
 from fedcal.core.fields import Classes, Seed, within
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
@@ -91,11 +83,11 @@ class ClassHistograms(HistogramQuery):
 
     def lengths(self) -> tuple[int, ...]:
         """Return blocks P_1, ..., P_c, N_1, ..., N_c."""
-        return (self.bins,) * (2 * tables(self.classes))
+        return (self.bins,) * (2 * binning.tables(self.classes))
 
     def norms(self, positive: float, negative: float) -> tuple[float, ...]:
         """Return the norms of each P and of each N."""
-        m = tables(self.classes)
+        m = binning.tables(self.classes)
         return (positive,) * m + (negative,) * m
 
     def ones(self, order: Order) -> float:
@@ -109,8 +101,8 @@ class ClassHistograms(HistogramQuery):
         two classes only class 1's. Unit: rows.
         """
         bins = self.bins
-        cells = shards.derived(("cells", bins), lambda s: cells_of(s.probs, s.labels, bins))
-        counts = count_cells(cells, bins, shards.owner, shards.clients)
+        cells = shards.derived(("cells", bins), lambda s: binning.cells_of(s.probs, s.labels, bins))
+        counts = binning.count_cells(cells, bins, shards.owner, shards.clients)
         return counts.reshape(shards.clients, -1).astype(np.float64)
 
 
@@ -150,9 +142,9 @@ class PooledHistograms(HistogramQuery):
         """
         bins = self.bins
         cells = shards.derived(
-            ("pooled cells", bins), lambda s: pooled_cells_of(s.probs, s.labels, bins)
+            ("pooled cells", bins), lambda s: binning.pooled_cells_of(s.probs, s.labels, bins)
         )
-        return count_pooled(cells, bins, shards.owner, shards.clients).astype(np.float64)
+        return binning.count_pooled(cells, bins, shards.owner, shards.clients).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -189,9 +181,6 @@ class ClassCounts(Summed):
         return counts.reshape(shards.clients, c).astype(np.float64)
 
 
-MOST_BINS = 2**16
-
-
 @dataclass(frozen=True)
 class BinOutcomes(Query):
     """Question for correct predictions in each bin of the confidence, then wrong or all ones.
@@ -211,7 +200,7 @@ class BinOutcomes(Query):
     examples = ({"bins": 15, "counts": "correct_wrong"}, {"bins": 4, "counts": "correct_total"})
 
     bins: Annotated[int, within(1, MOST_BINS)]
-    counts: Counts
+    counts: binning.Counts
 
     def lengths(self) -> tuple[int, ...]:
         """Return one block with all counts."""
@@ -293,4 +282,6 @@ def one_of_each(shards: Shards, cells: Integers, numbers: int, seed: int) -> Flo
 
 
 def _cells(shards: Shards, bins: int) -> Integers:
-    return shards.derived(("outcomes", bins), lambda s: outcome_cells(s.probs, s.labels, bins))
+    return shards.derived(
+        ("outcomes", bins), lambda s: binning.outcome_cells(s.probs, s.labels, bins)
+    )

@@ -8,23 +8,12 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from fedcal.calibrators import order_preserving as mlp
 from fedcal.calibrators.base import kinds
 from fedcal.calibrators.minimisers import residuals
-from fedcal.calibrators.order_preserving import (
-    OrderPreservingMLP,
-    batch_shape,
-    batches,
-    sgd_step,
-)
 from fedcal.calibrators.parametric import LocalLosses, ParametricScaling, local_fits, rows_of
 from fedcal.calibrators.scaling import TemperatureScaling
-from fedcal.clients.questions.temperature import (
-    MOST_STEPS,
-    Newton,
-    Update,
-    label_logits,
-    shifted_logits,
-)
+from fedcal.clients.questions import temperature
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Classes, Finite, Positive, Seed, Vector, within
@@ -81,7 +70,7 @@ class _OfForm(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class ScalingUpdate(_OfForm, Update):
+class ScalingUpdate(_OfForm, temperature.Update):
     """Question for the difference of a client's own optimum from w (Maddock et al., Algorithm 2).
 
     The answer has as many numbers as w and, with `count`, a 1 if the client has rows. `bound` needs
@@ -119,7 +108,7 @@ class ScalingUpdate(_OfForm, Update):
     w: Vector
     form: Form
     proximal: Finite
-    steps: Annotated[int, within(1, MOST_STEPS)]
+    steps: Annotated[int, within(1, temperature.MOST_STEPS)]
     count: bool
 
     def __post_init__(self) -> None:
@@ -143,7 +132,7 @@ class ScalingUpdate(_OfForm, Update):
 
 
 @dataclass(frozen=True, eq=False)
-class MLPUpdate(_OfForm, Update):
+class MLPUpdate(_OfForm, temperature.Update):
     """Question for the change of w by SGD on a client's rows (Maddock et al.; Peng et al.).
 
     Numbers and bound are those of `ScalingUpdate`.
@@ -185,9 +174,9 @@ class MLPUpdate(_OfForm, Update):
         """
         w, batch, shards = self.w, self.batch, shards.ordered
         out = np.zeros((shards.clients, len(w) + self.count))
-        y, rank = rows_of(OrderPreservingMLP, shards)
+        y, rank = rows_of(mlp.OrderPreservingMLP, shards)
         orders = {
-            n: batches(n, self.epochs, batch, self.seed)
+            n: mlp.batches(n, self.epochs, batch, self.seed)
             for n in np.unique(shards.rows).tolist()
             if n
         }
@@ -200,7 +189,7 @@ class MLPUpdate(_OfForm, Update):
                 k = len(going)  # those with more steps stand first
                 rows = np.stack([order[t] for order, _ in going]) + first[:k]
                 weights = np.stack([weight[t] for _, weight in going])
-                sgd_step(trained[:k], y[rows], rank[rows], weights, self.lr)
+                mlp.sgd_step(trained[:k], y[rows], rank[rows], weights, self.lr)
             out[ids, : len(w)] = w - trained
         if self.count:
             out[:, -1] = shards.rows > 0
@@ -208,7 +197,7 @@ class MLPUpdate(_OfForm, Update):
 
 
 @dataclass(frozen=True, eq=False)
-class ScalingNewton(_OfForm, Newton):
+class ScalingNewton(_OfForm, temperature.Newton):
     """Gradient and Gauss-Newton curvature of the negative log-likelihood at w, in nats.
 
     The curvature is its upper triangle, row by row. `bound` needs the clip of a client's gradient;
@@ -327,8 +316,8 @@ def _gradients(shards: Shards, query: ScalingGradients) -> Floats:
     """Return the gradient of each row, (n, size)."""
     if query.form == TemperatureScaling.kind:
         a, slope = softplus(query.w)[0], sigmoid(query.w)[0]
-        mean = tempered_mean(shifted_logits(shards), a)
-        return np.asarray(slope * (mean - label_logits(shards)))[:, None]
+        mean = tempered_mean(temperature.shifted_logits(shards), a)
+        return np.asarray(slope * (mean - temperature.label_logits(shards)))[:, None]
     form = _form(shards, query)
     x, columns = rows_of(form, shards)
     residual = residuals(form.scores(x, query.w), columns)[1]
@@ -348,13 +337,13 @@ def _form(
     return form
 
 
-_TOGETHER = 8  # clients trained at once: their parameters and batches stay in the cache
+_TOGETHER = 8  # clients trained at once: their parameters and mlp.batches stay in the cache
 
 
 def _groups(rows: Integers, batch: int) -> list[Integers]:
     """Clients with rows, a few at a time: of one batch width, those with more steps first."""
     some = np.flatnonzero(rows)
-    shapes = [batch_shape(n, batch) for n in rows[some].tolist()]
+    shapes = [mlp.batch_shape(n, batch) for n in rows[some].tolist()]
     widths = np.array([width for _, _, width in shapes], np.int64)
     steps = np.array([per_epoch for per_epoch, _, _ in shapes], np.int64)
     groups = []

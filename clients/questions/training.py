@@ -18,15 +18,7 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.privacy.query import Order, Part, Query
 from fedcal.secure_aggregation import Ring
-from fedcal.training.networks import (
-    Clipping,
-    LocalSGD,
-    Network,
-    Rule,
-    network_named,
-    shape_of,
-    text_of,
-)
+from fedcal.training import networks
 from fedcal.units.bounding import Bound
 
 COUNT_NORM = 5.0
@@ -64,18 +56,18 @@ class _OfNetwork(Query):
     @classmethod
     def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any]:
         """Return weights for inputs that are logits."""
-        size = network_named(example["network"]).size((classes,), classes)
+        size = networks.network_named(example["network"]).size((classes,), classes)
         return {"shape": str(classes), "w": np.linspace(-0.5, 0.5, size)}
 
     @property
-    def architecture(self) -> Network:
+    def architecture(self) -> networks.Network:
         """Network that is trained."""
-        return network_named(self.network)
+        return networks.network_named(self.network)
 
     @property
     def reads(self) -> tuple[int, ...]:
         """Shape of one input of the network."""
-        return shape_of(self.shape)
+        return networks.shape_of(self.shape)
 
     @property
     def key(self) -> str:
@@ -128,13 +120,13 @@ class Gradients(_OfNetwork):
     )
 
     clip: Positive
-    clipping: Rule = "row"
+    clipping: networks.Rule = "row"
     reach: Positive = 1.0
 
     @property
-    def rows(self) -> Clipping:
+    def rows(self) -> networks.Clipping:
         """Clipping rule of a row's gradient."""
-        return Clipping(self.clip, self.clipping, self.reach)
+        return networks.Clipping(self.clip, self.clipping, self.reach)
 
     @property
     def grid(self) -> float:
@@ -187,7 +179,7 @@ class Gradients(_OfNetwork):
         clipping = self.rows
         if bound.finite:  # the norm is the plan's
             rule = "row" if clipping.rule == "none" else clipping.rule
-            clipping = Clipping(min(bound.norms), rule, self.reach)
+            clipping = networks.Clipping(min(bound.norms), rule, self.reach)
         steps = _steps(shards, self, clipping, ring.grid)
         if not bound.finite and (np.abs(steps) > ring.limit).any():
             raise ContributionRefused(
@@ -211,9 +203,9 @@ class _OfLocalSGD(_OfNetwork):
     lr: Positive
 
     @property
-    def sgd(self) -> LocalSGD:
+    def sgd(self) -> networks.LocalSGD:
         """Settings of a client's SGD."""
-        return LocalSGD(self.epochs, self.batch, self.lr)
+        return networks.LocalSGD(self.epochs, self.batch, self.lr)
 
 
 @dataclass(frozen=True, eq=False)
@@ -365,12 +357,12 @@ def _inputs(shards: Shards, query: Gradients | LocalUpdate | WeightedUpdate) -> 
     if shards.input_shape != query.reads or shards.classes != query.classes:
         raise InputError(
             f"the network reads inputs of shape {query.shape} and has {query.classes} classes; "
-            f"the rows here have {text_of(shards.input_shape)} and {shards.classes}"
+            f"the rows here have {networks.text_of(shards.input_shape)} and {shards.classes}"
         )
     return np.asarray(inputs)
 
 
-def _steps(shards: Shards, query: Gradients, clipping: Clipping, grid: float) -> Integers:
+def _steps(shards: Shards, query: Gradients, clipping: networks.Clipping, grid: float) -> Integers:
     shards = shards.ordered
     inputs = _inputs(shards, query)
     return query.architecture.steps(
