@@ -24,7 +24,7 @@ from fedcal.mechanisms import Gaussian
 from fedcal.privacy import Federation, Plan
 from fedcal.privacy.curator import Release
 from fedcal.privacy.declared import SEED, Question, Range
-from fedcal.privacy.federation import MOST_ROUNDS
+from fedcal.privacy.privacy import MOST_ROUNDS
 from fedcal.privacy.query import Query
 from fedcal.strategies.base import (
     Count,
