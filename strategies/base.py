@@ -13,10 +13,8 @@ from fedcal.core import fields
 from fedcal.core.checks import listed, one_of, positive, unused
 from fedcal.core.errors import InputError
 from fedcal.mechanisms import MECHANISMS, Exponential
-from fedcal.privacy import Federation, Ledger, Plan, make_plan
-from fedcal.privacy.declared import Range
-from fedcal.privacy.federation import AUTO
-from fedcal.privacy.query import Order, Query
+from fedcal.privacy import AUTO, Federation, Ledger, Plan, Query, Range, make_plan
+from fedcal.privacy.query import Order
 from fedcal.strategies.method import Family
 from fedcal.strategies.server.transport import FlowerTransport
 from fedcal.trust import TRUSTS

@@ -16,8 +16,8 @@ from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.core.flower_internals import limit_pulls
 from fedcal.core.printable import listed
 from fedcal.core.types import Words
+from fedcal.privacy import Plan
 from fedcal.privacy.curator import Asked
-from fedcal.privacy.noise_plan import Plan
 from fedcal.secure_aggregation import unmask
 from fedcal.secure_aggregation.messages import SAID
 from fedcal.strategies.method import Method
