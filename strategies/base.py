@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core import fields
-from fedcal.core.checks import listed, one_of, positive, unused
+from fedcal.core.checks import listed, positive, unused
 from fedcal.core.errors import InputError
 from fedcal.mechanisms import MECHANISMS, Exponential
 from fedcal.privacy import AUTO, Federation, Ledger, Plan, Query, Range, make_plan
@@ -20,11 +20,6 @@ from fedcal.strategies.server.transport import FlowerTransport
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
-
-
-def among(names: Iterable[str]) -> fields.Check:
-    """Return the check of one of these names."""
-    return lambda name, value: one_of(name, value, names)
 
 
 def non_negative(name: str, value: Any) -> float:
@@ -53,7 +48,7 @@ def _names(name: str, value: Any) -> Any:
 
 # Kinds of settings, with what they may be.
 Positive = fields.Positive
-integer = fields.within
+integer, among = fields.within, fields.among
 Number = Annotated[float, _number]  # of a plain `int` or `float`
 NonNegative = Annotated[float, non_negative]
 Share = Annotated[float, share]

@@ -278,7 +278,7 @@ class Method(ABC):
         number of clients with rows in the sum: the release's last number.
         """
         if self.plan.private:
-            return self.plan.sampling_rate * self.plan.clients
+            return self.plan.federation.sampling_rate * self.plan.clients
         return float(release.values[-1])
 
     def abandon(self) -> None:

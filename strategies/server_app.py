@@ -330,4 +330,4 @@ def _show(job: Job, outcome: Outcome) -> None:
         )
         log.info("fedcal: round %d (%s)%s", record["round"], record["query"], known)
     took = "" if outcome.seconds is None else f", {outcome.seconds:.3f} s"
-    log.info("fedcal: seed %d%s", plan.seed, took)
+    log.info("fedcal: seed %d%s", plan.federation.seed, took)

@@ -118,7 +118,7 @@ def noise_ratio(job: Job, rows_per_client: float | None) -> float | None:
     plan, bound = job.plan, job.plan.bound
     if bound is None:
         return None if plan.private else 0.0
-    most = plan.sampling_rate * plan.clients
+    most = plan.federation.sampling_rate * plan.clients
     if bound.per != "client":
         if rows_per_client is None:
             return None

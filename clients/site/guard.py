@@ -23,7 +23,7 @@ from fedcal.core.shards import NO_SUBJECTS
 from fedcal.mechanisms import FORMER, MECHANISMS
 from fedcal.privacy.agreement import Terms, TermsOfJob, context_of, job_digest, own_request
 from fedcal.privacy.declared import Question
-from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.noise_plan import Federation, Plan
 from fedcal.privacy.request import RUN, Request
 from fedcal.storage.atomic import locked, whole_file
 from fedcal.training.network import need_torch, text_of
@@ -116,7 +116,8 @@ def plan_from(values: Mapping[str, Any]) -> Plan:
     name, parts = plain["law"]
     law: Any = MECHANISMS[FORMER.get(name, name)]
     bound = plain["bound"] and {key: _tupled(value) for key, value in plain["bound"].items()}
-    return Plan(**{**plain, "law": law(**parts), "bound": bound and Bound(**bound)})
+    made = {"federation": Federation(**plain["federation"]), "law": law(**parts)}
+    return Plan(**{**plain, **made, "bound": bound and Bound(**bound)})
 
 
 def _tupled(value: Any) -> Any:

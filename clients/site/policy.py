@@ -344,7 +344,7 @@ class Policy:
         own = (len(roster.committee.members), roster.committee.threshold)
         if (asked := tuple(plan.committee)) != own:
             raise _refusal("committee and threshold", asked, own)
-        _at_least("number that may collude", plan.colluding, self.colluding)
+        _at_least("number that may collude", plan.federation.colluding, self.colluding)
         if plan.model.noise_by == "client":  # what is summed up has its noise
             _at_least("fewest contributions in a sum", plan.quorum, self.answers)
         else:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedcal.core.errors import FedcalError
+from fedcal.core.options import RUNNING
 from fedcal.experiments.cli.parameters import (
     FILES,
     ConfigFile,
@@ -28,7 +29,6 @@ from fedcal.experiments.runs.comparison.summary import harmed
 from fedcal.experiments.runs.comparison.table import as_table
 from fedcal.experiments.runs.config import Config, parse_setting
 from fedcal.experiments.runs.files import to_json
-from fedcal.experiments.runs.options import RUNNING
 
 EXAMPLES = (
     "fedcal compare --method fednewton,fedtemp,fedbbq --epsilon inf,8,1 --seeds 3 --out sweep",

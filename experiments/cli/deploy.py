@@ -14,6 +14,7 @@ from rich.console import Console
 
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
+from fedcal.core.options import SITES
 from fedcal.core.printable import listed
 from fedcal.experiments.cli.parameters import (
     FILES,
@@ -33,7 +34,6 @@ from fedcal.experiments.report.terminal import console, progress
 from fedcal.experiments.runs.config import SIMULATED, Config, load_config, merge, parse_setting
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.jobs import BY, settings
-from fedcal.experiments.runs.options import SITES
 
 EXAMPLES = (
     "fedcal deploy register site-a.pub --control 127.0.0.1:8000 --root-certificates ca.crt",

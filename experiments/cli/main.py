@@ -67,6 +67,7 @@ function and docstring, and an entry in `EXAMPLES`.
 
 PACKAGE = "fedcal.experiments.cli"
 
+ALL = "--help-all"
 _HELP = {"help_option_names": ["--help", "-h"]}
 
 _PLAIN: Any = {kind: copy.copy(kind) for kind in (click.INT, click.FLOAT)}
@@ -87,8 +88,11 @@ def help_of(name: str) -> str:
     return " ".join((ast.get_docstring(tree) or "").split())
 
 
-def load_command(name: str) -> click.Command:
-    """Return a command with its options; only now its module is imported."""
+def load_command(name: str, *, every: bool = True) -> click.Command:
+    """Return a command with its options, of which `every` one or the usual ones are in its help.
+
+    Only now its module is imported.
+    """
     check_kept(f"fedcal {name}")
     one_of("command", name, COMMANDS, "fedcal --help")
     place, _, function = COMMANDS[name].partition(":")
@@ -96,12 +100,16 @@ def load_command(name: str) -> click.Command:
     command = getattr(module, function or "command")
     examples = module.EXAMPLES[function] if function else module.EXAMPLES
     epilog = "\n\n".join(["For example:", *(f"    {escape(line)}" for line in examples)])
+    rare = () if every else getattr(command, "rare", ())
+    if rare:
+        epilog += f"\n\nMore options, of ledgers, secure sums and sites: fedcal {name} {ALL}"
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     alone.command(name, help=help_of(name), epilog=epilog, context_settings=_HELP)(command)
-    made = typer.main.get_command(alone)
+    made: Any = typer.main.get_command(alone)
     parameters = inspect.signature(command, eval_str=True).parameters
     for argument in made.params:
         argument.type = _PLAIN.get(argument.type, argument.type)
+        argument.hidden = getattr(argument, "hidden", False) or argument.name in rare
         if isinstance(argument, click.Argument):  # click 8.5 drops the help that typer sets
             argument.help = parameters[argument.name or ""].annotation.__metadata__[0].help
     return _versioned(made, hidden=True)
@@ -137,7 +145,8 @@ class Commands(TyperGroup):
             name, rest = f"{name} {rest[0]}", rest[1:]
         for word in rest:
             check_kept(f"fedcal {name} {word.partition('=')[0]}")
-        return name, load_command(name), rest
+        rest = [_HELP["help_option_names"][0] if word == ALL else word for word in rest]
+        return name, load_command(name, every=ALL in args), rest
 
 
 app = Commands(

@@ -9,10 +9,18 @@ from typing import Annotated, Any, Optional, TypeAlias, TypeVar
 
 import typer
 
+from fedcal.core.options import (
+    DATA,
+    MOST_USED,
+    PRIVACY,
+    RUNNING,
+    SITES,
+    TRAINING,
+    options_of,
+)
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.files import to_json
-from fedcal.experiments.runs.options import DATA, PRIVACY, RUNNING, SITES, Options, options_of
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -21,12 +29,6 @@ LISTS = "One value or a comma-separated list: every combination is run"
 FIRST = "Most used"
 SECURE = "Secure sums: committees"
 """Groups in `--help`, beside those of the options themselves."""
-
-MOST_USED = (
-    *("data", "model", "method", "clients", "partition", "rounds"),
-    *("epsilon", "unit", "trust", "seed"),
-)
-"""Options that `--help` shows first."""
 
 _SECURE = ("secure_aggregation", "committee", "colluding", "quorum")
 _LAST = (DATA, PRIVACY, RUNNING, SECURE, SITES)
@@ -73,7 +75,7 @@ def other(group: str, help: str, *names: str) -> Any:
 
 
 def with_options(
-    table: type[Options],
+    table: type[Any],
     *names: str,
     but: Collection[str] = (),
     lists: bool = False,
@@ -95,7 +97,7 @@ def with_options(
     unset : mapping of str to str
         What holds where nothing is given, where this is not what the field says.
     first : collection of str
-        Options of the first group in `--help`; those that few need are in the last ones.
+        Options of the first group in `--help`; those that few need are in `--help-all`.
     """
     known = options_of(table)
 
@@ -122,18 +124,22 @@ def with_options(
         made = [parameter(name) for name in names or known if name not in but]
         signature = inspect.Signature(sorted([*made, *fixed], key=_place))
         command.__signature__ = signature  # type: ignore[attr-defined]  # which typer reads
+        if first is MOST_USED and not names:
+            rare = {n for n, one in known.items() if n not in first and one.group != TRAINING}
+            command.rare = rare  # type: ignore[attr-defined]  # which `load_command` reads
         return command
 
     return given
 
 
-def _place(parameter: inspect.Parameter) -> int:
-    """Return the place of a parameter's group in `--help`."""
+def _place(parameter: inspect.Parameter) -> tuple[int, int]:
+    """Return the place of a parameter in `--help`: of its group, and in the first one its own."""
     (shown,) = parameter.annotation.__metadata__
     group = getattr(shown, "rich_help_panel", None)
     if group in (FIRST, LISTS):
-        return -1
-    return _LAST.index(group) + 1 if group in _LAST else 0
+        known = parameter.name in MOST_USED
+        return -1, MOST_USED.index(parameter.name) if known else len(MOST_USED)
+    return _LAST.index(group) + 1 if group in _LAST else 0, 0
 
 
 def show_written(path: Path, *, quiet: bool, as_json: bool) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fedcal.core.options import DATA, RUNNING
 from fedcal.experiments.cli.parameters import FILES, Json, Overwrite, Quiet, other
-from fedcal.experiments.runs.options import DATA, RUNNING
 
 EXAMPLES = ("fedcal reproduce --list", "fedcal reproduce maddock-table2 --seeds 1 --out again")
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fedcal.core import pages
 from fedcal.core.classes import in_a_line
 from fedcal.core.errors import InputError
+from fedcal.core.options import RUNNING
 from fedcal.evaluation.by_group import change_table
 from fedcal.experiments.cli.parameters import (
     FILES,
@@ -32,7 +33,6 @@ from fedcal.experiments.report.terminal import console, headings, progress
 from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.jobs import about_intervals
-from fedcal.experiments.runs.options import RUNNING
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.experiments.runs.simulation import simulate
 

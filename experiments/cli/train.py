@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+from fedcal.core.options import RUNNING
 from fedcal.experiments.cli.parameters import (
     FILES,
     ConfigFile,
@@ -21,9 +22,8 @@ from fedcal.experiments.cli.parameters import (
     with_options,
 )
 from fedcal.experiments.report import terminal
-from fedcal.experiments.runs.config import parse_setting
+from fedcal.experiments.runs.config import parse_setting, read_options
 from fedcal.experiments.runs.files import to_json
-from fedcal.experiments.runs.options import RUNNING, read_options
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.run import train
 

@@ -248,7 +248,7 @@ def attack(
     bound = _bound_of(plan)
     whole("trials", trials, _LEAST_TRIALS)
     source = None
-    if plan.noise_source == "seeded":
+    if plan.federation.noise_source == "seeded":
         source = stream(seed, Purpose.NOISE, 0, f"audit {plan.key} {present}")
     words = encode_bounded(np.stack(pair or worst_pair(plan)), bound, plan.ring)
     if isinstance(plan.law, Exponential):

@@ -6,38 +6,25 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fedcal import partition
-from fedcal.accounting.gaussian import check_epsilon, check_rate
-from fedcal.core.checks import one_of, positive, unused
+from fedcal import __version__, partition
+from fedcal.core.checks import one_of, unused
 from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
+from fedcal.core.fields import among, within
 from fedcal.core.optional import named
-from fedcal.core.streams import check_seed
+from fedcal.core.options import DATA, PRIVACY, RUNNING, SITES, VERSION, layered, option, options_of
 from fedcal.datasets import CSV_FORMS
-from fedcal.experiments.runs.options import (
-    DATA,
-    PRIVACY,
-    RUNNING,
-    SITES,
-    Options,
-    layered,
-    option,
-    options_of,
-    read_options,
-)
-from fedcal.mechanisms import FORMER, PRIVATE
-from fedcal.privacy.federation import QUORUM, check_quorum, check_size
-from fedcal.privacy.ledger import CAP_DELTA
-from fedcal.secure_aggregation import SECURE_AGGREGATION
+from fedcal.privacy.federation import MOST_CLIENTS
+from fedcal.privacy.privacy import Privacy
 from fedcal.secure_aggregation.committee import read_committee
 from fedcal.storage.atomic import path_of
-from fedcal.storage.toml_files import toml_value
+from fedcal.storage.toml_files import read_toml, toml_value
 from fedcal.strategies import STRATEGIES, register
+from fedcal.strategies.server.job import OF_SITES, Books, Running
 from fedcal.strategies.settings import Setting, check_settings, settings_of
 from fedcal.trust import TRUSTS
-from fedcal.units import UNITS, User
 
 POOLED = {
     "none": "uncalibrated",
@@ -46,7 +33,6 @@ POOLED = {
     "pooled-bbq": "pooled BBQ",
 }
 """What is fitted without a federation, on nothing, one client's rows, or all -> its label."""
-METHODS = (*STRATEGIES, *POOLED)
 
 
 def label_of(method: str) -> str:
@@ -70,90 +56,42 @@ def method_named(text: Any) -> Any:
     return spelt.get(text.strip().lower(), text.strip())
 
 
-_ROWS_ANEW = (
-    "a ledger is for one population, and a comparison deals the same rows anew for each "
-    "partition and seed; the table states the sum of its runs instead"
-)
-_OF_LEDGER = "it belongs to a ledger, and compare takes none"
 _NOT_GRID = "its file holds what to compare, not where it is computed; give --{}"
-_OF_SITES = "it is about real sites, and a comparison is a simulation"
 
 ENGINES = ("inline", "ray", "flower", "grpc")
 APP = "app"
 """The engine of a run in a Flower app of somebody else's, which only that app can start."""
 
-TIMEOUT, GRACE = 120.0, 60.0
-"""Seconds that a site may take to answer, and that the sites have to appear."""
 
-_UNITS = " | ".join(unit.meaning.partition(";")[0] for unit in UNITS.values())
+def _method(name: str, value: Any) -> str:
+    return one_of(name, value, (*STRATEGIES, *POOLED), "fedcal simulate --help")
 
 
-@dataclass(frozen=True)
-class Config(Options):
-    """Options of a run. `None` means the method's (or the data's) own default."""
+def _engine(name: str, value: Any) -> str:
+    return one_of(name, value, ENGINES if value != APP else (APP,))
 
-    data: str = option("resnet110-cifar10", DATA, "A shipped name or a file", axis=True)
-    class_names: str | None = option(
-        None,
-        DATA,
-        "Comma-separated names of the classes, in the order of the columns; real sites must have "
-        "the same",
-        unset="the columns' names, if any",
-    )
-    csv: str | None = option(
-        None,
-        DATA,
-        "Form of CSV files: en: commas, decimal points | de: semicolons, decimal commas",
-        unset="en",
-    )
-    positive: str | None = option(
-        None,
-        DATA,
-        "Positive class of two, for recall, AUC and thresholds",
-        unset="the second",
-    )
-    method: str = option(
-        "fednewton",
-        DATA,
-        f"{' | '.join(METHODS)} | MODULE:CLASS: your own",
-        axis=True,
-        read=method_named,
-    )
-    clients: int | None = option(None, DATA, "Number of enrolled clients", unset="100", axis=True)
-    partition: str = option(
-        "dirichlet:0.1", DATA, " | ".join(partition.forms()), axis=True, read=partition.spelt
-    )
-    rounds: int | None = option(None, DATA, "Number of rounds", unset="the method's", axis=True)
-    sampling_rate: float = option(
-        1.0, DATA, "Probability that a client takes part in a round", axis=True
-    )
-    epsilon: float = option(
-        math.inf, PRIVACY, "Privacy budget of the complete run for each unit", axis=True
-    )
-    delta: float = option(1e-5, PRIVACY, "Probability that the privacy bound fails", axis=True)
-    unit: str = option(User.name, PRIVACY, _UNITS, axis=True)
-    trust: str | None = option(
-        None,
-        PRIVACY,
-        "Who adds noise: secagg: no party | central: the server | distributed: each client a "
-        "share | local: each client all of it",
-        unset="secagg at epsilon inf, else central",
-        axis=True,
-    )
-    engine: str = option(
-        "inline",
-        RUNNING,
-        "inline: this process | ray: workers of a Ray cluster, many clients each | "
-        "flower: Flower's simulation on Ray | grpc: a process for each client",
-        elsewhere=_NOT_GRID.format("engine"),
-    )
-    secure_aggregation: str | None = option(
-        None,
-        PRIVACY,
-        "none | masks: simulated, the server knows their seed | protocol: among the sites",
-        unset="protocol with a federation file, masks with simulated trust distributed, else none",
-    )
-    committee: str | None = option(
+
+def check_partition(_: str, value: Any) -> Any:
+    """Return the text of a partition, or raise InputError."""
+    partition.parse(value)
+    return value
+
+
+def _class_names(_: str, value: Any) -> Any:
+    names_in(value)
+    return value
+
+
+def _committee(_: str, value: Any) -> Any:
+    read_committee(value)
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(Books, Privacy):
+    """Options of every run: its privacy, its books, its secure sums and its engine."""
+
+    committee: Annotated[str, _committee] | None = option(
         None,
         PRIVACY,
         "Protocol: C,T: number of members, and how many of them open a sum",
@@ -165,23 +103,53 @@ class Config(Options):
         "Protocol: number of sites that may collude with the server; noise does not rely on them",
         unset="as many as the committee allows",
     )
-    mechanism: str = option(
-        "auto",
-        PRIVACY,
-        f"auto | {' | '.join(PRIVATE)}",
-        unset="auto: what suits method and trust model",
+    engine: Annotated[str, _engine] = option(
+        "inline",
+        RUNNING,
+        "inline: this process | ray: workers of a Ray cluster, many clients each | "
+        "flower: Flower's simulation on Ray | grpc: a process for each client",
+        elsewhere=_NOT_GRID.format("engine"),
+    )
+    set: Mapping[str, Setting] = field(default_factory=dict, kw_only=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Running, RunOptions):
+    """Options of a run. `None` means the method's (or the data's) own default."""
+
+    data: str = option("resnet110-cifar10", DATA, "A shipped name or a file", axis=True)
+    class_names: Annotated[str, _class_names] | None = option(
+        None,
+        DATA,
+        "Comma-separated names of the classes, in the order of the columns; real sites must have "
+        "the same",
+        unset="the columns' names, if any",
+    )
+    csv: Annotated[str, among(CSV_FORMS)] | None = option(
+        None,
+        DATA,
+        "Form of CSV files: en: commas, decimal points | de: semicolons, decimal commas",
+        unset="en",
+    )
+    positive: str | None = option(
+        None,
+        DATA,
+        "Positive class of two, for recall, AUC and thresholds",
+        unset="the second",
+    )
+    method: Annotated[str, _method] = option(
+        "fednewton",
+        DATA,
+        f"{' | '.join((*STRATEGIES, *POOLED))} | MODULE:CLASS: your own",
         axis=True,
+        read=method_named,
     )
-    quorum: float = option(
-        QUORUM,
-        PRIVACY,
-        "Trust distributed, protocol: fraction of the clients that must answer a round",
+    clients: Annotated[int, within(1, MOST_CLIENTS)] | None = option(
+        None, DATA, "Number of enrolled clients", unset="100", axis=True
     )
-    noise_source: str = option(
-        "seeded", PRIVACY, "seeded: repeatable | system: the operating system's"
+    partition: Annotated[str, check_partition] = option(
+        "dirichlet:0.1", DATA, " | ".join(partition.forms()), axis=True, read=partition.spelt
     )
-    dropout: float = option(0.0, DATA, "Probability that a sampled client fails to answer")
-    seed: int = option(0, RUNNING, "Random seed for partition, sampling and noise")
     ray_address: str | None = option(
         None,
         RUNNING,
@@ -194,75 +162,32 @@ class Config(Options):
         SITES,
         "HOST:PORT of the control API of a SuperLink with real sites",
         unset="a SuperLink and sites on this machine",
-        elsewhere=_OF_SITES,
+        elsewhere=OF_SITES,
     )
     root_certificates: str | None = option(
-        None, SITES, "PEM file that verifies the SuperLink's certificate", elsewhere=_OF_SITES
+        None, SITES, "PEM file that verifies the SuperLink's certificate", elsewhere=OF_SITES
     )
     federation: str | None = option(
         None,
         SITES,
         "federation.toml: the sites' keys and the committee of their secure sums",
         unset="none: the server sees what each site sends",
-        elsewhere=_OF_SITES,
+        elsewhere=OF_SITES,
     )
-    timeout: float | None = option(
-        None,
-        SITES,
-        "Seconds that a site may take to answer, before it counts as a dropout",
-        unset=f"{TIMEOUT:g}",
-        elsewhere=_OF_SITES,
-    )
-    grace: float | None = option(
-        None,
-        SITES,
-        "Seconds to wait for all sites to connect",
-        unset=f"{GRACE:g}",
-        elsewhere=_OF_SITES,
-    )
-    ledger: str | None = option(
-        None, PRIVACY, "SQLite file in which the budget is charged", elsewhere=_ROWS_ANEW
-    )
-    cap: float | None = option(None, PRIVACY, "Total epsilon of the ledger", elsewhere=_OF_LEDGER)
-    cap_delta: float | None = option(
-        None,
-        PRIVACY,
-        "Total delta of the ledger",
-        unset=f"{CAP_DELTA:g} in a new file",
-        elsewhere=_OF_LEDGER,
-    )
-    set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mechanism", FORMER.get(self.mechanism, self.mechanism))
-        one_of("method", self.method, (*STRATEGIES, *POOLED), "fedcal simulate --help")
-        one_of("engine", self.engine, ENGINES if self.engine != APP else (APP,))
-        if self.secure_aggregation is not None:
-            one_of("secure aggregation", self.secure_aggregation, SECURE_AGGREGATION)
+        super().__post_init__()
         self._check_protocol()
-        check_size(self.clients, self.rounds)
-        check_rate(self.sampling_rate)
-        check_epsilon(self.epsilon, allow_infinite=True)
-        check_seed(self.seed)
-        number = isinstance(self.dropout, (int, float)) and not isinstance(self.dropout, bool)
-        if not number or not 0 <= self.dropout <= 1:
-            raise InputError(f"dropout must be in [0, 1], got {self.dropout!r}")
-        partition.parse(self.partition)
-        if self.csv is not None:
-            one_of("csv", self.csv, CSV_FORMS)
-        check_quorum(self.quorum, self.trust, int(self.protocol))
-        for name in ("cap", "cap_delta"):
-            if getattr(self, name) is not None:
-                positive(name, getattr(self, name))
-                if self.ledger is None:
-                    raise InputError(f"{name} needs a ledger: give --ledger FILE")
+        self.check_quorum(self.protocol)
+        if self.ledger is None:
+            unused("there is no ledger; give --ledger FILE", cap=self.cap, cap_delta=self.cap_delta)
+        elif math.isinf(self.epsilon):
+            raise InputError("a run without privacy cannot be charged to a ledger; give --epsilon")
         if self.cap is not None and self.cap < self.epsilon < math.inf:
             raise InputError(f"epsilon = {self.epsilon:g} is above the cap of {self.cap:g}")
-        if self.ray_address is not None and self.engine not in ("ray", "flower"):
-            raise InputError("ray_address needs a cluster: give --engine ray or flower")
+        if self.engine not in ("ray", "flower"):
+            unused("there is no cluster; give --engine ray or flower", ray_address=self.ray_address)
         self._check_sites()
-        if self.ledger is not None and math.isinf(self.epsilon):
-            raise InputError("a run without privacy cannot be charged to a ledger; give --epsilon")
         if self.method in POOLED and math.isfinite(self.epsilon):
             raise InputError(
                 f"method '{self.method}' reads the rows themselves and has no private form; "
@@ -297,23 +222,15 @@ class Config(Options):
                 "secure aggregation 'protocol' needs sites that remember their answers: give "
                 "--engine inline, ray or grpc"
             )
-        if self.committee is not None:
-            read_committee(self.committee)
 
     def _check_sites(self) -> None:
         """Check options of sites and messages, and those that real sites exclude."""
-        present = [name for name in _SITES if getattr(self, name) is not None]
-        if present and self.engine not in ("grpc", APP):
-            raise InputError(f"{present[0]} needs the engine grpc: give --engine grpc")
-        for name in ("timeout", "grace"):
-            if getattr(self, name) is not None:
-                positive(name, getattr(self, name))
-        if self.class_names is not None:
-            names_in(self.class_names)
+        if self.engine not in ("grpc", APP):
+            unused("the engine is not grpc; give --engine grpc", **self._of_group(SITES))
         if self.control is None:
-            for name in ("root_certificates", "federation"):
-                if getattr(self, name) is not None:
-                    raise InputError(f"{name} needs real sites: give --control HOST:PORT")
+            why = "there are no real sites; give --control HOST:PORT"
+            federation = self.federation
+            unused(why, root_certificates=self.root_certificates, federation=federation)
             if not self.real:
                 return
         elif self.root_certificates is None:
@@ -331,7 +248,7 @@ class Config(Options):
         )
         if self.dropout or self.partition not in (Config.partition, "natural"):
             raise InputError("dropout and partition are for simulations, not for real sites")
-        shared = self.trust is not None and TRUSTS[one_of("trust", self.trust, TRUSTS)].shared
+        shared = self.trust is not None and TRUSTS[self.trust].shared
         if self.secure_aggregation == "masks" or (shared and self.federation is None):
             raise InputError(
                 "masks that the server knows protect nothing from it, and a share of noise "
@@ -343,6 +260,9 @@ class Config(Options):
                 "the protocol among real sites needs their keys: give --federation FILE"
             )
 
+    def _of_group(self, group: str) -> dict[str, Any]:
+        return {n: getattr(self, n) for n, one in options_of(Config).items() if one.group == group}
+
 
 SIMULATED = (
     *("engine", "ray_address", "partition", "dropout", "noise_source"),
@@ -350,8 +270,18 @@ SIMULATED = (
 )
 """Options that `fedcal deploy` has no use for."""
 
-_SITES = ("control", "root_certificates", "federation", "timeout", "grace")
-_OPTIONS = options_of(Config)
+
+def read_options(path: Path) -> dict[str, Any]:
+    """Return the options in a TOML file; InputError if another version of fedcal wrote it."""
+    table = read_toml(path)
+    version = table.pop(VERSION, __version__)
+    if version != __version__:
+        raise InputError(
+            f"{path} was written by fedcal {str(version)[:20]!r}, and this is fedcal "
+            f"{__version__}: a config repeats a run in its own version; to run these options with "
+            f"this one, delete its line {VERSION!r}"
+        )
+    return table
 
 
 def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
@@ -381,7 +311,7 @@ def merge(*layers: Mapping[str, Any]) -> Config:
 
 
 def _read(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    return layered(_OPTIONS, *layers, tables=("set",))
+    return layered(options_of(Config), *layers)
 
 
 def parse_setting(text: str) -> tuple[str, Setting]:

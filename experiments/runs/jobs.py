@@ -20,8 +20,9 @@ from fedcal.core.errors import InputError
 from fedcal.core.printable import plain_names
 from fedcal.core.shards import Population, Shards
 from fedcal.evaluation.intervals.intervals import beyond
-from fedcal.experiments.runs.config import APP, GRACE, TIMEOUT, Config
+from fedcal.experiments.runs.config import APP, Config
 from fedcal.privacy.federation import Federation
+from fedcal.privacy.privacy import Privacy
 from fedcal.secure_aggregation.committee import (
     EVERYBODY_UP_TO,
     check_committee,
@@ -33,7 +34,7 @@ from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.server.job import Job
+from fedcal.strategies.server.job import GRACE, TIMEOUT, Books, Job
 from fedcal.strategies.settings import check_subjects, lacks_rows, nominal_rows, settings_of
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
@@ -180,18 +181,9 @@ def federation_of(config: Config, shards: Population | None) -> Federation:
     path = config.set.get("calibrator")  # real sites have its classes
     classes = len(names) or (load(str(path)).classes if path and shards is None else _ANY)
     federation = Federation(
-        clients=clients,
-        classes=classes if shards is None else shards.classes,
-        rounds=config.rounds,
-        sampling_rate=config.sampling_rate,
-        epsilon=config.epsilon,
-        delta=config.delta,
-        unit=config.unit,
-        trust=config.trust,
-        seed=config.seed,
-        mechanism=config.mechanism,
-        quorum=config.quorum,
-        noise_source=config.noise_source,
+        clients,
+        classes if shards is None else shards.classes,
+        **config.part(Privacy),
         **_committee(config, clients),
     )
     if shards is not None:
@@ -231,19 +223,9 @@ def job_of(config: Config, shards: Population | None) -> Job:
             )
         settings["rows_per_client"] = nominal_rows(config.method, federation, shards)
     known: dict[str, Any] = {} if shards is None else {"input": shards.input}
-    return Job(
-        method=config.method,
-        federation=federation,
-        settings=settings,
-        secure_aggregation=_sums(config, federation),
-        dropout=config.dropout,
-        ledger=config.ledger,
-        cap=config.cap,
-        cap_delta=config.cap_delta,
-        **known,
-        **_waiting(config),
-        **_among_sites(config),
-    )
+    how = config.part(Books) | {"secure_aggregation": _sums(config, federation)}
+    how |= {"dropout": config.dropout} | _waiting(config) | _among_sites(config)
+    return Job(config.method, federation, settings, **known, **how)
 
 
 def _sums(config: Config, federation: Federation) -> str:
@@ -274,7 +256,7 @@ def _waiting(config: Config) -> dict[str, Any]:
     }
 
 
-def _committee(config: Config, clients: int) -> dict[str, int]:
+def _committee(config: Config, clients: int) -> dict[str, Any]:
     """`committee`, `threshold` and `colluding` of a `Federation`; {} without the protocol.
 
     By default all of up to 7 clients are members, else 7; and as many may collude as the committee

@@ -14,15 +14,16 @@ from typing import Any
 from fedcal import datasets
 from fedcal.core.checks import one_of, positive
 from fedcal.core.errors import InputError
+from fedcal.core.options import layered, options_of, takes_options
 from fedcal.core.removed import check_kept
 from fedcal.core.types import override
 from fedcal.experiments.report.shown import Shown
 from fedcal.experiments.runs.comparison.grid import Variant
-from fedcal.privacy.federation import QUORUM, Federation
+from fedcal.privacy.federation import Federation
+from fedcal.privacy.privacy import Privacy
 from fedcal.strategies import warnings
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import calibrating, lacks_rows
-from fedcal.units import User
 
 HOME_ROWS = 100  # from so many labelled rows on, one temperature of their own mostly pays
 
@@ -115,28 +116,22 @@ class PlanTable(Shown):
         }
 
 
+@takes_options(Privacy, "seed", "noise_source")
 def plan(
     *,
     clients: int | None = None,
     rows_per_client: float | None = None,
     classes: int | None = None,
-    epsilon: float = math.inf,
-    delta: float = 1e-5,
-    unit: str = User.name,
-    trust: str | None = None,
-    sampling_rate: float = 1.0,
-    rounds: int | None = None,
-    quorum: float = QUORUM,
-    mechanism: str = "auto",
     data: str | None = None,
     methods: Sequence[str] | None = None,
+    **options: Any,
 ) -> PlanTable:
     """Say by formulas what a budget, rounds and clients buy, before anything runs.
 
     Parameters
     ----------
-    clients, epsilon, delta, unit, trust, sampling_rate, rounds, quorum, mechanism
-        as of `simulate`; `clients` is needed
+    clients
+        enrolled; needed
     rows_per_client
         a public nominal number, not a count; None = rows of `data` / clients
     classes
@@ -145,6 +140,8 @@ def plan(
         a shipped data set, whose size is public
     methods
         only these, as METHOD or METHOD[KEY=VALUE,...]; None = all that calibrate
+    **options
+        as of `simulate`: epsilon, delta, unit, trust, sampling_rate, rounds, quorum, mechanism
 
     Raises
     ------
@@ -163,8 +160,7 @@ def plan(
             "classes: for example --clients 100 --rows-per-client 50 --classes 10"
         )
     each = float(positive("rows_per_client", rows_per_client))
-    of = clients, classes, rounds, sampling_rate, epsilon, delta, unit, trust
-    federation = Federation(*of, mechanism=mechanism, quorum=quorum)
+    federation = Federation(clients, classes, **layered(options_of(Privacy), options, tables=()))
     lines, refused = list[dict[str, Any]](), list[tuple[str, str]]()
     known = ["acct[search=auto]" if name == "acct" else name for name in calibrating()]
     for text in methods or known:

@@ -10,25 +10,31 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, cast
 
 import numpy as np
 
 from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
+from fedcal.core.options import options_of, takes_options
 from fedcal.core.shards import Population, Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.datasets import BlockRows, Dataset, are_blocks
-from fedcal.experiments.runs.config import APP, POOLED, Config, load_config, merge
+from fedcal.experiments.runs.config import (
+    APP,
+    POOLED,
+    Config,
+    load_config,
+    merge,
+    read_options,
+)
 from fedcal.experiments.runs.engines import NamedData, run
 from fedcal.experiments.runs.folders import CONFIG, RUN, Paid, claim
 from fedcal.experiments.runs.jobs import METHOD, federation_of, job_of, settings
 from fedcal.experiments.runs.load import load_any, name_of, rows_in_blocks, rows_of
-from fedcal.experiments.runs.options import options_of, read_options
 from fedcal.experiments.runs.record import recorded, result_of
 from fedcal.experiments.runs.result import SimulationResult
-from fedcal.experiments.runs.signatures import EvaluateOptions, SimulateOptions, spelt_out
 from fedcal.experiments.runs.statement import about_subjects, without_privacy
 from fedcal.experiments.runs.statement.sentences import held_out as held_out_of
 from fedcal.experiments.runs.statement.sentences import large_delta
@@ -57,7 +63,7 @@ _BASELINES: dict[str, tuple[type[Calibrator], str, str]] = {
 """Method of `POOLED` -> its calibrator, and what the record says of trust and of its rows."""
 
 
-@spelt_out(SimulateOptions, Config)
+@takes_options(Config, "data")
 def simulate(
     data: Any = None,
     *,
@@ -68,7 +74,7 @@ def simulate(
     overwrite: bool = False,
     report: bool = True,
     progress: Progress | None = None,
-    **options: Unpack[SimulateOptions],
+    **options: Any,
 ) -> SimulationResult:
     """Run a method over simulated clients: calibrate a model, or what else the method is for.
 
@@ -342,11 +348,10 @@ def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> 
     return result_of(outcome, config, privacy, clients, given=config, test=test, data=rows)
 
 
-@spelt_out(EvaluateOptions, Config)
+@takes_options(Config, "method", also=simulate)
 def evaluate(
     data: Any = None,
     *,
-    model: Any = None,
     only: str | None = None,
     calibrator: str | Path | None = None,
     by: str = "none",
@@ -356,12 +361,7 @@ def evaluate(
     estimand: str | None = None,
     rows_per_subject: int | None = None,
     config: Config | str | Path | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    report: bool = True,
-    progress: Progress | None = None,
-    **options: Unpack[EvaluateOptions],
+    **options: Any,
 ) -> SimulationResult:
     """Evaluate a model on rows that stay with simulated clients: one release, all metrics.
 
@@ -370,7 +370,7 @@ def evaluate(
 
     Parameters
     ----------
-    data, model
+    data
         as `simulate` takes them
     only
         "accuracy": this metric for the whole budget; None = all metrics
@@ -391,14 +391,8 @@ def evaluate(
         rows of a subject, for R times the noise
     config
         instead of options; or the path of a `config.toml`
-    out
-        folder for result files; None = write nothing
-    resume, overwrite, report
-        as `simulate` has them
-    progress
-        called after each round
     **options
-        as `simulate` takes them, but for the method
+        as `simulate` takes them (model, out, ... too), but for the method
 
     Returns
     -------
@@ -412,38 +406,25 @@ def evaluate(
     """
     wanted = {"threshold": threshold, "score": score, "bins": bins, "estimand": estimand}
     asked = settings(by, calibrator, only=only, rows_per_subject=rows_per_subject, **wanted)
-    output: dict[str, Any] = {
-        "out": out,
-        "resume": resume,
-        "overwrite": overwrite,
-        "report": report,
-    }
-    run = _run(METHOD, asked, config, options)
-    return simulate(data, model=model, config=config, progress=progress, **output, **run)
+    return simulate(data, config=config, **_run(METHOD, asked, config, options))
 
 
-@spelt_out(EvaluateOptions, Config)
+@takes_options(Config, "method", also=simulate)
 def prediction_sets(
     data: Any = None,
     *,
-    model: Any = None,
     alpha: float | None = None,
     score: str | None = None,
     by: str | None = None,
     calibrator: str | Path | None = None,
     config: Config | str | Path | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    report: bool = True,
-    progress: Progress | None = None,
-    **options: Unpack[EvaluateOptions],
+    **options: Any,
 ) -> SimulationResult:
     """Find prediction sets from rows that stay with simulated clients: the method `conformal`.
 
     Parameters
     ----------
-    data, model
+    data
         as `simulate` takes them
     alpha
         share of new rows whose label may be missing in their set; None = 0.1
@@ -453,10 +434,11 @@ def prediction_sets(
         "class" or "group": thresholds of their own for each label, or group of rows
     calibrator
         a `calibrator.npz`: sets are of its probabilities
-    config, out, resume, overwrite, report, progress
-        as `simulate` has them
+    config
+        instead of options; or the path of a `config.toml`
     **options
-        as `simulate` takes them, but for the method; `set` has its other settings
+        as `simulate` takes them (model, out, ... too), but for the method; `set` has its other
+        settings
 
     Returns
     -------
@@ -470,20 +452,14 @@ def prediction_sets(
     """
     asked = settings(calibrator=calibrator, alpha=alpha, score=score)
     asked |= {} if by is None else {"by": by}
-    output: dict[str, Any] = {
-        "out": out,
-        "resume": resume,
-        "overwrite": overwrite,
-        "report": report,
-    }
-    run = _run(FedConformal.name, asked, config, options)
-    return simulate(data, model=model, config=config, progress=progress, **output, **run)
+    return simulate(data, config=config, **_run(FedConformal.name, asked, config, options))
 
 
 def _run(
-    method: str, asked: Mapping[str, Any], config: object, options: EvaluateOptions
+    method: str, asked: Mapping[str, Any], config: object, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Options of `simulate`, of which `config` would say all."""
+    unused("the function says it", method=options.get("method"))
     if config is not None:
         unused("config says it", **asked)
         return {**options}

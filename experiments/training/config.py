@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field
-from typing import Any
+from dataclasses import MISSING, dataclass
+from typing import Annotated, Any
 
-from fedcal.core.checks import one_of, positive, unused, whole
+from fedcal.core.checks import interval, positive, unused
 from fedcal.core.errors import InputError
-from fedcal.experiments.runs.config import ENGINES, Config
-from fedcal.experiments.runs.options import (
+from fedcal.core.fields import among, within
+from fedcal.core.options import (
     DATA,
     PRIVACY,
     REQUIRED,
     RUNNING,
-    Option,
-    Options,
+    TRAINING,
     layered,
     like,
     option,
     options_of,
 )
+from fedcal.experiments.runs.config import RunOptions, check_partition
+from fedcal.privacy.federation import MOST_CLIENTS
+from fedcal.privacy.privacy import Rate, Rounds
 from fedcal.strategies import STRATEGIES, FedAvg
 from fedcal.strategies.settings import Setting, check_settings
 from fedcal.training.networks import NETWORKS, OWN, enlist, network_named
@@ -29,8 +31,6 @@ from fedcal.units import UNITS, Example
 
 DEFAULTS = {"rounds": 100, "batch_size": 32, "lr": 0.1, "server_lr": 1.0}
 """Of FedAvg, as Maddock et al. (2025), A.3.1, train their base models."""
-
-TRAINING = "Training"
 
 FEDAVG = FedAvg.name
 
@@ -53,17 +53,17 @@ FOLLOWING = {"network": "--model says it", "shape": "the data say it"}
 
 _OF_FEDAVG = ("local_epochs", "server_lr", "evaluate_every")
 
-_CHECKED_ALIKE = (
-    *("engine", "clients", "rounds", "sampling_rate", "epsilon", "seed", "partition"),
-)
-"""Options of which `Config` refuses the same values."""
-
-_COUNTS = ("batch_size", "max_rows", "local_epochs", "evaluate_every", "checkpoint_every")
-_LEAST = {**dict.fromkeys(_COUNTS, 1), "min_rows": 0}
+Count = Annotated[int, within(1)]
 
 
-@dataclass(frozen=True)
-class TrainConfig(Options):
+def _network(_: str, value: Any) -> str:
+    name = enlist(value)
+    network_named(name, "model")
+    return name
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(RunOptions):
     """Options of a training. `None` means the model's (or the data's) own default.
 
     A *round* is one of FedAvg: sampled clients train, the server averages. A *global epoch* of
@@ -95,112 +95,95 @@ class TrainConfig(Options):
         ".npz of features or images, or the name of shipped features",
         unset=REQUIRED,
     )
-    model: str | None = option(
+    model: Annotated[str, _network] | None = option(
         None,
         TRAINING,
         f"{' | '.join(NETWORKS)} | mlp:64x32: hidden widths | MODULE:CLASS: your own torch module",
         unset="softmax",
         read=enlist,
     )
-    method: str | None = option(
+    method: Annotated[str, among(TRAINERS)] | None = option(
         None,
         TRAINING,
         f"{' | '.join(TRAINERS)}; --set has its settings",
         unset="fedsgd, or dp-fedavg with --unit user",
     )
-    clients: int | None = option(
+    clients: Annotated[int, within(1, MOST_CLIENTS)] | None = option(
         None, DATA, "Number of simulated clients", unset="100; fedsgd: 1, all rows in one place"
     )
-    partition: str | None = option(
+    partition: Annotated[str, check_partition] | None = option(
         None,
         DATA,
         "Partition of the rows over clients, as for simulate",
         unset="natural if the data name clients, else dirichlet:0.1",
     )
-    rounds: int | None = option(
-        None, TRAINING, "Number of training rounds", unset="the model's, or by epochs"
+    rounds: Rounds = like(
+        RunOptions,
+        "rounds",
+        None,
+        "Number of training rounds",
+        group=TRAINING,
+        unset="the model's, or by epochs",
     )
-    sampling_rate: float = option(
-        0.1, DATA, "Fraction of the clients in a round, at least one client"
+    sampling_rate: Rate = like(
+        RunOptions,
+        "sampling_rate",
+        0.1,
+        "Fraction of the clients in a round, at least one client",
     )
-    local_epochs: int = option(1, TRAINING, "Passes over a client's rows in one round")
-    batch_size: int | None = option(
+    local_epochs: Count = option(1, TRAINING, "Passes over a client's rows in one round")
+    batch_size: Count | None = option(
         None,
         TRAINING,
         "Batch size of local SGD; for fedsgd: expected rows in a round",
         unset="the model's",
     )
-    lr: float | None = option(
+    lr: Annotated[float, positive] | None = option(
         None, TRAINING, "Learning rate of local SGD, or of fedsgd", unset="the model's"
     )
-    server_lr: float | None = option(None, TRAINING, "Learning rate of the server", unset="1")
-    epsilon: float = like(Config, "epsilon")
-    delta: float = like(Config, "delta")
-    unit: str = like(Config, "unit", default=Example.name)
-    trust: str | None = like(Config, "trust")
-    mechanism: str = like(Config, "mechanism")
-    quorum: float = like(Config, "quorum")
-    secure_aggregation: str | None = like(Config, "secure_aggregation")
-    committee: str | None = like(Config, "committee")
-    colluding: int | None = like(Config, "colluding")
-    noise_source: str = like(Config, "noise_source")
-    ledger: str | None = like(Config, "ledger")
-    cap: float | None = like(Config, "cap")
-    cap_delta: float | None = like(Config, "cap_delta")
-    held_out: float = option(
+    server_lr: Annotated[float, positive] | None = option(
+        None, TRAINING, "Learning rate of the server", unset="1"
+    )
+    unit: Annotated[str, among(UNITS)] = like(RunOptions, "unit", Example.name)
+    held_out: Annotated[float, interval("[0, 1)")] = option(
         0.1,
         DATA,
         "Fraction of training rows held out for calibration; 0: it uses the training rows",
     )
-    seed: int = option(0, RUNNING, "Random seed")
-    engine: str = option("inline", RUNNING, " | ".join(ENGINES))
-    min_rows: int = option(
+    min_rows: Annotated[int, within(0)] = option(
         0, DATA, "Least number of rows of a client; smaller clients are left out"
     )
-    max_rows: int | None = option(None, DATA, "Largest number of rows of a client", unset="all")
-    feature_norm: float | None = option(
+    max_rows: Count | None = option(None, DATA, "Largest number of rows of a client", unset="all")
+    feature_norm: Annotated[float, positive] | None = option(
         None,
         DATA,
         "Public bound on the norm of a row's features; longer rows are scaled",
         unset="the file's",
     )
-    evaluate_every: int = option(10, RUNNING, "Rounds between evaluations on the test rows")
-    checkpoint_every: int = option(10, RUNNING, "Rounds between checkpoints in --out")
-    set: Mapping[str, Setting] = field(default_factory=dict)
+    evaluate_every: Count = option(10, RUNNING, "Rounds between evaluations on the test rows")
+    checkpoint_every: Count = option(10, RUNNING, "Rounds between checkpoints in --out")
 
     def __post_init__(self) -> None:
-        if self.model is not None:
-            object.__setattr__(self, "model", enlist(self.model))
-            network_named(str(self.model), "model")
-            if self.model in OWN and self.engine != "inline":
-                raise InputError(f"model {self.model} is your own, and trains with engine 'inline'")
-        alike = {name: getattr(self, name) for name in _CHECKED_ALIKE}
-        Config(**{name: value for name, value in alike.items() if value is not None})
-        if not 0 <= self.held_out < 1:
-            raise InputError(f"held_out must be in [0, 1), got {self.held_out!r}")
+        super().__post_init__()
+        if self.model in OWN and self.engine != "inline":
+            raise InputError(f"model {self.model} is your own, and trains with engine 'inline'")
         if self.method is not None:
-            self._check_method(one_of("method", self.method, TRAINERS))
-        for name, least in _LEAST.items():
-            if getattr(self, name) is not None:
-                whole(name, getattr(self, name), least)
-        for name in ("lr", "server_lr", "feature_norm"):
-            if getattr(self, name) is not None:
-                positive(name, getattr(self, name))
+            self._check_method(self.method)
 
     def _check_method(self, method: str) -> None:
         """Refuse what the method has no use for."""
-        defaults = options_of(TrainConfig)
         if method != FEDAVG:
             # one that samples rows has all clients in each round
             names = [*_OF_FEDAVG, *(("sampling_rate",) if STRATEGIES[method].one_place else ())]
-            unused(f"method '{method}'", **{n: self._given(defaults, n) for n in names})
+            unused(f"method '{method}'", **self.changed(*names))
             self._check_cuts()
             self._check_set()
             check_settings(method, self.set)
             return
-        names = [n for n, one in defaults.items() if one.group == PRIVACY and n != "unit"]
+        known = options_of(TrainConfig).values()
+        names = [one.name for one in known if one.group == PRIVACY and one.name != "unit"]
         why = f"method '{FEDAVG}' has no privacy and runs inline"
-        unused(why, **{n: self._given(defaults, n) for n in (*names, "engine", "held_out")})
+        unused(why, **self.changed(*names, "engine", "held_out"))
         if self.set:
             raise InputError(f"method '{FEDAVG}' has no settings of its own: leave --set out")
 
@@ -222,18 +205,13 @@ class TrainConfig(Options):
         """
         if math.isinf(self.epsilon):
             return
-        part = not UNITS[one_of("unit", self.unit, UNITS)].whole_client
+        part = not UNITS[self.unit].whole_client
         for name, value in (("min_rows", self.min_rows), ("max_rows", part and self.max_rows)):
             if value:
                 raise InputError(
                     f"{name} = {value} goes by how many rows a client has, which is private with "
                     f"unit '{self.unit}': leave it out"
                 )
-
-    def _given(self, known: Mapping[str, Option], name: str) -> Any:
-        """Return the value of an option, or None if it is the default."""
-        value = getattr(self, name)
-        return None if value == known[name].default else value
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values without the unset ones, of which an epsilon of infinity is one: JSON."""
@@ -258,7 +236,7 @@ class TrainConfig(Options):
 
 def merged(*layers: Mapping[str, Any]) -> TrainConfig:
     """Return a TrainConfig from several layers, later ones winning; None means not given."""
-    values = layered(options_of(TrainConfig), *layers, tables=("set",))
+    values = layered(options_of(TrainConfig), *layers)
     if not values.get("data"):
         raise InputError("say what to train on: --data PATH (see docs/guide/train.md)")
     return TrainConfig(**values)

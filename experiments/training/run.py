@@ -16,11 +16,11 @@ from fedcal.accounting.zcdp import rdp_epsilons
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.core.numerics import softmax
 from fedcal.experiments.runs import engines
+from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.runs.folders import CONFIG, Paid, claim
 from fedcal.experiments.runs.folders import TRAINING as KIND
 from fedcal.experiments.runs.jobs import job_of
-from fedcal.experiments.runs.options import read_options
 from fedcal.experiments.runs.record import recorded
 from fedcal.experiments.training.config import TrainConfig, merged
 from fedcal.experiments.training.features import NAME as IN_MEMORY
@@ -347,7 +347,7 @@ def _check_rows(
 
 def _warn_of_one(plan: Plan) -> None:
     """Say it where one client trains in each round."""
-    rate, clients = plan.sampling_rate, plan.clients
+    rate, clients = plan.federation.sampling_rate, plan.clients
     if plan.cohort and clients > 1 and len(plan.sample(1)) == 1:
         warnings.warn(
             f"one client trains in each round: sampling rate {rate:g} of {clients} clients; "

@@ -49,6 +49,20 @@ def positive(name: str, value: Any) -> float:
     return number
 
 
+def interval(text: str) -> Callable[[str, Any], float]:
+    """Return a check for a number in an interval, as "(0, 1]": round brackets leave ends out."""
+    low, high = (float(end) for end in text[1:-1].split(","))
+
+    def check(name: str, value: Any) -> float:
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        inside = number and low <= value <= high
+        if not inside or (text[0] == "(" and value == low) or (text[-1] == ")" and value == high):
+            raise InputError(f"{name} must be in {text}, got {value!r}")
+        return float(value)
+
+    return check
+
+
 def listed(name: str, value: Any, kind: str) -> list[Any]:
     """Return a list (or tuple), or the JSON text of one, as a list; InputError otherwise.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache, partial
 from numbers import Real
@@ -51,8 +51,8 @@ class CheckedFields:
     facts: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        kind: Any = type(self)
-        for name, check in _checks(kind).items():
+        own: Any = type(self)
+        for name, check in checks_of(own).items():
             self._set(**{name: check(getattr(self, name))})
 
     def params(self) -> Mapping[str, Param]:
@@ -167,6 +167,11 @@ def within(low: int, high: int | None = None) -> Check:
     return lambda name, value: whole(name, value, low, high)
 
 
+def among(names: Collection[str], listed: str = "") -> Check:
+    """Return a check for one of some names; `listed` is a command that lists them."""
+    return lambda name, value: one_of(name.replace("_", " "), value, names, listed)
+
+
 Classes = Annotated[int, lambda _, value: number_of_classes(value)]
 Seed = Annotated[int, lambda _, value: check_seed(value)]
 Numbers = Annotated[int, within(0, MOST_NUMBERS)]
@@ -176,7 +181,7 @@ Vector = Annotated[Floats, vector]
 
 
 @cache
-def _checks(kind: type[Any]) -> Mapping[str, Callable[[Any], Any]]:
+def checks_of(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
     """Return the checks of a class's fields, in their order, from their type hints."""
     hints = get_type_hints(kind, include_extras=True)
     checks = {f.name: check_of(f.name, hints[f.name]) for f in fields(kind)}
@@ -192,6 +197,6 @@ def check_of(name: str, hint: Any) -> Callable[[Any], Any] | None:
     if get_origin(hint) is Annotated:
         return partial(kinds[1], name)
     if get_origin(hint) is Literal:
-        return lambda value: one_of(name, value, kinds)
+        return partial(among(kinds), name)
     plain: dict[Any, Callable[[Any], Any]] = {bool: partial(flag, name), str: partial(text, name)}
     return plain.get(hint)

@@ -9,7 +9,7 @@ against
 * `distributed`: everyone, the server too, if at least `plan.shares` of those that answer are
   honest (add their share and keep it to themselves) and the secure aggregation shows the server
   nothing but the sum; under the protocol (`fedcal.clients.site.party`) that is so if no more than
-  `plan.colluding` sites work with the server or leave out their noise;
+  `plan.federation.colluding` sites work with the server or leave out their noise;
 * `local`: everyone, whatever the others do. Of one row (unit "example") its own site knows all.
 
 Clients of a simulation add the noise that a question names, and answer as often as they are asked.
@@ -171,7 +171,7 @@ class Curator:
         )
         noise, rate = client_noise(plan), coin_rate(plan, query)
         drawn = noise is not None or rate < 1 or plan.row_rate < 1
-        seed = plan.client_seed if plan.noise_source == "seeded" else None
+        seed = plan.client_seed if plan.federation.noise_source == "seeded" else None
         return Request(
             *(query, bound, plan.ring, round_number),
             noise=noise,
@@ -212,7 +212,7 @@ class Curator:
         own = (plan.epsilon, plan.delta, plan.rounds, plan.unit)
         if (entry.epsilon, entry.delta, entry.releases, entry.unit) != own:
             raise InputError(f"the ledger has a reservation for run {run} under another plan")
-        last = plan.rounds if ahead and plan.noise_source == "seeded" else releases + 1
+        last = plan.rounds if ahead and plan.federation.noise_source == "seeded" else releases + 1
         if not set(range(1, releases + 1)) <= set(entry.charged) <= set(range(1, last + 1)):
             raise InputError(
                 f"the ledger has charged rounds {list(entry.charged)} of run {run}, and "
@@ -316,12 +316,12 @@ class Curator:
 
     def _source(self, asked: Asked) -> Source:
         """Return the server's own randomness in a round."""
-        if self.plan.noise_source == "system":
+        if self.plan.federation.noise_source == "system":
             return None
         # The plan and the question are part of the key: the same noise on two answers, or at two
         # scales, would give both away.
         what = key_of(self.plan.key, asked.request.question)
-        return stream(self.plan.seed, Purpose.NOISE, asked.round, what)
+        return stream(self.plan.federation.seed, Purpose.NOISE, asked.round, what)
 
     def _reserve(self) -> None:
         if self._reserved:

@@ -1,75 +1,31 @@
-"""The public facts of a federation, what may be learned from it, and by which mechanism."""
+"""The public facts of a federation, and by which mechanism its budget is spent."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal, Self
 
-from fedcal import accounting
-from fedcal.core.checks import one_of, read, unused, whole
+from fedcal.core.checks import unused, whole
 from fedcal.core.errors import InputError
-from fedcal.core.streams import check_seed
-from fedcal.mechanisms import FORMER, MECHANISMS, PRIVATE, Mechanism, Target
+from fedcal.core.fields import within
+from fedcal.core.options import flat_kinds, read_fields
+from fedcal.mechanisms import MECHANISMS, PRIVATE, Mechanism, Target
+from fedcal.privacy.privacy import AUTO as AUTO
+from fedcal.privacy.privacy import MOST_ROUNDS as MOST_ROUNDS
+from fedcal.privacy.privacy import Privacy
 from fedcal.secure_aggregation.committee import check_committee, colluding
 from fedcal.trust import NOISY, TRUSTS, Central, SecAgg
-from fedcal.units import UNITS, User
+from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
 
-QUORUM = 0.9
-"""Share of the clients that must answer a round under trust `distributed`."""
-
 MOST_CLIENTS = 10_000_000
-MOST_ROUNDS = 100_000
-"""More is a slip of the pen: a run of that size would take days, or all memory there is."""
-
-AUTO = "auto"
-"""The mechanism that a method prefers."""
-
-NOISE_SOURCES = ("seeded", "system")
-
-FIELDS: Mapping[str, type[Any]] = {
-    "clients": int,
-    "classes": int,
-    "rounds": int,
-    "sampling-rate": float,
-    "epsilon": float,
-    "delta": float,
-    "unit": str,
-    "trust": str,
-    "mechanism": str,
-    "quorum": float,
-    "noise-source": str,
-    "committee": int,
-    "threshold": int,
-    "colluding": int,
-}
-"""The fields of a `Federation` but for its seed, under dashed names, and what each is."""
-
-
-def check_size(clients: int | None, rounds: int | None) -> None:
-    """InputError for more clients or rounds than any run has; None is not looked at."""
-    for name, value, most in (("clients", clients, MOST_CLIENTS), ("rounds", rounds, MOST_ROUNDS)):
-        if value is not None:
-            whole(name, value, 1, most)
-
-
-def check_quorum(quorum: float, trust: str | None, committee: int = 0) -> None:
-    """InputError for a share that is none, and for one where no quorum is asked for."""
-    if not 0 < quorum <= 1:
-        raise InputError(f"quorum must be in (0, 1], got {quorum!r}")
-    shared = [name for name, model in TRUSTS.items() if model.shared]
-    if trust not in shared and not committee and quorum != QUORUM:
-        home = " or ".join(f"'{name}'" for name in shared)
-        raise InputError(
-            f"quorum = {quorum:g} has no effect here: it is for trust {home}, and for the secure "
-            "aggregation 'protocol'"
-        )
+"""More is a slip of the pen: a run of that size would take all memory there is."""
 
 
 @dataclass(frozen=True)
-class Federation:
+class Federation(Privacy):
     """Clients, and what may be learned from them. All of it is public.
 
     Attributes
@@ -78,30 +34,6 @@ class Federation:
         enrolled clients K
     classes
         classes c of the model
-    rounds
-        rounds of queries; None = the method's default
-    sampling_rate
-        each client takes part in a round with this probability (Poisson)
-    epsilon
-        budget of the whole run for each unit; inf = no differential privacy
-    delta
-        its failure probability; must be > 0 for Gaussian noise
-    unit
-        what is protected: "user", all rows of one client, "subject", all rows of one subject
-        at one client, or "example", one row
-    trust
-        who adds the noise: "secagg" (nobody), "central" (the server, after the secure sum),
-        "distributed" (each client a share, the sum has all of it) or "local" (each client all of
-        it); None = the one of the first two that fits epsilon
-    seed
-        of sampling and noise. Seeded noise protects nobody who knows the seed
-    mechanism
-        one of `fedcal.mechanisms`, or "auto", what the method prefers
-    quorum
-        under trust "distributed", and under the protocol of secure aggregation, the share of the
-        clients that must answer a round: noise shares are sized so that these alone make all of it
-    noise_source
-        "seeded" (simulation, repeatable) or "system" (the operating system's generator)
     committee, threshold
         of the protocol of secure aggregation: members, and how many of them open a sum; 0 = no
         such protocol
@@ -110,38 +42,16 @@ class Federation:
         all of their noise
     """
 
-    clients: int
-    classes: int
-    rounds: int | None = None
-    sampling_rate: float = 1.0
-    epsilon: float = math.inf
-    delta: float = 1e-5
-    unit: str = User.name
-    trust: str | None = None
-    seed: int = 0
-    mechanism: str = AUTO
-    quorum: float = QUORUM
-    noise_source: str = "seeded"
-    committee: int = 0
-    threshold: int = 0
-    colluding: int = 0
+    clients: Annotated[int, within(1, MOST_CLIENTS)]
+    classes: Annotated[int, within(2)]
+    committee: int = field(default=0, kw_only=True)
+    threshold: int = field(default=0, kw_only=True)
+    colluding: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_size(self.clients, self.rounds)
-        whole("classes", self.classes, 2)
-        check_seed(self.seed)
-        accounting.check_rate(self.sampling_rate)
-        accounting.check_epsilon(self.epsilon, allow_infinite=True)
-        if not 0 <= self.delta < 1:
-            raise InputError(f"delta must be in [0, 1), got {self.delta!r}")
-        one_of("unit", self.unit, UNITS)
-        mechanism = FORMER.get(self.mechanism, self.mechanism)
-        object.__setattr__(self, "mechanism", one_of("mechanism", mechanism, (AUTO, *PRIVATE)))
-        one_of("noise source", self.noise_source, NOISE_SOURCES)
-        if not 0 < self.quorum <= 1:
-            raise InputError(f"quorum must be in (0, 1], got {self.quorum!r}")
+        super().__post_init__()
         default = Central if self.private else SecAgg
-        trust = one_of("trust", self.trust or default.name, TRUSTS)
+        trust = self.trust or default.name
         noisy = trust in NOISY
         if self.private and not noisy:
             raise InputError(
@@ -181,41 +91,26 @@ class Federation:
             )
         return least
 
-    @property
-    def private(self) -> bool:
-        """True if the run is differentially private."""
-        return math.isfinite(self.epsilon)
-
-    def to_fields(self) -> dict[str, int | float | str]:
-        """All but the seed, under dashed names; what is None becomes 0 or ""."""
-        own = {name: getattr(self, _attribute(name)) for name in FIELDS}
-        return {name: kind(own[name] or kind()) for name, kind in FIELDS.items()}
-
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], nodes: int = 0, classes: int = 0) -> Self:
-        """Return the federation that `to_fields` wrote, without its seed; other keys are ignored.
+        """Return the federation that `to_fields` wrote; other keys are ignored.
+
+        Raises InputError if a key is missing or its value is not allowed.
 
         Parameters
         ----------
         nodes, classes
             what `clients` = 0 and `classes` = 0 stand for
-
-        Raises
-        ------
-        InputError
-            If a key is missing or its value is not allowed.
         """
-        own = {_attribute(name): read(fields, name, kind) for name, kind in FIELDS.items()}
-        for name, instead in (("clients", nodes), ("classes", classes)):
-            own[name] = own[name] or instead
-        for name in ("rounds", "trust"):
-            own[name] = own[name] or None
-        check_quorum(own["quorum"], own["trust"], own["committee"])
-        return cls(**own)
+        made = cls(**read_fields(cls, fields, clients=nodes, classes=classes))
+        made.check_quorum(made.committee > 0)
+        return made
 
 
-def _attribute(name: str) -> str:
-    return name.replace("-", "_")
+FIELDS: Mapping[str, type[Any]] = {
+    name.replace("_", "-"): kind for name, kind in flat_kinds(Federation).items() if name != "seed"
+}
+"""What a server and its sites agree on: the fields but for the seed, under dashed names."""
 
 
 def choose(

@@ -42,6 +42,10 @@ class Plan:
 
     Attributes
     ----------
+    federation
+        the public facts and the budget that was asked for
+    rounds
+        how many there may be
     law
         the mechanism, calibrated
     epsilon, delta
@@ -65,36 +69,24 @@ class Plan:
         each row takes part in a round with this probability, by a secret coin at its client
     fine
         the grid is as fine as sums of many rows leave room for, whatever the noise
-    committee
-        of the protocol of secure aggregation: members, and how many of them open a sum. Each site
-        answers every round then, by its own coin with its rows or with none. None = no protocol
-    colluding
-        answers whose share of the noise counts for nothing: their senders may tell it
     cohort
         as many clients in each round, drawn without replacement; without privacy only. Where
         everybody is asked (`asks_everyone`) each client's coin decides all the same
     """
 
-    clients: int
+    federation: Federation
     rounds: int
-    sampling_rate: float
     law: Mechanism
     epsilon: float
     delta: float
-    unit: str
-    trust: str
-    seed: int
     bound: Bound | None = None
     counting_rounds: int = 0
     adjacency: str = "zero-out"
-    noise_source: str = "seeded"
     diameter: int = field(default=1, repr=False)  # these two follow from those above
     quorum: int = field(default=1, repr=False)
     parts: int = field(default=1, repr=False)
     row_rate: float = field(default=1.0, repr=False)
     fine: bool = field(default=False, repr=False)
-    committee: tuple[int, int] | None = field(default=None, repr=False)
-    colluding: int = field(default=0, repr=False)
     cohort: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -113,7 +105,7 @@ class Plan:
                 f"a clip norm of {largest:g} does not fit the ring of {self.clients} clients: "
                 f"its noise needs steps of {self.grid:g}, which leave a capacity of {room:g}"
             )
-        tables = self.noise_source == "system" or self.law.tailed or self.shares > 1
+        tables = self.federation.noise_source == "system" or self.law.tailed or self.shares > 1
         noise = self.noise  # refuses scales that make no sense
         if tables and noise is not None and max(noise.scales) > _MOST_STEPS:
             raise InputError(
@@ -121,6 +113,30 @@ class Plan:
                 f"grid of {self.clients} clients has steps of {self.grid:g}, and noise of "
                 f"{max(noise.scales):.3g} steps is not drawn"
             )
+
+    @property
+    def clients(self) -> int:
+        """Number of enrolled clients."""
+        return self.federation.clients
+
+    @property
+    def unit(self) -> str:
+        """Name of the unit."""
+        return self.federation.unit
+
+    @property
+    def trust(self) -> str:
+        """Name of the trust model."""
+        return str(self.federation.trust)
+
+    @property
+    def committee(self) -> tuple[int, int] | None:
+        """Members of the protocol's committee, and how many of them open a sum; None = no protocol.
+
+        Each site answers every round then, by its own coin with its rows or with none.
+        """
+        facts = self.federation
+        return (facts.committee, facts.threshold) if facts.committee else None
 
     @property
     def mechanism(self) -> str:
@@ -179,7 +195,7 @@ class Plan:
     def secret_sample(self) -> bool:
         """True if only the server may learn which clients were asked, and how many."""
         secret = self.model.amplifies and not self.asks_everyone
-        return self.private and self.sampling_rate < 1 and secret
+        return self.private and self.federation.sampling_rate < 1 and secret
 
     @property
     def protocol(self) -> bool:
@@ -194,7 +210,7 @@ class Plan:
     @property
     def own_rate(self) -> float:
         """The probability of that coin; 1 = the server's sample decides, or nothing."""
-        return self.sampling_rate if self.asks_everyone else 1.0
+        return self.federation.sampling_rate if self.asks_everyone else 1.0
 
     @property
     def amplified(self) -> bool:
@@ -204,14 +220,12 @@ class Plan:
     @property
     def amplifying_rate(self) -> float:
         """The sampling rate that the epsilon counts on; 1 = on none."""
-        if self.row_rate < 1:
-            return self.row_rate
-        return self.sampling_rate if self.protected.whole_client and self.model.amplifies else 1.0
+        return self.row_rate if self.row_rate < 1 else amplifying_rate(self.federation)
 
     @property
     def shares(self) -> int:
         """Number of clients whose noise makes the complete noise."""
-        return self.model.shares(self.quorum - self.colluding)
+        return self.model.shares(self.quorum - self.federation.colluding)
 
     @property
     def on_integers(self) -> bool:
@@ -327,7 +341,7 @@ class Plan:
             return None
         if self.bound is None:
             return (0.0,)
-        asked = self.model.expected(self.sampling_rate, self.clients)
+        asked = self.model.expected(self.federation.sampling_rate, self.clients)
         std = self.std_of_sum(math.ceil(asked / self.parts))
         return tuple(float(s) for s in std[self.bound.firsts])
 
@@ -346,7 +360,7 @@ class Plan:
         return self._hashed("clients")
 
     def _hashed(self, what: str) -> int:
-        digest = hashlib.sha256(f"fedcal {what} {self.seed}".encode()).digest()
+        digest = hashlib.sha256(f"fedcal {what} {self.federation.seed}".encode()).digest()
         return int.from_bytes(digest[:7], "little")
 
     @cached_property
@@ -356,22 +370,23 @@ class Plan:
         Two releases with the same noise at different scales would give both away, so whatever the
         scale follows from is here by name: a new field of this class moves no bit.
         """
+        facts = self.federation
         return key_of(
-            (self.clients, self.rounds, self.sampling_rate),
+            (self.clients, self.rounds, facts.sampling_rate),
             (self.mechanism, self.epsilon, self.delta, self.unit, self.trust, self.adjacency),
             (self.law.multiplier, self.law.epsilon, self.diameter, self.quorum),
             None if self.bound is None else self.bound.key,
             *((self.parts,) if self.parts > 1 else ()),
             *(("rows", self.row_rate) if self.row_rate < 1 else ()),
             *(("fine",) if self.fine else ()),
-            *((self.committee, self.colluding) if self.committee or self.colluding else ()),
+            *((self.committee, facts.colluding) if self.committee or facts.colluding else ()),
         )
 
     @property
     def event(self) -> str:
         """The run in one line, for the ledger."""
         of = f"{self.law.event}, each of other clients" if self.parts > 1 else self.law.event
-        drawn = f"Poisson({self.sampling_rate!r})"
+        drawn = f"Poisson({self.federation.sampling_rate!r})"
         if self.cohort and not self.asks_everyone:
             drawn = f"{round(self.share_asked * self.clients)} of {self.clients} clients"
         if self.row_rate < 1:
@@ -394,8 +409,8 @@ class Plan:
         if self.asks_everyone:
             return 1.0
         if self.cohort:
-            return max(1, round(self.sampling_rate * self.clients)) / self.clients
-        return self.sampling_rate / self.parts
+            return max(1, round(self.federation.sampling_rate * self.clients)) / self.clients
+        return self.federation.sampling_rate / self.parts
 
     def sample(self, round_number: int) -> Integers:
         """Return the clients asked in a round: each with probability `sampling_rate`.
@@ -403,20 +418,21 @@ class Plan:
         Under trust `distributed`, and under the protocol, everybody is asked: all noise is needed,
         and whether a client's rows take part is its own coin (`Query.rate`), which nobody sees.
         """
+        facts = self.federation
         if self.parts > 1:  # dealt by chance, which need not be secret
-            dealt = stream(self.seed, Purpose.SAMPLING, 0, "parts").permutation(self.clients)
+            dealt = stream(facts.seed, Purpose.SAMPLING, 0, "parts").permutation(self.clients)
             return np.flatnonzero(dealt % self.parts == round_number - 1)
-        if self.sampling_rate == 1.0 or self.asks_everyone:
+        if facts.sampling_rate == 1.0 or self.asks_everyone:
             return np.arange(self.clients)
         if self.cohort:  # no secret: a seed draws it, wherever noise would come from
             number = round(self.share_asked * self.clients)
-            drawn = stream(self.seed, Purpose.SAMPLING, round_number, "training")
+            drawn = stream(facts.seed, Purpose.SAMPLING, round_number, "training")
             return np.sort(drawn.permutation(self.clients)[:number])
-        if self.noise_source == "system":
-            heads = samplers.bernoulli(self.sampling_rate, self.clients, samplers.system_words)
+        if facts.noise_source == "system":
+            heads = samplers.bernoulli(facts.sampling_rate, self.clients, samplers.system_words)
             return np.flatnonzero(heads)
-        draws = stream(self.seed, Purpose.SAMPLING, round_number).random(self.clients)
-        return np.flatnonzero(draws < self.sampling_rate)
+        draws = stream(facts.seed, Purpose.SAMPLING, round_number).random(self.clients)
+        return np.flatnonzero(draws < facts.sampling_rate)
 
 
 def make_plan(
@@ -485,17 +501,10 @@ def make_plan(
         adjacency = "zero-out"  # a row keeps its slot among those that are computed with it
     plan = partial(
         Plan,
-        clients=federation.clients,
-        sampling_rate=float(federation.sampling_rate),
-        unit=federation.unit,
-        trust=str(federation.trust),
-        seed=federation.seed,
-        noise_source=federation.noise_source,
+        federation,
         adjacency=adjacency,
         row_rate=accounting.check_rate(row_rate),
         fine=fine,
-        committee=(federation.committee, federation.threshold) if federation.committee else None,
-        colluding=federation.colluding,
         quorum=quorum,
     )
     if not federation.private:

@@ -258,7 +258,7 @@ def excluded(plan: Plan) -> tuple[str, ...]:
     clipped = plan.law.answers in ("sum", "index")
     if clipped and plan.bound is not None and plan.bound.per == "client":
         sources.append("the bias of clipping a client's answer")
-    if plan.sampling_rate < 1:
+    if plan.federation.sampling_rate < 1:
         sources.append("the choice of the clients that were asked")
     return tuple(sources)
 

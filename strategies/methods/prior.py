@@ -106,7 +106,7 @@ class FedPrior(FederatedStrategy):
         values = np.zeros(sum(asked.lengths())) if seen is None else seen.values
         std = 0.0 if seen is None else float(seen.std.max(initial=0.0))
         if isinstance(asked, SiteEffects):
-            clients = plan.sampling_rate * plan.clients
+            clients = plan.federation.sampling_rate * plan.clients
             noise = math.inf if seen is None else std / clients
             return MomentsPrior(values / clients, noise, clients, asked.classes)
         return SitesRelease(

@@ -190,7 +190,7 @@ class Descent(Training):
         Raises RoundFailed if the weights leave what floats hold.
         """
         self.done += 1
-        gradient = release.values / (self.batch_rows * self.plan.sampling_rate)
+        gradient = release.values / (self.batch_rows * self.plan.federation.sampling_rate)
         gradient = gradient + self.weight_decay * self.w
         lr = self.step_size * scheduled(self.schedule, self.done, self.plan.rounds)
         self.move(self.steps.step(gradient, lr), release, f"lr ({self.step_size})")
@@ -470,7 +470,7 @@ class DPFedAvg(_Local):
         Raises RoundFailed if the weights leave what floats hold.
         """
         self.done += 1
-        means = release.values / (self.plan.sampling_rate * self.plan.clients)
+        means = release.values / (self.plan.federation.sampling_rate * self.plan.clients)
         mean = self.current_clip * means[: self.w.size]
         step = self.steps.step(-mean, self.server_lr)
         self.move(step, release, f"server_lr ({self.server_lr})")

@@ -7,30 +7,107 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import one_of, positive, read
+from fedcal.core.checks import interval, one_of, positive, read
 from fedcal.core.errors import BudgetExceeded, InputError
-from fedcal.core.scores import KINDS, Kind
+from fedcal.core.fields import among
+from fedcal.core.options import DATA, PRIVACY, SITES, Options, like, option, read_fields
+from fedcal.core.scores import Kind
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
 from fedcal.privacy import Federation, Ledger, Plan
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.ledger import CAP_DELTA
+from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.server.checkpoint import Checkpoint
 from fedcal.strategies.server.outcome import Outcome, Progress, Watch
 from fedcal.strategies.settings import Plain, Setting, as_text, check_settings
 
+TIMEOUT, GRACE = 120.0, 60.0
+"""Seconds that a site may take to answer, and that the sites have to appear."""
+
+_ROWS_ANEW = (
+    "a ledger is for one population, and a comparison deals the same rows anew for each "
+    "partition and seed; the table states the sum of its runs instead"
+)
+_OF_LEDGER = "it belongs to a ledger, and compare takes none"
+OF_SITES = "it is about real sites, and a comparison is a simulation"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Books(Options):
+    """The ledger of a run, and how its sums are made.
+
+    Attributes
+    ----------
+    secure_aggregation
+        "protocol", "masks" or "none"
+    ledger, cap, cap_delta
+        file that a private run is charged to, its total epsilon and delta
+    """
+
+    secure_aggregation: Annotated[str, among(SECURE_AGGREGATION)] | None = option(
+        None,
+        PRIVACY,
+        "none | masks: simulated, the server knows their seed | protocol: among the sites",
+        unset="protocol with a federation file, masks with simulated trust distributed, else none",
+    )
+    ledger: str | None = option(
+        None, PRIVACY, "SQLite file in which the budget is charged", elsewhere=_ROWS_ANEW
+    )
+    cap: Annotated[float, positive] | None = option(
+        None, PRIVACY, "Total epsilon of the ledger", elsewhere=_OF_LEDGER
+    )
+    cap_delta: Annotated[float, positive] | None = option(
+        None,
+        PRIVACY,
+        "Total delta of the ledger",
+        unset=f"{CAP_DELTA:g} in a new file",
+        elsewhere=_OF_LEDGER,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running(Books):
+    """How a run goes on where clients are away.
+
+    Attributes
+    ----------
+    dropout
+        in a simulation, each client misses each round with this probability
+    timeout, grace
+        seconds that a client may take to answer, and that all have to appear
+    """
+
+    dropout: Annotated[float, interval("[0, 1]")] = option(
+        0.0, DATA, "Probability that a sampled client fails to answer"
+    )
+    timeout: Annotated[float, positive] | None = option(
+        None,
+        SITES,
+        "Seconds that a site may take to answer, before it counts as a dropout",
+        unset=f"{TIMEOUT:g}",
+        elsewhere=OF_SITES,
+    )
+    grace: Annotated[float, positive] | None = option(
+        None,
+        SITES,
+        "Seconds to wait for all sites to connect",
+        unset=f"{GRACE:g}",
+        elsewhere=OF_SITES,
+    )
+
 
 @dataclass(frozen=True)
-class Job:
+class Job(Running):
     """A method with everything the server must know to run it.
 
     Attributes
@@ -41,19 +118,11 @@ class Job:
         public facts and budget
     settings
         the method's own parameters
-    secure_aggregation
-        "protocol", "masks" or "none"
-    dropout
-        in a simulation, each client misses each round with this probability
-    ledger, cap, cap_delta
-        file that a private run is charged to, its total epsilon and delta
     input
         "logits" or "probs": what the clients' rows are, and so what the calibrator takes
     tolerant
         real sites: one that fails, or does not answer in time, is a dropout. In a simulation it
         stops the run, for nobody goes missing unasked
-    timeout, grace
-        seconds that a client may take to answer, and that all have to appear
     class_digest
         of the names of the classes (`fedcal.core.classes.digest_of`); "" = what the sites agree on
     roster
@@ -63,43 +132,27 @@ class Job:
     method: str
     federation: Federation
     settings: Mapping[str, Setting] = field(default_factory=dict)
-    secure_aggregation: str = "none"
-    dropout: float = 0.0
-    ledger: str | None = None
-    cap: float | None = None
-    cap_delta: float | None = None
     input: Kind = "logits"
     tolerant: bool = False
-    timeout: float = 3600.0
-    grace: float = 60.0
     class_digest: str = ""
     roster: str = ""
-
-    def __post_init__(self) -> None:
-        positive("timeout", self.timeout)
-        positive("grace", self.grace)
-        if not 0 <= self.dropout <= 1:
-            raise InputError(f"dropout must be in [0, 1], got {self.dropout!r}")
-        one_of("input", self.input, KINDS)
+    _: KW_ONLY
+    secure_aggregation: Annotated[str, among(SECURE_AGGREGATION)] = like(
+        Running, "secure_aggregation", "none"
+    )
+    timeout: Annotated[float, positive] = like(Running, "timeout", 3600.0)
+    grace: Annotated[float, positive] = like(Running, "grace", GRACE)
 
     def to_fields(self) -> dict[str, Plain]:
         """Flat values under Flower's dashed names; what is None becomes 0 or ""."""
+        facts = self.federation.to_fields()
         return {
             "method": self.method,
-            **self.federation.to_fields(),
-            "seed": int(self.federation.seed),
+            **{key: facts[key] for key in ("clients", "classes")},
+            **facts,
+            **super().to_fields(),
             "settings": as_text(self.settings),
-            "secure-aggregation": self.secure_aggregation,
-            "dropout": float(self.dropout),
             "ledger": os.path.abspath(self.ledger) if self.ledger else "",
-            "cap": float(self.cap or 0),
-            "cap-delta": float(self.cap_delta or 0),
-            "input": self.input,
-            "tolerant": self.tolerant,
-            "timeout": float(self.timeout),
-            "grace": float(self.grace),
-            "class-digest": self.class_digest,
-            "roster": self.roster,
         }
 
     @classmethod
@@ -107,6 +160,8 @@ class Job:
         cls, fields: Mapping[str, Any], nodes: int = 0, classes: int = 0, input: Kind = "logits"
     ) -> Self:
         """Return the job that `to_fields` wrote, or that was written by hand.
+
+        Raises InputError if a key is missing or its value is not allowed.
 
         Parameters
         ----------
@@ -118,36 +173,17 @@ class Job:
             what `classes` = 0 stands for
         input
             what `input` = "" stands for
-
-        Raises
-        ------
-        InputError
-            If a key is missing or its value is not allowed.
         """
-        ledger = read(fields, "ledger", str)
-        if ledger and not os.path.isabs(ledger):
-            raise InputError(f"'ledger' of the run config must be an absolute path, got {ledger!r}")
-        method = one_of("method", read(fields, "method", str), STRATEGIES, "fedcal simulate --help")
+        known = read_fields(cls, fields, input=input)
+        if known["ledger"] and not os.path.isabs(known["ledger"]):
+            raise InputError(
+                f"'ledger' of the run config must be an absolute path, got {known['ledger']!r}"
+            )
+        one_of("method", known["method"], STRATEGIES, "fedcal simulate --help")
         settings = _settings(read(fields, "settings", str))
-        check_settings(method, settings)
-        return cls(
-            method=method,
-            federation=replace(
-                Federation.from_fields(fields, nodes, classes), seed=read(fields, "seed", int)
-            ),
-            settings=settings,
-            secure_aggregation=read(fields, "secure-aggregation", str),
-            dropout=read(fields, "dropout", float),
-            ledger=ledger or None,
-            cap=read(fields, "cap", float) or None,
-            cap_delta=read(fields, "cap-delta", float) or None,
-            input=one_of("input", read(fields, "input", str) or input, KINDS),
-            tolerant=read(fields, "tolerant", bool),
-            timeout=read(fields, "timeout", float),
-            grace=read(fields, "grace", float),
-            class_digest=read(fields, "class-digest", str),
-            roster=read(fields, "roster", str),
-        )
+        check_settings(known["method"], settings)
+        facts = Federation.from_fields(fields, nodes, classes)
+        return cls(federation=facts, settings=settings, **known)
 
     @cached_property
     def plan(self) -> Plan:
@@ -218,7 +254,7 @@ class Job:
             watch = Watch(strategy, progress)
             start = time.perf_counter()
             if folder is not None:
-                once = strategy.keeps_releases or plan.noise_source == "system"
+                once = strategy.keeps_releases or plan.federation.noise_source == "system"
                 fields = {**self.to_fields(), **(about or {})}
                 checkpoint = Checkpoint.follow(
                     strategy, fields, folder, resume=resume, every=1 if once else every

@@ -57,7 +57,7 @@ class Wire(InProcessGrid):
 
 
 def job_of(epsilon: float = 1.0, rounds: int = 3, **options: Any) -> Job:
-    federation = Federation(CLIENTS, CLASSES, rounds, epsilon=epsilon, seed=4)
+    federation = Federation(CLIENTS, CLASSES, rounds=rounds, epsilon=epsilon, seed=4)
     return Job("fednewton", federation, NEWTON, **options)
 
 
@@ -93,7 +93,7 @@ def test_same_bits_as_inline(masks, epsilon, dropout, shards, tmp_path):
 def test_nothing_tells_how_many_were_sampled(rate, shards, tmp_path, caplog):
     """Neither times, nor bytes, nor a log; where everybody is asked all of them are there."""
     caplog.set_level(logging.INFO, "flwr")
-    federation = Federation(CLIENTS, CLASSES, 3, epsilon=1.0, sampling_rate=rate, seed=6)
+    federation = Federation(CLIENTS, CLASSES, rounds=3, epsilon=1.0, sampling_rate=rate, seed=6)
     job = Job("fednewton", federation, NEWTON, tolerant=True, dropout=0.2)
     assert job.plan.secret_sample == (rate < 1)
     server.serve(Wire(shards), fields_of(job, tmp_path))
@@ -111,7 +111,7 @@ def test_nothing_tells_how_many_were_sampled(rate, shards, tmp_path, caplog):
 
 @pytest.mark.parametrize(("method", "epsilon"), [("fednewton", 1.0), ("fedbbq", np.inf)])
 def test_without_a_folder_a_short_result_is_logged_and_no_sum(method, epsilon, shards, caplog):
-    federation = Federation(CLIENTS, CLASSES, 1, epsilon=epsilon, seed=4)
+    federation = Federation(CLIENTS, CLASSES, rounds=1, epsilon=epsilon, seed=4)
     job = Job(method, federation, NEWTON if method == "fednewton" else {})
     with caplog.at_level(logging.INFO, "flwr"):
         outcome = server.serve(Wire(shards), fields_of(job))
@@ -189,7 +189,7 @@ def simulation(nodes: int, fields: dict[str, Any], tell: int | None = None) -> I
 
 
 def by_itself(epsilon: float, **options: Any) -> dict[str, Any]:
-    job = Job("fednewton", Federation(1, 2, 2, epsilon=epsilon), **options)
+    job = Job("fednewton", Federation(1, 2, rounds=2, epsilon=epsilon), **options)
     here = {"out": "", **server.FRESH, "grace": 0.5}
     return {**job.to_fields(), **BY_NAME, "clients": 0, "classes": 0, **here}
 

@@ -50,7 +50,7 @@ def measured_row(
     """
     data = datasets.load(DATA).split(0)
     shards = deal(data, "iid", clients, 0)
-    federation = Federation(clients, shards.classes, rounds, epsilon=1.0, unit=Example.name)
+    federation = Federation(clients, shards.classes, rounds=rounds, epsilon=1.0, unit=Example.name)
     summed = "none"
     if committee is not None:
         summed, (size, threshold) = "protocol", committee

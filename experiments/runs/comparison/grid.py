@@ -11,14 +11,15 @@ from typing import Any
 
 from fedcal.core.checks import number_in, whole
 from fedcal.core.errors import InputError
+from fedcal.core.options import RUNNING, Option, Options, layered, option, options_of
 from fedcal.core.streams import check_seed
 from fedcal.experiments.report.families import family_of
 from fedcal.experiments.runs.config import POOLED, Config, label_of, method_named, parse_setting
-from fedcal.experiments.runs.options import RUNNING, Option, Options, layered, option, options_of
 from fedcal.mechanisms import FORMER
 from fedcal.partition import parse as parse_partition
-from fedcal.privacy.federation import Federation, check_quorum
+from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.privacy import Privacy
 from fedcal.strategies.settings import Setting, calibrating, exact_only, settings_of
 from fedcal.trust import NOISY, TRUSTS, SecAgg
 
@@ -177,7 +178,7 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
                     f"trust '{trust}' adds noise; give a finite epsilon or use {SecAgg.name}"
                 )
         if not any(_shared(trust) for trust in self.trust):
-            check_quorum(self.quorum, None)
+            Privacy(quorum=self.quorum).check_quorum(protocol=False)
         for unit, mechanism in product(self.unit, self.mechanism):
             Federation(
                 clients=1,
@@ -305,7 +306,7 @@ def read_grid(*layers: Mapping[str, Any]) -> Grid:
         if own.elsewhere and any({name, name.replace("_", "-")} & {*layer} for layer in layers):
             raise InputError(f"compare takes no {name}: {own.elsewhere}")
     known = {n: o for n, o in _OPTIONS.items() if not o.elsewhere} | options_of(Grid)
-    grid = Grid(**layered(known, *layers, read=_value, tables=("set",)))
+    grid = Grid(**layered(known, *layers, read=_value))
     named = [v.method for v in grid.method]
     if {*comparable()} <= {*named} and not any(map(math.isinf, grid.epsilon)):  # "all" that can be
         methods: Any = {"method": tuple(v for v in grid.method if v.method not in exact_only())}

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from fedcal import datasets
 from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.options import takes_options
 from fedcal.datasets import Dataset
 from fedcal.experiments.report.comparison import comparison_sheets, finished
 from fedcal.experiments.report.families import family_of
@@ -25,14 +26,12 @@ from fedcal.experiments.runs.comparison.resolve import Resolved, resolve
 from fedcal.experiments.runs.comparison.statement import statement
 from fedcal.experiments.runs.comparison.summary import Line, headline, summarise
 from fedcal.experiments.runs.comparison.table import as_csv, as_markdown, as_rows
-from fedcal.experiments.runs.config import merge
+from fedcal.experiments.runs.config import merge, read_options
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import COMPARISON, claim
 from fedcal.experiments.runs.jobs import holdout
 from fedcal.experiments.runs.load import load_any, test_part, warn_of_rows
-from fedcal.experiments.runs.options import read_options
 from fedcal.experiments.runs.result import versions
-from fedcal.experiments.runs.signatures import CompareOptions, spelt_out
 from fedcal.experiments.runs.simulation import simulate
 from fedcal.experiments.runs.sweep import Folder, Row, Run, begun_config, pool_of, run_all
 from fedcal.experiments.runs.sweep.journal import CONFIG, ROWS, kept_runs
@@ -282,7 +281,7 @@ class Comparison(Shown):
         return comparison_card(self.to_json())
 
 
-@spelt_out(CompareOptions, Grid)
+@takes_options(Grid, "data")
 def compare(
     data: Any = None,
     *,
@@ -297,7 +296,7 @@ def compare(
     ray_address: str | None = None,
     progress: Progress | None = None,
     uncalibrated: bool = True,
-    **options: Unpack[CompareOptions],
+    **options: Any,
 ) -> Comparison:
     """Run every method at every budget on every partition with every seed.
 

@@ -134,7 +134,7 @@ def _guarantees(private: Sequence[Cell]) -> list[str]:
         c, plan = cell.config, cell.plan
         if plan is not None:
             how = c.secure_aggregation or "none"
-            key = (plan.trust, plan.unit, plan.adjacency, how, c.quorum, plan.colluding)
+            key = (plan.trust, plan.unit, plan.adjacency, how, c.quorum, plan.federation.colluding)
             kinds.setdefault(key, {})[plan.mechanism] = None
     return [
         f"{sentences.in_short(*key)} Noise: {', '.join(mechanisms)}."

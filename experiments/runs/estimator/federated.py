@@ -14,6 +14,7 @@ from fedcal import datasets
 from fedcal.core.checks import one_of
 from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError
+from fedcal.core.options import options_of
 from fedcal.core.scores import KINDS, in_class_order, of_both, without_gradient
 from fedcal.core.types import Floats
 from fedcal.datasets.model_scores import columns_of
@@ -21,7 +22,6 @@ from fedcal.experiments.deploy.at_home import priors_of
 from fedcal.experiments.runs.config import POOLED, Config, merge
 from fedcal.experiments.runs.estimator.calibrated_model import Classifier
 from fedcal.experiments.runs.jobs import resolved
-from fedcal.experiments.runs.options import options_of
 from fedcal.experiments.runs.simulation import fit
 from fedcal.partition import deal
 from fedcal.personal.at_site import calibrator_of, recalibrated

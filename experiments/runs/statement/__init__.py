@@ -146,7 +146,7 @@ def of_plan(
         "delta": plan.delta,
         "mechanism": plan.mechanism,
         "noise_std": None if std is None else std[0] if len(set(std)) == 1 else list(std),
-        "noise_source": plan.noise_source,
+        "noise_source": plan.federation.noise_source,
         "releases": releases,
         **_sums(about, plan.model.shared),
         "diameter": plan.diameter,

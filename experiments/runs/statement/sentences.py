@@ -105,11 +105,11 @@ def promise(plan: Plan, about: Facts, rows_per_client: float | None) -> list[str
             f"A client's sum has room for {plan.rows_that_fit:,} {unit.plural}, each at its "
             "bound; beyond that it is saturated, so that the sum is too small and reveals no row."
         )
-    lines.append(_NOISE_SOURCES[plan.noise_source]["promised"])
+    lines.append(_NOISE_SOURCES[plan.federation.noise_source]["promised"])
     lines.append("The number of clients, the method and its parameters are taken as public.")
     if rows_per_client is not None:
         lines.append(_nominal(plan, rows_per_client))
-    if plan.sampling_rate < 1 or plan.row_rate < 1:
+    if plan.federation.sampling_rate < 1 or plan.row_rate < 1:
         lines.append(_sampling(plan, about))
     if plan.delta >= 1 / plan.clients:
         lines.append(large_delta(plan))
@@ -126,7 +126,7 @@ def facts(plan: Plan, secure_aggregation: str, real: bool = False) -> Facts:
         secure_aggregation=secure_aggregation,
         wholes=plan.noises(plan.clients),
         committee=plan.committee,
-        colluding=plan.colluding,
+        colluding=plan.federation.colluding,
         real=real,
     )
 
@@ -448,7 +448,7 @@ def not_protected(
         "Further runs on the same clients: each adds its epsilon to this one.",
         "Choosing: picking a method, a clip bound or a seed after looking at results is itself a "
         "release, and not counted. A ledger counts runs, not looks.",
-        _NOISE_SOURCES[plan.noise_source]["not_protected"],
+        _NOISE_SOURCES[plan.federation.noise_source]["not_protected"],
     ]
 
 
@@ -462,4 +462,4 @@ _WHO_FAILS = (
 def noise(plan: Plan, about: Facts) -> str:
     """Return where the noise comes from and what it is added to."""
     added = plan.law.sentence() or plan.model.adds(plan.law.noise, about)
-    return f"{added}. {_NOISE_SOURCES[plan.noise_source]['noise']}"
+    return f"{added}. {_NOISE_SOURCES[plan.federation.noise_source]['noise']}"

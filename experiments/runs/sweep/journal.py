@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.experiments.runs.options import read_options
+from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.runs.sweep.pools import Row, key_of
 from fedcal.storage.atomic import locked, whole_file
 

@@ -16,7 +16,7 @@ from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.datasets import load
 from fedcal.experiments import simulate
 from fedcal.experiments.cli import main as cli
-from fedcal.experiments.runs.options import read_options
+from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.training.config import TrainConfig, merged
 from fedcal.experiments.training.result import Training
 from fedcal.experiments.training.run import train

@@ -48,6 +48,10 @@ def plan_of(
     )
 
 
+def seeded(plan: Plan, seed: int) -> Plan:
+    return replace(plan, federation=replace(plan.federation, seed=seed))
+
+
 def close(curator: Curator, asked: Asked, repliers: int = 10) -> Release:
     curator.charge(asked, repliers)
     return curator.close(asked, asked.request.ring.encode(SUM))
@@ -106,7 +110,7 @@ def test_a_private_release_is_the_sum_and_noise_of_the_plans_std():
     assert (query.bound, query.ring, query.query) == (BOUND, plan.ring, ASK)
     noise = []
     for seed in range(300):
-        released = release(Curator(replace(plan, seed=seed)))
+        released = release(Curator(seeded(plan, seed)))
         np.testing.assert_allclose(released.std, np.repeat(plan.noise_std or (), BOUND.lengths))
         noise.append((released.values - SUM) / released.std)
     squares = float((np.array(noise) ** 2).sum())
@@ -257,7 +261,9 @@ def test_what_a_site_is_told_of_the_run(ledger):
     also = other.open(1, ASK).request.context
     assert told.run != also.run
     assert told.plan != also.plan
-    assert told.plan == replace(plan, seed=plan.seed + 1).key  # a seed could be guessed from it
+    assert (
+        told.plan == seeded(plan, plan.federation.seed + 1).key
+    )  # a seed could be guessed from it
 
 
 def test_a_round_that_was_not_opened_here_is_not_closed(drawn):
@@ -332,7 +338,7 @@ def test_what_clients_are_told_of_noise_and_coins():
     for trust in ("distributed", "local"):
         plan = plan_of(trust=trust, noise_source="system")
         assert Curator(plan).open(1, ASK).request.seed is None
-    seeds = {shared.seed, shared.client_seed, shared.mask_seed}
+    seeds = {shared.federation.seed, shared.client_seed, shared.mask_seed}
     assert len(seeds) == 3  # who knows one of clients' seeds must not know the server's
 
 
@@ -438,7 +444,7 @@ def test_a_draw_among_blocks_has_the_plans_epsilon(unit, row_sums):
     p = 1 / (1 + 2 * math.exp(-2.0 * 4 / (2 * norm)))
     hits, draws = 0, 300
     for seed in range(draws):
-        curator = Curator(replace(plan, seed=seed))
+        curator = Curator(seeded(plan, seed))
         asked = curator.open(1, Asks((2, 1, 2)))
         curator.charge(asked, 10)
         hits += curator.close(asked, asked.request.ring.encode(sums)).values[0] == 0

@@ -44,7 +44,11 @@ def test_the_multiplier_is_the_smallest_that_meets_the_target(rounds, epsilon):
     assert accounting.gaussian_delta(epsilon, plan.multiplier, rounds) <= 1e-5
     assert accounting.gaussian_delta(epsilon, plan.multiplier * (1 - 1e-9), rounds) > 1e-5
     assert plan.event == f"{rounds} x Poisson(1.0) of Gaussian(multiplier={plan.multiplier!r})"
-    assert (plan.adjacency, plan.unit, plan.noise_source) == ("zero-out", "user", "seeded")
+    assert (plan.adjacency, plan.unit, plan.federation.noise_source) == (
+        "zero-out",
+        "user",
+        "seeded",
+    )
     one = plan_of(1, sampling_rate=0.1)
     assert one.multiplier == accounting.gaussian_multiplier(1.0, 1e-5, 1, 0.1)
     assert 0.1 < one.multiplier / plan_of(1).multiplier < 0.5
@@ -71,8 +75,10 @@ def test_clients_are_sampled_independently_and_afresh():
     both = clients * rate**2
     assert abs((rounds[0] & rounds[1]).sum() - both) < 5 * math.sqrt(both)
     np.testing.assert_array_equal(plan.sample(1), np.flatnonzero(rounds[0]))
-    assert len(replace(plan, seed=1).sample(1)) != len(plan.sample(1))
-    system = replace(plan, noise_source="system")  # at the rate, and never alike
+    other = plan_of(1, clients=clients, sampling_rate=rate, delta=1e-6, seed=1)
+    assert len(other.sample(1)) != len(plan.sample(1))
+    facts = replace(plan.federation, noise_source="system")
+    system = replace(plan, federation=facts)  # at the rate, and never alike
     samples = [system.sample(1) for _ in range(2)]
     assert samples[0].tolist() != samples[1].tolist()
     assert all(abs(len(s) - clients * rate) < 6 * deviation for s in samples)
@@ -315,7 +321,7 @@ def test_an_absurd_epsilon_is_planned_or_refused_in_one_line(preferred, epsilon)
 def test_the_noise_of_the_honest_alone_is_as_much_as_one_server_would_add(mechanism, trust):
     plan = plan_of(mechanism=mechanism, trust=trust, **SITES)
     calibrated = plan_of(clients=20, mechanism=mechanism).std_of_sum(20)
-    assert (plan.quorum, plan.colluding) == (12, 2)
+    assert (plan.quorum, plan.federation.colluding) == (12, 2)
     for answers in range(plan.quorum, 21):  # of which two tell the server their noise
         assert (plan.std_of_sum(answers - 2) >= calibrated * (1 - 1e-12)).all()
     if trust == "distributed":

@@ -83,11 +83,15 @@ def closed(plan: Plan, query: Query, words: list[Words]) -> Release:
     return curator.close(asked, total)
 
 
+def seeded(plan: Plan, seed: int) -> Plan:
+    return replace(plan, federation=replace(plan.federation, seed=seed))
+
+
 @every_plan
 def test_honest_clients_at_their_bound_are_never_refused(name):
     for sign in (1.0, -1.0):
         for seed in range(8):
-            plan = replace(PLANS[name], seed=seed)
+            plan = seeded(PLANS[name], seed)
             query = asks(plan, Asks if sign < 0 else Counts)
             mine = extreme(plan, Curator(plan).open(1, query), sign)
             closed(plan, query, [mine] * plan.clients)
@@ -98,7 +102,11 @@ def test_clients_without_rows_are_not_refused_for_negative_noise(name):
     plan = PLANS[name]
     nothing = np.zeros(sum(asks(plan).sizes), np.uint64)
     for seed in range(8):
-        closed(replace(plan, seed=seed), asks(plan, Counts), [nothing] * plan.clients)
+        closed(
+            seeded(plan, seed),
+            asks(plan, Counts),
+            [nothing] * plan.clients,
+        )
 
 
 @pytest.mark.parametrize("name", [name for name in PLANS if PLANS[name].noisy_sums])

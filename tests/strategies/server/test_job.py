@@ -21,8 +21,20 @@ CLIENTS, CLASSES = 6, 3
 PUBLIC = Federation(CLIENTS, CLASSES, epsilon=0.1 + 0.2, delta=1e-7, seed=2**63 - 1)
 JOBS = [
     Job("fedtemp", Federation(5, 2)),
-    Job("fednewton", PUBLIC, {"rows_per_client": 100 / 3}, "masks", 0.3, "/a b/ü.db", 1.1),
-    Job("fedbbq", Federation(7, 4, 3, 0.7, seed=5), {"weighting": "all", "bins_exponent": 5}),
+    Job(
+        "fednewton",
+        PUBLIC,
+        {"rows_per_client": 100 / 3},
+        secure_aggregation="masks",
+        dropout=0.3,
+        ledger="/a b/ü.db",
+        cap=1.1,
+    ),
+    Job(
+        "fedbbq",
+        Federation(7, 4, rounds=3, sampling_rate=0.7, seed=5),
+        {"weighting": "all", "bins_exponent": 5},
+    ),
     Job("fedoneshot", Federation(5, 2), {"low": 9.0, "points": 33}),  # checked when run
 ]
 
@@ -68,7 +80,10 @@ def test_fields_that_are_not_allowed_or_missing():
 
 
 def test_a_delta_above_a_new_ledger_s_cap_makes_no_file(shards, tmp_path):
-    public, file = Federation(CLIENTS, CLASSES, 1, epsilon=1.0, delta=0.01), tmp_path / "l.db"
+    public, file = (
+        Federation(CLIENTS, CLASSES, rounds=1, epsilon=1.0, delta=0.01),
+        tmp_path / "l.db",
+    )
     job = Job("fedtemp", public, ledger=str(file), cap=2.0)
     with pytest.raises(BudgetExceeded, match=r"delta = 0\.01 is above .* 0\.001; give cap_delta"):
         job.run(lambda s: run_inline(s, shards))
@@ -78,14 +93,14 @@ def test_a_delta_above_a_new_ledger_s_cap_makes_no_file(shards, tmp_path):
 
 
 def test_a_clip_that_the_grid_of_exact_sums_loses_is_refused(shards):
-    job = Job("fedtemp", Federation(CLIENTS, CLASSES, 1), {"clip": 6e-5})
+    job = Job("fedtemp", Federation(CLIENTS, CLASSES, rounds=1), {"clip": 6e-5})
     refused("lost on the grid", job.run, lambda s: run_inline(s, shards))
 
 
 @pytest.mark.parametrize(("epsilon", "kept"), [(1.0, 0), (math.inf, 3)])
 def test_no_round_is_timed_where_who_is_sampled_is_secret(epsilon, kept, shards):
     """A round's seconds follow from how many were in it, and from whose rows these were."""
-    public = Federation(CLIENTS, CLASSES, 3, 0.5, epsilon)
+    public = Federation(CLIENTS, CLASSES, rounds=3, sampling_rate=0.5, epsilon=epsilon)
     outcome = Job("fedtemp", public).run(lambda s: run_inline(s, shards))
     assert len(outcome.records) == 3
     assert len(outcome.round_seconds) == kept

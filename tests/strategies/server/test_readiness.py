@@ -110,7 +110,7 @@ class Sites(InProcessGrid):
         facts |= {"trust": "distributed", "committee": 3, "threshold": 2, "colluding": 0}
         job = Job(
             method,
-            Federation(3, 3, 2 if method == "fednewton" else None, quorum=quorum, **facts),
+            Federation(3, 3, rounds=2 if method == "fednewton" else None, quorum=quorum, **facts),
             settings={"rows_per_client": 50, **(settings or {})},
             **{"tolerant": True, "timeout": 2.0, "grace": 0.2, "ledger": self._ledger, "cap": 1.0},
             secure_aggregation="protocol",

@@ -113,7 +113,12 @@ class Sites(InProcessGrid):
 
 def job_of(epsilon: float = 1.0, rounds: int = 3, **options: Any) -> Job:
     federation = Federation(
-        CLIENTS, CLASSES, rounds, epsilon=epsilon, unit="example", trust=options.pop("trust", None)
+        CLIENTS,
+        CLASSES,
+        rounds=rounds,
+        epsilon=epsilon,
+        unit="example",
+        trust=options.pop("trust", None),
     )
     waits = {"tolerant": True, "timeout": 2.0, "grace": 0.2}
     return Job("fednewton", federation, {}, **{**waits, **options})

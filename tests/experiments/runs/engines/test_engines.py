@@ -43,7 +43,9 @@ def ledger():
 def newton(
     epsilon: float = 1.0, rounds: int = 3, rate: float = 1.0, **options: Any
 ) -> FederatedStrategy:
-    federation = Federation(CLIENTS, CLASSES, rounds, rate, epsilon, seed=2)
+    federation = Federation(
+        CLIENTS, CLASSES, rounds=rounds, sampling_rate=rate, epsilon=epsilon, seed=2
+    )
     return FedNewton(federation, rows_per_client=10, **options)
 
 

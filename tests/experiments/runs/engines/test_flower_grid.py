@@ -97,7 +97,7 @@ def fedbin(masks: str = "masks", epsilon: float = 1.0, **fields: Any) -> Federat
 
 
 def newton(masks: str = "masks", epsilon: float = 1.0, **options: Any) -> FederatedStrategy:
-    federation = Federation(CLIENTS, CLASSES, 2, epsilon=epsilon, seed=3)
+    federation = Federation(CLIENTS, CLASSES, rounds=2, epsilon=epsilon, seed=3)
     return FedNewton(federation, rows_per_client=12, secure_aggregation=masks, **options)
 
 

@@ -1,0 +1,137 @@
+"""The privacy of a run as its options say it: budget, unit, trust model, mechanism, sampling."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fedcal import accounting
+from fedcal.core.checks import interval, one_of
+from fedcal.core.errors import InputError
+from fedcal.core.fields import among, within
+from fedcal.core.options import DATA, PRIVACY, RUNNING, Options, option
+from fedcal.core.streams import check_seed
+from fedcal.mechanisms import FORMER, PRIVATE
+from fedcal.trust import TRUSTS
+from fedcal.units import UNITS, User
+
+QUORUM = 0.9
+"""Share of the clients that must answer a round under trust `distributed`."""
+
+MOST_ROUNDS = 100_000
+"""More is a slip of the pen: a run of that size would take days."""
+
+AUTO = "auto"
+"""The mechanism that a method prefers."""
+
+
+def _rate(_: str, value: Any) -> float:
+    return accounting.check_rate(value)
+
+
+def _epsilon(_: str, value: Any) -> float:
+    return accounting.check_epsilon(value, allow_infinite=True)
+
+
+Rounds = Annotated[int, within(1, MOST_ROUNDS)] | None
+Rate = Annotated[float, _rate]
+
+
+def _mechanism(name: str, value: Any) -> str:
+    return one_of(name, FORMER.get(value, value), (AUTO, *PRIVATE))
+
+
+def _seed(_: str, value: Any) -> int:
+    return check_seed(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Privacy(Options):
+    """What may be learned from a federation, and how. All of it is public.
+
+    Attributes
+    ----------
+    epsilon
+        budget of the whole run for each unit; inf = no differential privacy
+    delta
+        its failure probability; must be > 0 for Gaussian noise
+    unit
+        what is protected: "user", all rows of one client, "subject", all rows of one subject
+        at one client, or "example", one row
+    trust
+        who adds the noise: "secagg" (nobody), "central" (the server, after the secure sum),
+        "distributed" (each client a share, the sum has all of it) or "local" (each client all of
+        it); None = the one of the first two that fits epsilon
+    mechanism
+        one of `fedcal.mechanisms`, or "auto", what the method prefers
+    quorum
+        under trust "distributed", and under the protocol of secure aggregation, the share of the
+        clients that must answer a round: noise shares are sized so that these alone make all of it
+    noise_source
+        "seeded" (simulation, repeatable) or "system" (the operating system's generator)
+    rounds
+        rounds of queries; None = the method's default
+    sampling_rate
+        each client takes part in a round with this probability (Poisson)
+    seed
+        of sampling and noise. Seeded noise protects nobody who knows the seed
+    """
+
+    rounds: Rounds = option(None, DATA, "Number of rounds", unset="the method's", axis=True)
+    sampling_rate: Rate = option(
+        1.0, DATA, "Probability that a client takes part in a round", axis=True
+    )
+    epsilon: Annotated[float, _epsilon] = option(
+        math.inf, PRIVACY, "Privacy budget of the complete run for each unit", axis=True
+    )
+    delta: Annotated[float, interval("[0, 1)")] = option(
+        1e-5, PRIVACY, "Probability that the privacy bound fails", axis=True
+    )
+    unit: Annotated[str, among(UNITS)] = option(
+        User.name,
+        PRIVACY,
+        " | ".join(unit.meaning.partition(";")[0] for unit in UNITS.values()),
+        axis=True,
+    )
+    trust: Annotated[str, among(TRUSTS)] | None = option(
+        None,
+        PRIVACY,
+        "Who adds noise: secagg: no party | central: the server | distributed: each client a "
+        "share | local: each client all of it",
+        unset="secagg at epsilon inf, else central",
+        axis=True,
+    )
+    mechanism: Annotated[str, _mechanism] = option(
+        AUTO,
+        PRIVACY,
+        f"auto | {' | '.join(PRIVATE)}",
+        unset="auto: what suits method and trust model",
+        axis=True,
+    )
+    quorum: Annotated[float, interval("(0, 1]")] = option(
+        QUORUM,
+        PRIVACY,
+        "Trust distributed, protocol: fraction of the clients that must answer a round",
+    )
+    noise_source: Annotated[str, among(("seeded", "system"))] = option(
+        "seeded", PRIVACY, "seeded: repeatable | system: the operating system's"
+    )
+    seed: Annotated[int, _seed] = option(
+        0, RUNNING, "Random seed for partition, sampling and noise"
+    )
+
+    @property
+    def private(self) -> bool:
+        """True if the run is differentially private."""
+        return math.isfinite(self.epsilon)
+
+    def check_quorum(self, protocol: bool) -> None:
+        """Refuse a share where no quorum is asked for."""
+        shared = [name for name, model in TRUSTS.items() if model.shared]
+        if self.trust not in shared and not protocol and self.quorum != QUORUM:
+            home = " or ".join(f"'{name}'" for name in shared)
+            raise InputError(
+                f"quorum = {self.quorum:g} has no effect here: it is for trust {home}, and for "
+                "the secure aggregation 'protocol'"
+            )
