@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core import fields
-from fedcal.core.checks import listed, positive, unused
+from fedcal.core.checks import interval, listed, unused
 from fedcal.core.errors import InputError
 from fedcal.mechanisms import MECHANISMS, Exponential
 from fedcal.privacy import AUTO, Federation, Ledger, Plan, Query, Range, make_plan
@@ -20,20 +20,6 @@ from fedcal.strategies.server.transport import FlowerTransport
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
-
-
-def non_negative(name: str, value: Any) -> float:
-    """Return `value` as a finite float >= 0, or raise InputError."""
-    if value == 0 and not isinstance(value, bool):
-        return 0.0
-    return positive(f"{name}, unless it is 0,", value)
-
-
-def share(name: str, value: Any) -> float:
-    """Return `value` as a float between 0 and 1, or raise InputError."""
-    if positive(name, value) >= 1:
-        raise InputError(f"{name} must be in (0, 1), got {value!r}")
-    return float(value)
 
 
 def _number(name: str, value: Any) -> Any:
@@ -50,8 +36,8 @@ def _names(name: str, value: Any) -> Any:
 Positive = fields.Positive
 integer, among = fields.within, fields.among
 Number = Annotated[float, _number]  # of a plain `int` or `float`
-NonNegative = Annotated[float, non_negative]
-Share = Annotated[float, share]
+NonNegative = Annotated[float, interval("[0, inf)")]
+Share = Annotated[float, interval("(0, 1)")]
 Count = Annotated[int, integer(1)]
 Text = Annotated[str, lambda _, value: str(value)]  # `--set` may give a number
 Names = Annotated[Sequence[str], _names]
