@@ -114,17 +114,18 @@ def _who(reply: Message) -> NodeInfo:
     """Return a node's statement about itself."""
     try:
         fields: Mapping[str, Any] = reply.content.config_records["who"]
-        numbers = [
+        site, place, clients, classes = (
             int(fields[key]) if key in fields else None
             for key in ("site", "place", "clients", "classes")
-        ]
+        )
         digest, input, inputs = (
             str(fields[key]) if key in fields else None for key in ("names", "input", "inputs")
         )
-        if numbers[-1] is not None and not 2 <= numbers[-1] <= MOST_CLASSES:
+        if classes is not None and not 2 <= classes <= MOST_CLASSES:
             raise RoundFailed("a node reports an impossible number of classes")
         shape = None if inputs is None else shape_of(inputs)
-        return NodeInfo(reply.metadata.src_node_id, *numbers, digest, input, shape)
+        node = reply.metadata.src_node_id
+        return NodeInfo(node, site, place, clients, classes, digest, input, shape)
     except RoundFailed:
         raise
     except UNREADABLE:
