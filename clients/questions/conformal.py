@@ -292,7 +292,7 @@ class SetRanks(SetGaps):
             raise InputError(f"quantile must be in (0, 1), got {self.quantile:g}")
 
     def costs(self, sums: Floats) -> Floats:
-        """Return the `quantile_costs` of `fedcal.conformal.levels.angelopoulos`.
+        """Return the `quantile_costs` of `fedcal.conformal.angelopoulos`.
 
         A row raises each cost by 0 to 1.
         """

@@ -10,13 +10,14 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from fedcal.calibrators.histogram_binning import (
+    Counts,
     cells_of,
     count_cells,
     count_pooled,
+    outcome_cells,
     pooled_cells_of,
     tables,
 )
-from fedcal.calibrators.top_label import Counts, outcome_cells
 from fedcal.core.fields import Classes, Seed, within
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override

@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from fedcal.calibrators.base import kinds
-from fedcal.calibrators.fits.span_fit import residuals
-from fedcal.calibrators.order_preserving_mlp import (
+from fedcal.calibrators.minimisers import residuals
+from fedcal.calibrators.order_preserving import (
     OrderPreservingMLP,
     batch_shape,
     batches,

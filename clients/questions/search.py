@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from fedcal.calibrators.top_label import top_confidence
+from fedcal.calibrators.histogram_binning import top_confidence
 from fedcal.clients.questions.scores import rows_in
 from fedcal.clients.questions.temperature import correct, label_logits, shifted_logits
 from fedcal.core.checks import positive

@@ -19,8 +19,16 @@ from fedcal.core.streams import Purpose, check_seed, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.privacy.query import Order, Part, Query, not_too_long
 from fedcal.secure_aggregation import Ring
-from fedcal.training.network import RULES, Clipping, LocalSGD, Network, Rule, shape_of, text_of
-from fedcal.training.networks import network_named
+from fedcal.training.networks import (
+    RULES,
+    Clipping,
+    LocalSGD,
+    Network,
+    Rule,
+    network_named,
+    shape_of,
+    text_of,
+)
 from fedcal.units.bounding import Bound
 
 COUNT_NORM = 5.0

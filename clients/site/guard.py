@@ -2,7 +2,7 @@
 
 A server that follows the protocol passes every check. Of one that does not, the site believes
 nothing: plan and questions are made again here (`own_terms`). What was sent is kept, and sent again
-word for word, by `site_records`: a second answer to a round would be a second release.
+word for word, by `records`: a second answer to a round would be a second release.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from fedcal import __version__
 from fedcal.clients.answers import check_columns
 from fedcal.clients.site.prepared import Prepared
-from fedcal.core.checks import read
+from fedcal.core.checks import read, same
 from fedcal.core.errors import InputError
 from fedcal.core.shards import NO_SUBJECTS
 from fedcal.mechanisms import FORMER, MECHANISMS
@@ -26,7 +26,7 @@ from fedcal.privacy.declared import Question
 from fedcal.privacy.noise_plan import Federation, Plan
 from fedcal.privacy.request import RUN, Request
 from fedcal.storage.atomic import locked, whole_file
-from fedcal.training.network import need_torch, text_of
+from fedcal.training.networks import need_torch, text_of
 from fedcal.units.bounding import Bound
 
 PLANS = "plans.json"
@@ -86,22 +86,13 @@ def own_terms(
 
 def _check_site(fields: Mapping[str, Any], site: Prepared) -> None:
     """InputError if a job is about other classes, or other scores, than this site has."""
-    digest = read(fields, "class-digest", str)
-    if digest not in ("", site.digest):
-        raise InputError(
-            "the server's class names are not this site's, or stand in another order: their "
-            f"digest is {digest[:12]}, not {site.digest[:12]}"
-        )
-    classes = read(fields, "classes", int)
-    if classes not in (0, site.shards.classes):
-        raise InputError(f"the run is about {classes} classes, this site has {site.shards.classes}")
-    kind = read(fields, "input", str) or site.shards.input
-    if kind != site.shards.input:
-        raise InputError(f"the run is about {kind[:20]!r}, this site has {site.shards.input}")
-    source = read(fields, "noise-source", str)
-    if source != SYSTEM and not site.simulated and math.isfinite(read(fields, "epsilon", float)):
+    shards = site.shards
+    for name, own in (("class-digest", site.digest), ("input", shards.input)):
+        same(f"{name} of the run", read(fields, name, str) or own, own)
+    same("number of classes", read(fields, "classes", int) or shards.classes, shards.classes)
+    if not site.simulated and math.isfinite(read(fields, "epsilon", float)):
         # the plan of a seeded run has no room for the errors of the draws that are made here
-        raise InputError(f"the run is planned for noise from {source[:20]!r}, here it is {SYSTEM}")
+        same("noise-source of the run", read(fields, "noise-source", str), SYSTEM)
 
 
 def plan_fields(plan: Plan) -> dict[str, Any]:

@@ -26,6 +26,7 @@ import numpy as np
 
 from fedcal.clients.site.records.job_facts import JobFacts
 from fedcal.clients.site.records.records import SiteRecords
+from fedcal.core.checks import same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Words
 from fedcal.secure_aggregation.committee import hidden, new_seeds, stream_sum
@@ -153,16 +154,10 @@ class Party:
     def _enrolled(self, job: str, enrolments: Sequence[bytes]) -> dict[int, bytes]:
         """X25519 keys of members, each signed by its member for this job; enough to open a sum."""
         committee = self._roster.committee
-        if len(enrolments) > len(committee.members):  # before any signature is verified
-            raise InputError(
-                f"{len(enrolments)} enrolments came, of {len(committee.members)} members"
-            )
+        # before any signature is verified
+        whole("the number of enrolments", len(enrolments), 0, len(committee.members))
         known = exchange_keys(self._roster, job, enrolments)
-        if len(known) < committee.threshold:
-            raise InputError(
-                f"{len(known)} members of the committee have enrolled, and {committee.threshold} "
-                "are needed to open a sum"
-            )
+        whole("the number of members that have enrolled", len(known), committee.threshold)
         return known
 
     def _sealed(
@@ -213,7 +208,7 @@ class Party:
     ) -> Words:
         """Return the checked pieces, summed over the contributors: (pieces held, length) uint64."""
         of = bytes.fromhex(job)
-        contributors, questions, lengths = set[int](), set[bytes](), set[int]()
+        contributors, questions = set[int](), set[tuple[bytes, int]]()
         seed_lists: list[list[bytes]] = []
         for text, sealed in contributions:
             header = Header.read(text)
@@ -222,21 +217,15 @@ class Party:
                 raise InputError(f"site {site} is not in the federation, or twice in the sum")
             if not header_by(self._roster.sites[site].key, text):
                 raise InputError(f"the contribution of site {site} is not signed by it")
-            if (header.job, header.round) != (of, round_number):
-                raise InputError(f"the contribution of site {site} is one to another round")
+            same(f"round of the contribution of site {site}", header.round, round_number)
+            same(f"job of the contribution of site {site}", header.job, of)
             contributors.add(site)
-            questions.add(header.question)
-            lengths.add(header.length)
+            questions.add((header.question, header.length))
             key = shared_key(secret, header.exchange, of, site, self.site)
             seed_lists.append(self._seeds(header, unseal(key, sealed, sealed_for(text, self.site))))
-        if len(contributors) < least:
-            raise InputError(
-                f"a sum of {len(contributors)} contributions was requested; the job allows at "
-                f"least {least}"
-            )
-        if len(questions) != 1 or len(lengths) != 1:
-            raise InputError("contributions to different questions are in one sum")
-        length = lengths.pop()
+        whole("the number of contributions in a sum", len(contributors), least)
+        same("number of questions in one sum", len(questions), 1)
+        ((_, length),) = questions
         return np.array([stream_sum(seeds, length) for seeds in zip(*seed_lists, strict=True)])
 
     def _seeds(self, header: Header, text: bytes) -> list[bytes]:
@@ -248,9 +237,8 @@ class Party:
             for k, seed in zip(held, seeds, strict=False)
         ]
         pieces = len(self._roster.committee.pieces)
-        if len(header.commitments) != pieces or len(seeds) != len(held):
-            raise InputError(f"site {header.site} has sealed or committed to too few seeds")
-        if made != [header.commitments[k] for k in held]:
+        complete = len(header.commitments) == pieces and len(seeds) == len(held)
+        if not complete or made != [header.commitments[k] for k in held]:
             raise InputError(f"site {header.site} sealed other seeds than it committed to")
         return seeds
 
@@ -276,9 +264,6 @@ class Party:
                     self._roster.sites[one.site].key, bytes.fromhex(of)
                 ):
                     signed.add(one.site)
-        if len(signed) < committee.threshold:
-            raise InputError(
-                f"{len(signed)} members have signed for this sum, and {committee.threshold} must"
-            )
+        whole("the number of members that signed this sum", len(signed), committee.threshold)
         pieces = self._records.sums(job, round_number, of)
         return Opening.made(self._key, bytes.fromhex(of), pieces).to_bytes()

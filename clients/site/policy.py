@@ -26,14 +26,13 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from fedcal.clients.site.process.limits import LEAST_MIB, MEMORY_MIB
-from fedcal.clients.site.ranges import Allowed, check_range, within, words_of
-from fedcal.core.checks import one_of, whole
+from fedcal.core.checks import interval, one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.mechanisms import FORMER, MECHANISMS
 from fedcal.privacy.agreement import Terms
@@ -41,7 +40,7 @@ from fedcal.privacy.declared import cells_of
 from fedcal.privacy.noise_plan import Plan
 from fedcal.secure_aggregation.committee import check_committee
 from fedcal.secure_aggregation.roster import Roster, check_digest, check_key
-from fedcal.storage.toml_files import check_keys, read_as
+from fedcal.storage.toml_files import read_as, record_of
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
@@ -60,6 +59,18 @@ CPU_SECONDS = 600
 ADJACENCIES = tuple(dict.fromkeys(name for unit in UNITS.values() for name in unit.neighbours))
 REQUIRED, ANY = "protocol", "any"
 """What a policy says of secure aggregation."""
+
+_KNOWN: Mapping[str, Collection[str]] = {
+    "unit": UNITS,
+    "trust": TRUSTS,
+    "adjacency": ADJACENCIES,
+    "mechanism": MECHANISMS,
+}
+_LEAST = {
+    **dict.fromkeys(("rounds", "answers", "largest_vector", "cpu_seconds"), 1),
+    **dict.fromkeys(("colluding", "site_rows", "cell_rows"), 0),
+    "memory_mib": LEAST_MIB,
+}
 
 NO_POLICY = (
     "no policy limits this site: it answers every run whose plan it can check, whatever the "
@@ -159,33 +170,32 @@ class Policy:
     cell_rows: int = CELL_ROWS
 
     def __post_init__(self) -> None:
-        _names("methods", self.methods, None)
-        for name, known in (("unit", UNITS), ("trust", TRUSTS), ("adjacency", ADJACENCIES)):
-            _names(name, getattr(self, name), tuple(known))
-        for name in ("rounds", "answers", "largest_vector", "cpu_seconds"):
-            whole(_dashed(name), getattr(self, name), 1)
-        for name in ("colluding", "site_rows", "cell_rows"):
-            whole(_dashed(name), getattr(self, name), 0)
-        whole("memory-mib", self.memory_mib, LEAST_MIB)
-        for name, day in (("expires", self.expires), ("begins", self.begins or self.expires)):
-            if type(day) is not datetime.date:  # a datetime is a date, too
-                raise InputError(f"{name} must be a day, as 2027-06-30, got {day!s:.80}")
-        if self.mechanism:
-            _names("mechanism", self.mechanism, (*MECHANISMS, *FORMER))
-            now = tuple(dict.fromkeys(FORMER.get(name, name) for name in self.mechanism))
-            object.__setattr__(self, "mechanism", now)
-        for spent, most in (("epsilon", None), ("delta", 1.0)):
-            self._check_budget(spent, most)
+        for name in ("methods", "unit", "trust", "adjacency"):
+            whole(f"the number of {name}", len(getattr(self, name)), 1)
+        now = tuple(dict.fromkeys(FORMER.get(name, name) for name in self.mechanism))
+        object.__setattr__(self, "mechanism", now)
+        for name, known in _KNOWN.items():
+            for one in getattr(self, name):
+                one_of(name, one, known)
+        for name, least in _LEAST.items():
+            whole(name.replace("_", "-"), getattr(self, name), least)
+        for spent, range_ in (("epsilon", "[0, inf)"), ("delta", "[0, 1)")):
+            names = (f"{spent}_per_run", f"{spent}_total")
+            one, total = (interval(range_)(n.replace("_", "-"), getattr(self, n)) for n in names)
+            if one > total:
+                raise InputError(
+                    f"{spent}-total = {total:g} is less than {spent}-per-run = {one:g}; no run "
+                    "could have that much"
+                )
         for method, ranges in self.settings.items():
             one_of("method of [settings]", method, self.methods)
             for name, allowed in ranges.items():
                 check_range(f"{name} of [settings.{method}]", allowed)
-        if self.federation:
-            check_digest("federation", self.federation)
+        for name in ("federation", "class_digest"):
+            if digest := getattr(self, name):
+                check_digest(name.replace("_", "-"), digest)
         if self.coordinator:
             check_key("coordinator", self.coordinator)
-        if self.class_digest:
-            check_digest("class-digest", self.class_digest)
         one_of("secure-aggregation", self.secure_aggregation, (REQUIRED, ANY))
         if self.secure_aggregation == REQUIRED and not (self.federation or self.coordinator):
             raise InputError(
@@ -193,30 +203,11 @@ class Policy:
                 "site federation` shows, or 'coordinator', the key that signs it"
             )
         for pair in self.committee:
-            if not isinstance(pair, tuple) or len(pair) != 2:
-                raise InputError(
-                    f"committee must be pairs of members and threshold, as [[5, 4]], got {pair!r}"
-                )
             check_committee(*pair)
-        if not isinstance(self.exact_sums, bool):
-            raise InputError(f"exact-sums must be true or false, got {self.exact_sums!r}")
         if self.exact_sums and self.cell_rows and not self.site_rows:
             raise InputError(
                 "exact-sums = true needs site-rows, a public nominal number of rows of a site: it "
                 "limits how few rows a number may be about (cell-rows = 0: no limit)"
-            )
-
-    def _check_budget(self, spent: str, most: float | None) -> None:
-        one, total = getattr(self, f"{spent}_per_run"), getattr(self, f"{spent}_total")
-        for name, value in ((f"{spent}-per-run", one), (f"{spent}-total", total)):
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not number or not 0 <= value < (most or float("inf")):
-                below = "" if most is None else f" and below {most:g}"
-                raise InputError(f"{name} must be a number >= 0{below}, got {value!r}")
-        if one > total:
-            raise InputError(
-                f"{spent}-total = {total:g} is less than {spent}-per-run = {one:g}; no run could "
-                "have that much"
             )
 
     @classmethod
@@ -226,20 +217,7 @@ class Policy:
         Raises InputError, one line that names the file and what is wrong with it; of a key that is
         not known the nearest one.
         """
-        return read_as(path, MOST_BYTES, cls._of)
-
-    @classmethod
-    def _of(cls, table: Mapping[str, Any]) -> Self:
-        names = {_dashed(f.name): f for f in fields(cls)}
-        check_keys("a site's policy", table, tuple(names))
-        values = {names[key].name: _frozen(value) for key, value in table.items()}
-        for name in ("methods", "unit", "trust", "adjacency", "rounds", "expires"):
-            if name not in values:
-                raise InputError(f"{name!r} is missing")
-        ranges = values.get("settings", {})
-        if not isinstance(ranges, dict) or not all(isinstance(r, dict) for r in ranges.values()):
-            raise InputError("the settings of a method stand in a table, as [settings.fedtemp]")
-        return cls(**values)
+        return read_as(path, MOST_BYTES, lambda table: record_of(cls, table, "a site's policy"))
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -408,26 +386,6 @@ class Policy:
         return lines
 
 
-def _names(what: str, names: Any, known: tuple[str, ...] | None) -> None:
-    if not isinstance(names, tuple) or not names or not all(isinstance(n, str) for n in names):
-        raise InputError(f"{what} must be a list of names, got {names!r:.80}")
-    for name in names if known else ():
-        one_of(what, name, known or ())
-
-
-def _frozen(value: Any) -> Any:
-    """Return lists of TOML as tuples."""
-    if isinstance(value, list):
-        return tuple(_frozen(one) for one in value)
-    if isinstance(value, dict):
-        return {key: _frozen(one) for key, one in value.items()}
-    return value
-
-
-def _dashed(name: str) -> str:
-    return name.replace("_", "-")
-
-
 def _refusal(what: str, asked: object, allowed: object) -> InputError:
     return InputError(
         f"this site's policy refuses the {what}: asked is {str(asked)[:80]}, allowed "
@@ -449,3 +407,42 @@ def _at_most(what: str, asked: float, allowed: float) -> None:
 def _at_least(what: str, asked: int, allowed: int) -> None:
     if asked < allowed:
         raise _refusal(what, asked, f"at least {allowed}")
+
+
+Value: TypeAlias = bool | int | float | str
+Allowed: TypeAlias = tuple[Value, ...]
+"""Two numbers, lowest and highest; or texts; or truth values."""
+
+
+def check_range(what: str, allowed: Any) -> None:
+    """InputError if `allowed` is neither two numbers in order nor a list of texts, or of bools."""
+    ordered = _is_range(allowed) and allowed[0] <= allowed[1]  # False for NaN
+    kinds = {type(value) for value in allowed}
+    if not (ordered or kinds == {str} or kinds == {bool}):
+        raise InputError(
+            f"{what} must be [lowest, highest], or a list of texts or of true and false, got "
+            f"{list(allowed)!r:.80}"
+        )
+
+
+def _is_range(allowed: Allowed) -> bool:
+    return len(allowed) == 2 and all(_is_number(value) for value in allowed)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def within(value: Any, allowed: Allowed) -> bool:
+    """Return whether a value is allowed; truth values are not numbers, NaN is in no range."""
+    if _is_range(allowed):
+        low, high = allowed
+        return _is_number(value) and low <= value <= high
+    return any(type(value) is type(one) and value == one for one in allowed)
+
+
+def words_of(allowed: Allowed) -> str:
+    """Return the allowed values in words."""
+    if _is_range(allowed):
+        return f"from {allowed[0]} to {allowed[1]}"
+    return ", ".join(json.dumps(value) for value in allowed)

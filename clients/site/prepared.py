@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedcal.clients.site.policy import CPU_SECONDS, Policy
 from fedcal.clients.site.process.limits import COPIES, MEMORY_MIB
-from fedcal.core.checks import one_of
+from fedcal.core.checks import one_of, same
 from fedcal.core.classes import class_names, digest_of
 from fedcal.core.errors import InputError
 from fedcal.core.scores import KINDS
@@ -29,7 +29,7 @@ from fedcal.core.types import Floats, Integers
 from fedcal.privacy.agreement import Terms
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.storage.atomic import locked, whole_file
+from fedcal.storage.atomic import file_errors, locked, whole_file
 
 SITE, LOCK = "site.json", "lock"
 FEDERATION, POLICY = "federation.toml", "site.toml"
@@ -184,8 +184,6 @@ def prepare(
         do not go together, or the folder holds something else, is in use or cannot be written; or
         as `check_answers`.
     """
-    if shards.clients != 1:
-        raise InputError(f"a site is one client; these rows belong to {shards.clients}")
     arrays: dict[str, NDArray[Any]] = {"logits": shards.logits, "labels": shards.labels}
     for name in _OPTIONAL:
         if (column := getattr(shards, name)) is not None:
@@ -277,34 +275,25 @@ def _texts_of(
             raise InputError(
                 f"no site of {federation} has the public key of {sign_key}: {key.public.hex()}"
             )
-        _same_classes(federation, roster.class_digest, classes)
+        same(f"class digest of {federation}", roster.class_digest or classes, classes)
         texts[FEDERATION] = roster.to_toml().encode()
     if policy is not None:
         rules = Policy.read(policy)
         rules.check_roster(roster)
-        _same_classes(policy, rules.class_digest, classes)
+        same(f"class digest of {policy}", rules.class_digest or classes, classes)
         texts[POLICY] = policy.read_bytes()
     return texts
 
 
-def _same_classes(path: Path, digest: str, own: str) -> None:
-    if digest not in ("", own):
-        raise InputError(
-            f"the class digest of {path} is {digest}, this site's class names give {own}"
-        )
-
-
 def _make_private(folder: Path) -> None:
     """Make a site's folder, or check that it is one and that only its owner can enter it."""
-    try:
+    with file_errors(f"cannot write {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         held = {path.name for path in folder.iterdir()}
         own = {LOCK, FEDERATION, POLICY, *(f"{name}.npy" for name in _ARRAYS)}
         if SITE not in held and held - own:
             raise InputError(f"{folder} contains something else; a site needs a separate folder")
         folder.chmod(0o700)
-    except OSError as e:
-        raise InputError(f"cannot write {folder}: {e.strerror}") from None
 
 
 def alone(folder: Path) -> AbstractContextManager[None]:
@@ -320,10 +309,7 @@ def prepared(folder: Path) -> Prepared:
     """
     try:
         site = json.loads((folder / SITE).read_text("utf-8"))
-        if site["version"] != _VERSION:
-            raise InputError(
-                f"{folder} was prepared by another version of fedcal: start fedcal site again"
-            )
+        same(f"version of {folder} (start fedcal site again)", site["version"], _VERSION)
         arrays = {name: _mapped(folder / f"{name}.npy") for name in site["arrays"]}
         offsets = np.array([0, len(arrays["labels"])])
         kind = one_of("input", site["input"], KINDS)

@@ -12,12 +12,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fedcal.clients.site.prepared import Prepared
-from fedcal.core.checks import one_of
+from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.privacy.agreement import Terms
 from fedcal.storage.artifact import ARTIFACTS, Artifact, Holdout
-from fedcal.storage.atomic import whole_file
+from fedcal.storage.atomic import file_errors, whole_file
 from fedcal.storage.npz import read_npz
 
 RESULTS, METRICS = "results", "metrics.json"
@@ -135,11 +135,9 @@ def judge_result(site: Prepared, run: str, artifact: Artifact) -> Judged:
 
 def _made(results: Path, run: str) -> Path:
     folder = results / run
-    try:
+    with file_errors(f"cannot write {results.name}"):
         results.mkdir(exist_ok=True)
-        if not folder.exists() and sum(1 for _ in results.iterdir()) >= MOST_RESULTS:
-            raise InputError(f"{results.name} holds {MOST_RESULTS} results; move old ones away")
+        others = {path.name for path in results.iterdir()} - {run}
+        whole("the number of results (move old ones away)", len(others), 0, MOST_RESULTS - 1)
         folder.mkdir(exist_ok=True)
-    except OSError as e:
-        raise InputError(f"cannot write {results.name}: {e.strerror}") from None
     return folder

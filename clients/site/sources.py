@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedcal import datasets
-from fedcal.core.checks import one_of
+from fedcal.core.checks import one_of, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.scores import KINDS
 from fedcal.core.shards import Shards
@@ -53,10 +53,8 @@ def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
     except KeyError as missing:
         raise InputError(f"a site needs the key {missing} to find its rows") from None
     shards = _dealt(*shared, str(run.get("method", "")))
-    if (kind := run.get("input") or shards.input) != shards.input:
-        raise InputError(f"{shared[0]} holds {shards.input}, but 'input' of the run is {kind!r}")
-    if not 0 <= site < shards.clients:
-        raise InputError(f"site {site} does not exist: the data have {shards.clients} sites")
+    same("input of the run", run.get("input") or shards.input, shards.input)
+    whole("the number of a site in these data", site, 0, shards.clients - 1)
     return shards.block(site, site + 1)
 
 
@@ -91,6 +89,5 @@ def _dealt(data: str, partition: str, clients: int, seed: int, method: str) -> S
         shards = Shards(logits, labels, offsets, kind_read, **known)
     except KeyError as missing:
         raise InputError(f"{data} contains no partitioned rows: {missing} is missing") from None
-    if shards.clients != clients:
-        raise InputError(f"{data} is partitioned among {shards.clients} clients, not {clients}")
+    same(f"number of clients in {data}", clients, shards.clients)
     return shards

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedcal.core.checks import positive
 from fedcal.core.types import Integers
-from fedcal.partition.base import DrawnPartition
+from fedcal.partition.owners import DrawnPartition
 
 
 @dataclass(frozen=True)

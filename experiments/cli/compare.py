@@ -25,8 +25,7 @@ from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import console, progress
 from fedcal.experiments.runs.comparison import Comparison, compare
 from fedcal.experiments.runs.comparison.grid import Grid
-from fedcal.experiments.runs.comparison.summary import harmed
-from fedcal.experiments.runs.comparison.table import as_table
+from fedcal.experiments.runs.comparison.table import as_table, harmed
 from fedcal.experiments.runs.config import Config, parse_setting
 from fedcal.experiments.runs.files import to_json
 

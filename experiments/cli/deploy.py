@@ -12,8 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError
+from fedcal.core.checks import needed, one_of, unused
 from fedcal.core.options import SITES
 from fedcal.core.printable import listed
 from fedcal.experiments.cli.parameters import (
@@ -27,8 +26,14 @@ from fedcal.experiments.cli.parameters import (
     with_options,
 )
 from fedcal.experiments.cli.simulate import show
-from fedcal.experiments.deploy.control import Control, control
-from fedcal.experiments.deploy.run import asked_for, deployed, flower_run, standing
+from fedcal.experiments.deploy.run import (
+    Control,
+    asked_for,
+    control,
+    deployed,
+    flower_run,
+    standing,
+)
 from fedcal.experiments.report.tables import TextTable, print_table
 from fedcal.experiments.report.terminal import console, progress
 from fedcal.experiments.runs.config import SIMULATED, Config, load_config, merge, parse_setting
@@ -45,6 +50,7 @@ EXAMPLES = (
 )
 
 
+_FOLDER = "the folder of the run"
 ACTIONS = ("run", "resume", "status", "stop", "register")
 
 _UNSET = {
@@ -79,10 +85,10 @@ def command(
     """Do it and show what came of it."""
     one_of("action", action, ACTIONS)
     to = console()
-    if keys and action != "register":
-        raise InputError(f"fedcal deploy {action} takes no files; keys are for register")
-    if overwrite and action != "run":
-        raise InputError(f"fedcal deploy {action} takes no --overwrite: it begins no run")
+    if action != "register":
+        unused("keys are for register", keys=keys or None)
+    if action != "run":
+        unused(f"{action} begins no run", overwrite=overwrite or None)
     if action in ("run", "resume"):
         known = settings(one_of("by", by, BY[:2])) | dict(map(parse_setting, set or ()))
         asked = _asked(action, {**options, "set": known}, config, out)
@@ -106,19 +112,15 @@ def command(
     if out is not None:
         config_of_run = asked_for(out, known)
         known = {k: getattr(config_of_run, k) for k in known}
-    if not all(known.values()):
-        raise InputError(
-            f"fedcal deploy {action} needs --control and --root-certificates, or --out"
-        )
+    for name in known:
+        needed(f"--{name.replace('_', '-')}, or --out,", known[name], "a SuperLink is looked at")
     with control(known["control"], known["root_certificates"]) as superlink:
         if action == "register":
-            if not keys:
-                raise InputError("fedcal deploy register needs the public keys of sites")
+            keys = needed("KEY.pub", keys or None, "the public keys of sites are registered")
             roster = [(str(key), node) for key, node in superlink.register(keys)]
             print_table(to, TextTable(("key", "site"), roster), edge=True)
         elif action == "stop":
-            if out is None:
-                raise InputError("fedcal deploy stop needs --out, the folder of the run")
+            out = needed("--out", out, _FOLDER)
             superlink.stop(flower_run(out))
             to.print(f"stopped; fedcal deploy resume --out {out} continues from its checkpoint")
         else:
@@ -127,13 +129,13 @@ def command(
 
 def _asked(action: str, options: dict[str, Any], config: Path | None, out: Path | None) -> Config:
     if action == "resume":
-        if out is None:
-            raise InputError("fedcal deploy resume needs --out, the folder of the run")
-        return asked_for(out, {key: value for key, value in options.items() if value != {}})
+        return asked_for(
+            needed("--out", out, _FOLDER),
+            {key: value for key, value in options.items() if value != {}},
+        )
     options["engine"] = "grpc"
     asked = merge(options) if config is None else load_config(config, options)
-    if asked.control is None:
-        raise InputError("fedcal deploy run needs --control HOST:PORT and --root-certificates F")
+    needed("--control HOST:PORT", asked.control, "the SuperLink of real sites")
     return asked
 
 

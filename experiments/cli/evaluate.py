@@ -5,13 +5,12 @@ Or read an earlier release again: another threshold, a calibrator, drift.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from fedcal.core import pages
+from fedcal.core.checks import needed, same, unused
 from fedcal.core.classes import in_a_line
-from fedcal.core.errors import InputError
 from fedcal.experiments.cli.parameters import (
     FILES,
     ConfigFile,
@@ -128,9 +127,9 @@ def command(
     if release is not None:
         given = {**options, **of_runs, "by": None if by == "none" else by}
         given |= {"set": set, "config": config}
-        _refuse(given, "is of a run, and --release reads what one left")
-        if calibrate is not None and out is None:
-            raise InputError("--calibrate HOW writes a calibrator to a file: give --out FILE")
+        unused("--release reads what a run left", **given)
+        if calibrate is not None:
+            needed("--out FILE", out, "--calibrate writes a calibrator to a file")
         if out is not None and calibrate is not None:
             claim_file(out, overwrite=overwrite)
         elif out is not None:
@@ -144,23 +143,13 @@ def command(
         _show(found, release, out, quiet=quiet, json=json)
         return
     of_releases = {"at": at, "calibrate": calibrate, "since": since}
-    _refuse(of_releases, "reads an earlier run's release: give --release FILE")
+    unused("it reads an earlier run's release: give --release FILE", **of_releases)
     asked = settings(by, threshold=threshold, **of_runs)
     run = {**options, "set": {**asked, **dict(map(parse_setting, set or ()))}}
     known = merge({"method": METHOD}, run) if config is None else load_config(config, run)
     if not evaluates(known.method):
-        raise InputError(
-            f"{config} names the method '{known.method}', which is not an evaluation: use fedcal "
-            "simulate"
-        )
+        same("method of an evaluation (others: fedcal simulate)", known.method, METHOD)
     run_and_show(known, out, overwrite=overwrite, report=not no_report, quiet=quiet, json=json)
-
-
-def _refuse(options: Mapping[str, Any], why: str) -> None:
-    """InputError for the first option that was given."""
-    for name, value in options.items():
-        if value is not None:
-            raise InputError(f"--{name.replace('_', '-')} {why}")
 
 
 def _show(reading: Reading, release: Path, out: Path | None, *, quiet: bool, json: bool) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
+from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.experiments.runs.config import APP, Config, merge
 from fedcal.experiments.runs.files import write_folder
@@ -76,8 +77,8 @@ class AfterTraining:
     ) -> None:
         here = {"engine": APP, "data": "", "partition": "natural", "noise_source": "system"}
         others = {"control", "root_certificates", "federation", "ray_address", "dropout"}
-        if taken := sorted((others | here.keys()) & options.keys()):
-            raise InputError(f"{taken[0]} is not for a Flower app, whose clients are as they are")
+        taken = (others | here.keys()) & options.keys()
+        unused("the clients of a Flower app are as they are", **{n: options[n] for n in taken})
         self._config = merge({"method": method, **options, **here})
         if STRATEGIES[self._config.method].family == "train":
             raise InputError(f"{self._config.method} trains a model; the app has trained its own")

@@ -26,7 +26,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.evaluation.estimators.slope_intercept import logistic, logit
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.pages.figures import reliability_part
+from fedcal.evaluation.page import reliability_part
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import next_site
 from fedcal.evaluation.sites.site_tests import Sites, ranking

@@ -27,8 +27,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedcal.core.checks import number_in, whole
+from fedcal.core.checks import number_in, same, whole
 from fedcal.core.errors import InputError
+from fedcal.storage.atomic import file_errors
 
 CA_LIVES = 10
 """Lifetimes of a server certificate; it can be renewed so often before sites need a new CA."""
@@ -105,11 +106,8 @@ def _general_name(name: str) -> x509.GeneralName:
 
 def _server_files(folder: Path, names: list[x509.GeneralName], days: int) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
-    present = [(folder / name).exists() for name in ("ca.crt", "ca.key")]
-    if all(present):
+    if any((folder / name).exists() for name in ("ca.crt", "ca.key")):
         authority, authority_key = _read_authority(folder)
-    elif any(present):
-        raise InputError(f"{folder} holds one of ca.crt and ca.key: both or neither")
     else:
         authority_key = ec.generate_private_key(ec.SECP256R1())
         authority = _authority(authority_key, CA_LIVES * days)
@@ -124,13 +122,12 @@ def _read_authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePri
     try:
         certificate = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
         key = load_pem_private_key((folder / "ca.key").read_bytes(), None)
+        if isinstance(key, ec.EllipticCurvePrivateKey):
+            same("key of ca.crt", key.public_key(), certificate.public_key())
+            return certificate, key
     except (OSError, ValueError, TypeError):
-        raise InputError(f"{folder}: ca.crt or ca.key cannot be read") from None
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != (
-        certificate.public_key()
-    ):
-        raise InputError(f"{folder}: ca.key is not the key of ca.crt")
-    return certificate, key
+        pass
+    raise InputError(f"{folder}: ca.crt and ca.key cannot be read, or do not go together")
 
 
 def _authority(key: ec.EllipticCurvePrivateKey, days: int) -> x509.Certificate:
@@ -206,16 +203,14 @@ def _pkcs8(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
-    try:
-        for name, content in files.items():
-            path = folder / name
+    for name, content in files.items():
+        path = folder / name
+        with file_errors(f"cannot write {path}"):
             path.parent.mkdir(parents=True, exist_ok=True)
             mode = 0o600 if path.suffix == ".key" else 0o644
             # exclusive, and with its mode from the start: nobody reads a key in between
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
                 file.write(content)
-    except OSError as e:
-        raise InputError(f"cannot write {e.filename or folder}: {e.strerror}") from None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

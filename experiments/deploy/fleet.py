@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fedcal.core.errors import FedcalError, InputError
+from fedcal.storage.atomic import file_errors
 
 _CONNECT_S, _PAUSE_S = 5.0, 1.0
 _OTHER_NAME = (62, 64)  # OpenSSL's codes: host name mismatch, IP address mismatch
@@ -54,12 +56,12 @@ def public_key(key: Path) -> str:
 
     Raises InputError if the file cannot be read, or holds no key that Flower takes.
     """
-    try:
+    private = None
+    with (
+        file_errors(f"cannot read --key {key}"),
+        suppress(ValueError, TypeError, UnsupportedAlgorithm),  # a TypeError: it has a passphrase
+    ):
         private = load_ssh_private_key(key.read_bytes(), None)
-    except OSError as e:
-        raise InputError(f"--key {key} cannot be read: {e.strerror}") from None
-    except (ValueError, TypeError, UnsupportedAlgorithm):  # a TypeError: it has a passphrase
-        private = None
     if not isinstance(private, ec.EllipticCurvePrivateKey):
         raise InputError(
             f"--key {key} is not an ECDSA key in OpenSSH's format without a passphrase "
@@ -71,11 +73,8 @@ def public_key(key: Path) -> str:
 
 def check_public_key(key: Path) -> None:
     """InputError if a file is not the public half of a site's key."""
-    try:
-        text = key.read_bytes()
-    except OSError as e:
-        raise InputError(f"cannot read the public key {key}: {e.strerror}") from None
-    plain_key(str(key), text)
+    with file_errors(f"cannot read the public key {key}"):
+        plain_key(str(key), key.read_bytes())
 
 
 def plain_key(where: str, text: bytes) -> bytes:
@@ -83,10 +82,9 @@ def plain_key(where: str, text: bytes) -> bytes:
 
     Raises InputError for another text; `where` it is from.
     """
-    try:
+    known = None
+    with suppress(ValueError, UnsupportedAlgorithm):
         known = load_ssh_public_key(text)
-    except (ValueError, UnsupportedAlgorithm):
-        known = None
     if not isinstance(known, ec.EllipticCurvePublicKey):
         raise InputError(
             f"{where} is not a public ECDSA key in OpenSSH's format: give a site's .pub file"
@@ -98,12 +96,8 @@ def trusted(root_certificates: Path) -> ssl.SSLContext:
     """TLS that trusts these certificates alone; InputError if they cannot be read."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_alpn_protocols(["h2", "http/1.1"])
-    try:
+    with file_errors(f"cannot read --root-certificates {root_certificates} as a PEM file"):
         context.load_verify_locations(root_certificates)
-    except ssl.SSLError:
-        raise InputError(f"--root-certificates {root_certificates} is not a PEM file") from None
-    except OSError as e:
-        raise InputError(f"--root-certificates {root_certificates}: {e.strerror}") from None
     return context
 
 

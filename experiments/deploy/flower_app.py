@@ -19,7 +19,7 @@ from fedcal.core.errors import InputError
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.jobs import METHOD
 from fedcal.privacy.federation import Federation
-from fedcal.storage.atomic import whole_file
+from fedcal.storage.atomic import file_errors, whole_file
 from fedcal.storage.toml_files import parse_toml
 from fedcal.strategies import FedConformal, FedPrior, FedSGD
 from fedcal.strategies.server.job import Job
@@ -81,14 +81,12 @@ def write_app(folder: Path, family: str = "calibrate") -> Path:
     `pyproject.toml` that is somebody else's.
     """
     file, fields = folder / FILE, run_config(family)
-    try:
+    with file_errors(f"cannot write {file}"):
         folder.mkdir(parents=True, exist_ok=True)
         if file.exists() and not _is_ours(file.read_bytes()):
             raise InputError(f"{file} is not of `fedcal flower-app`; choose another folder")
         with whole_file(file) as out:
             out.write((_HEADER + app_toml(fields)).encode())
-    except OSError as e:
-        raise InputError(f"cannot write {file}: {e.strerror}") from None
     return file
 
 

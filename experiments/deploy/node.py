@@ -19,8 +19,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from fedcal.clients.site.process.flower_guard import check_size
 from fedcal.clients.site.process.limits import MESSAGE_BYTES, Intake
+from fedcal.clients.site.process.runtime import check_size
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
 from fedcal.core.errors import InputError
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal import datasets
+from fedcal.core.checks import same, unused
 from fedcal.core.classes import class_names, first_names
 from fedcal.core.errors import InputError
 from fedcal.core.optional import named as function_named
@@ -23,7 +24,7 @@ from fedcal.datasets.plausible_rows import doubts_of
 from fedcal.experiments.training.features import LabelledRows, features_of, named
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import read_npz
-from fedcal.training.network import need_torch, text_of
+from fedcal.training.networks import need_torch, text_of
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -50,9 +51,8 @@ def read_rows(
         with warnings.catch_warnings():
             # in sorted order they may be other columns than at another site
             warnings.filterwarnings("error", "labels are names")
-            if is_function and csv not in (None, "en"):
-                raise InputError(f"csv {csv!r} is for CSV files, and {data} is a function")
             if is_function:
+                unused(f"{data} is a function", csv=None if csv == "en" else csv)
                 rows = _called(data, names)
             else:
                 rows = datasets.load(data, classes=names, others=others, csv=csv)
@@ -200,8 +200,8 @@ def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:
                 "features do not contain the number of classes: give --class-names, the same at "
                 "all sites, or the array class_names"
             )
-        if names is not None and own not in (None, tuple(names)):
-            raise InputError(f"its classes are {', '.join(own or ())}, and --class-names differ")
+        if names is not None and own is not None:
+            same("classes of --class-names", tuple(names), own)
         rows = features_of(arrays | {"class_names": np.array(own or tuple(names or ()))})
     only_client(data, 1 if rows.client is None else len(np.unique(rows.client)))
     return _site_rows(path.name, rows)

@@ -8,17 +8,28 @@ at the end the result files of any run.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedcal.core.checks import needed, one_of, same
 from fedcal.core.errors import FedcalError, InputError, Interrupted, RoundFailed
-from fedcal.experiments.deploy.control import ENDED, Control, control
+from fedcal.experiments.deploy.fleet import check_control, check_public_key, read_address, trusted
 from fedcal.experiments.runs.config import Config, load_config
-from fedcal.experiments.runs.engines.superlink import UNKNOWN
+from fedcal.experiments.runs.engines.superlink import (
+    CONNECTION,
+    UNKNOWN,
+    FlowerRun,
+    commands,
+    complaint,
+    json_in,
+    run_folder,
+)
 from fedcal.experiments.runs.folders import DEPLOYED, Paid, claim
 from fedcal.experiments.runs.jobs import by_roster, job_of
 from fedcal.experiments.runs.load import load_any, name_of, test_part
@@ -26,7 +37,7 @@ from fedcal.experiments.runs.record import recorded, result_of
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.artifact import Holdout
-from fedcal.storage.atomic import path_of, whole_file
+from fedcal.storage.atomic import file_errors, path_of, whole_file
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
@@ -99,9 +110,8 @@ def deployed(
     Interrupted
         Ctrl-C: the run goes on without this process.
     """
-    if out is None:
-        raise InputError("a run with real sites needs a folder that the server reaches: give --out")
-    out = path_of(out).resolve()
+    place: Any = needed("--out", out, "the server writes to the folder of the run")
+    out = path_of(place).resolve()
     rows = None if test is None else load_any(test, csv=config.csv).split(config.seed)
     held = None if rows is None else test_part(rows, config.seed)
     config = by_roster(_with_federation(config))
@@ -130,11 +140,7 @@ def _with_federation(config: Config) -> Config:
         return config
     path = path_of(config.federation).resolve()
     sites = len(Roster.read(path).sites)
-    if config.clients not in (None, sites):
-        raise InputError(
-            f"--clients {config.clients} contradicts {config.federation}, which names {sites} "
-            "sites: leave --clients out"
-        )
+    same(f"number of clients, by {config.federation},", config.clients or sites, sites)
     return replace(config, clients=sites, federation=str(path))
 
 
@@ -164,10 +170,8 @@ def _check_folder(out: Path, work: Path, resume: bool, overwrite: bool) -> None:
             f"{out} holds a run that has not ended: fedcal deploy resume --out {out}, or choose "
             "another folder"
         )
-    try:
+    with file_errors(f"cannot write {work}"):
         work.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise InputError(f"cannot write {work}: {e.strerror}") from None
     if not resume:
         with alone(work):
             pass
@@ -301,12 +305,8 @@ def asked_for(out: Path, options: dict[str, Any]) -> Config:
     flower_run(out)
     config = load_config(out / CONFIG, {})
     changed = {key: value for key, value in options.items() if value is not None}
-    allowed = ("control", "root_certificates", "timeout", "grace")
-    if unknown := set(changed) - set(allowed):
-        raise InputError(
-            f"a run continues with its options: --{min(unknown).replace('_', '-')} cannot change "
-            f"(allowed: {', '.join(allowed)})"
-        )
+    for name in changed:  # else it continues with its options
+        one_of("option that may change", name, ("control", "root_certificates", "timeout", "grace"))
     return replace(config, **changed)
 
 
@@ -346,3 +346,106 @@ def standing(superlink: Control, out: Path) -> Standing:
     names = names_of(str(checkpoint.job.get("roster", "")), int(checkpoint.job["clients"]))
     met = {str(node): names[site] for node, site in checkpoint.roster.items()}
     return Standing(done, planned, status, True, met, sorted(set(names) - set(met.values())))
+
+
+ENDED = "finished"
+"""What Flower's word for the state of a run begins with, once it is over."""
+
+
+class Node(NamedTuple):
+    """A site, as the SuperLink knows it.
+
+    Attributes
+    ----------
+    number
+        Flower's
+    status
+        in Flower's words: "online", "offline", "registered" (it was never here)
+    name
+        what its site is called in the run that was asked about; "" = it has not met that
+    """
+
+    number: str
+    status: str
+    name: str = ""
+
+
+class Control:
+    """The commands of `flwr` to one SuperLink."""
+
+    def __init__(self, flower: FlowerRun) -> None:
+        self.flower = flower
+
+    def register(self, keys: Sequence[Path]) -> list[tuple[Path, str]]:
+        """Let in the sites with these public keys; those that are known stay so.
+
+        Returns
+        -------
+        list of (Path, str)
+            Each key with Flower's number of its node, or Flower's words where it was known
+            before: a key that was unregistered once cannot come back.
+
+        Raises
+        ------
+        InputError
+            If a file cannot be read, or is no public key.
+        FedcalError
+            If the SuperLink refuses a key, with its words.
+        """
+        for key in keys:
+            check_public_key(key)
+        nodes = []
+        for key in keys:
+            reply = self.flower.flwr(
+                *("supernode", "register", key.resolve(), CONNECTION, "--name", key.stem),
+                *("--format", "json"),
+            )
+            answer = json_in(reply)
+            if not answer.get("success") and "already" not in reply:
+                raise FedcalError(f"the SuperLink did not take {key}: {complaint(reply)}")
+            nodes.append((key, str(answer["node-id"] if "node-id" in answer else complaint(reply))))
+        return nodes
+
+    def nodes(self) -> list[Node]:
+        """All sites that are registered."""
+        reply = self.flower.flwr("supernode", "list", CONNECTION, "--format", "json")
+        content = json_in(reply)
+        if "nodes" not in content:
+            raise FedcalError(
+                f"the SuperLink does not say which sites there are: {complaint(reply)}"
+            )
+        return [Node(str(one["node-id"]), str(one["status"])) for one in content["nodes"]]
+
+    def revoke(self, node: str) -> None:
+        """Let a site out, by Flower's number; its key can never come back.
+
+        Raises FedcalError if the SuperLink refuses.
+        """
+        reply = self.flower.flwr("supernode", "unregister", node, CONNECTION, "--format", "json")
+        if not json_in(reply).get("success"):
+            raise FedcalError(f"site {node} was not unregistered: {complaint(reply)}")
+
+    def stop(self, run_id: int) -> None:
+        """End a run; FedcalError if the SuperLink does not."""
+        reply = self.flower.flwr("stop", str(run_id), CONNECTION, "--format", "json")
+        if not json_in(reply).get("success"):
+            raise FedcalError(f"run {run_id} was not stopped: {complaint(reply)}")
+
+
+@contextlib.contextmanager
+def control(address: str, root_certificates: str | Path) -> Iterator[Control]:
+    """Connect to the control API at HOST:PORT.
+
+    Raises
+    ------
+    InputError
+        If the address or the certificates are none, or Flower's commands are missing.
+    FedcalError
+        If nobody listens there, or not the SuperLink that the certificates are for.
+    """
+    at, certificates = read_address("--control", address), path_of(root_certificates)
+    check_control(at, trusted(certificates))
+    with run_folder() as folder:
+        flower = FlowerRun(folder, commands("grpc"), {})
+        flower.connect(str(at), certificates)
+        yield Control(flower)

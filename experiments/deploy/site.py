@@ -17,7 +17,7 @@ from typing import Any
 
 from fedcal.clients.site.policy import CPU_SECONDS, NO_POLICY, Policy
 from fedcal.clients.site.prepared import FEDERATION, count_beside, prepare, prepared
-from fedcal.clients.site.records.site_records import RECORDS, records_in
+from fedcal.clients.site.records.records import RECORDS, records_in
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
 from fedcal.core.checks import one_of
 from fedcal.core.errors import FedcalError, InputError

@@ -20,8 +20,7 @@ from typing import NamedTuple
 
 from fedcal.clients.site.prepared import alone
 from fedcal.clients.site.process import handover
-from fedcal.clients.site.process.flower_guard import self_test
-from fedcal.clients.site.process.runtime import SITE
+from fedcal.clients.site.process.runtime import SITE, self_test
 from fedcal.clients.site.site_log import MOST_BYTES
 from fedcal.core.flower_internals import TASK_TYPE_TO_COMMAND, check_flower
 from fedcal.experiments.runs.engines.processes import ProcessTree

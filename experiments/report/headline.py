@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 from statistics import NormalDist
 from typing import Any
 
-from fedcal.conformal.basis import SHORT
+from fedcal.conformal.coverage import SHORT
 from fedcal.core.classes import called
 from fedcal.core.printable import listed
 from fedcal.datasets import BLOCKS
 from fedcal.evaluation.by_group import sentences as of_groups
-from fedcal.evaluation.pages.page import decimals, heading, shown
+from fedcal.evaluation.page import decimals, heading, shown
 from fedcal.experiments.runs.config import APP
-from fedcal.metrics.holm import ERROR, holm
+from fedcal.metrics.gap_change import ERROR, holm
 from fedcal.personal.at_site import HARM
 from fedcal.strategies.server import participation
 

@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedcal.conformal.page import FEW_CLASSES
+from fedcal.conformal.coverage import FEW_CLASSES
 from fedcal.core.classes import called
 from fedcal.datasets import is_shipped
-from fedcal.evaluation.intervals.intervals import from_json
-from fedcal.evaluation.pages import page
+from fedcal.evaluation import page
+from fedcal.evaluation.intervals import from_json
 from fedcal.experiments.report.figures.curves import NAMES
 from fedcal.experiments.report.headline import HIGHER_IS_BETTER, measured
 from fedcal.experiments.report.tables import Entry, Marked, TextTable

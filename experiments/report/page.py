@@ -25,7 +25,7 @@ from fedcal.experiments.report.figures.drawing import (
 from fedcal.experiments.report.figures.style import HUES
 from fedcal.experiments.report.shown import part_sheet
 from fedcal.experiments.report.tables import html, of_part
-from fedcal.storage.atomic import whole_file
+from fedcal.storage.atomic import file_errors, whole_file
 
 FILE = "report.html"
 MAX_BYTES = 2**28
@@ -97,15 +97,17 @@ def write_with_figures(
     return folder / FILE
 
 
-def read_json(path: Path, kind: str = "") -> Any:
+def read_json(path: Path, kind: str = "", most: int = MAX_BYTES) -> Any:
     """Strict JSON; InputError for a file that is missing, huge, or something else.
 
     Parameters
     ----------
     kind
         a result, comparison, ... of schema 1 is asked for; "" = anything
+    most
+        bytes
     """
-    content = _parsed(path, _read(path))
+    content = _parsed(path, _read(path, most))
     if kind and (not isinstance(content, Mapping) or content.get("schema") != 1):
         raise InputError(f"{path} is not a fedcal {kind} of schema 1")
     return content
@@ -116,18 +118,16 @@ def read_json_lines(path: Path) -> list[Any]:
     return [_parsed(path, line) for line in _read(path).splitlines()]
 
 
-def _read(path: Path) -> str:
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path} is larger than {MAX_BYTES >> 20} MiB")
-        return path.read_text("utf-8")
-    except OSError as e:
-        raise InputError(f"cannot read {path}: {e.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8 text") from None
+def _read(path: Path, most: int = MAX_BYTES) -> bytes:
+    with file_errors(f"cannot read {path}"):
+        if not path.is_file() and path.exists():  # a pipe would never end
+            raise InputError(f"{path} is not a file")
+        if path.stat().st_size > most:
+            raise InputError(f"{path} is larger than {most >> 20} MiB")
+        return path.read_bytes()
 
 
-def _parsed(path: Path, text: str) -> Any:
+def _parsed(path: Path, text: bytes) -> Any:
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not JSON")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.storage.atomic import reason
+from fedcal.storage.atomic import file_errors, reason
 
 _SUMMARIES = ("result.json", "compare.json", "study.json")
 """What says that a folder is complete."""
@@ -78,9 +78,6 @@ def check_out(out: Path) -> None:
     """Refuse, before any work, a folder that cannot be written; nothing is left there."""
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file, not a folder")
-    try:
+    with file_errors(f"cannot write results to {out}"):
         there = next(p for p in (out, *out.parents) if p.exists())
-        with tempfile.TemporaryDirectory(prefix=".draft-", dir=there):
-            pass
-    except OSError as e:
-        raise InputError(f"cannot write results to {out}: {e.strerror}") from None
+        tempfile.TemporaryDirectory(prefix=".draft-", dir=there).cleanup()

@@ -16,6 +16,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from fedcal.core.checks import same
 from fedcal.core.errors import FedcalError, InputError, Interrupted
 from fedcal.experiments.report.figures import COMPARISON_NAMES, CURVE_NAMES, NAMES
 from fedcal.experiments.runs.files import PAGE, check_out, write_folder
@@ -155,8 +156,8 @@ def claim(
     if not present and not begun:
         if own:
             raise InputError(
-                f"--out {out} holds {_listed(own)}, and no result of fedcal's to which that "
-                "belongs: move it away, or choose another folder"
+                f"--out {out} holds {_listed(own)}, unknown files: move them away, or choose "
+                "another folder"
             )
         return
     what = _told(out / present[0], kind) if present else f"{kind.what}, unfinished"
@@ -304,9 +305,5 @@ class Paid:
 def _kept(out: Path, job: Job) -> Outcome:
     outcome, now = Outcome.load(out), job.to_fields()
     for key in sorted({*outcome.job, *now} - {*WAITING}):
-        if outcome.job.get(key) != now.get(key):
-            raise InputError(
-                f"{out / OUTCOME} is of a run with {key} = {outcome.job.get(key)!r:.80}, not "
-                f"{now.get(key)!r:.80}: options or data are not those of the run"
-            )
+        same(f"{key} of the run of {out / OUTCOME}", now.get(key), outcome.job.get(key))
     return outcome

@@ -19,7 +19,7 @@ from fedcal.core.classes import digest_of, names_in
 from fedcal.core.errors import InputError
 from fedcal.core.printable import plain_names
 from fedcal.core.shards import Population, Shards
-from fedcal.evaluation.intervals.intervals import beyond
+from fedcal.evaluation.intervals import beyond
 from fedcal.experiments.runs.config import APP, Config
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.privacy import Privacy

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import datasets
+from fedcal.core.checks import same, unused
 from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
 from fedcal.core.removed import check_kept
@@ -48,8 +49,8 @@ def load_any(
     named: Any = {"classes": names, "positive": positive}
     if isinstance(data, Mapping) and datasets.is_shipped(str(data.get("name"))):
         raise InputError(f"name {data['name']!r} is a shipped set's, and its config would run that")
-    if csv not in (None, "en") and (model is not None or not isinstance(data, (str, Path))):
-        raise InputError(f"csv {csv!r} is for CSV files, and the data are in memory")
+    if model is not None or not isinstance(data, (str, Path)):
+        unused("the data are in memory", csv=None if csv == "en" else csv)
     if model is not None:
         return datasets.from_model(model, data, **named)
     if isinstance(data, Dataset):
@@ -233,25 +234,18 @@ def rows_in_blocks(config: Config, data: Any, progress: Progress | None = None) 
         called with pieces checked, and all
     """
     evaluates = jobs.evaluates(config.method)
-    if config.partition != "natural":
-        raise InputError(
-            f"partition {config.partition!r} deals rows at random, for which all must be in "
-            "memory; rows in blocks stay with their clients: give partition 'natural'"
-        )
+    same("partition of rows in blocks", config.partition, "natural")
     if config.method in POOLED:
         raise InputError(f"method {config.method!r} needs all rows in memory, not in blocks")
-    if config.csv not in (None, "en"):
-        raise InputError(f"csv {config.csv!r} is for CSV files, which are not read in blocks")
+    unused("CSV files are not read in blocks", csv=None if config.csv == "en" else config.csv)
     if isinstance(data, BlockRows):
         shards = data
     else:
         names = None if config.class_names is None else names_in(config.class_names)
         given: Any = {"classes": names, "positive": config.positive, "tested": evaluates}
         shards = datasets.in_blocks(data, **given, progress=progress)
-    if config.clients not in (None, shards.clients):
-        raise InputError(
-            f"{shards.name} has {shards.clients:,} natural clients, but clients = {config.clients}"
-        )
+    if config.clients is not None:
+        same(f"number of clients in {shards.name}", config.clients, shards.clients)
     known, _ = jobs.resolved(config, shards, ())
     test = None
     if shards.test is not None and not evaluates:

@@ -7,32 +7,32 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.calibrators.score_map import OfScore
+from fedcal.calibrators.score_map import How, OfScore, calibrator_from
 from fedcal.core import pages
-from fedcal.core.checks import unused
+from fedcal.core.checks import one_of, same, unused
 from fedcal.core.classes import called
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Part, Table
 from fedcal.datasets import is_shipped
 from fedcal.evaluation.by_group import change_table, group_parts
-from fedcal.evaluation.calibrate import How, calibrator_from
 from fedcal.evaluation.drift import Change, drift_between, same_edges
-from fedcal.evaluation.estimators.all_metrics import METRICS
-from fedcal.evaluation.findings import Findings
+from fedcal.evaluation.estimates import METRICS
+from fedcal.evaluation.findings import ESTIMANDS, Findings
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.intervals import Estimate
-from fedcal.evaluation.pages.figures import names_of
-from fedcal.evaluation.pages.page import heading, p_shown, parts, texts
+from fedcal.evaluation.intervals import Estimate
+from fedcal.evaluation.page import heading, names_of, p_shown, parts, texts
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.verdicts import changes_under
 from fedcal.evaluation.thresholds import Threshold, choose_threshold, goal_of
-from fedcal.evaluation.weighting import ESTIMANDS
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.experiments.runs.folders import READING
 from fedcal.experiments.runs.result import versions
 from fedcal.metrics import gap_change
 from fedcal.metrics.gap_change import GapChange
 from fedcal.storage.atomic import path_of
+
+_WHOLE = ("positive", "confidence")
+"""Scores of all rows, and not of each class."""
 
 ALL = ("model", "", "")
 
@@ -191,8 +191,7 @@ def reread(
     chosen = None
     if at is not None:
         unused("at finds a threshold", threshold=threshold)
-        if release.question.score != "positive":
-            raise InputError(f"the score '{release.question.score}' has no threshold")
+        same("score that has a threshold", release.question.score, "positive")
         chosen = choose_threshold(release.histograms[ALL], *goal_of(at))
         threshold = chosen.value
     wished = threshold if chosen is None else None
@@ -256,10 +255,7 @@ def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
         raise InputError(
             f"these releases cannot be compared, they differ in: {'; '.join(differences)}"
         )
-    if one.score == "classes":
-        raise InputError(
-            "two releases are compared by the score 'positive' or 'confidence', not by 'classes'"
-        )
+    one_of("score of releases to compare", one.score, _WHOLE)
     return tuple(unknown)
 
 
@@ -285,8 +281,7 @@ def _calibrator(release: ScoreRelease, how: How | None) -> OfScore | None:
     if how is None:
         return None
     asked = release.question
-    if asked.score == "classes":
-        raise InputError("a calibrator is made of the score 'positive' or 'confidence'")
+    one_of("score to calibrate", asked.score, _WHOLE)
     whole: Histogram = release.histograms[ALL]
     score: Any = asked.score
     made = calibrator_from(whole, score, how, asked.classes, release.input)

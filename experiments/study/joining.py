@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
+import shutil
 import sys
+from collections.abc import Collection
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -12,6 +16,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from fedcal.clients.site.prepared import SITE, alone
+from fedcal.core.checks import one_of, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.printable import printable
 from fedcal.evaluation.sites.verdicts import misread
@@ -21,13 +27,12 @@ from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows
 from fedcal.experiments.deploy.site import check_federation
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.files import to_json, write_folder
-from fedcal.experiments.study import kits, site_folder
+from fedcal.experiments.study import kits
 from fedcal.experiments.study.sealed import JOIN, Join, Sealed, read_fields, write_text
-from fedcal.experiments.study.site_folder import CONNECTION, HOME, KEYS, MADE_IN, ROWS, SIGNING
-from fedcal.experiments.study.site_folder import STATE as STATE  # also found here
 from fedcal.experiments.study.study_file import Study, named
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
+from fedcal.storage.atomic import file_errors, path_of
 from fedcal.units import Subject
 
 FEW, FEW_OF_A_CLASS = 100, 10
@@ -60,23 +65,22 @@ class Kit:
         Whoever `joins` checks all of it.
         """
         if not joins:
-            site_folder.check_kit(folder)
+            check_kit(folder)
         fields = read_fields(folder / kits.KIT)
         site, is_one = str(fields.get("site")), fields.get("one_machine") is True
         study = Study.read(folder / kits.STUDY)
-        if site not in study.sites:
-            raise InputError(f"{folder}: {site!r} is none of the sites of {study.study}")
+        one_of(f"site of {study.study}", site, study.sites)
         return cls(folder, site, is_one, study)
 
     @property
     def own(self) -> Path:
         """Folder of this site's keys, and of what it has accepted."""
-        return site_folder.own_folder(self.study.study, self.site)
+        return own_folder(self.study.study, self.site)
 
     @cached_property
     def accepted(self) -> Sealed | None:
         """The sealed study that this site has accepted; None = nothing yet."""
-        path = self.own / site_folder.ACCEPTED
+        path = self.own / ACCEPTED
         return Sealed.read(path) if path.exists() else None
 
     @property
@@ -200,9 +204,9 @@ def join(
     kit = Kit.read(folder, joins=True)
     own, files = kit.own, partial(kits.kit_files, kit.study, kit.site, one_machine=kit.one_machine)
     signing, connection = own / SIGNING, own / CONNECTION
-    made = {STATE, HOME, FEDERATION, POLICY, site_folder.ACCEPTED, ROWS, f"{kit.site}{JOIN}"}
+    made = {STATE, HOME, FEDERATION, POLICY, ACCEPTED, ROWS, f"{kit.site}{JOIN}"}
     known = {*files(), kits.AUTHORITY} | (made if kit.has_joined else set())
-    site_folder.check_kit(folder, known | made | {KEYS} if adopt else known)
+    check_kit(folder, known | made | {KEYS} if adopt else known)
     data = os.path.abspath(data) if Path(data).exists() else data
     rows, warnings = rows_of(kit.study, data, kit.site, csv)
     if adopt and (strange := sorted({path.name for path in folder.iterdir()} - known)):
@@ -211,12 +215,12 @@ def join(
         console().print(f"{what}? Its keys then move to {own}. Type yes:")
         if sys.stdin.readline().strip() != "yes":
             raise InputError(f"{folder} stays as it is: a person must type yes")
-    try:
+    with file_errors(f"cannot write {own}"):
         for place in (*reversed(own.parents[:3]), own):
             place.mkdir(0o700, parents=True, exist_ok=True)
         own.chmod(0o700)
         if (folder / KEYS).exists():
-            site_folder.move_keys(folder, own)
+            move_keys(folder, own)
         has_keys = signing.exists() and connection.exists()
         if kit.has_joined and not (has_keys or new_keys):
             raise InputError(f"{own} has lost a key of this site: --new-keys makes others")
@@ -227,8 +231,6 @@ def join(
                 old.unlink(missing_ok=True)
             make_site_key(own, connection.stem, kit.site)
             make_key(signing)
-    except OSError as e:
-        raise InputError(f"cannot write {e.filename}: {e.strerror}") from None
     write_text(own / MADE_IN, "\n".join(kit.marks))
     kit.use(data, rows, csv)
     # what a kit has that could be run is not the coordinator's any more
@@ -258,25 +260,19 @@ class Offer:
         """
         kit, sealed = Kit.read(folder), Sealed.read(path)
         study, site = sealed.study, kit.site
-        if study.study != kit.study.study or site not in study.sites:
-            raise InputError(f"{path}: {site} is none of the sites of the study {study.study}")
+        same(f"study of {path}", study.study, kit.study.study)
+        one_of(f"site of {path}", site, study.sites)
         study.must_go_on()
         before = kit.accepted or sealed
-        if sealed.revision < before.revision + (sealed.digest != before.digest):
-            raise InputError(
-                f"{path} is revision {sealed.revision}, and this site has accepted another, "
-                f"{before.revision}: ask the coordinator for the latest"
-            )
+        least = before.revision + (sealed.digest != before.digest)
+        whole(f"revision of {path} (ask the coordinator for the latest)", sealed.revision, least)
         if not kit.is_enrolled(sealed):
             raise InputError(
                 f"{path} has another key for {site} than this site's own: not accepted. Ask the "
                 f"coordinator whose key it is, and send {site}{JOIN} again"
             )
-        if sealed.authority != (folder / kits.AUTHORITY).read_text("ascii", "replace"):
-            raise InputError(
-                f"{path} has another authority for the server than the kit's {kits.AUTHORITY}: "
-                "not accepted. Ask the coordinator for a new kit"
-            )
+        own = (folder / kits.AUTHORITY).read_text("ascii", "replace")
+        same(f"server's authority in {path} (else ask for a new kit)", sealed.authority, own)
         return cls(kit, sealed, path.read_text("utf-8"))
 
     def lines(self) -> list[str]:
@@ -323,10 +319,10 @@ class Offer:
         def write(folder: Path) -> None:
             write_rules(folder, sealed)
             check_federation(self.kit.folder / STATE, folder / FEDERATION)
-            (folder / site_folder.ACCEPTED).write_text(self.text, "utf-8")
+            (folder / ACCEPTED).write_text(self.text, "utf-8")
 
         write_folder(self.kit.folder, write)
-        write_text(self.kit.own / site_folder.ACCEPTED, self.text)
+        write_text(self.kit.own / ACCEPTED, self.text)
 
 
 def write_rules(folder: Path, sealed: Sealed) -> None:
@@ -346,3 +342,68 @@ def _told(study: Study) -> dict[str, Any]:
     terms = json.loads(study.terms)
     model = {f"model.{name}": value for name, value in terms.pop("model").items()}
     return {**terms, **model, "server": study.server}
+
+
+SIGNING, CONNECTION = "signing.pem", "connection.key"
+ACCEPTED, ROWS, MADE_IN = "study.sealed", "rows.json", "made-in"
+"""In the site's own folder: its keys, what it has accepted, where its rows are, and its kit."""
+
+STATE, HOME, KEYS = "state", "home", "keys"
+"""Folders in a kit: of the running site, of its pages, and of keys, where fedcal 0.2 made them."""
+
+
+def own_folder(study: str, site: str) -> Path:
+    """Return the folder of a site's keys: `sites/STUDY/SITE` in `FEDCAL_HOME`.
+
+    Without this variable in `~/.local/share/fedcal`; InputError for a user without a home.
+    """
+    home = path_of(os.environ.get("FEDCAL_HOME") or "~/.local/share/fedcal")
+    if home.parts[0] == "~":
+        raise InputError("this user has no home folder: set FEDCAL_HOME to a folder for keys")
+    return home.absolute() / "sites" / study / site
+
+
+def check_kit(folder: Path, known: Collection[str] | None = None) -> None:
+    """InputError if a kit has more than these names, or a link or special file anywhere.
+
+    None = of a site that has joined: keys, and links in place of its files, are refused.
+    """
+    if known is None:  # the site may be running: no look into what Flower makes and deletes
+        paths = [*folder.glob("*"), *folder.glob("*/*")]
+    else:
+        flowers = folder.glob(f"{STATE}/flower-*/**/*")  # made anew at each start
+        paths = sorted({*folder.rglob("*")} - {*flowers})
+    for path in paths:
+        top, is_kit = path.relative_to(folder).parts[0], not path.is_symlink()
+        if known is None:
+            is_kit &= top != KEYS
+        elif path.is_dir():
+            is_kit &= top in known and top in (STATE, HOME, KEYS)
+        else:
+            is_kit &= top in known and path.is_file() and path.stat().st_nlink == 1
+        if not is_kit:
+            raise InputError(
+                f"{path} is not part of a kit. If it is yours, move it away; if this site made it "
+                "by fedcal 0.2 or elsewhere, fedcal site join --made-here; else delete the folder, "
+                "and ask for the kit again"
+            )
+
+
+def move_keys(folder: Path, own: Path) -> None:
+    """Move a site's keys out of a kit; OSError if that cannot be, InputError if it has others."""
+    old, state = folder / KEYS, folder / STATE
+    names = (CONNECTION, "connection.pub", f"{SIGNING}.records", SIGNING)
+    if strange := sorted({path.name for path in old.iterdir()} - {*names}):
+        raise InputError(f"{old / strange[0]} is not a key of this site: take it out first")
+    with alone(state) if state.is_dir() else nullcontext():
+        both = (own / SIGNING).exists() and (old / SIGNING).exists()
+        if both and not filecmp.cmp(own / SIGNING, old / SIGNING, False):
+            raise InputError(f"{own} holds other keys: delete those that are not this site's")
+        for name in names:
+            if (old / name).exists():
+                shutil.move(old / name, own / name)
+        if (state / SITE).exists():  # the site's records know the file of their key by its path
+            before, after = (json.dumps(str(path.resolve()))[1:-1] for path in (old, own))
+            told = (state / SITE).read_text("utf-8").replace(before, after)
+            (state / SITE).write_text(told, "utf-8")
+        old.rmdir()

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core import pages
+from fedcal.core.checks import same, whole
 from fedcal.core.errors import InputError
 from fedcal.evaluation.drift import few
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.intervals import Estimate
-from fedcal.evaluation.pages.figures import reliability_part
+from fedcal.evaluation.intervals import Estimate
+from fedcal.evaluation.page import reliability_part
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import next_site
 from fedcal.evaluation.sites.verdicts import enough, groups_of, verdicts_of
@@ -33,7 +34,7 @@ from fedcal.experiments.runs.rereading import comparable, read_release
 from fedcal.experiments.study.quarter_page import Told, in_words, write_quarter_page
 from fedcal.experiments.study.sealed import Sealed, write_signature
 from fedcal.experiments.study.study_file import NAME, Study
-from fedcal.metrics.holm import ERROR
+from fedcal.metrics.gap_change import ERROR
 from fedcal.metrics.score_table import names_text
 from fedcal.secure_aggregation.keys import SigningKey
 
@@ -90,10 +91,8 @@ class Facts:
 
     def check(self, study: Study) -> None:
         """InputError if they cannot be of a release of this study."""
-        if sorted(self.took_part + self.absent) != sorted(study.sites):
-            raise InputError("the sites that took part and the absent ones are not the study's")
-        if len(self.took_part) < study.quorum:
-            raise InputError(f"{len(self.took_part)} sites took part, fewer than {study.quorum}")
+        same("sites, absent ones too,", sorted(self.took_part + self.absent), sorted(study.sites))
+        whole("the number of sites that took part", len(self.took_part), study.quorum)
         if not math.isclose(self.spent + self.left, study.epsilon) or self.left < 0:
             raise InputError(f"epsilon {self.spent:g} + {self.left:g} is not {study.epsilon:g}")
 

@@ -12,8 +12,8 @@ from typing import Any
 from fedcal.core import pages
 from fedcal.core.pages import Part, Table
 from fedcal.core.printable import listed
-from fedcal.evaluation.intervals.intervals import from_json
-from fedcal.evaluation.pages.page import heading, whole
+from fedcal.evaluation.intervals import from_json
+from fedcal.evaluation.page import heading, whole
 from fedcal.evaluation.sites import next_site
 from fedcal.evaluation.sites.verdicts import ALL, MOST, ORDER, least_points
 from fedcal.experiments.report.figures.drawing import Sheet

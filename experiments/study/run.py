@@ -8,11 +8,12 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from fedcal import datasets
+from fedcal.core.checks import same
 from fedcal.core.errors import BudgetExceeded, FedcalError, InputError, Interrupted
 from fedcal.datasets import Dataset
 from fedcal.evaluation.score_release import ScoreRelease
@@ -20,13 +21,12 @@ from fedcal.experiments.deploy.run import SERVER, deployed
 from fedcal.experiments.runs.result import SimulationResult, versions
 from fedcal.experiments.runs.simulation import simulate
 from fedcal.experiments.study.kits import KEY
-from fedcal.experiments.study.quarter import TOLD, Facts, earlier_of, write_quarter
+from fedcal.experiments.study.quarter import Facts, earlier_of, write_quarter
 from fedcal.experiments.study.sealed import SEALED, Sealed
-from fedcal.experiments.study.study_file import DELTA, NAME, Study, named
+from fedcal.experiments.study.study_file import DELTA, Study, check_file_name, named
 from fedcal.experiments.study.study_server import CONTROL, folder_of, roster
 from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.secure_aggregation.keys import read_key
-from fedcal.storage.artifact import Artifact
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
 
@@ -45,7 +45,9 @@ def rehearse(
     config = study.config(partition="natural", seed=seed)
     result = simulate(rows, config=replace(config, data=rows.name))
     facts = replace(_facts(name, result, study), dealt=dealt)
-    return write_quarter(out, study, study.to_toml(), _counts(result.artifact), facts, {}, None)
+    return write_quarter(
+        out, study, study.to_toml(), cast(ScoreRelease, result.artifact), facts, {}, None
+    )
 
 
 def _facts(
@@ -134,11 +136,7 @@ def release(
     study = sealed.study
     if path != sealed_path:
         study = Study.read(path)  # question and contributors are not sealed
-    if study.digest != sealed.study.digest:
-        raise InputError(
-            f"{path} has other terms than {sealed_path}: the sites need new kits, send .join files "
-            "again, and accept what is sealed then"
-        )
+    same(f"terms of {path} (seal them anew)", study.digest, sealed.study.digest)
     key = folder_of(path, study.study, "coordinator") / KEY
     if key.exists() and sealed.one_machine is False:
         raise InputError(
@@ -166,7 +164,7 @@ def release(
     if begun and Checkpoint.load(work / SERVER).job.get("roster") != sealed.roster.to_text():
         raise InputError(f"{work} is a release of other terms or keys: choose another name")
     work.parent.mkdir(parents=True, exist_ok=True)
-    same = "the same command, in a minute, waits for it, and it is charged once"
+    again = "the same command, in a minute, waits for it, and it is charged once"
     try:
         more: dict[str, Any] = {"without_unready": without_unready, "progress": progress}
         result = deployed(config, out=work, resume=begun, report=False, **more)
@@ -177,7 +175,7 @@ def release(
             "was contacted"
         ) from None
     except Interrupted:
-        raise Interrupted(f"the release continues without this command: {same}") from None
+        raise Interrupted(f"the release continues without this command: {again}") from None
     except FedcalError as e:  # it is this command that goes on
         message = str(e).replace(
             f"fedcal deploy resume --out {work}", f"fedcal study run {path} {name}"
@@ -185,7 +183,7 @@ def release(
         if message.startswith("nobody listens"):
             message += f": fedcal study serve {sealed_path} runs the server"
         elif "its run has not ended" in message:
-            message = f"the server is at this release: {same}"
+            message = f"the server is at this release: {again}"
         elif "nothing was asked" in message:
             message += "; at a hospital fedcal site status shows whether it runs"
         raise type(e)(message) from None
@@ -195,22 +193,13 @@ def release(
     ours = key.exists() if sealed.one_machine is None else sealed.one_machine
     facts = _facts(name, result, study, entries, run, ours, made)
     text, signer = sealed_path.read_text("utf-8"), read_key(key) if key.exists() else None
-    counts, earlier = _counts(result.artifact), earlier_of(out, study)
+    counts, earlier = cast(ScoreRelease, result.artifact), earlier_of(out, study)
     return write_quarter(out, study, text, counts, facts, earlier, signer)
 
 
-def _counts(artifact: Artifact) -> ScoreRelease:
-    if not isinstance(artifact, ScoreRelease):
-        raise InputError("the run has released no counts")
-    return artifact
-
-
 def _folder(path: Path, name: str) -> Path:
-    if not NAME.fullmatch(name):
-        raise InputError(f"a release is named by letters, digits and . _ -, not {name[:80]!r}")
+    check_file_name(name)
     out = path.parent / name
-    if (out / TOLD).exists():
-        raise InputError(f"{out} has its report already: choose another name")
     if out.is_dir() and any(out.iterdir()):
-        raise InputError(f"{out} holds something else: choose another name")
+        raise InputError(f"{out} holds a report, or something else: choose another name")
     return out

@@ -21,9 +21,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from fedcal.core.checks import whole
+from fedcal.core.checks import one_of, same, whole
 from fedcal.core.errors import InputError
 from fedcal.experiments.deploy.fleet import plain_key
+from fedcal.experiments.report.page import read_json
 from fedcal.experiments.study.study_file import Study
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.keys import SigningKey
@@ -69,8 +70,8 @@ class Join:
             for name in ("terms", "classes"):
                 check_digest(name, fields[name])
             _connection(str(path), str(fields["connection"]))
-            texts = {k: str(fields[k]) for k in ("study", "terms", "site", "connection", "classes")}
-            return cls(key=key, **texts)
+            known: Any = {name: str(fields[name]) for name in cls.__dataclass_fields__}
+            return cls(**known | {"key": key})
         except KeyError as e:
             raise InputError(f"{path} is no .join file: {e.args[0]!r} is missing") from None
 
@@ -110,17 +111,11 @@ class Sealed:
         """
         joins_by_site: dict[str, Join] = {}
         for one in joins:
-            if one.site not in study.sites:
-                raise InputError(f"{one.site!r} is none of the sites of {study.study}")
+            one_of(f"site of {study.study}", one.site, study.sites)
             if one.site in joins_by_site:
                 raise InputError(f"there are two .join files of {one.site}")
-            if one.terms != study.digest:
-                raise InputError(
-                    f"{one.site} joined other terms ({one.terms[:12]}) than those of the study's "
-                    f"file now ({study.digest[:12]}): send it a new kit"
-                )
-            if one.classes != study.class_digest:
-                raise InputError(f"{one.site} has other classes, or in another order")
+            same(f"terms that {one.site} joined (else send it a new kit)", one.terms, study.digest)
+            same(f"classes of {one.site}, in their order", one.classes, study.class_digest)
             joins_by_site[one.site] = one
         roster = study.roster({name: one.key for name, one in joins_by_site.items()})
         connections = {name: joins_by_site[name].connection for name in study.sites}
@@ -167,21 +162,19 @@ class Sealed:
             roster = Roster.from_text(str(fields["roster"]))
             connections = {str(k): str(v) for k, v in fields["connections"].items()}
             authority, when = str(fields["authority"]), str(fields["when"])
+            datetime.datetime.fromisoformat(when)
             revision = whole(f"revision of {path}", fields.get("revision", 0), 0, 2**53)
             is_one = fields["one_machine"] is True if revision else None
             sealed = cls(study, roster, connections, authority, coordinator, when, revision, is_one)
         except KeyError as e:
             raise InputError(f"{path} is not a sealed study: {e.args[0]!r} is missing") from None
-        except AttributeError:
-            raise InputError(f"{path} is not a sealed study: connections must be a table") from None
-        if roster != study.roster({site.name: site.key for site in roster.sites}):
-            raise InputError(f"{path}: its roster is not that of its terms")
-        try:
-            datetime.datetime.fromisoformat(when)
-        except ValueError:
-            raise InputError(f"{path} was sealed on {when!r:.80}, which is not a date") from None
-        if set(connections) != set(study.sites):
-            raise InputError(f"{path}: a site has no key for its connection")
+        except InputError:
+            raise
+        except (AttributeError, ValueError):  # connections that are no table, or no date
+            raise InputError(f"{path} is not a sealed study") from None
+        own = study.roster({site.name: site.key for site in roster.sites})
+        same(f"roster of {path}", roster.to_text(), own.to_text())
+        same(f"connections of {path}", sorted(connections), sorted(study.sites))
         return sealed
 
 
@@ -218,21 +211,7 @@ def check_signed(path: Path, fields: Fields, purpose: str, key: bytes, of: Itera
 
 def read_fields(path: Path) -> dict[str, Any]:
     """Return the fields of a file; InputError if they are not of this version."""
-    try:
-        if not path.is_file():
-            raise InputError(f"{path} is not there, or no file")
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{path} is larger than {MOST_BYTES} bytes")
-        fields = json.loads(path.read_text("utf-8"))
-    except InputError:
-        raise
-    except OSError as e:
-        raise InputError(f"{path} cannot be read: {e.strerror}") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{path} is not a file of a study: it is not JSON") from None
-    if not isinstance(fields, dict) or fields.get("schema") != SCHEMA:
-        raise InputError(f"{path} is not a file of a study of this version")
-    return fields
+    return dict(read_json(path, "study's file", MOST_BYTES))
 
 
 def write_text(path: Path, text: str) -> None:
@@ -260,8 +239,7 @@ def check_signature(folder: Path, coordinator: bytes) -> None:
     fields = read_fields(path)
     check_signed(path, fields, _PURPOSE, coordinator, ["files"])
     for name in sorted({*now, *fields["files"]}):
-        if fields["files"].get(name) != now.get(name):
-            raise InputError(f"{folder / name} is not the file that was signed")
+        same(f"signed hash of {folder / name}", now.get(name), fields["files"].get(name))
 
 
 def _hashes(folder: Path) -> dict[str, str]:

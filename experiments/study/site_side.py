@@ -12,7 +12,7 @@ from typing import Any
 
 from fedcal.clients.site.prepared import SITE, alone
 from fedcal.clients.site.records.job_facts import spent_in_all
-from fedcal.clients.site.records.site_records import RECORDS, records_in
+from fedcal.clients.site.records.records import RECORDS, records_in
 from fedcal.clients.site.results import RESULTS
 from fedcal.clients.site.site_log import LOG
 from fedcal.core.errors import InputError
@@ -21,9 +21,8 @@ from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.deploy.site import run_site
 from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.study import joining
-from fedcal.experiments.study.joining import Kit, csv_option, rows_of
+from fedcal.experiments.study.joining import CONNECTION, SIGNING, Kit, csv_option, rows_of
 from fedcal.experiments.study.kits import AUTHORITY
-from fedcal.experiments.study.site_folder import CONNECTION, SIGNING
 
 _REFUSALS = ("refused to", "cannot take part", "cannot be used")
 

@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -22,7 +22,7 @@ import tomli_w
 from scipy.special import expit, logit
 
 from fedcal.clients.site.policy import REQUIRED
-from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.checks import interval, one_of, positive, unused, whole
 from fedcal.core.classes import class_names, digest_of
 from fedcal.core.errors import InputError
 from fedcal.core.printable import plain_names
@@ -37,7 +37,7 @@ from fedcal.privacy.noise_plan import Plan
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
 from fedcal.secure_aggregation.roster import Member, Roster, check_name
-from fedcal.storage.toml_files import check_keys, parse_toml, read_as
+from fedcal.storage.toml_files import parse_toml, read_as, record_of
 from fedcal.trust import Distributed
 from fedcal.units import UNITS, Example, Subject
 
@@ -54,6 +54,14 @@ DELTA = 1e-9
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 """Of a study, a site, a quarter."""
+
+
+def check_file_name(name: str) -> None:
+    """InputError for what cannot be the name of a study, a site or a quarter."""
+    if not NAME.fullmatch(name):
+        raise InputError(f"a name is 1 to 40 letters, digits and . _ -, not {name[:80]!r}")
+
+
 _NEAR = 0.4  # log odds by which a cut is moved to a threshold
 _MOST_THRESHOLDS = 5
 _MOST_EPSILON = 20  # beyond it promises nothing, and the arithmetic of exact noise gives out
@@ -106,16 +114,12 @@ class Study:
 
     def __post_init__(self) -> None:
         for name in (self.study, *self.sites):
-            if not NAME.fullmatch(name):
-                raise InputError(f"a name is 1 to 40 letters, digits and . _ -, not {name[:80]!r}")
+            check_file_name(name)
         read_address("server", self.server)
         one_of("protect", self.protect, PROTECTED)
         positive("epsilon", self.epsilon)
-        if self.epsilon_release > _MOST_EPSILON:
-            raise InputError(
-                f"epsilon is at most {_MOST_EPSILON} a release, got {self.epsilon_release:g}"
-            )
         whole("per-year", self.per_year, 1, 366)
+        interval(f"(0, {_MOST_EPSILON}]")("epsilon of a release", self.epsilon_release)
         whole("years", self.years, 1, 100)
         whole("the year of since", self.since.year, 2000, 9000)
         sites = whole("the number of sites", len(self.sites), 2, 1000)
@@ -126,13 +130,13 @@ class Study:
         plain_names("groups", self.groups)
         model, classes = self.model, len(self.model.classes)
         class_names(model.classes, whole("the number of classes", classes, 2))
-        if classes != 2 and (model.positive or model.thresholds):
-            raise InputError("positive and thresholds of [model] are for two classes")
+        if classes != 2:
+            why = "it is for two classes"
+            unused(why, positive=model.positive or None, thresholds=model.thresholds or None)
         one_of("positive of [model]", model.positive or model.classes[-1], model.classes)
         whole("the number of thresholds", len(model.thresholds), 0, _MOST_THRESHOLDS)
         for at in (*model.thresholds, model.rate):
-            if not 0 < at < 1:
-                raise InputError(f"thresholds and rate of [model] lie in (0, 1), got {at:g}")
+            interval("(0, 1)")("each of thresholds and rate of [model]", at)
         self._resolve("away", sites - 2, max(1, sites // 5))
         self._resolve("colluding", max(min(self.committee.colluding, self.quorum - 2), 0), 1)
 
@@ -157,13 +161,7 @@ class Study:
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Self:
         """Return the study of the tables of a file."""
-        for name in ("model", "sites"):
-            if not isinstance(table.get(name), dict):
-                raise InputError(f"the table [{name}] is missing")
-        values = _given("a study", table, cls)
-        sites = {name: _typed(name, about, "int") for name, about in values["sites"].items()}
-        model = Model(**_given("[model]", values["model"], Model))
-        return cls(**{**values, "model": model, "sites": sites})
+        return record_of(cls, table, "a study")
 
     def to_toml(self) -> str:
         """Return the text of a file that `read` takes, with comments."""
@@ -372,41 +370,6 @@ _COMMENTS = {
 def _said(name: str, study: Study) -> list[str]:
     """Return the comment at a line."""
     return [f"# {line}" for line in _COMMENTS.get(name, "").format(study).splitlines()]
-
-
-def _given(where: str, table: Mapping[str, Any], of: type) -> dict[str, Any]:
-    """Return the fields of a dataclass from a table; InputError for other keys and types."""
-    known = {f.name.replace("_", "-"): f for f in fields(of)}
-    check_keys(where, table, [*known])
-    for name, f in known.items():
-        if name not in table and f.default is f.default_factory is MISSING:
-            raise InputError(f"{name!r} of {where} is missing")
-    return {known[k].name: _typed(k, value, str(known[k].type)) for k, value in table.items()}
-
-
-def _typed(name: str, value: Any, kind: str) -> Any:
-    """Return a value of a file in its field's type, or raise InputError."""
-    word, types = _KINDS[next(known for known in _KINDS if kind.startswith(known))]
-    every = value if isinstance(value, list) and kind.startswith("tuple") else [value]
-    if not all(isinstance(v, types) and not isinstance(v, _TOO) for v in every):
-        raise InputError(f"{name} must be {word}, got {value!r:.80}")
-    if every is not value and kind.startswith("tuple"):
-        raise InputError(f"{name} must be {word}, got {value!r:.80}")
-    every = [float(v) for v in every] if float in types else every
-    return tuple(every) if every is value or kind.startswith("tuple") else every[0]
-
-
-_TOO = (bool, datetime.datetime)
-"""What isinstance takes for a number, and for a day."""
-_KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
-    "tuple[str": ("a list of texts", (str,)),
-    "tuple[float": ("a list of numbers", (int, float)),
-    "str": ("a text", (str,)),
-    "float": ("a number", (int, float)),
-    "int": ("a whole number", (int,)),
-    "datetime": ("a day, as 2026-10-01", (datetime.date,)),
-    "": ("a table", (dict,)),
-}
 
 
 def _line(name: str, value: Any) -> str:

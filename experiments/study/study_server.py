@@ -16,8 +16,8 @@ from pathlib import Path
 
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.flower_internals import check_flower
-from fedcal.experiments.deploy.control import Control, control
 from fedcal.experiments.deploy.fleet import Address, read_address
+from fedcal.experiments.deploy.run import Control, control
 from fedcal.experiments.deploy.site import Terminated, until_terminated
 from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.experiments.runs.engines.superlink import (

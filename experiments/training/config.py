@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from typing import Annotated, Any
 
-from fedcal.core.checks import interval, positive, unused
+from fedcal.core.checks import interval, positive, same, unused
 from fedcal.core.errors import InputError
 from fedcal.core.fields import among, within
 from fedcal.core.options import (
@@ -165,8 +165,8 @@ class TrainConfig(RunOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.model in OWN and self.engine != "inline":
-            raise InputError(f"model {self.model} is your own, and trains with engine 'inline'")
+        if self.model in OWN:
+            same("engine of a model of your own", self.engine, "inline")
         if self.method is not None:
             self._check_method(self.method)
 
@@ -184,18 +184,16 @@ class TrainConfig(RunOptions):
         names = [one.name for one in known if one.group == PRIVACY and one.name != "unit"]
         why = f"method '{FEDAVG}' has no privacy and runs inline"
         unused(why, **self.changed(*names, "engine", "held_out"))
-        if self.set:
-            raise InputError(f"method '{FEDAVG}' has no settings of its own: leave --set out")
+        unused(f"method '{FEDAVG}' has no settings of its own", set=self.set or None)
 
     def _check_set(self) -> None:
         """Refuse settings of the method that an option, or the data, say too."""
         for name, setting_of in FOLLOWING.items():
-            if name in self.set:
-                raise InputError(f"--set {name} is not needed: {setting_of}")
+            unused(setting_of, **{name: self.set.get(name)})
         for name, setting in SETTINGS.items():
             value, own = getattr(self, name), self.set.get(setting)
-            if None not in (value, own) and value != own:
-                raise InputError(f"{name} = {value} and --set {setting}={own}: give one of them")
+            if None not in (value, own):
+                same(f"{name}, by --set {setting},", value, own)
 
     def _check_cuts(self) -> None:
         """Refuse cuts by a client's number of rows where that number is protected.

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import near, one_of, positive, unused
+from fedcal.core.checks import near, one_of, positive, same, unused, whole
 from fedcal.core.classes import class_names, ids_of, per_row, places_of, words_among
 from fedcal.core.errors import InputError
 from fedcal.core.scores import as_array, numbers
@@ -68,10 +68,7 @@ def read_labelled(source: str, feature_norm: float | None = None) -> LabelledRow
         if "features" in arrays:
             return features_of(arrays, feature_norm)
         unused("the file holds no features", feature_norm=feature_norm)
-        rows = rows_of_arrays(arrays)
-        if rows.classes < 2:
-            raise InputError("there is one class; at least 2 are needed")
-        return rows
+        return rows_of_arrays(arrays)
 
 
 def features_of(arrays: Arrays, norm: float | None = None) -> LabelledRows:
@@ -99,8 +96,8 @@ def features_of(arrays: Arrays, norm: float | None = None) -> LabelledRows:
         One line that begins with the key.
     """
     for key in arrays:
-        if key not in KEYS and not SHIFTED.fullmatch(key):
-            raise InputError(f"unknown key {key[:80]!r}; allowed: {', '.join(KEYS)}")
+        if not SHIFTED.fullmatch(key):
+            one_of("key", key, KEYS)
     bound = _number(arrays, "norm") if norm is None else positive("feature_norm", norm)
     reader = _Reader(arrays, _number(arrays, "scale"), bound, _names(arrays, "class_names"))
     rows, test = reader.rows(""), None
@@ -110,8 +107,7 @@ def features_of(arrays: Arrays, norm: float | None = None) -> LabelledRows:
         raise InputError(f"{stray[0]} without test_features")
     parts = [rows] if test is None else [rows, test]
     classes = len(reader.class_names) or max(part.classes for part in parts)
-    if classes < 2:
-        raise InputError("there is one class; at least 2 are needed")
+    whole("the number of classes", classes, 2)
     names = reader.class_names or tuple(map(str, range(classes)))
     parts = [replace(part, names=names) for part in _with_groups(parts, arrays)]
     return parts[0] if test is None else replace(parts[0], test=parts[1])
@@ -147,10 +143,7 @@ class _Reader:
             raise InputError(
                 f"{key}: whole numbers need scale, floats have none; got {x.dtype} {having} scale"
             )
-        with np.errstate(over="ignore"):
-            floats = x.astype(np.float32)
-        if not np.isfinite(floats).all():
-            raise InputError(f"{key}: all values must be finite")
+        floats = _floats(key, x)
         if self.scale is not None:
             floats *= np.float32(self.scale)
         return floats if self.norm is None else scaled_to(floats, self.norm)
@@ -158,8 +151,6 @@ class _Reader:
     def rows(self, prefix: str, shape: tuple[int, ...] = ()) -> LabelledRows:
         """Return the rows of one part, without the names of classes and groups."""
         arrays = self.arrays
-        if f"{prefix}features" not in arrays:
-            raise InputError(f"the array '{prefix}features' is missing")
         x = self.inputs(f"{prefix}features", shape)
         named = [key for key in (f"{prefix}labels", f"{prefix}y") if key in arrays]
         if len(named) != 1:
@@ -175,11 +166,18 @@ class _Reader:
         return LabelledRows(x, y, client=client, subject=subject, norm=self.norm)
 
 
+def _floats(key: str, x: NDArray[Any]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        floats = x.astype(np.float32)
+    if not np.isfinite(floats).all():
+        raise InputError(f"{key}: all values must be finite")
+    return floats
+
+
 def _number(arrays: Arrays, key: str) -> float | None:
     if key not in arrays:
         return None
-    if arrays[key].size != 1:
-        raise InputError(f"{key}: must be one number, got shape {arrays[key].shape}")
+    same(f"number of numbers in {key}", arrays[key].size, 1)
     return positive(key, arrays[key].item())
 
 
@@ -190,9 +188,9 @@ def _names(arrays: Arrays, key: str) -> tuple[str, ...]:
 def _with_groups(parts: list[LabelledRows], arrays: Arrays) -> list[LabelledRows]:
     """Training and test rows with their groups numbered alike."""
     keys = ("group", "test_group")[: len(parts)]
-    if missing := [key for key in keys if key not in arrays]:
-        if len(missing) < len(keys):
-            raise InputError("group and test_group: give both or none of them")
+    for key in keys:
+        same(f"use of {key}", key in arrays, keys[0] in arrays)
+    if keys[0] not in arrays:
         return parts
     columns = [
         check_ids(key, arrays[key], len(part.y)) for key, part in zip(keys, parts, strict=True)
@@ -250,10 +248,7 @@ def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows
             own = {k: y for k, y in arrays.items() if k in _LABELS}
             arrays |= {k: places_of(k, y, names, (len(y), len(names))) for k, y in own.items()}
         rows = rows_of_arrays({key.replace("labels", "y"): x for key, x in arrays.items()})
-        rows = replace(rows, names=None if known is None else names)
-        if rows.classes < 2:
-            raise InputError("there is one class; at least 2 are needed")
-        return rows
+        return replace(rows, names=None if known is None else names)
     for key in ("features", "test_features"):  # a file has whole numbers only to be small
         if key in arrays and arrays[key].dtype.kind in "iub" and "scale" not in arrays:
             arrays[key] = arrays[key].astype(np.float32)
@@ -265,8 +260,7 @@ def _of_frame(frame: Any) -> dict[str, Any]:
     own = {str(name): name for name in frame.columns}
     one_of("column", "label", own)
     features = [name for name in own if name not in ("label", *IDS)]
-    if not features:
-        raise InputError("the data frame has no columns of features")
+    whole("the number of columns of features", len(features), 1)
     columns = [numbers(name, frame[own[name]].to_numpy()) for name in features]
     ids = {name: frame[name].to_numpy() for name in IDS if name in own}
     return {"rows": np.column_stack(columns), "labels": frame["label"].to_numpy(), **ids}
@@ -369,16 +363,14 @@ def rows_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> LabelledRows:
     Raises InputError, one line that begins with the key.
     """
     for key in arrays:
-        if key not in _KEYS:
-            raise InputError(f"unknown key {key[:80]!r}; allowed: {', '.join(_KEYS)}, or features")
-    if "test_x" not in arrays and "test_y" not in arrays:
-        return _checked(arrays, "")
-    rows, test = _checked(arrays, ""), _checked(arrays, "test_")
-    if _kind(rows) != _kind(test):
-        raise InputError(f"test_x: {_kind(test)}, but x has {_kind(rows)}")
-    if (rows.client is None) != (test.client is None):
-        raise InputError("client and test_client: give both or none of them")
-    return replace(rows, test=test)
+        one_of("key", key, (*_KEYS, "features"))
+    rows = _checked(arrays, "")
+    if "test_x" in arrays or "test_y" in arrays:
+        rows = replace(rows, test=_checked(arrays, "test_"))
+        same("kind of test_x", _kind(rows.test or rows), _kind(rows))
+        same("use of test_client", "test_client" in arrays, "client" in arrays)
+    whole("the number of classes", rows.classes, 2)
+    return rows
 
 
 def _kind(rows: LabelledRows) -> str:
@@ -399,10 +391,7 @@ def _checked(arrays: Mapping[str, NDArray[Any]], prefix: str) -> LabelledRows:
     if x.dtype != np.uint8:
         if x.dtype.kind != "f":
             raise InputError(f"{prefix}x: must be uint8 (0..255) or float, got {x.dtype}")
-        with np.errstate(over="ignore"):
-            x = x.astype(np.float32)
-        if not np.isfinite(x).all():
-            raise InputError(f"{prefix}x: all values must be finite")
+        x = _floats(f"{prefix}x", x)
     labels = places_of(f"{prefix}y", y, None, (len(x), MOST_CLASSES), "images")
     client = arrays.get(f"{prefix}client")
     if client is not None:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from fedcal.accounting.zcdp import rdp_epsilons
+from fedcal.core.checks import needed, same, whole
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.core.numerics import softmax
 from fedcal.experiments.runs import engines
@@ -167,7 +168,7 @@ def train(
         )  # before any file of this training names it
     if folder is None:
         if resume:
-            raise InputError("--resume needs --out DIR, the folder of the training")
+            needed("--out DIR", folder, "--resume continues the training there")
         data, resolved = load(merged(options_given), rows)
         return train_on(resolved, data, progress=progress)
     claim(folder, KIND, overwrite=overwrite, resume=resume)
@@ -258,8 +259,8 @@ def train_on(
             progress(done, total, {"epsilon": spent(done)} | looks.round_record(done))
 
     def trained() -> Outcome:
-        if run.engine != "inline" and resume:
-            raise InputError("--resume continues a training that runs inline")
+        if resume:
+            same("engine with --resume", run.engine, "inline")
         return engines.run(
             job,
             shards,
@@ -276,9 +277,7 @@ def train_on(
     paid = Paid(folder, KIND, config.to_toml(), resume=ended)
     with paid.reporting():
         outcome = paid.outcome(job, trained)
-        model = outcome.artifact
-        if not isinstance(model, TrainedModel):
-            raise InputError(f"method '{run.method}' trains no model")
+        model = cast(TrainedModel, outcome.artifact)
         known, privacy = recorded(run, job, outcome, tested=True)
         privacy["statement"] += _about_parts(config, job.plan)
         logits = {part: model.predict(data.inputs(part)) for part in PARTS}
@@ -322,13 +321,10 @@ def _resumed(folder: Path, options: dict[str, Any]) -> tuple[TrainConfig, Checkp
         free -= {"rounds"}  # all were done, and paid for
     for name in (field.name for field in fields(after)):
         old, new = getattr(before, name), getattr(after, name)
-        if name not in free and new != old:
-            raise InputError(f"--resume continues with {name} = {old!r}, but {new!r} is given")
+        if name not in free:
+            same(f"{name} with --resume", new, old)
     done = 0 if checkpoint.state is None else len(checkpoint.state.get("losses", ()))
-    if (after.rounds or 0) < done:
-        raise InputError(f"{done} rounds are done already, but rounds = {after.rounds}")
-    if (after.rounds or 0) < (before.rounds or 0):
-        raise InputError(f"{before.rounds} rounds were asked: --resume takes no fewer")
+    whole("rounds with --resume", after.rounds or 0, max(done, before.rounds or 0))
     if after == before:
         return after, None
     rounds = {} if after.by_method else {"rounds": after.rounds}
@@ -340,8 +336,7 @@ def _check_rows(
     config: TrainConfig, checkpoint: Checkpoint, job: Job, about: dict[str, Any]
 ) -> None:
     """Refuse a checkpoint of other rows or of another job."""
-    if checkpoint.job.get(ROWS) != about[ROWS]:
-        raise InputError(f"{config.data} holds other rows than when the training began")
+    same(f"digest of the rows of {config.data}", about[ROWS], checkpoint.job.get(ROWS))
     checkpoint.check({**job.to_fields(), **about})
 
 

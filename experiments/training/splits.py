@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import one_of
+from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
@@ -31,10 +31,9 @@ from fedcal.experiments.training.config import (
 )
 from fedcal.experiments.training.features import LabelledRows, read_labelled
 from fedcal.partition import deal, held_out
-from fedcal.partition.base import CLIENTS
+from fedcal.partition.owners import CLIENTS
 from fedcal.strategies import STRATEGIES, FedSGD
-from fedcal.training.network import text_of
-from fedcal.training.networks import network_named
+from fedcal.training.networks import network_named, text_of
 from fedcal.units import UNITS
 
 PARTS = ("train", "calibration", "test")
@@ -184,14 +183,10 @@ def _by_hash(rows: LabelledRows, config: TrainConfig, tested: bool) -> list[Labe
 def _chosen(sizes: Integers, config: TrainConfig) -> list[int]:
     """Clients with enough rows; of natural ones `config.clients`, drawn by seed."""
     enough = np.flatnonzero(sizes >= config.min_rows)
-    if not len(enough):
-        raise InputError(f"{config.data}: too few rows: no client has {config.min_rows}")
+    least = config.clients or 1 if config.partition == "natural" else 1
+    what = f"the number of clients in {config.data} with at least {config.min_rows} rows"
+    whole(what, len(enough), least)
     if config.partition == "natural" and config.clients is not None:
-        if config.clients > len(enough):
-            raise InputError(
-                f"{config.data} has {len(enough)} natural clients with at least "
-                f"{config.min_rows} rows, but clients = {config.clients}"
-            )
         drawn = stream(config.seed, Purpose.PARTITION, 0, "clients").permutation(len(enough))
         enough = enough[np.sort(drawn[: config.clients])]
     return [int(k) for k in enough]

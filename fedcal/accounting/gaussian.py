@@ -33,7 +33,7 @@ from functools import lru_cache
 from scipy.special import erfc, erfcx
 
 from fedcal.accounting import plan_cache
-from fedcal.core.checks import positive, whole
+from fedcal.core.checks import fraction, positive, whole
 from fedcal.core.errors import InputError
 
 # PLD arithmetic. The grid is a small fraction of one round's part of epsilon: its rounding inflates
@@ -72,10 +72,7 @@ def check_delta(delta: float) -> float:
             "delta = 0 is not possible with Gaussian noise: take fedoneshot or another pure-DP "
             "method, or a delta above 0"
         )
-    value = positive("delta", delta)
-    if value >= 1:
-        raise InputError(f"delta must be below 1, got {delta!r}")
-    return value
+    return fraction("delta", delta)
 
 
 def check_rounds(rounds: int) -> int:
@@ -85,10 +82,7 @@ def check_rounds(rounds: int) -> int:
 
 def check_rate(rate: float) -> float:
     """Return the sampling ``rate`` as a float; InputError unless 0 < rate <= 1."""
-    value = positive("the sampling rate", rate)
-    if value > 1:
-        raise InputError(f"the sampling rate must be at most 1, got {rate!r}")
-    return value
+    return fraction("the sampling rate", rate, "(]")
 
 
 def check_multiplier(multiplier: float) -> float:

@@ -148,8 +148,7 @@ def composed_delta(stages: Iterable[AnyStage], epsilon: float, near: float | Non
     InputError
         As `composed_epsilon`, and for a negative epsilon.
     """
-    if not 0 <= epsilon < math.inf:
-        raise InputError(f"epsilon must be a finite number >= 0, got {epsilon!r}")
+    epsilon = check_epsilon(epsilon) if epsilon else 0.0
     sampled, fixed, square = parts = _merged(stages)
     if not sampled and not fixed:
         return gaussian._hockey_stick(epsilon, math.sqrt(square))

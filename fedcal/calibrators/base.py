@@ -257,6 +257,15 @@ def calibrator_of(artifact: Artifact) -> Calibrator:
     return artifact
 
 
+def check_shares(what: str, array: Floats, shape: tuple[int | None, ...]) -> None:
+    """Refuse an array, maybe from a file, of another shape (None = any size) or not in [0, 1]."""
+    fits = array.ndim == len(shape) and array.size
+    fits = fits and all(n in (None, own) for n, own in zip(shape, array.shape, strict=True))
+    if not fits or not ((array >= 0) & (array <= 1)).all():
+        sizes = ", ".join("n" if n is None else str(n) for n in shape)
+        raise InputError(f"{what} must be numbers within [0, 1] of shape ({sizes})")
+
+
 def load(path: str | Path | IO[bytes]) -> Calibrator:
     """Return the calibrator that `save` wrote, from its file or the file's content.
 
@@ -283,9 +292,8 @@ def text_of(path: str | Path, classes: int) -> str:
     """Return the checked file of a calibrator for so many classes, as base64 text."""
     calibrator = load(path)
     if calibrator.classes != classes:
-        raise InputError(
-            f"the calibrator {str(path)!r} is for {calibrator.classes} classes, not for {classes}"
-        )
+        own = f"is for {calibrator.classes} classes, not for {classes}"
+        raise InputError(f"the calibrator {str(path)!r} {own}")
     return base64.b64encode(path_of(path).read_bytes()).decode()
 
 

@@ -5,6 +5,33 @@ Each of them ends as a table: for each class (for two classes: for class 1 only)
 classes; a row whose entries are all 0 keeps the model's own probabilities.
 
 Sources: Zadrozny & Elkan 2002; Naeini et al. 2015; Maddock et al., Algorithm 1 and B.3 to B.5.
+
+Treatment of negative noisy counts before a calibrator reads them.
+
+Noise makes counts of few rows negative. Three ways, all post-processing of a release:
+
+* `cut`: at 0, in the fine bins. The total grows: noise is positive now, half of the time.
+* `merged`: at 0 too, but each of BBQ's coarser histograms is made of uncut fine bins and cut
+  afterwards, so that noise of both signs cancels first.
+* `norm-sub`: a common amount is subtracted from the positive counts, so that the total stays
+  that of the noisy counts (Wang et al. 2020, "Locally Differentially Private Frequency
+  Estimation with Consistency").
+
+Figures are in the docstring of `fedcal.strategies.FedBBQ`.
+
+Histogram binning of the confidence in the predicted class (Luo et al., C.2.3).
+
+Only the confidence of the prediction is calibrated: the share of correct predictions among the
+rows whose confidence fell into the same bin. What the other classes get the paper leaves open;
+here the prediction never changes, and
+
+* the predicted class (the first largest logit) gets its bin's value v;
+* the others share 1 - v in proportion to p. Where the largest of these shares would exceed v,
+  the shares are mixed with even ones, with the smallest weight that keeps each of them below v;
+* v itself is raised to 1/c where it is lower: the largest of c probabilities cannot be smaller.
+  Such a value means that another class should be predicted, but not which.
+
+"Below" is by one part in 10^6, which single precision still resolves.
 """
 
 from __future__ import annotations
@@ -17,14 +44,57 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.calibrators.base import Calibrator
-from fedcal.calibrators.fits.noisy_counts import Negatives, cleaned, merged
+from fedcal.calibrators.base import Calibrator, check_shares
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import row_sum
+from fedcal.core.numerics import row_max, row_sum
 from fedcal.core.scores import Kind, probs_of
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.binning import bin_index
+
+Negatives = Literal["cut", "merged", "norm-sub"]
+
+
+def norm_sub(counts: Floats) -> Floats:
+    """Return non-negative counts with each row's total (Norm-Sub; Wang et al. 2020, section 4).
+
+    Repeat: cut negative counts to 0, subtract the excess of the total evenly from the positive
+    ones; until none is negative. It ends at max(x - t, 0) with the one t that keeps the total, the
+    Euclidean projection onto {x >= 0, sum x = total}; t is found by sorting.
+
+    Parameters
+    ----------
+    counts
+        (..., bins) noisy counts, finite
+
+    Returns
+    -------
+    Floats
+        (..., bins), all >= 0. A row without negative counts keeps every bit; one whose total is
+        not positive becomes zero: there is nothing to share out. Equal counts stay equal and
+        larger ones do not become smaller than others.
+    """
+    total = counts.sum(axis=-1, keepdims=True)
+    falling = -np.sort(-counts, axis=-1)
+    shares = (np.cumsum(falling, axis=-1) - total) / np.arange(1, counts.shape[-1] + 1)
+    last = np.maximum((falling > shares).sum(axis=-1, keepdims=True) - 1, 0)
+    moved = np.maximum(counts - np.take_along_axis(shares, last, axis=-1), 0.0)
+    negative = (counts < 0).any(axis=-1, keepdims=True)
+    return np.where(negative, np.where(total > 0, moved, 0.0), counts)
+
+
+def cleaned(counts: Floats, negatives: Negatives) -> Floats:
+    """Return fine bins as they go into merging; "merged" leaves them unchanged."""
+    if negatives == "norm-sub":
+        return norm_sub(counts)
+    return counts if negatives == "merged" else np.maximum(counts, 0.0)
+
+
+def merged(fine: Floats, bins: int) -> Floats:
+    """Join neighbouring bins, (tables, fine) -> (tables, bins), and cut negative sums at 0."""
+    counts: Floats = fine.reshape(len(fine), bins, -1).sum(axis=2)
+    return np.maximum(counts, 0.0)
+
 
 Rows = Literal["all", "changed"]
 Estimate = Literal["posterior", "share"]
@@ -133,9 +203,7 @@ class _Binning(Calibrator):
         if table is not None:
             self.table = np.ascontiguousarray(table, np.float64)
             self.classes = whole("classes", classes, 2)
-            bad = self.table.ndim != 2 or len(self.table) != tables(classes)
-            if bad or not ((self.table >= 0) & (self.table <= 1)).all():
-                raise InputError(f"a table for {classes} classes must be 2-d, within [0, 1]")
+            check_shares("a binning table", self.table, (tables(classes), None))
 
     @classmethod
     def from_histograms(
@@ -149,7 +217,7 @@ class _Binning(Calibrator):
         """Return the calibrator for (tables, bins) counts, which may be noisy or negative.
 
         (1, bins) counts, pooled over classes, make one table that every class uses.
-        `negatives` is the treatment of negative counts, see `noisy_counts`; `estimate` is BBQ's.
+        `negatives` is the treatment of negative counts, see `norm_sub`; `estimate` is BBQ's.
         """
         table = cls.table_of(positive, negative, negatives, estimate)
         if len(table) == 1:
@@ -310,12 +378,7 @@ class WeightedBinning(Calibrator):
         self.weights: Floats = np.ones(len(self.base.table))
         if weights is not None:
             self.weights = np.asarray(weights, np.float64)
-            if self.weights.shape != (len(self.base.table),):
-                raise InputError(
-                    f"{len(self.base.table)} tables need as many weights, got {self.weights.shape}"
-                )
-            if not ((self.weights >= 0) & (self.weights <= 1)).all():
-                raise InputError("weights of a binning calibrator must lie in [0, 1]")
+            check_shares("weights of tables", self.weights, (len(self.base.table),))
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Fit on pooled rows: all are in the histograms, so each weight is 1."""
@@ -375,3 +438,125 @@ def noise_weight(positive_total: Floats, std: Floats, bins: int) -> Floats:
     noise = math.sqrt(2 / math.pi) * std * bins
     share = np.divide(positive_total, noise, out=np.zeros_like(noise), where=noise > 0)
     return np.asarray(np.clip(share, 0.0, 1.0))
+
+
+Counts = Literal["correct_wrong", "correct_total"]
+
+MARGIN = 1e-6
+"""Relative margin of the predicted class over every other class."""
+
+TINY = 1e-300
+"""Instead of 0 in a divisor."""
+
+
+def top_confidence(shifted_logits: Floats) -> Floats:
+    """Return each row's largest probability, 1 / sum_j exp(z_j - max z), (n, c) -> (n,)."""
+    return np.asarray(1.0 / row_sum(np.exp(shifted_logits)))
+
+
+def outcome_cells(probs: Floats, labels: Integers, bins: int) -> Integers:
+    """Return each row's cell in a (2, bins) array, correct predictions first, (n,)."""
+    return np.asarray(bin_index(row_max(probs), bins) + (probs.argmax(axis=1) != labels) * bins)
+
+
+def least_value(classes: int) -> float:
+    """Return the smallest confidence that keeps a prediction: 1/c and the margin."""
+    return 1.0 / (1.0 + (classes - 1) * (1.0 - MARGIN))
+
+
+def values_of(correct: Floats, wrong_or_all: Floats, counts: Counts = "correct_wrong") -> Floats:
+    """Return the confidence of each bin from counts, which may be noisy or negative.
+
+    v = correct / (correct + wrong), or, of the paper's counts, correct / total cut at 1; both of
+    counts cut at 0. A bin without rows (the divisor is 0) keeps its midpoint.
+
+    Parameters
+    ----------
+    correct
+        (..., bins)
+    wrong_or_all
+        (..., bins) wrong predictions, or all, by `counts`
+    """
+    one_of("counts", counts, get_args(Counts))
+    above, below = np.maximum(correct, 0.0), np.maximum(wrong_or_all, 0.0)
+    if counts == "correct_wrong":
+        below = above + below
+    bins = above.shape[-1]
+    values = np.broadcast_to((np.arange(bins) + 0.5) / bins, above.shape).copy()
+    np.divide(above, below, out=values, where=below > 0)
+    return np.asarray(np.minimum(values, 1.0))
+
+
+def with_confidence(z: Floats, probs: Floats, confidence: Floats) -> Floats:
+    """Return rows whose predicted class has a given probability; other classes share the rest.
+
+    Parameters
+    ----------
+    z
+        (n, c) logits, the first largest is the predicted class
+    probs
+        (n, c) softmax of them
+    confidence
+        (n,); raised to `least_value(c)`
+
+    Returns
+    -------
+    Floats
+        (n, c) by the rule of top-label binning at the top of this module; no prediction changes
+    """
+    classes = z.shape[1]
+    v, even = np.maximum(confidence, least_value(classes))[:, None], 1.0 / (classes - 1)
+    predicted = np.arange(classes) == z.argmax(axis=1)[:, None]
+    others = np.where(predicted, 0.0, probs)
+    rest = row_sum(others)[:, None]
+    some = rest > 0.0
+    # nothing is left of the others: they share evenly
+    share = np.where(some, others / np.where(some, rest, 1.0), even)
+    largest = row_max(np.where(predicted, 0.0, share))[:, None]
+    excess = (1.0 - v) * largest - (1.0 - MARGIN) * v
+    room = np.maximum((1.0 - v) * (largest - even), TINY)
+    weight = np.clip(excess / room, 0.0, 1.0)
+    return np.where(predicted, v, (1.0 - v) * (share + weight * (even - share)))
+
+
+class TopLabelBinning(Calibrator):
+    """A confidence for each bin of the model's own confidence; never changes a prediction.
+
+    Parameters
+    ----------
+    values
+        (bins,) in [0, 1], the calibrated confidence of each bin of equal width
+    classes
+        number of classes; 0 = not fitted yet
+    """
+
+    parameters = ("values",)
+    kind = "top-label-binning"
+    default_bins = 15
+
+    def __init__(self, values: ArrayLike | None = None, classes: int = 0) -> None:
+        self.values: Floats = np.zeros(0)
+        if values is not None:
+            self.values = np.ascontiguousarray(values, np.float64)
+            self.classes = whole("classes", classes, 2)
+            check_shares("values of bins", self.values, (None,))
+
+    @classmethod
+    def from_counts(
+        cls, correct: Floats, wrong_or_all: Floats, classes: int, counts: Counts = "correct_wrong"
+    ) -> Self:
+        """Return the calibrator for counts of each bin, (bins,), see `values_of`."""
+        return cls(values_of(correct, wrong_or_all, counts), classes)
+
+    def _fit(self, z: Floats, y: Integers) -> None:
+        """Count the pooled rows by bin."""
+        bins = self.default_bins
+        cells = outcome_cells(probs_of(self.input, z), y, bins)
+        counts = np.bincount(cells, minlength=2 * bins).astype(np.float64)
+        self.values = self.from_counts(counts[:bins], counts[bins:], z.shape[1]).values
+
+    def _predict(self, logits: Floats, input: Kind) -> Floats:
+        """Return the bin's value for the predicted class; other classes share the rest."""
+        probs = probs_of(input, logits)
+        values = self.values[bin_index(row_max(probs), len(self.values))]
+        return with_confidence(logits, probs, values)

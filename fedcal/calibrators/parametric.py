@@ -2,26 +2,101 @@
 
 The best parameters on each client's own rows are found for all clients at once, by batched L-BFGS;
 a pooled fit is that of a single client.
+
+Gauss-Newton curvature J' (diag p - p p') J, in closed form, summed over blocks of rows.
+
+Parameter j of the forms here moves the indicator 1{i = k}, k = j mod c, of the class i that is
+drawn from p. With J's entry as `factors`,
+
+    H[j, l] = sum over rows of factors_j factors_l Cov(indicator of j, indicator of l).
+
+Complements 1 - p are added up from the other classes: of a confident row the difference has no
+digits left.
+
+A block is `rows` rows of *one* client, one behind the other, and its sum is one small matrix
+product of a shape of its own. So it has the same bits alone and among other blocks and, with at
+most 64 rows, for any number of threads of the library that multiplies.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedcal.calibrators.base import Calibrator
-from fedcal.calibrators.fits.lbfgs import MEMORY, dot_rows, minimize
-from fedcal.calibrators.fits.span_fit import fit_in_span, residuals
+from fedcal.calibrators.minimisers import MEMORY, dot_rows, fit_in_span, minimize, residuals
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import INNER, LARGEST_LOGIT, softmax
 from fedcal.core.scores import Kind
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
+
+
+def class_triangle(probs: Floats, factors: Floats, rows: int) -> Floats:
+    """Return H's upper triangle for indicators 1{i = k}: p_k (1 - p_k), and -p_k p_l beside it.
+
+    Parameters
+    ----------
+    probs
+        (blocks rows, c)
+    factors
+        (blocks rows, size), size a multiple of c
+    rows
+        number of rows of each block
+
+    Returns
+    -------
+    Floats
+        (blocks, size (size + 1) / 2) row by row
+    """
+    others = np.zeros_like(probs)
+    others[:, 1:] = np.cumsum(probs[:, :-1], axis=1)
+    others[:, :-1] += _tails(probs)
+    c, size = probs.shape[1], factors.shape[1]
+    drawn = factors * np.tile(probs, size // c)
+    out = product_triangle(-drawn, drawn, rows)
+    first, second = _pairs(size)
+    same = np.flatnonzero(first % c == second % c)
+    first, second = first[same], second[same]
+    variances = factors[:, first] * (probs * others)[:, first % c] * factors[:, second]
+    out[:, same] = variances.reshape(-1, rows, len(same)).sum(axis=1)
+    return out
+
+
+def product_triangle(left: Floats, right: Floats, rows: int) -> Floats:
+    """Return left' right's upper triangle by block: (blocks rows, size) as `class_triangle`."""
+    size = left.shape[1]
+    first, second = _pairs(size)
+    a, b = left.reshape(-1, rows, size), right.reshape(-1, rows, size)
+    product = np.matmul(a.swapaxes(1, 2), b).reshape(-1, size * size)
+    return np.asarray(np.take(product, first * size + second, axis=1))
+
+
+def rank_variances(probs: Floats) -> Floats:
+    """Return Var 1{i <= k} = S_k (1 - S_k), (n, c) -> (n, c)."""
+    out = np.zeros_like(probs)
+    np.multiply(np.cumsum(probs[:, :-1], axis=1), _tails(probs), out=out[:, :-1])
+    return out
+
+
+def _tails(probs: Floats) -> Floats:
+    """Return sum_{l > k} p_l for all k but the last, (n, c - 1)."""
+    return np.cumsum(probs[:, :0:-1], axis=1)[:, ::-1]
+
+
+@lru_cache(maxsize=8)
+def _pairs(size: int) -> tuple[Integers, Integers]:
+    """Return row and column of each entry of the upper triangle."""
+    first, second = np.triu_indices(size)
+    first.flags.writeable = second.flags.writeable = False
+    return first, second
+
 
 LIMIT = 20.0
 """No parameter leaves its identity by more: rows without errors have their optimum at infinity."""
@@ -60,15 +135,12 @@ class ParametricScaling(Calibrator):
             return
         self.w = np.array(w, np.float64)
         size = self.size(whole("classes", classes, 2))
-        if self.w.shape != (size,):
-            raise InputError(
-                f"{self.kind} scaling of {classes} classes needs {size} parameters, got shape "
-                f"{self.w.shape}"
-            )
         fine = np.abs(self.w) <= LARGEST_LOGIT  # false for NaN; products with logits stay finite
-        if not fine.all():
-            i = int(fine.argmin())
-            raise InputError(f"parameters must be finite and moderate; number {i} is {self.w[i]}")
+        if self.w.shape != (size,) or not fine.all():
+            raise InputError(
+                f"{self.kind} scaling of {classes} classes needs {size} parameters, finite and "
+                f"moderate, got shape {self.w.shape}"
+            )
 
     # -- the form -------------------------------------------------------------------------
 
@@ -108,7 +180,7 @@ class ParametricScaling(Calibrator):
     @classmethod
     def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
         """Return each row's diagonal of the Gauss-Newton curvature at `probs`, (n, size)."""
-        raise InputError(f"{cls.kind} scaling has no curvature: it is trained by gradient steps")
+        raise NotImplementedError(f"{cls.kind} scaling is trained by gradient steps")
 
     @classmethod
     def triangle(cls, features: Floats, w: Floats, probs: Floats, rows: int) -> Floats:
@@ -116,7 +188,7 @@ class ParametricScaling(Calibrator):
 
         Upper triangle row by row, (n / rows, size (size + 1) / 2).
         """
-        raise InputError(f"{cls.kind} scaling has no full curvature")
+        raise NotImplementedError(f"{cls.kind} scaling has no full curvature")
 
     # -- the calibrator -------------------------------------------------------------------
 

@@ -3,30 +3,262 @@
 The number, the score, is `positive`: the probability of class 1 of two, which the calibrator
 replaces; or `confidence`: the largest probability, which it replaces as `TopLabelBinning` does, so
 that no prediction changes.
+
+Maps of a score from its noisy histogram: the rate of outcome 1 in each bucket.
+
+Counts come as in a release: noisy, possibly negative, with the covariance of their noise.
+All of it is post-processing of the release, so nothing here costs any privacy.
+
+Measured: log loss on held-out rows after 240 buckets of equal width, noise of std 3.7 (10) in each
+count, mean of 20 draws; probabilities are cut at 1e-6:
+
+==========  ======  ===========  ===========  ===========  ===========
+..          before  binning      isotonic     platt        beta
+==========  ======  ===========  ===========  ===========  ===========
+IMDB        .303    .279 (.358)  .265 (.271)  .264 (.265)  .264 (.265)
+forecasts   .647    .659 (.686)  .646 (.648)  .646 (.646)  .646 (.646)
+ResNet-110  .358    .323 (.381)  .251 (.290)  .254 (.255)  .249 (.253)
+==========  ======  ===========  ===========  ===========  ===========
+
+Without noise isotonic regression is at least as good as the curves; under noise they lose least.
+Nine tenths of the ResNet's rows lie in the last bucket: equi-depth buckets give .232 and .226
+there, at std 3.7.
+
+Weights of isotonic regression are noisy totals. One over the variance, with the variance from the
+same noisy totals, was tried: it prefers totals that noise of outcome 0 made larger, and so lower
+shares (ECE .050 against .008 on ResNet-110, equi-depth buckets, noise of prefix sums). One over the
+known variance of noise plus sampling's, from totals smoothed over neighbours, was tried on halves
+of the rows for fitting: better on IMDB (.269 and .280 against .271 and .301), but worse on
+forecasts (.647 and .651, by .0003) and ResNet-110 at std 3.7 (one against the rest: .178, .175).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedcal.calibrators.base import Calibrator
-from fedcal.calibrators.fits import score_fit
-from fedcal.calibrators.fits.score_fit import Curve
-from fedcal.calibrators.top_label import with_confidence
+from fedcal.calibrators.base import Calibrator, check_shares
+from fedcal.calibrators.histogram_binning import (
+    binning_model,
+    by_evidence,
+    norm_sub,
+    with_confidence,
+)
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import row_max, sigmoid
 from fedcal.core.removed import check_kept
-from fedcal.core.scores import Kind, probs_of
+from fedcal.core.scores import KINDS, Kind, probs_of
 from fedcal.core.types import Floats, Integers, override
-from fedcal.metrics.buckets import BELOW_HALF, DIGITS, bucket_of, check_score, equal_width, scored
+from fedcal.metrics.buckets import (
+    BELOW_HALF,
+    DIGITS,
+    Score,
+    bucket_of,
+    check_score,
+    equal_width,
+    scored,
+)
 
 if TYPE_CHECKING:
     from fedcal.evaluation.histogram import Histogram
+
+
+Curve = Literal["platt", "beta"]
+
+BINS = 15
+"""Number of groups of histogram binning (the default of the calibration error)."""
+
+SLOPES = {"platt": np.ones((1, 2)), "beta": np.eye(2)}
+"""Basis of the free (a, b) in a log s - b log(1 - s) + c."""
+
+LEAST_ROWS = 1e-9
+"""Rows of a bucket, instead of 0 in a variance."""
+
+_STEPS = 100  # of Newton's method; it ends after about ten
+_LONGEST = 0.5  # step of a parameter
+_NEAR = 1e-9  # a step that ends it
+_NEIGHBOURS = 2  # on either side of a bucket that its rows are estimated from
+_NOISE_STDS = 2.0  # rows a group of buckets has at least, in stds of their noise
+_SPREAD = 0.3  # variance of a share around the logistic curve, in units of m (1 - m)
+
+
+def binned(h: Histogram) -> Floats:
+    """Return the rate of outcome 1 in each of 15 groups of buckets, (buckets,).
+
+    Negative counts are cut at 0; a group without rows has its middle (Zadrozny & Elkan 2001).
+    """
+    starts = _even(h.buckets, BINS)
+    wrong, right = np.maximum(_sums(h.counts, starts), 0.0)
+    total = wrong + right
+    share = np.divide(right, total, out=_middles(h, starts), where=total > 0)
+    return _spread(share, starts, h.buckets)
+
+
+def bbq(h: Histogram) -> Floats:
+    """Fit Bayesian binning into 2, 4, 8, ... and all groups of buckets, (buckets,); see `BBQ`.
+
+    The finest groups are those of `isotonic`, and negative counts are cut at 0 after merging:
+    cut in each bucket, noise adds rows of the rarer outcome.
+    """
+    finest = _solid(h)
+    counts, scores, means = _sums(h.counts, finest), [], []
+    sizes = [2**e for e in range(1, len(finest).bit_length()) if 2**e < len(finest)]
+    for size in [*sizes, len(finest)]:
+        groups = _even(len(finest), size)
+        wrong, right = np.maximum(_sums(counts, groups), 0.0)[:, None]
+        score, mean = binning_model(right, wrong, _middles(h, finest[groups]))
+        scores.append(score)
+        means.append(_spread(mean[0], finest[groups], h.buckets)[None])
+    return np.asarray(by_evidence(np.stack(scores), np.stack(means))[0])
+
+
+def isotonic(h: Histogram) -> Floats:
+    """Fit an isotonic regression of the outcome on the score, (buckets,).
+
+    Buckets are joined until their noisy total exceeds two stds of its noise; pool-adjacent-
+    violators then weighs with these totals, so that each block's value is a ratio of its sums. A
+    block of few rows, or of much noise, is drawn to the logistic curve of `logistic`, as a prior
+    of variance .3 m (1 - m) around it and one row would draw it. Without noise this is isotonic
+    regression of the buckets but for that one row (Zadrozny & Elkan 2002).
+    """
+    curve = probability(logistic(h, "platt"), h.middles)
+    starts = _solid(h)
+    (wrong, right), ends = _sums(h.counts, starts), np.append(starts, h.buckets)
+    total, noise = wrong + right, np.add.reduceat(h.root, starts, axis=0)
+    if total[0] <= 0:  # one group: almost nothing is known
+        return curve
+    value = pool_adjacent_violators(right / total, total)
+    rows = norm_sub(h.counts.sum(axis=0)) + LEAST_ROWS
+    first = np.flatnonzero(np.append(True, value[1:] != value[:-1]))
+    out = np.empty(h.buckets)
+    for i, j in pairwise(np.append(first, len(value))):
+        block = slice(ends[i], ends[j])
+        m, t = np.average(curve[block], weights=rows[block]), total[i:j].sum()
+        variance = np.square(noise[i:j].sum(axis=0)).sum() * (m**2 + (1 - m) ** 2) / t**2
+        trust = 1 / (1 + 1 / t + variance / (_SPREAD * m * (1 - m)))
+        out[block] = trust * np.clip(value[i], 0.0, 1.0) + (1 - trust) * m
+    return np.maximum.accumulate(out)  # blocks are drawn by different amounts
+
+
+def logistic(h: Histogram, curve: Curve) -> Floats:
+    """Fit (a, b, c) of the outcome rate 1 / (1 + exp(-(a log s - b log(1 - s) + c))), (3,).
+
+    `platt` has a = b (Platt 1999, on the logit of the score), `beta` is free (Kull et al. 2017);
+    neither slope is negative: one that would be is 0 and the others are fitted again. With x the
+    features in the buckets' middles, D = diag(t g (1 - g)) and S the covariance of P - T g from
+    both sampling and noise,
+
+        x D S^-1 (P - T g) = w - w_0
+
+    is solved for w: the best weights of the unbiased equations P = T g (quasi-likelihood,
+    Wedderburn 1974), so that buckets of noise alone have next to none and nothing needs to be cut
+    at 0. Without noise it is maximum likelihood. w_0, the identity map, has the weight of a normal
+    prior of variance 1. In D and S the rows t of a bucket are means over its neighbours: from its
+    own noise alone, rows and weight would be correlated.
+    """
+    slopes = SLOPES[curve]
+    m = h.middles
+    x = np.stack([np.log(m), -np.log1p(-m)])
+    while True:
+        w = _quasi_likelihood(h, np.concatenate([slopes @ x, np.ones((1, h.buckets))]))
+        if not len(slopes) or w[:-1].min() >= 0:
+            return np.append(w[:-1] @ slopes, w[-1])
+        slopes = np.delete(slopes, w[:-1].argmin(), axis=0)
+
+
+def probability(w: Floats, scores: Floats) -> Floats:
+    """Return 1 / (1 + exp(-(a log s - b log(1 - s) + c))) of scores in (0, 1), shape kept."""
+    return sigmoid(w[0] * np.log(scores) - w[1] * np.log1p(-scores) + w[2])
+
+
+def pool_adjacent_violators(values: Floats, weights: Floats) -> Floats:
+    """Return the nearest non-decreasing sequence in weighted squares, (n,), (n,) -> (n,).
+
+    Ayer et al. 1955. Neighbours that end in one block have exactly the same value.
+    """
+    means: list[float] = []
+    mass: list[float] = []
+    sizes: list[int] = []
+    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
+        means.append(value)
+        mass.append(weight)
+        sizes.append(1)
+        while len(means) > 1 and means[-2] >= means[-1]:
+            last, w, size = means.pop(), mass.pop(), sizes.pop()
+            means[-1] = (means[-1] * mass[-1] + last * w) / (mass[-1] + w)
+            mass[-1] += w
+            sizes[-1] += size
+    return np.repeat(means, sizes)
+
+
+def near_rows(h: Histogram) -> Floats:
+    """Return each bucket's rows as the mean of its noisy neighbours, not negative, (buckets,)."""
+    near = np.ones(2 * _NEIGHBOURS + 1) / (2 * _NEIGHBOURS + 1)
+    total = h.counts.sum(axis=0)
+    return norm_sub(np.convolve(np.pad(total, _NEIGHBOURS, "edge"), near, "valid"))
+
+
+def _quasi_likelihood(h: Histogram, x: Floats) -> Floats:
+    """Fit `logistic` to features x, (k, buckets), the last of them constant: w, (k,)."""
+    start = np.append(np.ones(len(x) - 1), 0.0)
+    total, rows = h.counts.sum(axis=0), near_rows(h)
+    noise, w = h.root @ h.root.T, start
+    for _ in range(_STEPS):
+        z = w @ x
+        e = np.exp(-np.abs(z))
+        g, d = np.where(z >= 0, 1.0, e) / (1 + e), rows * e / (1 + e) ** 2
+        both = np.outer(1 - g, 1 - g) + np.outer(g, g)  # P - T g = (1 - g) P - g N
+        weights = np.linalg.solve(noise * both + np.diag(d + LEAST_ROWS), (x * d).T).T
+        slope = weights @ (h.counts[1] - total * g) - (w - start)
+        step = np.linalg.solve(weights @ (x * d).T + np.eye(len(x)), slope)
+        longest = np.abs(step).max()
+        w = w + step * min(1.0, _LONGEST / max(longest, _NEAR))
+        if longest < _NEAR:
+            break
+    return w
+
+
+def _even(buckets: int, groups: int) -> Integers:
+    """Return the first buckets of about equally long groups, (at most groups,)."""
+    return np.unique(np.arange(groups) * buckets // groups)
+
+
+def _solid(h: Histogram) -> Integers:
+    """Return first buckets of groups with at least one row, and two stds of noise, (groups,)."""
+    total, starts = h.counts.sum(axis=0), [0]
+    rows, noise = 0.0, np.zeros(h.root.shape[1])
+
+    def enough() -> bool:
+        return bool(rows >= max(1.0, _NOISE_STDS * float(np.sqrt(2 * noise @ noise))))
+
+    for b in range(h.buckets):
+        if b > starts[-1] and enough():
+            starts.append(b)
+            rows, noise = 0.0, np.zeros_like(noise)
+        rows, noise = rows + total[b], noise + h.root[b]
+    if len(starts) > 1 and not enough():
+        starts.pop()
+    return np.array(starts)
+
+
+def _sums(counts: Floats, starts: Integers) -> Floats:
+    return np.asarray(np.add.reduceat(counts, starts, axis=-1))
+
+
+def _middles(h: Histogram, starts: Integers) -> Floats:
+    edges = np.append(h.edges[starts], h.edges[-1])
+    return np.asarray((edges[1:] + edges[:-1]) / 2)
+
+
+def _spread(values: Floats, starts: Integers, buckets: int) -> Floats:
+    """Return each group's value for each of its buckets."""
+    return np.repeat(values, np.diff(np.append(starts, buckets)))
+
 
 Table = Literal["binning", "isotonic", "bbq"]
 
@@ -36,7 +268,7 @@ SCORES = ("positive", "confidence")
 BUCKETS = 240
 """Number of buckets of the histogram of pooled rows."""
 
-TABLES = {"binning": score_fit.binned, "isotonic": score_fit.isotonic, "bbq": score_fit.bbq}
+TABLES = {"binning": binned, "isotonic": isotonic, "bbq": bbq}
 
 
 class OfScore(Calibrator):
@@ -104,7 +336,7 @@ class ScoreMap(OfScore):
     classes
         number of classes; 0 = not fitted yet
     how
-        "binning", "isotonic" or "bbq" (`fedcal.calibrators.fits.score_fit`); a map of an earlier
+        "binning", "isotonic" or "bbq" (`fedcal.calibrators.score_map`); a map of an earlier
         version may say "spline"
     """
 
@@ -130,8 +362,7 @@ class ScoreMap(OfScore):
             self.edges = np.ascontiguousarray(edges, np.float64)
             self.values = np.ascontiguousarray([] if values is None else values, np.float64)
             e, v = self.edges, self.values
-            if v.ndim != 1 or not len(v) or not ((v >= 0) & (v <= 1)).all():
-                raise InputError("values of buckets must be a vector of numbers within [0, 1]")
+            check_shares("values of buckets", v, (None,))
             if e.shape != (len(v) + 1,) or e[0] != 0 or e[-1] != 1 or not (np.diff(e) > 0).all():
                 raise InputError(f"edges of {len(v)} buckets must increase from 0 to 1")
 
@@ -186,20 +417,57 @@ class ScoreLogistic(OfScore):
             self._set_score(score, classes)
             self.w = np.ascontiguousarray(w, np.float64)
             self.limits = np.ascontiguousarray([] if limits is None else limits, np.float64)
-            if self.w.shape != (3,) or not np.isfinite(self.w).all() or self.w[:2].min() < 0:
-                raise InputError("a logistic curve has 3 finite numbers a, b >= 0 and c")
             low, high = self.limits if self.limits.shape == (2,) else (np.nan, np.nan)
-            if not 0 < low <= high < 1:
-                raise InputError("limits of a score must be two increasing numbers in (0, 1)")
+            fine = self.w.shape == (3,) and np.isfinite(self.w).all() and self.w[:2].min() >= 0
+            if not fine or not 0 < low <= high < 1:
+                raise InputError(
+                    "a logistic curve has 3 finite numbers a, b >= 0 and c, and two increasing "
+                    "limits in (0, 1)"
+                )
 
     @classmethod
     @override
     def from_histogram(cls, h: Histogram, how: str, score: str, classes: int) -> Self:
         curve = one_of("how", how, get_args(Curve))
-        return cls(score_fit.logistic(h, curve), h.middles[[0, -1]], score, classes, curve)
+        return cls(logistic(h, curve), h.middles[[0, -1]], score, classes, curve)
 
     @override
     def value(self, scores: Floats) -> Floats:
         a, b, c = self.w
         cut = np.clip(scores, *self.limits)
         return sigmoid(a * np.log(cut) - b * np.log1p(-cut) + c)
+
+
+How = Literal[Table, Curve]
+
+
+def calibrator_from(
+    h: Histogram, score: Score, how: How, classes: int, input: Kind
+) -> ScoreMap | ScoreLogistic:
+    """Return a calibrator of the score that was binned.
+
+    Parameters
+    ----------
+    h
+        rows by score and outcome
+    score
+        "positive" (two classes; the outcome is class 1) or "confidence" (a correct prediction)
+    how
+        "binning", "isotonic", "bbq" (`ScoreMap`), "platt" or "beta" (`ScoreLogistic`); see
+        this module. Under noise "platt" and "beta" lose least
+    classes
+        number of classes of the model
+    input
+        kind of the model's scores, "logits" or "probs"
+
+    Raises
+    ------
+    InputError
+        An unknown name, or a score that models of so many classes do not have.
+    """
+    check_kept(how)
+    one_of("how", how, get_args(How))
+    form = ScoreLogistic if how in get_args(Curve) else ScoreMap
+    calibrator = form.from_histogram(h, how, score, classes)
+    calibrator.input = one_of("input", input, KINDS)
+    return calibrator

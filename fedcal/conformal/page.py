@@ -9,9 +9,8 @@ from decimal import ROUND_CEILING, Context
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.conformal.judged import ALL, Covered, Judged
-from fedcal.conformal.label_shift import LabelShift
-from fedcal.conformal.set_release import SetRelease
+from fedcal.conformal.coverage import ALL, FEW_CLASSES, Covered, Judged, interval, percent, shown
+from fedcal.conformal.set_release import LabelShift, SetRelease
 from fedcal.core.classes import called, class_names
 from fedcal.core.pages import Curve, Intervals, Part, Table
 from fedcal.core.types import Floats, Integers
@@ -21,9 +20,6 @@ MOST_LINES = 40
 
 EXAMPLES = 8
 """Test rows whose sets are shown."""
-
-FEW_CLASSES = 10
-"""Up to this number of classes each has its own line, also on the terminal."""
 
 _MOST_LABELS = 8  # of an example
 
@@ -191,21 +187,6 @@ def class_table(result: Judged, names: Sequence[str] | None = None) -> Table:
     )
     note = f"Percentages of all test rows, and of rows whose set is the label alone. {_EXACT}"
     return Table("Class by class", heads, tuple(rows), note)
-
-
-def interval(part: Covered) -> str:
-    """Return the ends of the interval as text, in percent."""
-    return f"{percent(part.low)} to {percent(part.high)}"
-
-
-def shown(part: Covered) -> str:
-    """Return coverage and interval as text, in percent."""
-    return f"{percent(part.coverage)} ({interval(part)})"
-
-
-def percent(share: float) -> str:
-    """Return a fraction as a percentage with 4 significant digits."""
-    return f"{100 * share:.4g} %"
 
 
 def _summary(result: Judged, alpha: float, shift: LabelShift | None, labels: Integers) -> Table:

@@ -11,11 +11,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.conformal.basis import Basis, shortfalls
-from fedcal.conformal.judged import Judged, Parts, judged
-from fedcal.conformal.label_shift import LabelShift
+from fedcal.conformal.coverage import Basis, Judged, Parts, judged, shortfalls
 from fedcal.conformal.page import judged_parts, of_release, promise
-from fedcal.conformal.set_release import SetRelease
+from fedcal.conformal.set_release import LabelShift, SetRelease
 from fedcal.core.checks import one_of
 from fedcal.core.classes import called, ids_of
 from fedcal.core.errors import InputError
@@ -24,7 +22,7 @@ from fedcal.core.printable import listed, look_of
 from fedcal.core.scores import KINDS, Kind, check_scores, logits_of
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.conformity import BY, Conformity
-from fedcal.storage.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
+from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.storage.atomic import path_of
 
 ALL_LABELS = 1.0
@@ -86,10 +84,9 @@ class PredictionSets(Artifact):
         one_of("by", self.by, BY)
         thresholds = np.array(self.thresholds, np.float64)
         parts = {"none": 1, "class": self.classes, "group": len(self.names) + 1}[self.by]
-        if thresholds.shape != (parts,):
-            raise InputError(f"{parts} thresholds are needed, got shape {thresholds.shape}")
-        if not ((thresholds >= 0) & (thresholds <= 1)).all():
-            raise InputError("thresholds must be in [0, 1]")
+        inside = ((thresholds >= 0) & (thresholds <= 1)).all()
+        if thresholds.shape != (parts,) or not inside:
+            raise InputError(f"{parts} thresholds in [0, 1] are needed, got {thresholds}")
         thresholds.setflags(write=False)
         object.__setattr__(self, "thresholds", thresholds)
 
@@ -208,7 +205,7 @@ class PredictionSets(Artifact):
         return {"before": None, "after": None, "sets": released}
 
     def judge(self, test: Holdout) -> dict[str, Any]:
-        """Return exact coverage and sizes on test rows: see `fedcal.conformal.judged.Judged`.
+        """Return exact coverage and sizes on test rows: see `fedcal.conformal.coverage.Judged`.
 
         `before` is the coverage of the most probable label alone.
         """
@@ -359,10 +356,4 @@ def load(path: str | Path) -> PredictionSets:
     Raises InputError if the file cannot be read, holds something else, has a later version, or
     holds inconsistent values.
     """
-
-    def made(header: Header, arrays: Arrays) -> PredictionSets:
-        if header["form"] != PredictionSets.form:
-            raise InputError("holds no prediction sets")
-        return PredictionSets.from_arrays(arrays)
-
-    return read_arrays(path_of(path), FORMAT, ("form",), made, PredictionSets.form)
+    return PredictionSets.load(path_of(path))

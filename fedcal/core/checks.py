@@ -13,6 +13,7 @@ from fedcal.core.errors import InputError, NoEffect
 from fedcal.core.removed import check_kept
 
 Name = TypeVar("Name", bound=str)
+Given = TypeVar("Given")
 
 
 def whole(name: str, value: Any, low: int, high: int | None = None) -> int:
@@ -63,6 +64,11 @@ def interval(text: str) -> Callable[[str, Any], float]:
     return check
 
 
+def fraction(name: str, value: Any, ends: str = "()") -> float:
+    """`value` as a float in (0, 1), or InputError; `ends` such as "[)" let 0 or 1 be one, too."""
+    return interval(f"{ends[0]}0, 1{ends[1]}")(name, value)
+
+
 def listed(name: str, value: Any, kind: str) -> list[Any]:
     """Return a list (or tuple), or the JSON text of one, as a list; InputError otherwise.
 
@@ -85,6 +91,21 @@ def listed(name: str, value: Any, kind: str) -> list[Any]:
     ):
         raise InputError(f"{name} must be a list of {kind}, got {value!r:.80}")
     return list(entries)
+
+
+def same(what: str, asked: object, own: object) -> None:
+    """InputError unless what is asked for is what is here."""
+    if asked != own:
+        one, another = repr(own), repr(asked)
+        differ = f"must be {one}, got {another:.80}" if len(one) <= 80 else "is another one"
+        raise InputError(f"the {what} {differ}")
+
+
+def needed(name: str, value: Given | None, why: str) -> Given:
+    """Return what was given, or InputError that says why it must be."""
+    if value is None:
+        raise InputError(f"{name} is needed: {why}")
+    return value
 
 
 def unused(why: str, **settings: Any) -> None:

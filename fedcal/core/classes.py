@@ -45,7 +45,7 @@ def class_names(
     checked = tuple(plain_names(what, map(str, names)))
     if len(checked) != classes:
         raise InputError(f"{len(checked)} {what} for {classes} classes; give one for each")
-    if len(set(map(key_of, checked))) < len(checked) or not all(checked):
+    if len({*map(key_of, checked)} - {""}) < len(checked):
         raise InputError(f"{what} must differ, and none may be empty")
     return checked
 
@@ -113,10 +113,9 @@ def per_row(what: str, array: NDArray[Any], of: str, rows: int) -> NDArray[Any]:
     """Return an array (n,) or (n, 1) as (n,); InputError unless it has so many rows."""
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
-    if array.ndim != 1:
-        raise InputError(f"{what}: must have shape (rows,), got {array.shape}")
-    if len(array) != rows:
-        raise InputError(f"{what}: {len(array)} entries for {rows} rows of {of}")
+    if array.shape != (rows,):
+        allowed = f"must have shape ({rows},), one entry for each row of {of}"
+        raise InputError(f"{what}: {allowed}, got {array.shape}")
     return array
 
 

@@ -17,6 +17,9 @@ Each message is one line: what is wrong, where, and what is allowed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class FedcalError(Exception):
     """Root of the tree; `exit_code` is what the command line returns."""
@@ -28,6 +31,15 @@ class InputError(FedcalError, ValueError):
     """A value, a file or an option that is not allowed."""
 
     exit_code = 2
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Put `where` in front of the message of an InputError that the block raises."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
 
 
 class NoEffect(InputError):

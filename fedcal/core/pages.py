@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -40,11 +40,8 @@ class Table:
     note: str = ""
 
     def __post_init__(self) -> None:
-        if any(len(row) != len(self.columns) for row in self.rows):
-            raise InputError(
-                f"table {self.title!r}: a row does not have {len(self.columns)} entries"
-            )
-        _finite(self.title, [n for row in self.rows for n in row if not isinstance(n, str)])
+        _check(self.title, all(len(row) == len(self.columns) for row in self.rows))
+        _check(self.title, _finite(n for row in self.rows for n in row if not isinstance(n, str)))
 
     def head(self, rows: int) -> list[str]:
         """Return the first rows and three columns as plain lines, "name: heading entry, ..."."""
@@ -93,18 +90,14 @@ class Curve:
     note: str = ""
 
     def __post_init__(self) -> None:
-        if not 0 < len(self.series) <= MOST_SERIES or not all(self.series.values()):
-            raise InputError(f"curve {self.title!r} needs 1 to {MOST_SERIES} series with points")
-        if len(self.references) > MOST_REFERENCES or not all(self.references.values()):
-            raise InputError(
-                f"curve {self.title!r} takes at most {MOST_REFERENCES} references, with points"
-            )
+        _check(self.title, 0 < len(self.series) <= MOST_SERIES and all(self.series.values()))
+        few = len(self.references) <= MOST_REFERENCES
+        _check(self.title, few and all(self.references.values()))
         for lines in (self.series, self.bands, self.references):
-            _finite(self.title, [n for line in lines.values() for point in line for n in point])
+            _check(self.title, _finite(n for line in lines.values() for p in line for n in p))
         for name, band in self.bands.items():
-            if len(band) != len(self.series.get(name, ())):
-                raise InputError(f"curve {self.title!r}: the band {name!r} does not fit its series")
-            _ordered(self.title, band)
+            _check(self.title, len(band) == len(self.series.get(name, ())))
+            _check(self.title, all(low <= high for low, high in band))
 
 
 @dataclass(frozen=True)
@@ -133,13 +126,11 @@ class Intervals:
     note: str = ""
 
     def __post_init__(self) -> None:
-        if not 0 < len(self.series) <= MOST_SERIES or not all(self.series.values()):
-            raise InputError(f"intervals {self.title!r} need 1 to {MOST_SERIES} series with lines")
-        if len(self.references) > MOST_REFERENCES:
-            raise InputError(f"intervals {self.title!r} take at most {MOST_REFERENCES} references")
+        _check(self.title, 0 < len(self.series) <= MOST_SERIES and all(self.series.values()))
+        _check(self.title, len(self.references) <= MOST_REFERENCES)
         ends = [line[1:] for lines in self.series.values() for line in lines]
-        _finite(self.title, [*(n for end in ends for n in end), *self.references.values()])
-        _ordered(self.title, [(low, high) for _, low, high in ends])
+        _check(self.title, _finite([*(n for end in ends for n in end), *self.references.values()]))
+        _check(self.title, all(low <= high for _, low, high in ends))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -151,14 +142,14 @@ class Intervals:
 Part = Table | Curve | Intervals
 
 
-def _finite(title: str, numbers: Sequence[float]) -> None:
-    if not all(map(math.isfinite, numbers)):
-        raise InputError(f"{title!r}: a number is not finite")
+def _check(title: str, holds: bool) -> None:
+    """Refuse a part, maybe from a file, that does not have the form its class describes."""
+    if not holds:
+        raise InputError(f"{title!r}: rows, series, references or numbers are not allowed")
 
 
-def _ordered(title: str, intervals: Sequence[tuple[float, float]]) -> None:
-    if any(low > high for low, high in intervals):
-        raise InputError(f"{title!r}: an interval ends before it begins")
+def _finite(numbers: Iterable[float]) -> bool:
+    return all(map(math.isfinite, numbers))
 
 
 def to_json(parts: Sequence[Part]) -> list[dict[str, Any]]:

@@ -104,11 +104,8 @@ def check_scores(
             warnings.warn(_DOUBT.format(name), stacklevel=3)
         return moderate(name, x)
     low, high = float(x.min()), float(x.max())
-    if low < -RANGE_TOLERANCE or high > 1 + RANGE_TOLERANCE:
-        bad = (x < -RANGE_TOLERANCE) | (x > 1 + RANGE_TOLERANCE)
-        raise InputError(
-            f"{name}: {_first(x, bad)}; probabilities must lie in [0, 1]{percent_hint(low, high)}"
-        )
+    allowed = f"probabilities must lie in [0, 1]{percent_hint(low, high)}"
+    _refuse(name, x, (x < -RANGE_TOLERANCE) | (x > 1 + RANGE_TOLERANCE), allowed)
     check_sums(name, x)
     return np.maximum(x, 0.0) if low < 0 else x
 
@@ -184,11 +181,7 @@ def of_both(name: str, value: Any) -> NDArray[Any]:
         )
     positive = array.ravel().astype(np.float64)
     bad = ~((positive >= -RANGE_TOLERANCE) & (positive <= 1 + RANGE_TOLERANCE))  # nan, too
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(
-            f"{name}: {positive[row]:g} at row {row}; the probability of class 1 must lie in [0, 1]"
-        )
+    _refuse(name, positive, bad, "the probability of class 1 must lie in [0, 1]")
     return np.stack([1 - positive, positive], axis=1)
 
 
@@ -197,10 +190,9 @@ def refuse_probs(name: str, logits: Floats) -> None:
 
     Fewer than five rows are accepted.
     """
-    if len(logits) >= SURE and _could_be_probs(logits, _ROUNDED, _MOST):
-        raise InputError(_DOUBT.format(name))
-    if len(logits) >= SURE and logits.min() >= 0 and _could_be_probs(logits / 100, _ROUNDED, _MOST):
-        raise InputError(_PERCENT.format(name))
+    for unit, doubt in ((1, _DOUBT), (100, _PERCENT)) if len(logits) >= SURE else ():
+        if _could_be_probs(logits, _ROUNDED, _MOST, unit):
+            raise InputError(doubt.format(name))
 
 
 def percent_hint(low: float, high: float) -> str:
@@ -214,26 +206,23 @@ def finite(name: str, value: Any, names: Sequence[str] | None = None, *, least: 
     Columns of a frame are put in the order of `names`, see `in_class_order`.
     """
     array = numbers(name, in_class_order(name, value, names))
-    if array.ndim != 2:
-        raise InputError(f"{name}: must have shape (rows, classes), got {array.shape}")
+    if array.ndim != 2 or not 2 <= array.shape[1] <= MOST_CLASSES:
+        allowed = f"must have shape (rows, classes) with 2 to {MOST_CLASSES:,} classes"
+        raise InputError(f"{name}: {allowed}, got {array.shape}")
     if array.shape[0] < least:
         raise InputError(f"{name}: no rows; at least {least} is needed")
-    if array.shape[1] < 2:
-        raise InputError(f"{name}: {array.shape[1]} column(s); at least 2 classes are needed")
-    if array.shape[1] > MOST_CLASSES:
-        raise InputError(f"{name}: {array.shape[1]:,} columns; at most {MOST_CLASSES:,} are read")
     with np.errstate(over="ignore"):  # from wider floats: inf, refused below
         x = np.ascontiguousarray(array, np.float64)
     if x.size and not (np.isfinite(x.min()) and np.isfinite(x.max())):  # they pass a nan on
-        raise InputError(f"{name}: {_first(x, ~np.isfinite(x))}; all must be finite")
+        _refuse(name, x, ~np.isfinite(x), "all must be finite")
     return x
 
 
 def moderate(name: str, logits: Floats) -> Floats:
     """`logits`, finite ones, if none is beyond +-1e100, or InputError."""
     if logits.size and max(-logits.min(), logits.max()) > LARGEST_LOGIT:
-        bad = np.abs(logits) > LARGEST_LOGIT
-        raise InputError(f"{name}: {_first(logits, bad)}; allowed up to +-{LARGEST_LOGIT:g}")
+        beyond = np.abs(logits) > LARGEST_LOGIT
+        _refuse(name, logits, beyond, f"allowed up to +-{LARGEST_LOGIT:g}")
     return logits
 
 
@@ -326,13 +315,20 @@ def _columns(scores: Any) -> tuple[str, ...]:
     return () if len(names) == 1 and names[0].isdecimal() else names
 
 
-def _could_be_probs(x: Floats, tolerance: float, share: float) -> bool:
-    """Return whether that share of rows sums to 1, and all values are in [0, 1]."""
-    if not x.size or x.min() < -RANGE_TOLERANCE or x.max() > 1 + RANGE_TOLERANCE:
+def _could_be_probs(x: Floats, tolerance: float, share: float, unit: int = 1) -> bool:
+    """Return whether that share of rows sums to 1, and all values are in [0, 1], in units."""
+    if (
+        not x.size
+        or x.min() < -RANGE_TOLERANCE * (unit == 1)
+        or x.max() / unit > 1 + RANGE_TOLERANCE
+    ):
         return False
-    return bool((np.abs(x.sum(axis=1) - 1) <= tolerance + 1e-9).mean() >= share)
+    return bool((np.abs((x / unit).sum(axis=1) - 1) <= tolerance + 1e-9).mean() >= share)
 
 
-def _first(x: Floats, bad: NDArray[np.bool_]) -> str:
-    row, column = (int(k) for k in np.unravel_index(int(np.argmax(bad)), bad.shape))
-    return f"{x[row, column]:g} at row {row}, column {column}"
+def _refuse(name: str, x: Floats, bad: NDArray[np.bool_], allowed: str) -> None:
+    """Raise InputError that names the first entry, (n, c) or (n,), that is bad, if there is one."""
+    if bad.any():
+        at = np.unravel_index(int(np.argmax(bad)), bad.shape)
+        where = ", ".join(f"{axis} {k}" for axis, k in zip(("row", "column"), at, strict=False))
+        raise InputError(f"{name}: {x[at]:g} at {where}; {allowed}")

@@ -143,23 +143,17 @@ class Shards:
         Raises InputError if lengths differ, an owner or a group is out of range, or the "logits" of
         either model are probabilities.
         """
-        if not len(logits) == len(labels) == len(owner):
-            raise InputError(
-                f"logits, labels and owner must have one row each per example, got "
-                f"{len(logits)}, {len(labels)} and {len(owner)}"
-            )
-        if subjects is not None and len(subjects) != len(owner):
-            raise InputError(f"{len(subjects)} subjects for {len(owner)} rows")
-        if groups is not None:
-            _check_groups(groups, len(owner), len(group_names))
-        if names and len(names) != clients:
-            raise InputError(f"{len(names)} names for {clients} clients")
-        if inputs is not None and len(inputs) != len(owner):
-            raise InputError(f"{len(inputs)} inputs for {len(owner)} rows")
-        if other is not None and other.shape != logits.shape:
-            raise InputError(f"logits of shape {logits.shape}, of the other model {other.shape}")
-        if len(owner) and not (owner.min() >= 0 and owner.max() < clients):
-            raise InputError(f"owner must lie in [0, {clients}), got {owner.min()}..{owner.max()}")
+        columns = (logits, labels, subjects, groups, other, inputs)
+        if any(len(column) != len(owner) for column in columns if column is not None):
+            raise InputError(f"not all columns have {len(owner)} rows, one for each owner")
+        for what, places, many in (
+            ("owner", owner, clients),
+            ("groups", np.zeros(0) if groups is None else groups, len(group_names)),
+        ):
+            if len(places) and not (places.min() >= 0 and places.max() < many):
+                raise InputError(
+                    f"{what} must lie in [0, {many}), got {places.min()}..{places.max()}"
+                )
         order = np.argsort(owner, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=clients))])
         if other is not None:
@@ -297,6 +291,12 @@ class Shards:
         return self.derived("hash", lambda s: row_hashes(*s._columns))
 
     @property
+    def _named_subjects(self) -> Integers:
+        if self.subjects is None:
+            raise InputError(NO_SUBJECTS)
+        return self.subjects
+
+    @property
     def _about(self) -> Integers:
         return np.zeros(self.size, np.int64) if self.subjects is None else self.subjects
 
@@ -359,8 +359,7 @@ class Shards:
         InputError
             If nobody has said whom the rows are about.
         """
-        if (subjects := self.subjects) is None:
-            raise InputError(NO_SUBJECTS)
+        subjects = self._named_subjects
         order = self.derived("by subject", lambda s: np.lexsort((subjects, s.owner)), carry=False)
         about, owner = subjects[order], self.owner  # sorted by client, before and after
         new = np.ones(len(order), np.bool_)
@@ -380,9 +379,7 @@ class Shards:
         """
         if not subject_rows:
             return np.ones(len(self.labels))
-        if self.subjects is None:
-            raise InputError(NO_SUBJECTS)
-        named, about = np.unique(self.subjects, return_inverse=True)
+        named, about = np.unique(self._named_subjects, return_inverse=True)
         key = self.owner * len(named) + about.reshape(-1)  # pairs would be sorted ten times as long
         _, place, rows = np.unique(key, return_inverse=True, return_counts=True)
         return on_grid(np.minimum(1.0, subject_rows / rows))[place]
@@ -452,13 +449,3 @@ def numbered(clients: int) -> tuple[str, ...]:
     """Return default names of clients: `client 00` to `client 99`."""
     width = len(str(clients - 1))
     return tuple(f"client {k:0{width}d}" for k in range(clients))
-
-
-def _check_groups(groups: Integers, rows: int, names: int) -> None:
-    if len(groups) != rows:
-        raise InputError(f"{len(groups)} groups for {rows} rows")
-    if rows and not (groups.min() >= 0 and groups.max() < names):
-        raise InputError(
-            f"groups must lie in [0, {names}), the number of group names, got "
-            f"{groups.min()}..{groups.max()}"
-        )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import whole
 from fedcal.core.parallel import by_rows
 from fedcal.core.types import Floats, Words
 
@@ -37,9 +37,7 @@ class Purpose(IntEnum):
 
 def check_seed(seed: int) -> int:
     """Return the seed if it is a whole number in [0, 2**63)."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
-        raise InputError(f"seed must be a whole number in [0, 2**63), got {seed!r}")
-    return int(seed)
+    return whole("seed", seed, 0, 2**63 - 1)
 
 
 def stream(

@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING
 from fedcal.core.removed import refuse
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._blocks import BLOCKS, BlockRows, are_blocks, in_blocks
-from fedcal.datasets._csv import CSV_FORMS
 from fedcal.datasets._dataset import IDS, KEYS, Dataset
-from fedcal.datasets._load import from_frame, load
-from fedcal.datasets._shipped import (
+from fedcal.datasets._load import (
     FeatureSet,
     catalogue,
     feature_sets,
+    from_frame,
     is_shipped,
+    load,
     read_feature_set,
     shifted,
 )
+from fedcal.datasets._tables import CSV_FORMS
 from fedcal.datasets.model_scores import from_model
 
 __all__ = [

@@ -142,30 +142,28 @@ def from_arrays(
     )
 
     test = _declared("test_", test_logits, test_probs)
-    ids = {"test_client": test_client, "test_group": test_group}
-    if test is None and test_labels is None:
-        if stray := [key for key, value in ids.items() if value is not None]:
-            raise InputError(f"{stray[0]} without a test part")
+    of = f"test_{kind if test is None else test[0]}"
+    for key, value, other_key, needed in (
+        ("test_labels", test_labels, of, test),
+        (of, test, "test_labels", test_labels),
+        *(("test_client", test_client, *pair) for pair in ((of, test), ("client", client))),
+        *(("test_group", test_group, *pair) for pair in ((of, test), ("group", group))),
+    ):
+        if value is not None and needed is None:
+            raise InputError(f"{key} without {other_key}: a test part needs both")
+    if test is None:
         return data.in_order(classes, positive)
-    of, test_given = (f"test_{kind}", None) if test is None else (f"test_{test[0]}", test[1])
-    if test is None or test_labels is None:
-        pair = ("test_labels", of) if test is None else (of, "test_labels")
-        raise InputError(f"{pair[0]} without {pair[1]}: a test part needs both")
     if test[0] != kind:
         raise InputError(f"{of} beside {kind}: give test_{kind}")
-    test_scores = check_scores(of, kind, test_given, names or ())
+    test_scores = check_scores(of, kind, test[1], names or ())
     if test_scores.shape[1] != data.classes:
         raise InputError(f"{of}: {test_scores.shape[1]} classes, {kind} has {data.classes}")
     test_checked = places_of("test_labels", test_labels, names, test_scores.shape, of)
     data = replace(data, test_scores=test_scores, test_labels=test_checked)
-    if test_client is not None:
-        if owners is None:
-            raise InputError("test_client without client: the fit part needs both")
+    if test_client is not None and owners is not None:
         numbered = _numbered("test_client", test_client, of, len(test_scores))
         data = replace(data, test_client=_among(owners, *numbered))
-    if test_group is not None:
-        if group_names is None:
-            raise InputError("test_group without group: the fit part needs both")
+    if test_group is not None and group_names is not None:
         codes, theirs = _numbered("test_group", test_group, of, len(test_scores))
         known = list(dict.fromkeys([*group_names, *theirs]))
         at = np.array([known.index(entry) for entry in theirs], np.int64)

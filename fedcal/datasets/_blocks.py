@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedcal.core.checks import one_of
 from fedcal.core.classes import ids_of
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, located
 from fedcal.core.optional import need
 from fedcal.core.parallel import in_threads, usable_cores
 from fedcal.core.printable import plain_names
@@ -26,9 +26,8 @@ from fedcal.core.scores import Kind
 from fedcal.core.shards import Shards, Task
 from fedcal.core.types import Integers
 from fedcal.datasets._arrays import from_arrays
-from fedcal.datasets._columns import Columns, find_columns
 from fedcal.datasets._dataset import IDS, KEYS, Dataset
-from fedcal.datasets._parquet import Reader, damage, read_batches
+from fedcal.datasets._tables import Columns, Reader, damage, find_columns, read_batches
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import Mapped, intact, mapped_npz, room
 
@@ -182,15 +181,13 @@ class BlockRows:
             start, end = int(self.starts[unit]), int(self.starts[unit + 1])
             parts.append(self.units[unit].read(first - start, min(stop, end) - start))
             first, unit = end, unit + 1
-        try:
+        of = f"in its rows {ends[0]:,} to {ends[1] - 1:,}, counted anew from 0"
+        with located(f"{self.name}: {of}"):
             own = _joined(parts)
             text = np.asarray(own["labels"]).dtype.kind in "USO"
             if text and own.get("class_names") is self.order["classes"] is None:
                 raise InputError("labels are names, which are not guessed here: give class_names")
             return from_arrays(**own, name=self.name, **self.order)
-        except InputError as error:
-            of = f"in its rows {ends[0]:,} to {ends[1] - 1:,}, counted anew from 0"
-            raise InputError(f"{self.name}: {of}: {error}") from None
 
 
 def in_blocks(
@@ -225,16 +222,13 @@ def in_blocks(
     """
     text = str(source).removeprefix(BLOCKS)
     files = data_files(text)
-    if not files:
-        raise InputError(f"{text!r}: no file here ends in {', '.join(_SUFFIXES)}")
     kinds = {path.suffix.lower() for path in files}
     for kind in kinds:
         check_kept(f"reading {kind}")
-    if len(kinds) > 1 or not kinds <= set(_SUFFIXES):
-        raise InputError(
-            f"{text!r}: rows in blocks are of one kind of file, {', '.join(_SUFFIXES)}; got "
-            f"{', '.join(sorted(kinds))}"
-        )
+    if len(kinds) != 1 or not kinds <= set(_SUFFIXES):
+        got = f"got {', '.join(sorted(kinds))}" if kinds else "no file here is one"
+        allowed = f"rows in blocks are of one kind of file, {', '.join(_SUFFIXES)}"
+        raise InputError(f"{text!r}: {allowed}; {got}")
     test: Dataset | None = None
     order = {"classes": classes, "positive": positive}
     if kinds == {".npz"}:
@@ -387,7 +381,7 @@ def _npz_units(
     units: list[Unit] = []
     tests: list[dict[str, Any]] = []
     for path in files:
-        try:
+        with located(repr(str(path)[-200:])):
             arrays = mapped_npz(path)
             for key in arrays:
                 one_of("key", key[:80], KEYS)
@@ -405,8 +399,6 @@ def _npz_units(
             many = {key: array.rows for key, array in arrays.items()}
             if len(set(many.values())) > 1:
                 raise InputError(f"arrays have different numbers of rows: {many}")
-        except InputError as error:
-            raise InputError(f"{str(path)[-200:]!r}: {error}") from None
         if arrays["labels"].rows:
             units.append(_NpzUnit(arrays, names))
     test_part = from_arrays(**_joined(tests), name="test part", **order) if tests else None

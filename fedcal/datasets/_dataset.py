@@ -230,10 +230,8 @@ class Dataset:
         if self.test_scores is not None:
             return self
         rows = len(self.scores)
-        if not self.labelled:
-            raise InputError(f"{self.name}: rows without labels cannot be split for a test part")
-        if rows < 2:
-            raise InputError(f"{self.name}: 1 row cannot be split; at least 2 are needed")
+        if not self.labelled or rows < 2:
+            raise InputError(f"{self.name}: a test part needs at least 2 rows with labels")
         held_out = np.zeros(rows, np.bool_)
         held_out[stream(seed, Purpose.SPLIT).permutation(rows)[: rows // 2]] = True
         columns = {k: x for k in _PER_ROW if (x := getattr(self, k)) is not None}

@@ -1,27 +1,213 @@
-"""`load`: a shipped name or a path, and `from_frame`: a table in memory, to one data set."""
+"""`load`: a shipped name or a path, and `from_frame`: a table in memory, to one data set.
+
+Shipped data sets and features: description, attribution and files.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fedcal.core.checks import near, one_of
 from fedcal.core.classes import ids_of
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, located
 from fedcal.core.removed import check_kept
-from fedcal.core.scores import numbers
-from fedcal.datasets._arrays import from_columns
+from fedcal.core.scores import Kind, numbers
+from fedcal.core.types import Floats
+from fedcal.datasets._arrays import from_arrays, from_columns
 from fedcal.datasets._blocks import BLOCKS
-from fedcal.datasets._columns import arguments, find_columns
-from fedcal.datasets._csv import CSV_FORMS, read_csv
 from fedcal.datasets._dataset import IDS, KEYS, Dataset, Given
-from fedcal.datasets._parquet import read_parquet
-from fedcal.datasets._shipped import entry_of, feature_sets, load_shipped, shipped_names
+from fedcal.datasets._tables import CSV_FORMS, arguments, find_columns, read_csv, read_parquet
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import read_npz
+
+_HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """Shipped set of features, with `features` numbers in a row.
+
+    `rows` counts the training rows, `test_rows` the test rows, and `groups` the groups of rows (0:
+    none). `author`, `year` and `licence` attribute the numbers, as those of `Shipped`.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    description: str
+    rows: int
+    test_rows: int
+    features: int
+    classes: int
+    groups: int
+    source: str
+    author: str
+    year: int
+    licence: str
+
+
+@cache
+def shipped_tables() -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of `catalogue.toml`: `scores` and `features`."""
+    return tomllib.loads((_HERE / "catalogue.toml").read_text("utf-8"))
+
+
+@cache
+def feature_sets() -> tuple[FeatureSet, ...]:
+    """Return the shipped sets of features, for training."""
+    tables = shipped_tables()["features"]
+    return tuple(FeatureSet(**table | {"files": tuple(table["files"])}) for table in tables)
+
+
+def read_feature_set(name: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a shipped set of features.
+
+    Raises InputError if there is no set of this name.
+    """
+    entries = {entry.name: entry for entry in feature_sets()}
+    arrays: dict[str, NDArray[Any]] = {}
+    for file in entries[one_of("set of features", name, entries)].files:
+        arrays |= read_npz(_HERE / file)
+    return arrays
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """Shipped data set.
+
+    `rows` counts the fit part, `test_rows` the test part (0: half is held out by seed),
+    `clients` the natural clients and `groups` the groups of rows (0: none). `author`, `year` and
+    `licence` attribute the numbers; the licence texts are in the README.md beside this file and
+    in LICENSE. `variants` are corruptions and severities of the same rows, which
+    `NAME:CORRUPTION:SEVERITY` loads; `NAME` alone is `default`.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    description: str
+    input: Kind
+    rows: int
+    test_rows: int
+    classes: int
+    clients: int
+    source: str
+    author: str
+    year: int
+    licence: str
+    variants: tuple[Variant, ...] = ()
+    default: Variant | None = None
+    groups: int = 0
+
+
+@cache
+def catalogue() -> tuple[Shipped, ...]:
+    """Return the shipped data sets, the default set first."""
+    return tuple(map(_entry, shipped_tables()["scores"]))
+
+
+def _entry(table: Mapping[str, Any]) -> Shipped:
+    """Return the data set of a table of `catalogue.toml`."""
+    facts = {**table, "files": tuple(table["files"])}
+    if "default" in facts:
+        corruptions = facts.pop("corruptions")
+        shifts = ((name, n) for n in facts.pop("severities") for name in corruptions)
+        facts |= {"variants": (("none", 0), *shifts), "default": tuple(facts["default"])}
+    return Shipped(**facts)
+
+
+def shipped_names() -> list[str]:
+    """Return the names of the shipped sets."""
+    return [entry.name for entry in catalogue()]
+
+
+def shifted(name: str = "mnist-shift") -> tuple[Variant, ...]:
+    """Return corruptions and severities of a shipped set with variants; ("none", 0) is no shift.
+
+    `load(f"{name}:{corruption}:{severity}")` reads one of them.
+
+    Raises InputError if no shipped set of this name has variants.
+    """
+    variants = {entry.name: entry.variants for entry in catalogue() if entry.variants}
+    return variants[one_of("data set with variants", name, variants)]
+
+
+def is_shipped(name: str) -> bool:
+    """Return whether `load` reads a name as a shipped set or a variant of one, not as a path."""
+    return entry_of(name) is not None
+
+
+def entry_of(name: str) -> Shipped | None:
+    """Return the shipped set of a name, which is its own, or NAME:... if it has variants."""
+    for entry in catalogue():
+        if name == entry.name or (entry.variants and name.startswith(f"{entry.name}:")):
+            return entry
+    return None
+
+
+def load_shipped(entry: Shipped, name: str) -> Dataset:
+    """Read a shipped set, by its name or that of a variant."""
+    arrays: dict[str, Any] = {}
+    for file in entry.files:
+        arrays |= read_npz(_HERE / file)
+    if entry.default is not None:
+        variant = entry.default if name == entry.name else parse(name, entry.name, entry.variants)
+        arrays = {"logits": unpacked(arrays[key_of(variant)]), "labels": arrays["labels"]}
+    if "log_odds" in arrays:
+        x = arrays.pop("log_odds").astype(np.float64)  # -inf is p = 0; each tail keeps its digits
+        arrays["probs"] = np.stack([1 / (1 + np.exp(x)), 1 / (1 + np.exp(-x))], axis=1)
+    for column in ("client", "group"):  # numbers, and their names
+        if (names := arrays.pop(f"{column}_names", None)) is not None:
+            for key in (column, f"test_{column}"):
+                if key in arrays:
+                    arrays[key] = names[arrays[key]]
+    return from_arrays(name=name, **arrays)
+
+
+STEPS = 12
+"""Steps of sqrt(depth) per unit: with 12 a file of 31 variants stays under 1 MiB."""
+
+Variant = tuple[str, int]
+"""Corruption and severity; ("none", 0) is the unchanged images."""
+
+
+def packed(logits: ArrayLike) -> NDArray[np.uint8]:
+    """Return logits as bytes, (n, c): sqrt(largest logit of the row - logit), in steps of 1/12.
+
+    Values above 255 steps are cut. Confidence depends on the runners-up, so steps are fine near the
+    top and coarse far below: depth 1 is stored to 1/12 nat, depth 25 to 5/12. Rounding keeps the
+    row's order except for ties.
+
+    """
+    z = np.asarray(logits, np.float64)
+    depth = z.max(axis=1, keepdims=True) - z
+    code = np.minimum(np.rint(STEPS * np.sqrt(depth)), 255)
+    return np.asarray(code, np.uint8)
+
+
+def unpacked(code: NDArray[np.uint8]) -> Floats:
+    """Return logits from `packed`, (n, c), with the largest of each row at 0."""
+    return -((code.astype(np.float64) / STEPS) ** 2)
+
+
+def key_of(variant: Variant) -> str:
+    """Return the name of the variant's array in the file, such as `fog_5`."""
+    return f"{variant[0]}_{variant[1]}"
+
+
+def parse(text: str, name: str, variants: tuple[Variant, ...]) -> Variant:
+    """Return the variant of a name `name:CORRUPTION:SEVERITY`, or raise InputError."""
+    known = {
+        f"{name}:{corruption}:{severity}": (corruption, severity)
+        for corruption, severity in variants
+    }
+    return known[one_of("data set", text[:200], known, "fedcal.datasets.shifted")]
 
 
 def load(
@@ -87,12 +273,11 @@ def load(
     shown = repr(text if len(text) <= 200 else "..." + text[-200:])
     suffix = next((end for end in _READERS if path.name.lower().endswith(end)), None)
     try:
-        is_file, is_there = path.is_file(), path.exists()
-        check_kept(f"reading {path.suffix.lower()}")
-        if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
-            check_kept("reading a folder of datasets.save_to_disk")
-    except InputError as error:
-        raise InputError(f"{shown}: {error}") from None
+        with located(shown):
+            is_file, is_there = path.is_file(), path.exists()
+            check_kept(f"reading {path.suffix.lower()}")
+            if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
+                check_kept("reading a folder of datasets.save_to_disk")
     except OSError as error:  # a name that is too long, a folder that may not be entered
         raise InputError(f"{shown}: {error.strerror}") from None
     if not is_there and suffix is None:
@@ -101,20 +286,18 @@ def load(
             f"unknown data set {shown}; {meant}; or the path of a {_FILES} file; "
             "rows in memory can be given only in Python"
         )
-    if not is_file:
-        folder = "is not a file"
-        if is_there and (inside := _readable(path)):
-            folder = f"is a folder; give the path of a file in it, such as {inside}"
-        raise InputError(f"{shown}: {folder if is_there else 'no such file'}")
-    if suffix is None:
-        raise InputError(f"{shown}: unknown kind of file; allowed: {_FILES}")
+    if not is_file or suffix is None:
+        problem = f"unknown kind of file; allowed: {_FILES}"
+        if not is_file:
+            problem = "is not a file" if is_there else "no such file"
+        if is_there and not is_file and (inside := _readable(path)):
+            problem = f"is a folder; give the path of a file in it, such as {inside}"
+        raise InputError(f"{shown}: {problem}")
     read = _READERS[suffix]
-    try:
+    with located(shown):
         more: Any = {"others": others, "form": form} if read is read_csv else {}
         columns = read(path, labels_required, **more)
         return from_columns(columns, path.name, labels_required, classes, positive)
-    except InputError as error:
-        raise InputError(f"{shown}: {error}") from None
 
 
 def _read_npz(path: Path, labels_required: bool) -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """Accuracy and calibration of models, from released counts of rows by score."""
 
-from fedcal.evaluation.calibrate import calibrator_from
+from fedcal.calibrators.score_map import calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
-from fedcal.evaluation.estimates import evaluate, evaluate_classes
-from fedcal.evaluation.estimators.all_metrics import METRICS
+from fedcal.evaluation.estimates import METRICS, compare, evaluate, evaluate_classes
 from fedcal.evaluation.estimators.calibration import (
     CalibrationTest,
     cox,
@@ -19,8 +18,7 @@ from fedcal.evaluation.estimators.curves import (
     roc_curve,
 )
 from fedcal.evaluation.histogram import Histogram, monotone_counts
-from fedcal.evaluation.intervals.intervals import Estimate
-from fedcal.evaluation.paired import compare
+from fedcal.evaluation.intervals import Estimate
 from fedcal.evaluation.thresholds import Threshold, choose_threshold
 
 __all__ = [

@@ -14,12 +14,10 @@ from fedcal.core.printable import listed
 from fedcal.evaluation.estimators.calibration import FAR_TAIL
 from fedcal.evaluation.findings import KEYS, Findings, Key
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.intervals import HIDES, Estimate
-from fedcal.evaluation.pages.figures import WIDEST, names_of, reliability_part
-from fedcal.evaluation.pages.page import p_shown
+from fedcal.evaluation.intervals import HIDES, Estimate
+from fedcal.evaluation.page import WIDEST, names_of, p_shown, reliability_part
 from fedcal.evaluation.sites import next_site
-from fedcal.metrics.gap_change import LEAST
-from fedcal.metrics.holm import ERROR
+from fedcal.metrics.gap_change import ERROR, LEAST
 
 MOST_CURVES = 12
 """Groups whose curve is drawn: those whose test has the smallest p-values."""

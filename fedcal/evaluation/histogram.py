@@ -56,17 +56,15 @@ class Histogram:
             np.array(x, np.float64) for x in (self.edges, self.counts, self.root)
         )
         buckets = len(edges) - 1
-        if edges.ndim != 1 or buckets < 1 or counts.shape != (2, buckets):
+        if edges.ndim != 1 or buckets < 1 or counts.shape != (2, buckets) or len(root) != buckets:
+            shapes = f"{counts.shape}, {edges.shape} and {root.shape}"
             raise InputError(
-                f"a histogram needs (2, buckets) counts between buckets + 1 edges, got "
-                f"{counts.shape} and {edges.shape}"
+                "a histogram needs (2, buckets) counts between buckets + 1 edges, and the noise "
+                f"of each bucket, got {shapes}"
             )
-        if root.ndim != 2 or len(root) != buckets:
-            raise InputError(f"the noise of {buckets} buckets has shape {root.shape}")
-        if not all(np.isfinite(x).all() for x in (edges, counts, root)):
-            raise InputError("a histogram's numbers must be finite")
-        if edges[0] != 0 or edges[-1] != 1 or (np.diff(edges) <= 0).any():
-            raise InputError("edges of buckets must increase from 0 to 1")
+        increasing = edges[0] == 0 and edges[-1] == 1 and (np.diff(edges) > 0).all()
+        if not increasing or not all(np.isfinite(x).all() for x in (counts, root)):
+            raise InputError("edges must increase from 0 to 1, and counts and noise be finite")
         for name, value in (("edges", edges), ("counts", counts), ("root", root)):
             value.setflags(write=False)
             object.__setattr__(self, name, value)

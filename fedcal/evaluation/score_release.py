@@ -19,11 +19,18 @@ from fedcal.core.printable import listed
 from fedcal.core.scores import KINDS, Kind
 from fedcal.core.types import Floats
 from fedcal.evaluation.by_group import group_parts
-from fedcal.evaluation.findings import Findings, Key, findings
+from fedcal.evaluation.findings import (
+    ESTIMANDS,
+    Counted,
+    Estimand,
+    Findings,
+    Key,
+    Weighting,
+    findings,
+)
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.pages.page import parts
+from fedcal.evaluation.page import parts
 from fedcal.evaluation.sites import next_site
-from fedcal.evaluation.weighting import ESTIMANDS, Counted, Estimand, Weighting
 from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.score_table import ScoreTable
 from fedcal.storage.artifact import Artifact
@@ -59,7 +66,7 @@ class ScoreRelease(Artifact):
     threshold
         default threshold: rows with a score from here on (at 1/2: above it) are predicted positive
     estimand
-        population of the intervals; see `fedcal.evaluation.weighting`
+        population of the intervals; see `fedcal.evaluation.findings`
     excluded
         sources of error that no interval contains, in words
     input
@@ -91,10 +98,9 @@ class ScoreRelease(Artifact):
     data: str | None = None
 
     def __post_init__(self) -> None:
-        if self.counts.shape != (self.question.counts,):
-            raise InputError(f"{self.counts.shape} counts do not fit the question")
-        if not np.isfinite(self.counts).all() or not 0 <= self.std < math.inf:
-            raise InputError("counts and their noise must be finite")
+        finite = np.isfinite(self.counts).all() and 0 <= self.std < math.inf
+        if self.counts.shape != (self.question.counts,) or not finite:
+            raise InputError(f"{self.question.counts} counts, and their noise, must be finite")
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return edges, counts, and all else as text."""

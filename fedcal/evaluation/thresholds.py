@@ -18,16 +18,14 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from fedcal.core.checks import one_of, positive
+from fedcal.core.checks import fraction, one_of
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimates import evaluate
-from fedcal.evaluation.estimators.all_metrics import METRICS
-from fedcal.evaluation.estimators.base import Asked
+from fedcal.evaluation.estimates import METRICS, evaluate
 from fedcal.evaluation.estimators.metrics import Predictions
 from fedcal.evaluation.histogram import Histogram, from_each_edge, monotone_counts
-from fedcal.evaluation.intervals.intervals import FIRM, Estimate
+from fedcal.evaluation.intervals import FIRM, Asked, Estimate
 
 Goal = Literal["precision", "recall"]
 
@@ -123,11 +121,8 @@ def choose_threshold(
         best threshold.
     """
     one_of("goal", goal, get_args(Goal))
-    positive(f"the wanted {goal}", wanted)
-    if not wanted < 1:
-        raise InputError(f"the wanted {goal} must be in (0, 1), got {wanted!r}")
-    if not 0 < level < 1:
-        raise InputError(f"level must be in (0, 1), got {level!r}")
+    fraction(f"the wanted {goal}", wanted)
+    fraction("level", level)
     top = _sums(h.counts, _weights(goal, wanted))
     reached = np.flatnonzero(_firm(h, goal) & (top >= 0.0))
     if not len(reached):

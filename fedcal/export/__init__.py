@@ -6,7 +6,6 @@ do: logits if their `input` is "logits", probabilities if it is "probs".
 
 from __future__ import annotations
 
-from fedcal.export.models import model_to_torch, save_model
-from fedcal.export.targets import save, to_onnx, to_torch
+from fedcal.export.targets import model_to_torch, save, save_model, to_onnx, to_torch
 
 __all__ = ["model_to_torch", "save", "save_model", "to_onnx", "to_torch"]

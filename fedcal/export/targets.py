@@ -1,7 +1,11 @@
-"""What may be asked for: which calibrator, which target, which scores, which file."""
+"""What may be asked for: which calibrator, which target, which scores, which file.
+
+Trained models for other runtimes: those that are dense layers, as softmax and mlp are.
+"""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,12 +17,15 @@ from fedcal.core.errors import InputError
 from fedcal.core.optional import need
 from fedcal.core.scores import KINDS, Kind
 from fedcal.storage.atomic import path_of, whole_file
+from fedcal.training.networks import NETWORKS
+from fedcal.training.trained_model import TrainedModel
 
 if TYPE_CHECKING:
     import onnx
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from fedcal.export.torch_modules import CalibrationModule
+
 
 DTYPES = ("float32", "float64")
 SUFFIXES = (".onnx", ".pt2")
@@ -116,7 +123,7 @@ def to_onnx(
         at `path`.
     """
     module, example = _module_and_example(calibrator, input, dtype)
-    from fedcal.export.torch_files import onnx_of
+    from fedcal.export.torch_modules import onnx_of
 
     output = "sets" if isinstance(calibrator, PredictionSets) else "probs"
     names = INPUT_NAMES[module.input], output
@@ -160,18 +167,23 @@ def save(
     FedcalError
         Writing failed half way; what was there before still is.
     """
-    path = path_of(path)
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"cannot export to {path}: its name must end in {' or '.join(SUFFIXES)}")
+    path = _checked(path)
     if path.suffix == ".onnx":
         to_onnx(calibrator, path, input=input, dtype=dtype)
         return
     module, example = _module_and_example(calibrator, input, dtype)
-    from fedcal.export.torch_files import program_of
+    from fedcal.export.torch_modules import program_of
 
     content = program_of(module, example, header(calibrator, module.input))
     with whole_file(path) as f:
         f.write(content)
+
+
+def _checked(path: str | Path) -> Path:
+    path = path_of(path)
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"cannot export to {path}: its name must end in {' or '.join(SUFFIXES)}")
+    return path
 
 
 def header(calibrator: Calibrator | PredictionSets, input: str) -> dict[str, str]:
@@ -215,3 +227,53 @@ def _calibrator_of(fitted: Calibrator | PredictionSets) -> Calibrator | None:
             "contain the group; export one group's, PredictionSets(..., by='none')"
         )
     return fitted.conformity.read_calibrator()
+
+
+def save_model(model: TrainedModel, path: str | Path) -> None:
+    """Write a trained model for another runtime, atomically: inputs (rows, d) -> logits (rows, c).
+
+    Both are float32. `.onnx` is of opset 17, its input is called `inputs` and its output `logits`;
+    `.pt2` is a program of `torch.export`. Logits are those of `TrainedModel.predict` up to
+    rounding.
+
+    Raises InputError for another suffix, a network that is not made of dense layers, or if what is
+    needed is not installed.
+    """
+    path, module = _checked(path), model_to_torch(model)
+    import torch
+
+    from fedcal.export.torch_modules import onnx_of, program_of
+
+    example = torch.zeros(2, model.shape[0])
+    if path.suffix == ".onnx":
+        written = onnx_of(module, example, ("inputs", "logits"), _header(model))
+        content: bytes = written.SerializeToString(deterministic=True)
+    else:
+        content = program_of(module, example, _header(model))
+    with whole_file(path) as file:
+        file.write(content)
+
+
+def model_to_torch(model: TrainedModel) -> nn.Module:
+    """Return a trained model as a `torch.nn.Module`: inputs (n, d) -> logits (n, c), float32.
+
+    Raises InputError as `save_model`.
+    """
+    layers = model.architecture.dense(model.w, model.shape, model.classes)
+    if layers is None:
+        raise InputError(
+            f"the network {model.network} has no export; these have one: {', '.join(NETWORKS)}"
+        )
+    need("torch", "export", "export to PyTorch")
+    from fedcal.export.torch_modules import DenseLayers
+
+    return DenseLayers(layers, math.inf).eval()
+
+
+def _header(model: TrainedModel) -> dict[str, str]:
+    return {
+        "fedcal": fedcal.__version__,
+        "kind": model.network,
+        "classes": str(model.classes),
+        "features": str(model.shape[0]),
+    }

@@ -5,33 +5,104 @@ Imported only when one is asked for, because torch is slow. Everything a module 
 model around it changes it by mistake. Gradients flow through to the scores: fully for the identity
 and all scaling, while a table is piecewise constant, so that only a weighted table's share of the
 model's own probabilities has one.
+
+Modules of PyTorch as files: programs of `torch.export`, ONNX models of plain operators.
 """
 
 from __future__ import annotations
 
+import io
+import json
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+import fedcal
 from fedcal import calibrators
 from fedcal.calibrators import Calibrator
-from fedcal.calibrators.linear_scaling import MIDDLE
-from fedcal.calibrators.order_preserving import LOWEST
-from fedcal.calibrators.order_preserving_mlp import layers, moderate
+from fedcal.calibrators.histogram_binning import MARGIN, TINY, least_value
+from fedcal.calibrators.order_preserving import LOWEST, layers, moderate
+from fedcal.calibrators.scaling import MIDDLE
 from fedcal.calibrators.score_map import OfScore
-from fedcal.calibrators.top_label import MARGIN, TINY, least_value
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR, LOG_A_LIMIT
+from fedcal.core.optional import need
 from fedcal.core.scores import Kind
 from fedcal.core.types import Floats
 from fedcal.metrics.buckets import BELOW_HALF, DIGITS
 from fedcal.metrics.conformity import APS, LAC, RAPS, SPLIT, Score
+
+if TYPE_CHECKING:
+    import onnx
+
+
+OPSET = 17
+"""Old on purpose: it has every operator used here, and any ONNX Runtime >= 1.12 runs it."""
+
+
+def program_of(module: nn.Module, example: Tensor, header: Mapping[str, str]) -> bytes:
+    """Return a `torch.export` program of the module.
+
+    Parameters
+    ----------
+    module
+        in evaluation mode
+    example
+        (2, c) input; the number of rows is free
+    header
+        kept as `fedcal.json` in the program
+    """
+    rows = torch.export.Dim("rows", min=0)
+    program = torch.export.export(module, (example,), dynamic_shapes=({0: rows},))
+    buffer = io.BytesIO()  # torch writes a path or a seekable buffer, not any open file
+    torch.export.save(program, buffer, extra_files={"fedcal.json": json.dumps(header)})
+    return buffer.getvalue()
+
+
+def onnx_of(
+    module: nn.Module, example: Tensor, names: tuple[str, str], header: Mapping[str, str]
+) -> onnx.ModelProto:
+    """Return a checked ONNX model of the module.
+
+    Parameters
+    ----------
+    module, example
+        as for `program_of`
+    names
+        of input and output
+    header
+        kept as the model's metadata
+    """
+    need("onnx", "export", "export to ONNX")
+    import onnx
+
+    given, made = names
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        # the newer exporter takes seconds, two more packages, and refuses a stable sort
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module,
+            (example,),
+            buffer,  # type: ignore[arg-type]
+            input_names=[given],
+            output_names=[made],
+            dynamic_axes={given: {0: "rows"}, made: {0: "rows"}},
+            opset_version=OPSET,
+            dynamo=False,
+        )
+    model = onnx.load_from_string(buffer.getvalue())
+    model.producer_name, model.producer_version = "fedcal", fedcal.__version__
+    onnx.helper.set_model_props(model, dict(header))
+    onnx.checker.check_model(model, full_check=True)
+    return model
 
 
 class CalibrationModule(nn.Module):
@@ -230,7 +301,7 @@ class _WeightedBinning(_Binning):
 
 
 class _OfConfidence(CalibrationModule):
-    """The predicted class gets a value of its confidence: see `fedcal.calibrators.top_label`."""
+    """The predicted class gets a value of its confidence: see `with_confidence`."""
 
     def calibrated(self, z: Tensor) -> Tensor:
         probs = self._probs(z)

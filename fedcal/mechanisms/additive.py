@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from fedcal.accounting import check_delta, gaussian_multiplier
-from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers, Words, override
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, Target, words_of
@@ -51,9 +50,7 @@ class Additive(Mechanism):
 
     @classmethod
     def check_noise(cls, noise: Noise) -> None:
-        """Refuse a number of shares below 1."""
-        if noise.shares < 1:
-            raise InputError(f"'{cls.name}' cannot be drawn in {noise.shares} shares")
+        """Accept all noise, as it can be drawn in any number of shares."""
 
     @classmethod
     def client(cls, words: Words, ring: Ring, noise: Noise, source: Source) -> Words:

@@ -90,12 +90,14 @@ class Noise:
     shares: int = 1
 
     def __post_init__(self) -> None:
-        if not self.lengths or any(n < 1 for n in self.lengths):
-            raise InputError(f"noise needs blocks of length >= 1, got {self.lengths}")
-        if len(self.scales) != len(self.lengths):
-            raise InputError(f"noise for {len(self.lengths)} blocks has {len(self.scales)} scales")
-        if not all(math.isfinite(s) and s > 0 for s in self.scales):
-            raise InputError(f"scales of noise must be finite and > 0, got {self.scales}")
+        fine = all(math.isfinite(s) and s > 0 for s in self.scales)
+        if not self.lengths or min(self.lengths) < 1 or len(self.scales) != len(self.lengths):
+            raise InputError(f"noise for blocks of {self.lengths} has {len(self.scales)} scales")
+        if not fine or self.shares < 1:
+            raise InputError(
+                f"noise needs finite scales > 0 in at least 1 share, got {self.scales} in "
+                f"{self.shares} shares"
+            )
         self.law.check_noise(self)
 
     @property
@@ -254,12 +256,12 @@ class Mechanism(ABC):
     @classmethod
     def draw(cls, scale: float, shares: int, n: int, source: Source) -> Integers:
         """Return `n` independent shares of noise, in steps, (n,)."""
-        raise InputError(f"'{cls.name}' adds no noise")
+        raise NotImplementedError
 
     @classmethod
     def client(cls, words: Words, ring: Ring, noise: Noise, source: Source) -> Words:
         """Return the message of a client that protects itself, (length,)."""
-        raise InputError(f"'{cls.name}' adds no noise")
+        raise NotImplementedError
 
     @abstractmethod
     def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:

@@ -38,10 +38,8 @@ class Exponential(Mechanism):
         """Require one draw, and a bound for each candidate."""
         if rounds != 1:
             raise InputError(f"the exponential mechanism needs one round, got rounds = {rounds}")
-        if bound.rule == "joint":
+        if bound.rule == "joint" or (bound.rule == "per_block" and bound.order != 1):
             raise InputError("the exponential mechanism needs a bound for each candidate")
-        if bound.rule == "per_block" and bound.order != 1:
-            raise InputError("scores that are sums of absolute values need a bound of order 1")
 
     @override
     def sentence(self) -> str:

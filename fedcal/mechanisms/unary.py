@@ -68,10 +68,11 @@ class Unary(Mechanism):
     @classmethod
     def check_noise(cls, noise: Noise) -> None:
         """Require a flip probability below 1/2, and no shares."""
-        if max(noise.scales) >= 0.5:
-            raise InputError(f"unary encoding flips a 0 with probability < 1/2, got {noise.scales}")
-        if noise.shares != 1:
-            raise InputError(f"'{cls.name}' cannot be drawn in {noise.shares} shares")
+        if max(noise.scales) >= 0.5 or noise.shares != 1:
+            given = f"got {noise.scales} in {noise.shares} shares"
+            raise InputError(
+                f"unary encoding flips a 0 with probability < 1/2, in 1 share, {given}"
+            )
 
     @classmethod
     def client(cls, words: Words, ring: Ring, noise: Noise, source: Source) -> Words:

@@ -4,6 +4,8 @@ A site's gap is its mean score less its mean outcome. A calibrator that mends th
 together may widen it at a site: `|after| > |before|` is `(after - before) (before + after) > 0`, so
 it is tested by the sign of the move, after - before, and that of the middle, (before + after) / 2.
 Both are means over rows, hence asymptotically normal where `|after| - |before|` is not.
+
+Multiple tests: p-values corrected for their number (Holm 1979).
 """
 
 from __future__ import annotations
@@ -12,12 +14,34 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fedcal.core.types import Floats, Integers
-from fedcal.metrics.holm import rejected
+
+Name = TypeVar("Name")
+
+ERROR = 0.05
+"""Probability that any true hypothesis is rejected (familywise error)."""
+
+
+def holm(p_values: Mapping[Name, float]) -> dict[Name, float]:
+    """Return p-values corrected for their number, with familywise error at most alpha.
+
+    The k-th smallest of m (k from 0) times m - k, none below one before it.
+    """
+    corrected, least = dict(p_values), 0.0
+    for k, name in enumerate(sorted(corrected, key=corrected.__getitem__)):
+        least = corrected[name] = min(max(least, (len(corrected) - k) * corrected[name]), 1.0)
+    return corrected
+
+
+def rejected(p_values: Mapping[Name, float]) -> tuple[Name, ...]:
+    """Return the names of the hypotheses rejected at `ERROR`, the smallest p-value first."""
+    sure = holm(p_values)
+    return tuple(name for name in sorted(p_values, key=p_values.__getitem__) if sure[name] <= ERROR)
+
 
 LEAST = 0.005
 """Change of a gap's size below which no action is needed: it has no verdict."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.core.errors import InputError
-from fedcal.core.scores import refuse_masked
+from fedcal.core.scores import as_array
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import HIGHEST
 from fedcal.metrics.standard import BINS, Cells, check_scored, mean_gap, scan, top_tables, worst_gap
@@ -53,13 +53,12 @@ class Reliability:
         _check("top label", 1, self.count, self.sum_confidence, self.sum_correct)
         each = (self.class_count, self.class_sum_confidence, self.class_sum_correct)
         _check("classes", 2, *each)
-        if len(self.class_count) < 2 or self.class_count.shape[1:] != self.count.shape:
+        same = len(self.class_count) >= 2 and self.class_count.shape[1:] == self.count.shape
+        if not same or {*self.class_count.sum(axis=1).tolist(), int(each[2].sum())} != {self.rows}:
             raise InputError(
-                f"reliability needs >= 2 classes and the same bins for each, got "
-                f"{self.class_count.shape} for the classes and {self.count.shape} for the top label"
+                f"reliability: each of >= 2 classes must count all {self.rows} rows once, in the "
+                "bins of the top label"
             )
-        if (self.class_count.sum(axis=1) != self.rows).any() or each[2].sum() != self.rows:
-            raise InputError(f"reliability: each class must count all {self.rows} rows once")
 
     @classmethod
     def of(cls, probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> Self:
@@ -127,11 +126,7 @@ class Reliability:
 
 def _numbers(name: str, values: ArrayLike, counts: bool) -> NDArray[Any]:
     """Return a read-only copy, int64 or float64; refuse text, booleans and ragged lists."""
-    refuse_masked(name, values)
-    try:
-        array = np.array(values)
-    except ValueError:
-        raise InputError(f"reliability: {name} must be a rectangular array") from None
+    array = np.array(as_array(name, values))
     if array.dtype.kind not in ("iu" if counts else "iuf"):
         kind = "whole numbers" if counts else "numbers"
         raise InputError(f"reliability: {name} must be {kind}, got {array.dtype}")
@@ -147,10 +142,10 @@ def _check(what: str, ndim: int, count: Integers, summed: Floats, correct: Integ
             f"reliability, {what}: count, confidence and correct must be {ndim}-d and of one "
             f"shape, got {count.shape}, {summed.shape}, {correct.shape}"
         )
-    if count.min() < 0 or count.sum(axis=-1, dtype=np.float64).max() > _MOST_ROWS:
-        raise InputError(f"reliability, {what}: counts must be in [0, 2**53]")
-    if correct.min() < 0 or (correct > count).any():
-        raise InputError(f"reliability, {what}: correct must be in [0, count]")
-    top = count * (HIGHEST * (1.0 + 1e-9))
-    if not ((summed >= 0.0) & (summed <= top)).all():
-        raise InputError(f"reliability, {what}: summed confidence must be in [0, count]")
+    top, rows = count * (HIGHEST * (1.0 + 1e-9)), count.sum(axis=-1, dtype=np.float64).max()
+    inside = (correct >= 0) & (correct <= count) & (summed >= 0.0) & (summed <= top)
+    if rows > _MOST_ROWS or not inside.all():
+        raise InputError(
+            f"reliability, {what}: counts must be in [0, 2**53], correct rows and summed "
+            "confidence in [0, count]"
+        )

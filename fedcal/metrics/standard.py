@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.core.checks import whole
-from fedcal.core.classes import places_of
+from fedcal.core.classes import per_row, places_of
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR
 from fedcal.core.scores import as_array, check_sums, in_class_order, of_both, own_names
@@ -152,14 +152,10 @@ def check_scored(probs: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Int
     y = as_array("labels", labels)
     if p.ndim == 1 and p.dtype.kind in "fiub":
         p = of_both("probabilities", p)
-    if p.dtype.kind not in "fiub" or p.ndim != 2 or p.shape[1] < 2:
-        raise InputError(
-            f"probabilities must be numbers of shape (rows, classes >= 2), got {p.dtype} {p.shape}"
-        )
-    if not len(p):
-        raise InputError("scores need at least one row of probabilities")
-    if y.shape != (len(p),):
-        raise InputError(f"labels must have one entry per row ({len(p)}), got shape {y.shape}")
+    if p.dtype.kind not in "fiub" or p.ndim != 2 or not len(p) or p.shape[1] < 2:
+        allowed = "numbers of shape (rows >= 1, classes >= 2)"
+        raise InputError(f"probabilities must be {allowed}, got {p.dtype} {p.shape}")
+    y = per_row("labels", y, "probabilities", len(p))
     if y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= p.shape[1]:
         raise InputError(f"labels must be whole numbers in [0, {p.shape[1]})")
     check_sums("probabilities", p)

@@ -14,8 +14,8 @@ from fedcal.core.shards import Shards, numbered
 from fedcal.core.types import Integers, override
 from fedcal.datasets import Dataset
 from fedcal.partition import owners
-from fedcal.partition.base import CLIENTS, DrawnPartition, Partition, SkewedPartition
 from fedcal.partition.flower_partitioners import Options, owners_by, parse_partitioner
+from fedcal.partition.owners import CLIENTS, DrawnPartition, Partition, SkewedPartition
 
 DEALT = "dealt"
 """Value in place of a partition if a file contains rows that are already partitioned."""
@@ -75,12 +75,10 @@ class Natural(Partition):
 
     def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
         """Return the data's column of clients, and their number."""
-        if data.client is None or data.client_names is None:
-            raise InputError(f"{data.name} names no clients; use another --partition")
-        there = len(data.client_names)
+        owner, there = owners.natural_clients(data), len(data.client_names or ())
         if clients not in (None, there):
             raise InputError(f"{data.name} has {there} natural clients, but clients = {clients}")
-        return owners.natural(data.client), there
+        return owner, there
 
 
 @dataclass(frozen=True)
@@ -130,19 +128,16 @@ def parse(spec: str) -> Partition:
     """
     name, _, value = spec.partition(":")
     kind = PARTITIONS[one_of("partition", name, PARTITIONS)]
-    if not kind.form:
-        if value:
-            raise InputError(f"partition '{name}' takes no parameter, got {spec[:200]!r}")
-        return kind()
-    needed = f"partition '{name}' needs {name}:{kind.form}, such as {name}:{kind.example}"
-    if not value:
-        raise InputError(f"{needed}, got {spec[:200]!r}")
+    needed = f"needs {name}:{kind.form}, such as {name}:{kind.example}"
     try:
-        return kind.of(value)
+        if bool(value) == bool(kind.form):
+            return kind.of(value)
     except InputError:
         raise
     except ValueError:
-        raise InputError(f"{needed}, got {spec[:200]!r}") from None
+        pass
+    needed = needed if kind.form else "takes no parameter"
+    raise InputError(f"partition '{name}' {needed}, got {spec[:200]!r}")
 
 
 def client_names(data: Dataset, spec: str, clients: int) -> tuple[str, ...]:

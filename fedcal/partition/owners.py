@@ -1,4 +1,4 @@
-"""The owner of each row: label-skewed, quantity-skewed, uniform and natural; held-out rows.
+"""The owner of each row: base classes of partitions, label and quantity skew; held-out rows.
 
 Each function returns the owner of every row, shape (n,) int64 in [0, clients). Clients may end
 up empty; that is legal everywhere.
@@ -7,13 +7,76 @@ up empty; that is legal everywhere.
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import positive, whole
+from fedcal.core.checks import fraction, number_in, positive, whole
 from fedcal.core.errors import InputError
+from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
+from fedcal.datasets import Dataset
+
+CLIENTS = 100
+"""Default number of clients, if neither the user nor the data set it."""
+
+
+@dataclass(frozen=True)
+class Partition(ABC):
+    """A way to assign rows to clients, the value of `--partition`: `NAME` or `NAME:VALUE`.
+
+    Subclasses set `name`, and `form` where they take a value, and are registered in
+    `fedcal.partition.PARTITIONS`: options, help and files know them from there.
+    """
+
+    name: ClassVar[str]
+    form: ClassVar[str] = ""
+    """Form of the value after the name: "" = none."""
+    example: ClassVar[str] = ""
+    """A value that may follow the name."""
+
+    @classmethod
+    def of(cls, value: str) -> Self:
+        """Return the partition for `name:value`; raise InputError or ValueError if invalid."""
+        return cls()
+
+    @abstractmethod
+    def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
+        """Return the client of each fit row, (n,), and the number of clients.
+
+        Raises InputError if the data lack what the partition needs, or make another number of
+        clients.
+        """
+
+
+@dataclass(frozen=True)
+class DrawnPartition(Partition):
+    """Partition drawn from labels and their number alone: a plan can simulate it without data."""
+
+    @abstractmethod
+    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        """Return the client of each row, (n,) in [0, clients)."""
+
+    def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
+        """Draw the clients from the labels of the fit rows."""
+        there = clients or CLIENTS
+        return self.draw(data.labels, there, stream(seed, Purpose.PARTITION)), there
+
+
+@dataclass(frozen=True)
+class SkewedPartition(DrawnPartition):
+    """Partition drawn from a Dirichlet distribution of parameter beta."""
+
+    form = "BETA"
+    beta: float
+
+    @classmethod
+    def of(cls, value: str) -> Self:
+        """Return the partition for a finite beta > 0."""
+        return cls(positive(f"beta of partition '{cls.name}'", number_in(value)))
 
 
 def iid(labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
@@ -97,10 +160,14 @@ def label_shards(
 
 def natural(client: Integers) -> Integers:
     """Return the clients that the data themselves name, (n,) with values 0..K-1."""
-    client = np.asarray(client)
-    if client.ndim != 1 or not np.issubdtype(client.dtype, np.integer):
-        raise InputError("natural clients must be one integer per row")
-    return client.astype(np.int64)
+    return np.asarray(client).astype(np.int64)
+
+
+def natural_clients(data: Dataset) -> Integers:
+    """Return the clients that a data set names, (n,), or raise InputError if it names none."""
+    if data.client is None:
+        raise InputError(f"{data.name} names no clients; use another --partition")
+    return natural(data.client)
 
 
 def held_out(ids: ArrayLike, key: int | str, share: float) -> NDArray[np.bool_]:
@@ -139,8 +206,7 @@ def held_out(ids: ArrayLike, key: int | str, share: float) -> NDArray[np.bool_]:
         raise InputError(
             f"ids must be (n,) whole numbers or texts, got {array.shape} of {array.dtype}"
         )
-    if not 0 < share < 1:
-        raise InputError(f"share must be in (0, 1), got {share!r}")
+    fraction("share", share)
     unique, place = np.unique(array, return_inverse=True)
     secret = hashlib.blake2b(f"fedcal holdout {key}".encode(), digest_size=32).digest()
     digests = b"".join(

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from fedcal.calibrators import Calibrator, Identity, TemperatureScaling, VectorScaling
-from fedcal.core.errors import InputError
 from fedcal.core.numerics import (
     label_entries,
     shifted,
@@ -90,8 +89,6 @@ def recalibrated(
 ) -> AtSite:
     """Fit each client's parameters to its own rows, by its own prior, and evaluate the risk.
 
-    Raises InputError if the priors are not those of so many clients, or of such parameters.
-
     Parameters
     ----------
     shards
@@ -119,10 +116,7 @@ def posterior(
     A client's bits do not depend on which clients share the shards. Rows never make it raise.
     """
     two, sites = shards.classes == 2, shards.clients
-    if len(priors) != sites or any(len(p.mean) != 1 + two for p in priors):
-        raise InputError(
-            f"{len(priors)} priors do not fit {sites} sites of {shards.classes} classes"
-        )
+
     mean = np.array([p.mean for p in priors]).reshape(sites, 1 + two)
     sure = np.linalg.inv(np.array([p.cov for p in priors]).reshape(sites, 1 + two, 1 + two))
     rows = _Rows(shards, weights)

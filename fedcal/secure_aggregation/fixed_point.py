@@ -9,13 +9,14 @@ the plan, never from a client's message.
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedcal.core.checks import whole
 from fedcal.core.errors import ContributionRefused, InputError
 from fedcal.core.types import Integers, Words
 
@@ -51,8 +52,8 @@ class Ring:
 
     def __post_init__(self) -> None:
         # Plain Python numbers from here on: limit + 1 would overflow as a numpy integer.
-        object.__setattr__(self, "clients", _integer("clients", self.clients, least=1))
-        object.__setattr__(self, "headroom", _integer("headroom", self.headroom, least=0))
+        object.__setattr__(self, "clients", whole("ring: clients", self.clients, 1))
+        object.__setattr__(self, "headroom", whole("ring: headroom", self.headroom, 0))
         object.__setattr__(self, "grid", _power_of_two(self.grid))
         if self.limit < 1:
             raise InputError(
@@ -114,13 +115,8 @@ class Ring:
         NDArray[np.float64]
             New array of the same shape; exact up to 2**53 units, beyond that rounded once.
 
-        Raises
-        ------
-        InputError
-            If `total` is not uint64.
         """
-        signed = _ring_elements("total", total).view(np.int64)
-        return np.asarray(np.multiply(signed, self.grid, dtype=np.float64))
+        return np.asarray(np.multiply(total.view(np.int64), self.grid, dtype=np.float64))
 
     def add(
         self, total: NDArray[np.uint64], integers: NDArray[np.uint64] | NDArray[np.int64]
@@ -145,13 +141,10 @@ class Ring:
             If dtypes or shapes are others. Nothing is broadcast: one number added to every
             coordinate would be a mistake for noise.
         """
-        total = _ring_elements("total", total)
-        addend = np.asarray(integers)
-        if addend.dtype == np.int64:
-            addend = addend.view(np.uint64)
-        addend = _ring_elements("integers", addend)
-        if addend.shape != total.shape:
-            raise InputError(f"ring: integers of shape {addend.shape}, expected {total.shape}")
+        addend = integers.view(np.uint64) if integers.dtype == np.int64 else integers
+        same = addend.dtype == total.dtype == np.dtype(np.uint64) and addend.shape == total.shape
+        if not same:
+            raise InputError(f"ring: {integers.dtype} {integers.shape} does not fit the total")
         return np.asarray(np.add(total, addend))
 
     def _check(self, values: NDArray[np.float64]) -> None:
@@ -176,21 +169,8 @@ class Ring:
         )
 
 
-def _integer(name: str, value: Any, least: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InputError(f"ring: {name} is {value!r}, allowed are integers >= {least}") from None
-    if number < least:
-        raise InputError(f"ring: {name} is {number}, allowed are integers >= {least}")
-    return number
-
-
 def _power_of_two(value: Any) -> float:
-    try:
-        grid = float(value)
-    except (TypeError, ValueError, OverflowError):
-        grid = math.nan
+    grid = float(value) if isinstance(value, Real) else math.nan
     # grid = 2**(exponent - 1) when the mantissa is exactly one half; NaN, inf and 0 have others.
     mantissa, exponent = math.frexp(grid)
     if mantissa != 0.5 or abs(exponent - 1) > _EXPONENT_LIMIT:
@@ -212,13 +192,6 @@ def _real(x: ArrayLike) -> NDArray[np.float64]:
     if array.dtype.kind in "iu" and array.size and np.abs(values).max() > _EXACT_IN_FLOAT:
         raise ContributionRefused("the contribution holds an integer beyond +-2**53; send floats")
     return values
-
-
-def _ring_elements(name: str, array: Any) -> NDArray[np.uint64]:
-    elements = np.asarray(array)
-    if elements.dtype != np.uint64:
-        raise InputError(f"ring: {name} has dtype {elements.dtype}, expected uint64")
-    return elements
 
 
 MOST_ROWS = 2**31

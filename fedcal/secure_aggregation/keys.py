@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import struct
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
@@ -29,7 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, located
 
 KEY_BYTES, SIGNATURE_BYTES, DIGEST_BYTES = 32, 64, 32
 
@@ -143,7 +144,8 @@ def shared_key(secret: bytes, public: bytes, job: bytes, sender: int, receiver: 
     except ValueError:
         raise InputError("a site's X25519 key is not a valid key") from None
     both = sorted((mine.public_key().public_bytes_raw(), public))  # equal bytes at both sides
-    info = domain(_SEAL) + _number(sender) + _number(receiver) + b"".join(both)
+    ends = struct.pack("<II", sender, receiver)
+    info = domain(_SEAL) + ends + b"".join(both)
     return HKDF(hashes.SHA256(), KEY_BYTES, salt=job, info=info).derive(agreed)
 
 
@@ -182,10 +184,8 @@ def read_key(path: Path) -> SigningKey:
         text = path.read_bytes()
     except OSError as e:
         raise InputError(f"{path} cannot be read: {e.strerror}") from None
-    try:
+    with located(str(path)):
         return SigningKey.from_pem(text)
-    except InputError as e:
-        raise InputError(f"{path}: {e}") from None
 
 
 def make_key(path: Path) -> SigningKey:
@@ -201,7 +201,3 @@ def make_key(path: Path) -> SigningKey:
     except OSError as e:
         raise InputError(f"{path} cannot be created: {e.strerror}") from None
     return key
-
-
-def _number(value: int) -> bytes:
-    return value.to_bytes(4, "little")

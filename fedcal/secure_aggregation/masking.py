@@ -17,10 +17,8 @@ itself, and noise is the business of the trust model.
 from __future__ import annotations
 
 import hashlib
-import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
@@ -63,15 +61,8 @@ def pair_seed(run_seed: int, i: int, j: int, round: int) -> bytes:
     round
         Number of the round, 0 to 2**64 - 1.
 
-    Raises
-    ------
-    InputError
-        If i == j, or an integer is outside these ranges.
     """
-    if i == j:
-        raise InputError(f"pair seed: client {i} shares no seed with itself")
-    low, high = (i, j) if i < j else (j, i)
-    return _digest("pair", run_seed, round, _bytes("client id", low) + _bytes("client id", high))
+    return _digest("pair", run_seed, round, _bytes(min(i, j)) + _bytes(max(i, j)))
 
 
 def stream(seed: bytes, length: int) -> NDArray[np.uint64]:
@@ -95,12 +86,10 @@ def stream(seed: bytes, length: int) -> NDArray[np.uint64]:
     Raises
     ------
     InputError
-        If the seed has another length, or `length` is negative.
+        If the seed, maybe from a message, has another length.
     """
-    if not isinstance(seed, bytes) or len(seed) != SEED_BYTES:
+    if len(seed) != SEED_BYTES:
         raise InputError(f"mask stream: a seed must be {SEED_BYTES} bytes")
-    if length < 0:
-        raise InputError(f"mask stream: length is {length}, allowed are integers >= 0")
     cipher = Cipher(algorithms.ChaCha20(seed, bytes(16)), mode=None).encryptor()
     words = np.frombuffer(cipher.update(bytes(8 * length)), "<u8")
     return words.astype(np.uint64, copy=False)
@@ -128,12 +117,8 @@ def neighbours(cohort: Collection[int], run_seed: int, round: int) -> NDArray[np
         the neighbours of client `sorted(cohort)[k]`. Symmetric, without self loops. A cohort of
         one has degree 0.
 
-    Raises
-    ------
-    InputError
-        If an id occurs twice or is no integer.
     """
-    return _graph(_sorted_ids(cohort), run_seed, round)
+    return _graph(tuple(sorted(cohort)), run_seed, round)
 
 
 def mask(
@@ -158,21 +143,12 @@ def mask(
     NDArray[np.uint64]
         Shape (length,).
 
-    Raises
-    ------
-    InputError
-        If the client is not in the cohort, or an argument is out of range.
     """
-    if length < 0:
-        raise InputError(f"mask: length is {length}, allowed are integers >= 0")
-    ids = _sorted_ids(cohort)
-    own = _id(client)
-    if own not in ids:
-        raise InputError(f"masking: client {own} is not in the cohort of {len(ids)}")
+    ids = tuple(sorted(map(int, cohort)))
     total = np.zeros(length, np.uint64)
-    for position in _graph(ids, run_seed, round)[ids.index(own)].tolist():
-        words = stream(pair_seed(run_seed, own, ids[position], round), length)
-        total = total + words if own < ids[position] else total - words  # they wrap
+    for position in _graph(ids, run_seed, round)[ids.index(client)].tolist():
+        words = stream(pair_seed(run_seed, client, ids[position], round), length)
+        total = total + words if client < ids[position] else total - words  # they wrap
     return total
 
 
@@ -201,55 +177,29 @@ def unmask(
     return total
 
 
-def _graph(ids: Sequence[int], run_seed: int, round: int) -> NDArray[np.int64]:
-    graph = _cached_graph(tuple(ids), run_seed, round)
-    graph.setflags(write=False)  # all who ask share it
-    return graph
-
-
 @lru_cache(maxsize=2)  # every client and block of a round asks for the same one
-def _cached_graph(ids: tuple[int, ...], run_seed: int, round: int) -> NDArray[np.int64]:
+def _graph(ids: tuple[int, ...], run_seed: int, round: int) -> NDArray[np.int64]:
     n = len(ids)
     if n <= COMPLETE_UP_TO:
         everybody = np.tile(np.arange(n), (n, 1))
-        return everybody[~np.eye(n, dtype=bool)].reshape(n, max(n - 1, 0))
-    # Sorting random words gives a random permutation; stable, so that a tie repeats, too.
-    order = np.argsort(stream(_digest("graph", run_seed, round), n), kind="stable")
-    steps = np.arange(1, SPARSE_DEGREE // 2 + 1)
-    around = (np.arange(n)[:, None] + np.concatenate([-steps, steps])) % n
-    table = np.empty((n, SPARSE_DEGREE), np.int64)
-    table[order] = np.sort(order[around], axis=1)
+        table = everybody[~np.eye(n, dtype=bool)].reshape(n, max(n - 1, 0))
+    else:
+        # Sorting random words gives a random permutation; stable, so that a tie repeats, too.
+        order = np.argsort(stream(_digest("graph", run_seed, round), n), kind="stable")
+        steps = np.arange(1, SPARSE_DEGREE // 2 + 1)
+        around = (np.arange(n)[:, None] + np.concatenate([-steps, steps])) % n
+        table = np.empty((n, SPARSE_DEGREE), np.int64)
+        table[order] = np.sort(order[around], axis=1)
+    table.setflags(write=False)  # all who ask share it
     return table
 
 
 def _digest(purpose: str, run_seed: int, round: int, rest: bytes = b"") -> bytes:
     # Fixed widths: no two different inputs have the same encoding.
     domain = f"fedcal/masking/1/{purpose}\0".encode()
-    seed = _bytes("run seed", run_seed, _RUN_SEED_BYTES)
-    number = _bytes("round", round, _ROUND_BYTES, signed=False)
-    return hashlib.sha256(domain + seed + number + rest).digest()
+    numbers = _bytes(run_seed, _RUN_SEED_BYTES) + int(round).to_bytes(_ROUND_BYTES, "little")
+    return hashlib.sha256(domain + numbers + rest).digest()
 
 
-def _bytes(name: str, value: int, width: int = _ID_BYTES, signed: bool = True) -> bytes:
-    try:
-        return operator.index(value).to_bytes(width, "little", signed=signed)
-    except (OverflowError, TypeError):
-        kind = "signed" if signed else "unsigned"
-        raise InputError(
-            f"masking: {name} is {value!r}, allowed are {kind} integers of {8 * width} bits"
-        ) from None
-
-
-def _sorted_ids(cohort: Collection[int]) -> list[int]:
-    ids = sorted(_id(client) for client in cohort)
-    if len(set(ids)) != len(ids):
-        raise InputError("masking: a client id occurs twice in the cohort")
-    return ids
-
-
-def _id(client: Any) -> int:
-    # numpy's integers become Python's: they compare exactly, whatever their types.
-    try:
-        return operator.index(client)
-    except TypeError:
-        raise InputError(f"masking: client id {client!r} is not an integer") from None
+def _bytes(value: int, width: int = _ID_BYTES) -> bytes:
+    return int(value).to_bytes(width, "little", signed=True)

@@ -12,7 +12,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 
 import tomli_w
 
-from fedcal.core.checks import whole
+from fedcal.core.checks import listed, whole
 from fedcal.core.classes import class_names, digest_of
 from fedcal.core.errors import InputError
 from fedcal.core.printable import look_of
@@ -177,8 +177,6 @@ class Roster:
             raise InputError(f"the roster of the message is larger than {MOST_BYTES} bytes")
         try:
             fields = json.loads(text)
-            if not isinstance(fields["sites"], list):
-                raise refused
             sites = tuple(Member(s["name"], bytes.fromhex(s["key"])) for s in fields["sites"])
             committee = Committee(tuple(fields["committee"]), fields["threshold"])
             roster = cls(fields["name"], sites, committee, fields["class-digest"])
@@ -318,17 +316,14 @@ def _class_digest(table: Mapping[str, Any]) -> str:
         return check_digest("'class-digest'", table["class-digest"])
     if "classes" not in table:
         return ""
-    names: Sequence[Any] = _given(table, "classes", list, "a list of names")
-    if len(names) < 2 or not all(isinstance(name, str) for name in names):
-        raise InputError("'classes' must be a list of at least two names")
+    names = listed("'classes'", table["classes"], "names")
     return digest_of(class_names(names, len(names)))
 
 
 def _given(table: Mapping[str, Any], key: str, kind: type, allowed: str) -> Any:
-    if key not in table:
-        raise InputError(f"{key!r} is missing: it must be {allowed}")
-    if not isinstance(table[key], kind):
-        raise InputError(f"{key!r} must be {allowed}, got {str(table[key])[:80]!r}")
+    if not isinstance(table.get(key), kind):
+        there = f"got {str(table[key])[:80]!r}" if key in table else "it is missing"
+        raise InputError(f"{key!r} must be {allowed}, {there}")
     return table[key]
 
 

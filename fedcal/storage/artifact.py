@@ -16,8 +16,9 @@ from typing import IO, Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.core.checks import listed
 from fedcal.core.classes import class_names
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, located
 from fedcal.core.pages import Part, Table
 from fedcal.core.scores import Kind
 from fedcal.core.shards import Shards
@@ -150,13 +151,22 @@ class Artifact(ABC):
 
         Raises InputError if the file cannot be read, or holds something else.
         """
+        return cls.load(folder / f"{stem}.npz")
 
-        def made(header: Header, arrays: Arrays) -> Artifact:
+    @classmethod
+    def load(cls, path: Path, **instead: NDArray[Any]) -> Self:
+        """Return the artifact in a file that `write` wrote, with some arrays replaced.
+
+        Raises InputError if the file cannot be read, or holds something else.
+        """
+
+        def made(header: Header, arrays: Arrays) -> Any:
             if header["form"] != cls.form:
                 raise InputError(f"is not an artifact of the form {cls.form!r}")
-            return cls.from_arrays(arrays)
+            return cls.from_arrays(arrays | instead)
 
-        return read_arrays(folder / f"{stem}.npz", FORMAT, ("form",), made, cls.form)
+        loaded: Self = read_arrays(path, FORMAT, ("form",), made, cls.form)
+        return loaded
 
     @property
     def naming(self) -> Header:
@@ -272,7 +282,7 @@ def read_arrays(
         If the file cannot be read, is something else, is of a later version, or holds arrays that
         do not fit together.
     """
-    try:
+    with located(noun + (f" {str(path)!r}" if isinstance(path, Path) else "")):
         arrays = read_npz(path)
         try:
             header: Header = json.loads(str(arrays.pop("header")))
@@ -288,24 +298,14 @@ def read_arrays(
         try:
             made = make(fields_read, arrays)
             if isinstance(made, Artifact):
-                made.of_classes(_names(header))
+                names = header.get("class_names")
+                if names is not None:
+                    names = class_names(listed("class_names", names, "names"), len(names))
+                made.of_classes(names)
             return made
-        except KeyError as e:
-            raise InputError(f"has no array {e}") from None
-        except (TypeError, ValueError) as e:
-            raise InputError(" ".join(str(e).split())) from None
-    except InputError as e:
-        where = f" {str(path)!r}" if isinstance(path, Path) else ""
-        raise InputError(f"{noun}{where}: {e}") from None
-
-
-def _names(header: Header) -> tuple[str, ...] | None:
-    names = header.get("class_names")
-    if names is None:
-        return None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InputError("class_names must be a list of text")
-    return class_names(names, len(names))
+        except (KeyError, TypeError, ValueError) as e:
+            problem = f"has no array {e}" if isinstance(e, KeyError) else str(e)
+            raise InputError(" ".join(problem.split())) from None
 
 
 def form_of(path: Path) -> str:

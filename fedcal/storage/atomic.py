@@ -22,6 +22,15 @@ def reason(error: OSError) -> str:
     return error.strerror or f"{error} (is the disk full?)"
 
 
+@contextlib.contextmanager
+def file_errors(what: str) -> Iterator[None]:
+    """Let an OSError in the block be an InputError: `what`, as "cannot write F", and why."""
+    try:
+        yield
+    except OSError as e:
+        raise InputError(f"{what}: {reason(e)}") from None
+
+
 def sync_folder(folder: Path) -> None:
     """Return once what was made, renamed or removed in a folder outlasts a power failure."""
     if not hasattr(os, "O_DIRECTORY"):  # Windows opens no folder

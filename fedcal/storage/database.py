@@ -57,15 +57,16 @@ class Database:
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows that a statement gives."""
-        try:
-            return self._connection.execute(sql, values).fetchall()
-        except (sqlite3.Error, OverflowError, UnicodeError) as error:
-            raise InputError(f"{self.name} cannot be used: {error}") from None
+        return self._run(sql, values)[0]
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> int:
         """Run a statement and return how many rows it changed."""
+        return self._run(sql, values)[1]
+
+    def _run(self, sql: str, values: Sequence[Any]) -> tuple[list[tuple[Any, ...]], int]:
         try:
-            return self._connection.execute(sql, values).rowcount
+            cursor = self._connection.execute(sql, values)
+            return cursor.fetchall(), cursor.rowcount
         except (sqlite3.Error, OverflowError, UnicodeError) as error:
             raise InputError(f"{self.name} cannot be used: {error}") from None
 

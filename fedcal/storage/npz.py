@@ -46,6 +46,9 @@ _NOT_READABLE: tuple[type[Exception], ...] = (
 )
 
 
+_NO_ZIP = {_NOT_READABLE: "is not an intact .npz file (truncated, damaged or no zip)"}
+
+
 def room(path: Path) -> int:
     """Bytes that the numbers of a file may take in memory: what it is packed from no bomb has."""
     return min(MAX_BYTES, max(_BOMB_BYTES, _BOMB_RATIO * path.stat().st_size))
@@ -93,10 +96,13 @@ def read_npz(path: Path | IO[bytes], most: int = MAX_BYTES) -> dict[str, NDArray
         intact zip of `.npy` members, holds pickles, objects or records, a member twice, or more
         than `most` bytes of numbers.
     """
-    damage = {_NOT_READABLE: "is not an intact .npz file (truncated, damaged or no zip)"}
-    with intact(damage), warnings.catch_warnings(), zipfile.ZipFile(path) as archive:
+    arrays: dict[str, NDArray[Any]] = {}
+    with intact(_NO_ZIP), warnings.catch_warnings(), zipfile.ZipFile(path) as archive:
         warnings.simplefilter("ignore")  # numpy warns of headers that Python 2 wrote
-        return _members(archive, most)
+        for key, info in _checked(archive, most).items():
+            with intact({_NOT_READABLE: _damaged(key)}), archive.open(info) as member:
+                arrays[key] = np.lib.format.read_array(member, allow_pickle=False)
+    return arrays
 
 
 def mapped_npz(path: Path) -> dict[str, Mapped]:
@@ -110,8 +116,7 @@ def mapped_npz(path: Path) -> dict[str, Mapped]:
         As `read_npz`, but for the size; and for compressed members, or a column-major array.
     """
     found: dict[str, Mapped] = {}
-    damage = {_NOT_READABLE: "is not an intact .npz file (truncated, damaged or no zip)"}
-    with intact(damage), path.open("rb") as raw, zipfile.ZipFile(raw) as archive:
+    with intact(_NO_ZIP), path.open("rb") as raw, zipfile.ZipFile(raw) as archive:
         for key, info in _checked(archive, _ANY_SIZE).items():
             if info.compress_type != zipfile.ZIP_STORED:
                 raise InputError(
@@ -156,14 +161,6 @@ class Mapped:
             return np.memmap(self.path, self.dtype, "r", self.start + first * each, shape)
 
 
-def _members(archive: zipfile.ZipFile, most: int) -> dict[str, NDArray[Any]]:
-    arrays: dict[str, NDArray[Any]] = {}
-    for key, info in _checked(archive, most).items():
-        with intact({_NOT_READABLE: _damaged(key)}), archive.open(info) as member:
-            arrays[key] = np.lib.format.read_array(member, allow_pickle=False)
-    return arrays
-
-
 def _checked(archive: zipfile.ZipFile, most: int) -> dict[str, zipfile.ZipInfo]:
     """Return the members by key, after all their headers were checked."""
     infos = archive.infolist()
@@ -182,16 +179,13 @@ def _checked(archive: zipfile.ZipFile, most: int) -> dict[str, zipfile.ZipInfo]:
     return members
 
 
-def _in_words(size: int) -> str:
-    return f"{size >> 30} GiB" if size >= 1 << 30 else f"{size >> 10} KiB"
-
-
 def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, before: int, most: int) -> int:
     """Bytes that the member's numbers take as float64, from its header alone.
 
     With those of the members before it they are at most `most`.
     """
-    too_much = f"declares more than {_in_words(most)} of numbers (at {key!r})"
+    limit = f"{most >> 30} GiB" if most >= 1 << 30 else f"{most >> 10} KiB"
+    too_much = f"declares more than {limit} of numbers (at {key!r})"
     if info.file_size > most - before + _HEADER_BYTES:
         raise InputError(too_much)
     with intact({_NOT_READABLE: _damaged(key)}), archive.open(info) as member:

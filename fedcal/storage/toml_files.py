@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from fedcal.core.checks import number_in, one_of
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, located
 
 T = TypeVar("T")
 
@@ -89,13 +92,77 @@ def read_as(path: Path, most: int, make: Callable[[Mapping[str, Any]], T]) -> T:
     Raises InputError as `read_toml`, and as `make`.
     """
     table = read_toml(path, most)
-    try:
+    with located(str(path)):
         return make(table)
-    except InputError as e:
-        raise InputError(f"{path}: {e}") from None
 
 
 def check_keys(where: str, table: Mapping[str, Any], known: Collection[str]) -> None:
     """InputError for a key that is not known, with the nearest one that is."""
     for key in table:
         one_of(f"key of {where}", key, known)
+
+
+_CALLED = {
+    str: "a text",
+    float: "a number",
+    int: "a whole number",
+    bool: "true or false",
+    datetime.date: "a day, as 2026-10-01",
+}
+
+
+def record_of(kind: type[T], table: Mapping[str, Any], where: str) -> T:
+    """Return a dataclass from a table, whose keys have dashes where the fields have underscores.
+
+    A list becomes a tuple, a table a mapping or another dataclass, by the fields' annotations.
+    Raises InputError for a key that is unknown or missing, and for a value of another type: a
+    whole number is a number, and nothing else is what it is not.
+
+    Parameters
+    ----------
+    where
+        what the table is, in a message
+    """
+    own: Any = kind
+    known = {field.name.replace("_", "-"): field for field in fields(own)}
+    check_keys(where, table, known)
+    for key, field in known.items():
+        if key not in table and field.default is field.default_factory is MISSING:
+            raise InputError(f"{key!r} of {where} is missing")
+    hints = get_type_hints(kind)
+    names = {key: known[key].name for key in table}
+    return kind(**{names[key]: _typed(key, table[key], hints[names[key]]) for key in table})
+
+
+def _typed(name: str, value: Any, kind: Any) -> Any:
+    plain, parts = get_origin(kind) or kind, get_args(kind)
+    if plain is UnionType:
+        for part in parts:
+            with suppress(InputError):
+                return _typed(name, value, part)
+    elif is_dataclass(plain) and isinstance(value, dict):
+        return record_of(kind, value, f"[{name}]")
+    elif plain is tuple and isinstance(value, list):
+        inner = parts[:1] * len(value) if parts[-1] is ... else parts
+        if len(inner) == len(value):
+            return tuple(
+                _typed(f"each of {name}", v, of) for v, of in zip(value, inner, strict=True)
+            )
+    elif plain is Mapping and isinstance(value, dict):
+        return {key: _typed(f"{name}.{key}", one, parts[1]) for key, one in value.items()}
+    elif plain is float and type(value) is int:
+        return float(value)
+    elif type(value) is plain:  # true is not a number, and a time not a day
+        return value
+    raise InputError(f"{name} must be {_word(kind)}, got {value!r:.80}")
+
+
+def _word(kind: Any) -> str:
+    plain, parts = get_origin(kind) or kind, get_args(kind)
+    if plain is UnionType:
+        (first, *more) = (part for part in parts if part in _CALLED)
+        return "a value" if more else _CALLED[first]
+    if plain is tuple:
+        many = "" if parts[-1] is ... else f"{len(parts)} "
+        return f"a list of {many}{_word(parts[0]).removeprefix('a ').partition(' of ')[0]}s"
+    return _CALLED.get(plain, "a table")

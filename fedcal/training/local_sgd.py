@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
 
@@ -48,13 +47,7 @@ def weights_of(model: nn.Module) -> Floats:
 
 
 def set_weights(model: nn.Module, w: Floats) -> None:
-    """Give a model the parameters that `weights_of` told, rounded to its own precision.
-
-    Raises InputError if there are more or fewer of them.
-    """
-    size = sum(p.numel() for p in model.parameters())
-    if w.shape != (size,):
-        raise InputError(f"the model has {size:,} parameters, got an array of shape {w.shape}")
+    """Give a model the parameters that `weights_of` told, rounded to its own precision."""
     vector_to_parameters(torch.from_numpy(w.astype(np.float32)), model.parameters())
 
 

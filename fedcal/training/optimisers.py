@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import fraction
 from fedcal.core.registry import registry
 from fedcal.core.types import Floats, override
 
@@ -34,9 +34,7 @@ class Optimiser(ABC):
     """Whether the learning rate follows from the noise (`langevin_lr`)."""
 
     def __init__(self, size: int, momentum: float = 0.0) -> None:
-        if not 0 <= momentum < 1:
-            raise InputError(f"momentum must be in [0, 1), got {momentum!r}")
-        self.momentum = momentum
+        self.momentum = fraction("momentum", momentum, "[)")
         self._size = size
 
     @abstractmethod

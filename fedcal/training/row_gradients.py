@@ -36,7 +36,7 @@ from fedcal.training.local_sgd import one_thread, set_weights
 from fedcal.training.networks import blamed
 
 if TYPE_CHECKING:
-    from fedcal.training.network import Clipping, Network
+    from fedcal.training.networks import Clipping, Network
 
 CHUNK = 64
 """Slots for rows that are computed together."""
@@ -57,17 +57,16 @@ class RowGradients:
 
     def __init__(self, network: Network, shape: tuple[int, ...], classes: int) -> None:
         module = network.module(shape, classes, 0)
-        if errors := ModuleValidator.validate(module.train(), strict=False):
-            raise InputError(f"the model {network.name} has no gradients of rows: {_line(errors)}")
-        for layer in module.modules():
-            if "Dropout" in type(layer).__name__:
-                layer.eval()
         try:
+            if errors := ModuleValidator.validate(module.train(), strict=False):
+                raise ValueError(errors[0])
+            for layer in module.modules():
+                if "Dropout" in type(layer).__name__:
+                    layer.eval()
             self._model = GradSampleModule(module, loss_reduction="sum")
         except (NotImplementedError, ValueError) as e:
-            raise InputError(
-                f"the model {network.name} has no gradients of rows: {_line([e])}"
-            ) from None
+            line = " ".join(str(e).split()).partition(". ")[0]
+            raise InputError(f"the model {network.name} has no gradients of rows: {line}") from None
         self._module, self._network = module, network
         self._shape, self._classes = shape, classes
         self._parameters: list[Any] = list(module.parameters())
@@ -167,7 +166,7 @@ class RowGradients:
         Raises InputError if they do not, if the module's state changes, or if Opacus's gradients
         are not those of PyTorch.
         """
-        from fedcal.training.network import Clipping
+        from fedcal.training.networks import Clipping
 
         if self._checked:
             return
@@ -245,7 +244,3 @@ def _extremes(rows: Tensor) -> tuple[float, ...]:
 def _norms(values: Tensor) -> Tensor:
     norms: Tensor = torch.linalg.vector_norm(values, dim=1)
     return norms
-
-
-def _line(errors: list[Any]) -> str:
-    return " ".join(str(errors[0]).split()).partition(". ")[0]

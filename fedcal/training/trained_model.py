@@ -14,10 +14,9 @@ from fedcal.core.numerics import softmax
 from fedcal.core.pages import Part, Table
 from fedcal.core.types import Floats, override
 from fedcal.metrics import summary
-from fedcal.storage.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
+from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.storage.atomic import path_of
-from fedcal.training.network import text_of
-from fedcal.training.networks import enlist, network_named
+from fedcal.training.networks import enlist, network_named, text_of
 
 
 class TrainedModel(Artifact):
@@ -127,11 +126,5 @@ def load_model(path: str | Path, model: Any = None) -> TrainedModel:
         If the file cannot be read, holds something else, is of a later version, or holds arrays
         that do not fit together.
     """
-
-    def made(header: Header, arrays: Arrays) -> TrainedModel:
-        if header["form"] != TrainedModel.form:
-            raise InputError("does not contain a model")
-        named = {} if model is None else {"network": np.array(enlist(model))}
-        return TrainedModel.from_arrays({**arrays, **named})
-
-    return read_arrays(path_of(path), FORMAT, ("form",), made, TrainedModel.form)
+    named = {} if model is None else {"network": np.array(enlist(model))}
+    return TrainedModel.load(path_of(path), **named)

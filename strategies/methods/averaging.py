@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from fedcal import calibrators
-from fedcal.calibrators import TemperatureScaling, order_preserving_mlp
+from fedcal.calibrators import TemperatureScaling, order_preserving
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.clients.questions import MLPUpdate, ScalingUpdate, TemperatureUpdate
 from fedcal.clients.questions.temperature import LIMIT as T_LIMIT
@@ -285,9 +285,9 @@ class FedCal(_Scaling):
 
     name, form = "fedcal", calibrators.OrderPreservingMLP
     examples = ({"epochs": 1, "batch": 8},)
-    epochs: Count = order_preserving_mlp.EPOCHS
-    batch: Count = order_preserving_mlp.BATCH
-    lr: Positive = order_preserving_mlp.LR
+    epochs: Count = order_preserving.EPOCHS
+    batch: Count = order_preserving.BATCH
+    lr: Positive = order_preserving.LR
 
     def query(self, round_number: int) -> MLPUpdate:
         """Return the question for an update by  with a new seed for the order of rows."""

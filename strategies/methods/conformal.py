@@ -11,11 +11,9 @@ import numpy as np
 
 from fedcal.clients.questions.conformal import SetCounts, SetGaps, SetQuery
 from fedcal.conformal import PredictionSets
-from fedcal.conformal.label_shift import weighted_level
-from fedcal.conformal.levels.levels import after_last, centred_level, client_clip
-from fedcal.conformal.levels.noise_law import Noise
+from fedcal.conformal.levels import Noise, after_last, centred_level, client_clip
 from fedcal.conformal.page import SOURCE, of_release
-from fedcal.conformal.set_release import FAILS, SetRelease
+from fedcal.conformal.set_release import FAILS, SetRelease, weighted_level
 from fedcal.core.checks import one_of, unused
 from fedcal.core.errors import InputError
 from fedcal.core.registry import registry

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fedcal.calibrators.fits.noisy_counts import norm_sub
+from fedcal.calibrators.histogram_binning import norm_sub
 from fedcal.clients.questions import ScoreCell, ScoreCounts
 from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
+from fedcal.evaluation.findings import Counted
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.weighting import Counted
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, NoiseLaw, Target, Unary
 from fedcal.metrics import encodings
 from fedcal.metrics.buckets import arcsine_edges

@@ -25,13 +25,13 @@ from fedcal.core.fields import Finite
 from fedcal.core.pages import Table
 from fedcal.core.removed import check_kept
 from fedcal.core.types import override
+from fedcal.evaluation import intervals
 from fedcal.evaluation.estimators.metrics import Accuracy, edge_index
+from fedcal.evaluation.findings import Counted, Estimand, Weighting, counted_of, subject_rows
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import intervals
-from fedcal.evaluation.intervals.intervals import Estimate
-from fedcal.evaluation.pages.page import heading, texts
+from fedcal.evaluation.intervals import Estimate
+from fedcal.evaluation.page import heading, texts
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.weighting import Counted, Estimand, Weighting, counted_of, subject_rows
 from fedcal.mechanisms import Exponential, Laplace, Mechanism
 from fedcal.metrics.buckets import fine_tails
 from fedcal.metrics.encodings import ENCODINGS

@@ -10,9 +10,7 @@ import numpy as np
 
 from fedcal import calibrators
 from fedcal.calibrators import Calibrator, HistogramBinning, histogram_binning
-from fedcal.calibrators.fits.noisy_counts import Negatives
-from fedcal.calibrators.histogram_binning import Estimate
-from fedcal.calibrators.top_label import Counts
+from fedcal.calibrators.histogram_binning import Counts, Estimate, Negatives
 from fedcal.clients.questions import (
     BinOutcomes,
     ClassCounts,

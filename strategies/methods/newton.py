@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from fedcal.calibrators import Calibrator, TemperatureScaling
-from fedcal.calibrators.linear_scaling import EntropyTemperature, VectorScaling
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
+from fedcal.calibrators.scaling import EntropyTemperature, VectorScaling
 from fedcal.clients.questions import ScalingNewton, TemperatureNewton
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT

@@ -12,14 +12,13 @@ from fedcal.clients.questions import ScoreCounts, SiteEffects
 from fedcal.core.checks import unused
 from fedcal.core.shards import numbered
 from fedcal.core.types import override
+from fedcal.evaluation.findings import counted_of, subject_rows
 from fedcal.evaluation.sites.effects import edges_of
-from fedcal.evaluation.weighting import counted_of, subject_rows
 from fedcal.mechanisms import MECHANISMS, Laplace
 from fedcal.metrics.buckets import check_score
 from fedcal.metrics.encodings import FLAT, TREE
 from fedcal.metrics.score_table import names_text
-from fedcal.personal.judged import SitesRelease
-from fedcal.personal.moments import MomentsPrior
+from fedcal.personal.releases import MomentsPrior, SitesRelease
 from fedcal.privacy import AUTO, Plan, Query
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import order_of

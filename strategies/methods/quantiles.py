@@ -12,12 +12,17 @@ import numpy as np
 
 from fedcal.calibrators.base import text_of
 from fedcal.clients.questions.conformal import SetGaps, SetQuery, SetRanks
-from fedcal.conformal.basis import Basis
-from fedcal.conformal.label_shift import LabelShift, shift_of
-from fedcal.conformal.levels import angelopoulos
-from fedcal.conformal.levels.levels import OF_CLIENTS, OF_ROWS, Draw, client_clip, sure_coverage
+from fedcal.conformal import angelopoulos
+from fedcal.conformal.coverage import Basis
+from fedcal.conformal.levels import (
+    OF_CLIENTS,
+    OF_ROWS,
+    Draw,
+    client_clip,
+    sure_coverage,
+)
 from fedcal.conformal.page import SOURCE, if_not_clipped, of_whom
-from fedcal.conformal.set_release import ANY_ROW, SetRelease
+from fedcal.conformal.set_release import ANY_ROW, LabelShift, SetRelease, shift_of
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
@@ -407,7 +412,7 @@ class Drawn(QuantileRule):
 
 
 class Crossing(Drawn):
-    """Exponential mechanism on the cost of the crossing (`fedcal.conformal.levels.levels`; ours).
+    """Exponential mechanism on the cost of the crossing (`fedcal.conformal.levels`; ours).
 
     Privacy: epsilon-DP, delta = 0; trust `central`. Unit "user" (zero-out): each of a client's
     centred counts is clipped to +-C; unit "example" (add/remove): a row adds alpha or takes
@@ -465,7 +470,7 @@ class Crossing(Drawn):
 
 
 class ExponentialQuantile(Drawn):
-    """The paper's rule (`fedcal.conformal.levels.angelopoulos`), with all labels where q~ >= 1.
+    """The paper's rule (`fedcal.conformal.angelopoulos`), with all labels where q~ >= 1.
 
     Privacy: epsilon-DP, delta = 0; trust `central`. Unit "example": a row added or removed; as a
     row raises every cost by 0 to 1, the draw spends only epsilon/2 of what is charged, and the

@@ -11,9 +11,9 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from fedcal.calibrators import TemperatureScaling
-from fedcal.calibrators.linear_scaling import VectorScaling
 from fedcal.calibrators.order_preserving import UNIT
 from fedcal.calibrators.parametric import LIMIT
+from fedcal.calibrators.scaling import VectorScaling
 from fedcal.clients.questions import Gradients, LocalUpdate, ScalingGradients, WeightedUpdate
 from fedcal.clients.questions.scaling import ROW_CLIP
 from fedcal.core.checks import unused, whole
@@ -34,8 +34,7 @@ from fedcal.strategies.base import (
     among,
 )
 from fedcal.strategies.method import Family
-from fedcal.training.network import Rule, shape_of
-from fedcal.training.networks import network_named
+from fedcal.training.networks import Rule, network_named, shape_of
 from fedcal.training.optimisers import OPTIMISERS, SGD, Optimiser, Schedule, langevin_lr, scheduled
 from fedcal.training.trained_model import TrainedModel
 from fedcal.units import UNITS

@@ -21,7 +21,7 @@ from fedcal.core.flower_internals import ErrorCode
 from fedcal.core.printable import listed, printable
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies.server.exchange import message
-from fedcal.training.network import shape_of
+from fedcal.training.networks import shape_of
 
 WHO = "query.who"
 """Flower message type: which site is this node."""

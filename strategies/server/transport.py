@@ -32,7 +32,7 @@ from fedcal.strategies.server.participation import (
     ask_ready,
     reason,
 )
-from fedcal.training.network import text_of
+from fedcal.training.networks import text_of
 
 ANSWER, RESULT = "query.answer", "query.result"
 """Flower message types: a contribution; what the run has learned, for a site to keep."""

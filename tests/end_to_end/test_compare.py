@@ -16,7 +16,7 @@ from published import CLASS_ROWS, numbers_in
 
 from fedcal import datasets
 from fedcal.experiments import compare
-from fedcal.experiments.runs.sweep.pools import arrays_of, digest_of
+from fedcal.experiments.runs.sweep import arrays_of, digest_of
 from fedcal.partition import deal
 from fedcal.strategies import FederatedStrategy
 

@@ -29,7 +29,7 @@ import pytest
 import typer.main
 
 from fedcal.experiments.cli import main as cli
-from fedcal.experiments.runs.sweep import pools
+from fedcal.experiments.runs import sweep
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -143,7 +143,7 @@ def run_page(
 ) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(pools, "usable_cores", lambda: 1)  # in this process
+    monkeypatch.setattr(sweep, "usable_cores", lambda: 1)  # in this process
     names: dict[str, Any] = {"__name__": "__main__"}
     if page == README:
         the_reader_s_files(folder)

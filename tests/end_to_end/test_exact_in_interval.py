@@ -25,7 +25,7 @@ from fedcal import datasets, evaluate, evaluation
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
-from fedcal.evaluation.pages.page import heading
+from fedcal.evaluation.page import heading
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.runs.rereading import comparable, read_release

@@ -9,7 +9,7 @@ import pytest
 
 from fedcal.calibrators import load
 from fedcal.clients.site.prepared import prepared
-from fedcal.clients.site.records.site_records import answer_once, records_in
+from fedcal.clients.site.records.records import answer_once, records_in
 from fedcal.conformal.sets import load as load_sets
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,28 @@ from flwr.clientapp import ClientApp
 from fedcal import __version__
 from fedcal.clients.client_app import answer_with, asks_for_masks, drawn, request_in
 from fedcal.clients.site.guard import check, own_terms
+from fedcal.clients.site.party import Party
 from fedcal.clients.site.prepared import Prepared, prepared
 from fedcal.clients.site.process.limits import OverLimit, lacks_memory
-from fedcal.clients.site.records.site_records import afford, answer_once, check_booked, finish
+from fedcal.clients.site.records.records import (
+    afford,
+    answer_once,
+    check_booked,
+    finish,
+    job_facts,
+    records_of,
+)
 from fedcal.clients.site.site_log import LOGGER
-from fedcal.clients.site.site_rounds import SecureSite
-from fedcal.core.checks import read
+from fedcal.core.checks import read, same
 from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
 from fedcal.core.types import Words
 from fedcal.privacy.agreement import TermsOfJob, context_of, job_digest, under_protocol
+from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.request import Context as Asked
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation.messages import SAID
-from fedcal.training.network import text_of
+from fedcal.secure_aggregation.roster import Roster
+from fedcal.training.networks import text_of
 
 log = logging.getLogger(LOGGER)
 """A site's plain log: what was asked, answered and refused. Nothing of a row, of how many rows
@@ -298,3 +307,76 @@ def _must_be_numbered(site: Prepared) -> None:
     """Refuse masks at a real site: the server draws their seeds."""
     if site.number is None:
         raise InputError("masks whose seeds the server knows protect nothing; none are made here")
+
+
+def check_roster(fields: Mapping[str, Any], plan: Plan, roster: Roster) -> None:
+    """InputError if a job is not among the sites, and by the committee, of this roster."""
+    same("federation of the job", read(fields, "roster", str), roster.to_text())
+    own = (len(roster.committee.members), roster.committee.threshold)
+    same("number of sites", plan.clients, len(roster.sites))
+    same("committee", plan.committee, own)
+
+
+class SecureSite:
+    """A real site in one job under the protocol.
+
+    Parameters
+    ----------
+    site
+        with a roster and a key of its own
+    fields
+        the run config: the job's public facts
+    run
+        its name, as the server says it
+    plan
+        the site's own of the job, which its policy allows
+
+    Raises
+    ------
+    InputError
+        If the job is not one under the protocol among the sites of this site's roster.
+    """
+
+    def __init__(self, site: Prepared, fields: Mapping[str, Any], run: str, plan: Plan) -> None:
+        if site.roster is None or site.sign_key is None:
+            raise InputError(
+                "secure aggregation by protocol needs --federation, --sign-key and --policy"
+            )
+        if not under_protocol(fields):
+            raise InputError("this job is not one under the protocol of secure aggregation")
+        check_roster(fields, plan, site.roster)
+        self.job, self.plan = job_digest(fields, run), plan
+        self._site, self._roster, self._key = site, site.roster, site.sign_key
+        self._facts = job_facts(fields, plan, site.server)
+
+    @contextmanager
+    def _party(self) -> Iterator[Party]:
+        with records_of(self._site) as records:
+            yield Party(self._key, self._roster, records)
+
+    def enrol(self) -> bytes:
+        """Return its key of the job."""
+        with self._party() as party:
+            return party.enrol(self.job, self._facts)
+
+    def answer(
+        self, request: Request, enrolments: list[bytes], draw: Callable[[], Words]
+    ) -> tuple[bytes, bool]:
+        """Return its contribution, and whether it was sent before."""
+        with self._party() as party:
+            return party.answer(
+                *(self.job, self._facts, request.round, request.digest, enrolments, draw),
+                asked_once=request.query.asked_once,
+            )
+
+    def confirm(self, number: int, headers: list[bytes], sealed: list[bytes]) -> bytes:
+        """Return its signature under one sum of a round."""
+        same("number of sealed seeds", len(sealed), len(headers))
+        with self._party() as party:
+            contributions = list(zip(headers, sealed, strict=True))
+            return party.confirm(self.job, number, self.plan.quorum, contributions)
+
+    def open(self, number: int, of: str, signed: list[bytes]) -> bytes:
+        """Return its pieces of that sum."""
+        with self._party() as party:
+            return party.open(self.job, number, of, signed)

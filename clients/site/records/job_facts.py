@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedcal.core.checks import number_in, one_of, positive, whole
+from fedcal.core.checks import interval, number_in, one_of
 from fedcal.core.errors import InputError
 from fedcal.privacy.noise_plan import Plan
 from fedcal.units import UNITS
@@ -49,16 +49,6 @@ class JobFacts:
     server: str
     expires: float
 
-    def __post_init__(self) -> None:
-        if self.epsilon != math.inf:
-            positive("epsilon of a job", self.epsilon)
-        one_of("unit of a job", self.unit, UNITS)
-        _probability("delta of a job", self.delta)
-        whole("rounds of a job", self.rounds, 1)
-        one_of("word for who vouches", self.verified, (OWN_NOISE, CLAIMED))
-        if math.isnan(self.expires):
-            raise InputError("a job must expire at some time, got nan")
-
     @property
     def exact(self) -> bool:
         """True if the site sends exact sums, without privacy."""
@@ -88,11 +78,6 @@ class Limits:
 
     epsilon: float
     delta: float
-
-    def __post_init__(self) -> None:
-        if self.epsilon != 0:
-            positive("the cap on epsilon", self.epsilon)
-        _probability("the cap on delta", self.delta)
 
 
 @dataclass(frozen=True)
@@ -203,17 +188,16 @@ def carried_over(text: str) -> tuple[JobFacts, ...]:
         return ()
     try:
         epsilon, delta, unit = text.split(",")
-        numbers = positive("epsilon of --spent", number_in(epsilon)), number_in(delta)
+        numbers = number_in(epsilon), number_in(delta)
     except ValueError:
         raise InputError(
             "--spent must be EPSILON,DELTA,UNIT, as 1.5,1e-6,example, or the word nothing; got "
             f"{text[:80]!r}"
         ) from None
     kind = UNITS[one_of("unit of --spent", unit.strip(), UNITS)]
-    facts = (kind.name, "", kind.adjacency(False), "", *numbers, 1, CLAIMED, "the operator")
+    spent = (
+        interval("(0, inf)")("epsilon of --spent", numbers[0]),
+        interval("[0, 1)")("delta of --spent", numbers[1]),
+    )
+    facts = (kind.name, "", kind.adjacency(False), "", *spent, 1, CLAIMED, "the operator")
     return (JobFacts("carried over", *facts, math.inf),)
-
-
-def _probability(name: str, value: float) -> None:
-    if value != 0 and positive(name, value) >= 1:
-        raise InputError(f"{name} must lie in [0, 1), got {value!r}")

@@ -12,17 +12,33 @@ pays for all three. Exact sums (epsilon infinite) are written down and are in no
 from __future__ import annotations
 
 import os
-import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedcal.clients.site.records.job_facts import Booked, JobFacts, Limits, account, carried_over
-from fedcal.clients.site.records.records_file import FACTS, RecordsFile
-from fedcal.core.checks import whole
+import numpy as np
+
+from fedcal.clients.site.prepared import Prepared, check_answers, count_files
+from fedcal.clients.site.records.job_facts import (
+    Booked,
+    JobFacts,
+    Limits,
+    account,
+    carried_over,
+    facts_of,
+    in_text,
+    spent_in_all,
+)
+from fedcal.clients.site.records.records_file import FACTS, RECEIPTS, RecordsFile
+from fedcal.core.checks import read, same, whole
 from fedcal.core.errors import InputError
+from fedcal.core.types import Words
+from fedcal.privacy.agreement import context_of, job_digest
 from fedcal.privacy.ledger import check_caps
+from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.request import Request
+from fedcal.storage.atomic import whole_file
 
 KEPT_JOBS = 20
 """Jobs that were answered, and as many that were enrolled in alone, that are open; older ones of
@@ -34,7 +50,6 @@ KEPT_ENROLMENTS = 1000
 KEPT_ROUNDS = 4
 """Rounds of a job whose answers are kept: a server that goes on asks the last one again."""
 
-_JOB = re.compile("[0-9a-f]{64}")
 _LAST = 2**62  # a round that no job has
 _PUSHED_OUT = f"{KEPT_JOBS} later jobs"
 
@@ -201,8 +216,7 @@ class SiteRecords(RecordsFile):
             whole("the number of a round", round, 1, about.rounds)
             of_round = "SELECT question, answer FROM answers WHERE job = ? AND round = ?"
             for asked, sent in self._db.rows(of_round, (job, round)):
-                if asked != question:
-                    raise InputError("this round was asked before with another question")
+                same("question of a round that was asked before", question, asked)
                 if sent is None:
                     raise InputError("this round is an old one, whose answer was deleted")
                 return bytes(sent), True
@@ -245,8 +259,7 @@ class SiteRecords(RecordsFile):
             if not self._known(job):
                 raise InputError(f"this site has not enrolled in job {job[:12]}")
             for signed, signature, _ in self._signed(job, round):
-                if signed != digest:
-                    raise InputError("another set of contributors was signed for this round")
+                same("set of contributors of a round that was signed before", digest, signed)
                 return bytes(signature)
             signature, sums = make()
             values = (job, round, digest, signature, sums)
@@ -354,16 +367,14 @@ class SiteRecords(RecordsFile):
 
     def _known(self, job: str, about: JobFacts | None = None) -> bool:
         """Return whether the job is in the file; InputError if it is closed, expired or another."""
-        if not _JOB.fullmatch(job):
-            raise InputError(f"a job is named by 64 hexadecimal digits, got {job[:80]!r}")
         stored = about
         rows = self._of_job(", ".join((*FACTS, "closed")), job)
         for *facts, closed in rows:
             stored = JobFacts(*facts)
             if closed is not None:
                 raise InputError(f"job {job[:12]} is no longer answered: {closed}")
-            if about is not None and any(getattr(about, n) != getattr(stored, n) for n in _AGREED):
-                raise InputError(f"job {job[:12]} was recorded with other facts")
+            for name in () if about is None else _AGREED:
+                same(f"{name} of job {job[:12]}", getattr(about, name), getattr(stored, name))
         if stored is not None and stored.expires <= time.time():
             raise InputError(f"job {job[:12]} has expired")
         return bool(rows)
@@ -416,3 +427,117 @@ class SiteRecords(RecordsFile):
             (why, job),
         )
         self._forget(job, _LAST)
+
+
+RECORDS = "records.sqlite"
+"""The file in a site's folder."""
+
+LIFETIME_S = 30 * 86400.0
+"""Seconds in which a job must end, from when the site first hears of it."""
+
+
+def records_in(folder: Path, limits: Limits | None = None) -> SiteRecords:
+    """Open the records in a site's folder, by the files of its key that `prepare` wrote down."""
+    count, before = count_files(folder)
+    return SiteRecords(folder / RECORDS, limits=limits, count=count, count_before=before)
+
+
+def records_of(site: Prepared) -> SiteRecords:
+    """Return the site's records, within its policy's limits; expired ones are deleted.
+
+    Raises InputError if they were put back from a backup, are not those of the site's key, or
+    cannot be used; or as `check_answers`.
+    """
+    check_answers(site.folder)
+    limits = None if site.policy is None else Limits(*site.policy.limits)
+    records = records_in(site.folder, limits)
+    try:
+        records.expire(time.time())
+    except BaseException:
+        records.close()
+        raise
+    return records
+
+
+def job_facts(fields: Mapping[str, Any], plan: Plan, server: str) -> JobFacts:
+    """Return the facts to write down of a job.
+
+    Parameters
+    ----------
+    fields
+        the run config: the job's public facts
+    plan
+        this site's own
+    server
+        who asks
+    """
+    return facts_of(plan, read(fields, "method", str), server, time.time() + LIFETIME_S)
+
+
+def answer_once(
+    site: Prepared,
+    fields: Mapping[str, Any],
+    plan: Plan,
+    request: Request,
+    draw: Callable[[], Words],
+) -> tuple[Words, bool]:
+    """Return the words of a round, drawn now or kept since the question first came.
+
+    Parameters
+    ----------
+    site
+        whose records have them
+    fields, plan
+        of the job
+    request
+        that the site has agreed to
+    draw
+        computes the contribution, (length,); called at most once in the life of a round
+
+    Returns
+    -------
+    tuple[Words, bool]
+        (length,) and whether they had been sent before
+
+    Raises
+    ------
+    InputError
+        As `SiteRecords.answer`.
+    """
+    context = context_of(request)
+    with records_of(site) as records:
+        sent, again = records.answer(
+            job_digest(fields, context.run),
+            job_facts(fields, plan, site.server),
+            request.round,
+            request.digest,
+            lambda: np.asarray(draw(), "<u8").tobytes(),
+            asked_once=request.query.asked_once,
+        )
+    return np.frombuffer(sent, "<u8").astype(np.uint64), again
+
+
+def afford(site: Prepared, fields: Mapping[str, Any], plan: Plan, run: str) -> None:
+    """Refuse a run that could not be booked or answered now; as `SiteRecords.afford`."""
+    with records_of(site) as records:
+        records.afford(job_digest(fields, run), job_facts(fields, plan, site.server))
+
+
+def check_booked(site: Prepared, fields: Mapping[str, Any], run: str) -> None:
+    """InputError for the result of a job that this site did not book by an answer."""
+    with records_of(site) as records:
+        if not records.has_booked(job_digest(fields, run)):
+            raise InputError("this site has not answered in the run of this result")
+
+
+def finish(site: Prepared, fields: Mapping[str, Any], run: str, plan: Plan) -> None:
+    """Delete keys and answers of a run whose result has come; it is not answered again.
+
+    Beside the result stays a receipt: the job, and what it was charged.
+    """
+    charge = in_text(spent_in_all([job_facts(fields, plan, site.server)]))
+    job = job_digest(fields, run)
+    with whole_file(site.folder / RECEIPTS.replace("*", run)) as file:
+        file.write(f"{job} {charge}".encode())
+    with records_of(site) as records:
+        records.finish(job)

@@ -6,15 +6,16 @@ import math
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
-from fedcal.clients.site.records.count_file import UNNAMED, CountFile
 from fedcal.clients.site.records.job_facts import JobFacts, carried_over, in_text, spent_in_all
-from fedcal.core.errors import InputError
+from fedcal.core.checks import same
+from fedcal.core.errors import FedcalError, InputError
+from fedcal.storage.atomic import file_errors, posix_locks, reason
 from fedcal.storage.database import Database
 
 PUT_BACK = (
@@ -143,11 +144,8 @@ class RecordsFile:
                 self._db.execute(table)
             self._db.mark(_APPLICATION, _VERSION)
             self._new_id()
-        if self._db.version not in (1, _VERSION):
-            raise InputError(
-                f"{self._db.name} have version {self._db.version}; this fedcal reads version "
-                f"{_VERSION}"
-            )
+        if self._db.version != 1:
+            same(f"version of {self._db.name}", self._db.version, _VERSION)
 
     def _charged(self, job: str = "") -> list[JobFacts]:
         """Return what was charged for all jobs but this one; exact sums are not in it."""
@@ -252,9 +250,136 @@ class RecordsFile:
 
 def _make_private(path: Path) -> None:
     """Make the file, if it is not there, so that only this user can read and write it."""
-    try:
+    # one that is there is left alone: to close it again would drop SQLite's locks of this process
+    with file_errors(f"cannot write {path}"), suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError:
-        return  # left alone: to close it again would drop SQLite's locks of this process
-    except OSError as e:
-        raise InputError(f"cannot write {path}: {e.strerror}") from None
+
+
+UNNAMED = "-"
+"""Id of records of earlier versions of fedcal, which had none, and of no records."""
+
+_WIDTH = 256
+_COMMITTING = 0  # in place of the time: a transaction is being committed, or was when it all ended
+
+
+class _Left(NamedTuple):
+    """State of a database after its last use: number, time, time before the commit, id, budget."""
+
+    number: int
+    changed: int
+    before: int
+    records: str
+    spent: str = "nothing"
+
+
+class CountFile:
+    """The file, and the lock that all transactions on the database take first.
+
+    Parameters
+    ----------
+    database
+        its path
+    path
+        of this file, made with mode 0600 if it is not there; None = beside the database, with the
+        suffix ``.count``
+
+    Raises
+    ------
+    InputError
+        If it cannot be made.
+    """
+
+    def __init__(self, database: Path, path: Path | None = None) -> None:
+        self._database = database
+        self.path = path or database.with_suffix(".count")
+        hint = "" if path is None else " (name a file that outlasts --state as --key-records)"
+        with file_errors(f"cannot write {self.path}{hint}"):
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Lock the file against other openers, in this process and others."""
+        fcntl = posix_locks(self.path)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    @property
+    def records(self) -> str:
+        """Id of the records that were left here, or `UNNAMED`."""
+        return self._read().records
+
+    @property
+    def spent(self) -> str:
+        """Budget that these records have spent, as `carried_over` reads it."""
+        return self._read().spent
+
+    def agrees(self, count: int, records: str, *, cut_off: bool) -> bool:
+        """Return whether a database is the one that was left here.
+
+        Parameters
+        ----------
+        count
+            its number of transactions
+        records
+            its id, or `UNNAMED`
+        cut_off
+            whether SQLite's journal says that a process ended in mid-transaction
+
+        Notes
+        -----
+        After a death in a transaction nobody wrote down when the database last changed. If it has
+        the transaction, no earlier copy has. If not, nothing was written to it since the time
+        before, or a journal is there by which SQLite takes back what was. A copy that was put back
+        has neither, unless it was made in mid-transaction, or put beside that very journal.
+        """
+        left = self._read()
+        if left.records not in (UNNAMED, records):
+            return False
+        if left.changed == _COMMITTING and count != left.number:
+            undone = cut_off or left.before == self._changed()
+            return count == left.number - 1 and undone
+        return count == left.number and left.changed in (_COMMITTING, self._changed())
+
+    def next(self, count: int, records: str, spent: str) -> int:
+        """Return the number after `count` and after all in this file; it is then on disk.
+
+        To be called before the transaction is committed, and `committed` afterwards.
+
+        Raises FedcalError if it cannot be written: then the transaction must not be committed.
+        """
+        number = max(count, self._read().number) + 1
+        try:
+            self._write(_Left(number, _COMMITTING, self._changed(), records, spent))
+            os.fsync(self._file)
+        except OSError as e:
+            raise FedcalError(f"cannot write {self.path}: {reason(e)}") from None
+        return number
+
+    def committed(self, count: int, records: str, spent: str) -> None:
+        """Remember how the database was left; a crash before this is no restored backup."""
+        self._write(_Left(count, self._changed(), 0, records, spent))
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    def _changed(self) -> int:
+        return os.stat(self._database).st_ctime_ns
+
+    def _read(self) -> _Left:
+        """Return the stored state; an empty file means no transaction."""
+        words = os.pread(self._file, _WIDTH, 0).decode("ascii", "replace").split()
+        try:
+            if len(words) not in (0, 2, 4, 5):  # earlier versions wrote the first two, or four
+                raise ValueError
+            number, changed, before, *_ = (*map(int, words[:3]), 0, 0, 0)
+            return _Left(number, changed, before, *(words[3:] or (UNNAMED,)))
+        except ValueError:
+            raise InputError(f"{self.path} is damaged") from None
+
+    def _write(self, left: _Left) -> None:
+        """In one write of less than a sector, so that it is there or not."""
+        os.pwrite(self._file, " ".join(map(str, left)).ljust(_WIDTH).encode(), 0)

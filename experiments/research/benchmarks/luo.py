@@ -16,7 +16,7 @@ import numpy as np
 
 from fedcal import datasets
 from fedcal.calibrators import TopLabelBinning
-from fedcal.calibrators.top_label import outcome_cells
+from fedcal.calibrators.histogram_binning import outcome_cells
 from fedcal.core.numerics import softmax
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets import Dataset

@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 
 from fedcal.experiments.research.benchmarks import peers
 from fedcal.experiments.runs.engines.processes import LineProcess
-from fedcal.experiments.runs.sweep import Row
-from fedcal.experiments.runs.sweep.pools import THREADS
+from fedcal.experiments.runs.sweep import THREADS, Row
 
 VARIABLE = "FEDCAL_PEERS"
 """Environment variable that names the peers' interpreter."""

@@ -20,8 +20,7 @@ from fedcal.experiments.research.benchmarks.timing import Case, Contestant, Prep
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import FedSGD
-from fedcal.training.network import Clipping, text_of
-from fedcal.training.networks import enlist, network_named
+from fedcal.training.networks import Clipping, enlist, network_named, text_of
 from fedcal.units import Example
 
 SHAPE, CLASSES = (28, 28), 10

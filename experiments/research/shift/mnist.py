@@ -20,7 +20,7 @@ from fedcal.core.numerics import softmax
 from fedcal.core.optional import need
 from fedcal.core.streams import Purpose, check_seed, stream
 from fedcal.datasets import shifted
-from fedcal.datasets._shipped import Variant, key_of, packed, unpacked
+from fedcal.datasets._load import Variant, key_of, packed, unpacked
 from fedcal.experiments.research.command import refuse_out, run_module
 from fedcal.experiments.research.corruptions import corrupt
 from fedcal.experiments.research.shift.files import read_bytes

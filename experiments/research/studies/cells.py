@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from fedcal.experiments.research.studies.spec import Experiment, Part, Printed, Record, Rows
-from fedcal.experiments.runs.comparison.summary import Line
+from fedcal.experiments.runs.comparison.table import Line
 
 BASE = "Base"
 """Title of the model as it is; every grid has it, and its accuracy is the one to keep."""

@@ -14,7 +14,7 @@ from fedcal.core.errors import TooLittle
 from fedcal.experiments import demo
 from fedcal.experiments.research.studies.registry import study
 from fedcal.experiments.runs.comparison import compare
-from fedcal.experiments.runs.comparison.summary import Line
+from fedcal.experiments.runs.comparison.table import Line
 
 COMPARISONS: Mapping[str, Mapping[str, Any]] = {
     "demo": demo.options(),

@@ -16,7 +16,7 @@ from fedcal.experiments.runs.comparison import compare
 from fedcal.experiments.runs.comparison.grid import read_grid
 from fedcal.experiments.runs.comparison.resolve import resolve
 from fedcal.experiments.runs.load import load_any
-from fedcal.experiments.runs.sweep.journal import ROWS
+from fedcal.experiments.runs.sweep import ROWS
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
 

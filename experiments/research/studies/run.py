@@ -15,7 +15,7 @@ from fedcal.experiments.research.studies.grids import run_grids
 from fedcal.experiments.research.studies.registry import experiment
 from fedcal.experiments.research.studies.result import Reproduction
 from fedcal.experiments.runs.folders import Kind, Replaced, claim
-from fedcal.experiments.runs.sweep.journal import ROWS
+from fedcal.experiments.runs.sweep import ROWS
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
 

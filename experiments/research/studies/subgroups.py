@@ -20,8 +20,8 @@ from fedcal.evaluation import cox, groups_test
 from fedcal.evaluation import evaluate as read
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.intervals import Estimate
-from fedcal.evaluation.pages.page import p_shown
+from fedcal.evaluation.intervals import Estimate
+from fedcal.evaluation.page import p_shown
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.report.figures.drawing import draw, save_figure
 from fedcal.experiments.report.shown import part_sheet

@@ -30,8 +30,7 @@ from fedcal.experiments.research.studies.registry import EXPERIMENTS, experiment
 from fedcal.experiments.research.studies.result import Reproduction
 from fedcal.experiments.research.studies.spec import Record, Rows
 from fedcal.experiments.research.studies.zhang import tables as zhang
-from fedcal.experiments.runs.comparison.summary import Line
-from fedcal.experiments.runs.comparison.table import Cells
+from fedcal.experiments.runs.comparison.table import Cells, Line
 from fedcal.metrics import summary
 from fedcal.trust import NOISY
 from fedcal.units import Example, User

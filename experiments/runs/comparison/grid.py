@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import pairwise, product
 from typing import Any
 
-from fedcal.core.checks import number_in, whole
+from fedcal.core.checks import number_in, one_of, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.core.options import RUNNING, Option, Options, layered, option, options_of
 from fedcal.core.streams import check_seed
@@ -62,8 +63,6 @@ class Variant:
         method, inside = method_named(match[1]), match[2] if match[3] is None else match[3]
         settings: dict[str, Setting] = {}
         for pair in () if inside is None else re.split("[;,]", inside):
-            if "=" not in pair:
-                raise InputError(f"{method}[...] takes KEY=VALUE, got {pair!r} in {text!r}")
             key, value = parse_setting(pair)
             if key in settings:
                 raise InputError(f"{key!r} occurs twice in {text!r}")
@@ -188,9 +187,9 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
                 quorum=self.quorum,
                 noise_source=self.noise_source,
             )
+        known = {key: None for v in self.method for key in settings_of(v.method)}
         for key in self.set:
-            if not any(key in settings_of(v.method) for v in self.method):
-                raise InputError(f"--set {key}: none of the methods has such a parameter")
+            one_of("--set of these methods", key, known)
         for axis in AXES:
             seen: dict[Any, str] = {}
             for value in getattr(self, axis):
@@ -304,7 +303,7 @@ def read_grid(*layers: Mapping[str, Any]) -> Grid:
     """
     for name, own in _OPTIONS.items():
         if own.elsewhere and any({name, name.replace("_", "-")} & {*layer} for layer in layers):
-            raise InputError(f"compare takes no {name}: {own.elsewhere}")
+            unused(own.elsewhere, **{name: own})
     known = {n: o for n, o in _OPTIONS.items() if not o.elsewhere} | options_of(Grid)
     grid = Grid(**layered(known, *layers, read=_value))
     named = [v.method for v in grid.method]
@@ -323,8 +322,7 @@ def _value(option: Option, value: Any) -> Any:
         listed = value
     else:
         listed = [value]
-    if not listed:
-        raise InputError(f"{option.name}: the list is empty")
+    whole(f"the length of the list {option.name}", len(listed), 1)
     if option.name == "method":
         listed = [m for entry in listed for m in (comparable() if entry == "all" else (entry,))]
     return tuple(_entry(option, entry) for entry in listed)
@@ -335,11 +333,8 @@ def _entry(option: Option, value: Any) -> Any:
     if name == "method" and isinstance(value, str):
         return Variant.parse(value)
     if kind is not str and isinstance(value, str):
-        try:
+        with suppress(ValueError):  # what is not a number is refused next
             value = number_in(value, kind)
-        except ValueError:
-            what = "a whole number" if kind is int else "a number"
-            raise InputError(f"{name} must be {what}, got {value!r}") from None
     value = option.typed(value)
     if kind is not str and (isinstance(value, bool) or not isinstance(value, (int, float))):
         raise InputError(f"{name} must be a number, or a list of numbers; got {value!r} in it")
@@ -355,11 +350,9 @@ def split_list(name: str, text: str) -> list[str]:
             cuts.append(place)
         if depth < 0:
             break
-    if depth:
-        raise InputError(f"{name}: brackets do not match in {text!r}")
     listed = [text[a + 1 : b].strip() for a, b in pairwise([*cuts, len(text)])]
-    if not all(listed):
-        raise InputError(f"{name}: an entry of the list {text!r} is empty")
+    if depth or not all(listed):
+        raise InputError(f"{name}: brackets do not match in {text!r}, or an entry is empty")
     return listed
 
 

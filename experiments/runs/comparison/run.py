@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import datasets
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.checks import needed
+from fedcal.core.errors import FedcalError
 from fedcal.core.options import takes_options
 from fedcal.datasets import Dataset
 from fedcal.experiments.report.comparison import comparison_sheets, finished
@@ -24,8 +25,14 @@ from fedcal.experiments.report.shown import Shown
 from fedcal.experiments.runs.comparison.grid import Cell, Grid, Variant, read_grid
 from fedcal.experiments.runs.comparison.resolve import Resolved, resolve
 from fedcal.experiments.runs.comparison.statement import statement
-from fedcal.experiments.runs.comparison.summary import Line, headline, summarise
-from fedcal.experiments.runs.comparison.table import as_csv, as_markdown, as_rows
+from fedcal.experiments.runs.comparison.table import (
+    Line,
+    as_csv,
+    as_markdown,
+    as_rows,
+    headline,
+    summarise,
+)
 from fedcal.experiments.runs.config import merge, read_options
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import COMPARISON, claim
@@ -33,8 +40,17 @@ from fedcal.experiments.runs.jobs import holdout
 from fedcal.experiments.runs.load import load_any, test_part, warn_of_rows
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.simulation import simulate
-from fedcal.experiments.runs.sweep import Folder, Row, Run, begun_config, pool_of, run_all
-from fedcal.experiments.runs.sweep.journal import CONFIG, ROWS, kept_runs
+from fedcal.experiments.runs.sweep import (
+    CONFIG,
+    ROWS,
+    Folder,
+    Row,
+    Run,
+    begun_config,
+    kept_runs,
+    pool_of,
+    run_all,
+)
 from fedcal.partition import deal
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
@@ -363,9 +379,8 @@ def compare(
     out = None if out is None else path_of(out)
     begun: Mapping[str, Any] = {}
     if resume:
-        if out is None:
-            raise InputError("resume needs the folder of the comparison: give --out DIR")
-        begun = begun_config(out) if config is None else {}
+        folder_begun = needed("--out DIR", out, "--resume continues the comparison there")
+        begun = begun_config(folder_begun) if config is None else {}
     if out is not None:
         unfinished = not overwrite and kept_runs(out, DONE) > 0  # which the journal refuses
         claim(out, COMPARISON, overwrite=overwrite, resume=resume or unfinished, report=report)

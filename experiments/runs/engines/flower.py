@@ -11,7 +11,6 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.core.errors import InputError
 from fedcal.core.flower_internals import ErrorCode, TaskIdentity, set_message_id
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import Unavailable
@@ -40,8 +39,6 @@ class InProcessGrid(Grid):
         node_ids: Sequence[int],
         unavailable: Callable[[int, Message], bool] | None = None,
     ) -> None:
-        if len(set(node_ids)) != len(node_ids):
-            raise InputError("node ids must differ")
         self._app = app
         self._unavailable = unavailable or (lambda site, message: False)
         self._replies: dict[str, Message] = {}
@@ -63,8 +60,8 @@ class InProcessGrid(Grid):
 
     @property
     def run(self) -> Any:
-        """Raises InputError: an in-process grid has no run."""
-        raise InputError("an in-process grid has no run")
+        """An in-process grid has no run."""
+        raise NotImplementedError
 
     def create_message(
         self,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.clients.site.prepared import FEDERATION, prepare
-from fedcal.core.errors import InputError
+from fedcal.core.checks import whole
 from fedcal.core.shards import Shards
 from fedcal.experiments.deploy.certificates import make_certificates
 from fedcal.experiments.deploy.supernode import SuperNode, supernode
@@ -77,11 +77,8 @@ def run_grpc(
     FedcalError
         If Flower failed.
     """
-    if shards.clients > MOST_CLIENTS:
-        raise InputError(
-            f"engine 'grpc' starts four processes for each client: at most {MOST_CLIENTS} "
-            f"clients, not {shards.clients}; --engine inline takes any number"
-        )
+    what = "the number of clients with engine 'grpc' (inline takes any)"
+    whole(what, shards.clients, 1, MOST_CLIENTS)
     programs = commands("grpc")
     patient = max(job.grace, _START_SECONDS + _SITE_SECONDS * shards.clients)
     job = replace(job, tolerant=True, grace=patient)  # here none is away: they are only slow

@@ -26,6 +26,7 @@ from fedcal.core.optional import absent, need
 from fedcal.core.parallel import usable_cores
 from fedcal.core.shards import Population, Shards
 from fedcal.core.types import Integers, Words
+from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.runs.engines.inline import local_sums, run_inline
 from fedcal.experiments.runs.engines.superlink import FlowerRun, commands, run_folder
 from fedcal.partition import DEALT
@@ -374,13 +375,7 @@ def check_cluster(address: str) -> None:
     FedcalError
         If nobody answers there.
     """
-    host, _, port = address.rpartition(":")
-    plain = host and "/" not in address and port.isascii() and port.isdecimal()
-    if not plain or not 0 < int(port) < 65536:
-        raise InputError(
-            f"ray_address must be HOST:PORT of a cluster's head, such as 127.0.0.1:6379, "
-            f"got {address!r}"
-        )
+    read_address("ray_address", address)
     import grpc
 
     # Ray itself would wait for minutes, and for ever where something else listens.

@@ -5,7 +5,7 @@ r_b = sum over the rows of bucket b of (outcome - score), with scores read at th
 not a smooth function of counts, and noise makes it too large:
 
 * the value is what the pooled rows show: without noise the plug-in, with noise the error under
-  which the noisy plug-in would be its own median (`fedcal.metrics.inversion`; the mean of the two
+  which the noisy plug-in would be its own median (`fedcal.metrics.bootstrap`; the mean of the two
   answers for gaps spread over all bins and for gaps in few);
 * the interval inverts the same test for noise and sampling together, and is for what infinitely
   many rows would show. It is extended to the value, so that no value lies outside its interval.
@@ -24,13 +24,12 @@ from numpy.typing import NDArray
 
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
-from fedcal.evaluation.estimators.base import Asked, Described, Metric
 from fedcal.evaluation.estimators.slope_intercept import logit
 from fedcal.evaluation.histogram import Histogram, monotone_counts
-from fedcal.evaluation.intervals.intervals import FIRM, Estimate, Span
+from fedcal.evaluation.intervals import FIRM, Asked, Described, Estimate, Metric, Span
 from fedcal.metrics.binning import bin_index
-from fedcal.metrics.holm import holm
-from fedcal.metrics.inversion import Inverted, concentrated, invert, spread_out
+from fedcal.metrics.bootstrap import Inverted, concentrated, invert, spread_out
+from fedcal.metrics.gap_change import holm
 
 BINS = 15
 

@@ -15,7 +15,7 @@ import numpy as np
 from fedcal.core.types import Floats
 from fedcal.evaluation.estimators.calibration import BINS, equal_width, members_of
 from fedcal.evaluation.histogram import Histogram, divide, from_each_edge, monotone_counts
-from fedcal.evaluation.intervals.intervals import check_rows, fieller, normal_quantile, of_share
+from fedcal.evaluation.intervals import check_rows, fieller, normal_quantile, of_share
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,12 @@ import numpy as np
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR
 from fedcal.core.types import Floats, override
-from fedcal.evaluation.estimators.base import Asked, Metric
 from fedcal.evaluation.histogram import Histogram, divide, monotone_counts
-from fedcal.evaluation.intervals.intervals import (
+from fedcal.evaluation.intervals import (
     FEW,
     FIRM,
+    Asked,
+    Metric,
     Span,
     fieller,
     of_share,

@@ -17,10 +17,9 @@ from scipy.special import expit
 
 from fedcal.core.numerics import FLOOR
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimators.base import Asked
 from fedcal.evaluation.estimators.metrics import LEAST, SmoothMetric, few_misplaced
 from fedcal.evaluation.histogram import Histogram, monotone_counts
-from fedcal.evaluation.intervals.intervals import Span
+from fedcal.evaluation.intervals import Asked, Span
 
 _STEPS = 50
 _STEEPEST = 20.0  # beyond: rows are separated, or noise is all there is

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from fedcal.calibrators.fits.noisy_counts import norm_sub
+from fedcal.calibrators.histogram_binning import norm_sub
 from fedcal.core.types import Floats
 from fedcal.evaluation.histogram import divide
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, ndtr
 
-from fedcal.calibrators.fits.noisy_counts import norm_sub
+from fedcal.calibrators.histogram_binning import norm_sub
 from fedcal.core.pages import Table
 from fedcal.core.printable import listed
 from fedcal.core.types import Floats

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import block_diag
 from scipy.special import erfc, expit, ndtri
 
-from fedcal.calibrators.fits.noisy_counts import norm_sub
+from fedcal.calibrators.histogram_binning import norm_sub
 from fedcal.core.types import Floats
 from fedcal.evaluation.histogram import divide
 from fedcal.evaluation.sites.effects import inverse, within_buckets

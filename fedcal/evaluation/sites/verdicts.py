@@ -17,21 +17,20 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.special import expit
 
+from fedcal.calibrators.histogram_binning import least_value
 from fedcal.calibrators.score_map import OfScore
-from fedcal.calibrators.top_label import least_value
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.evaluation.drift import few
 from fedcal.evaluation.estimators.metrics import Gap
-from fedcal.evaluation.intervals.intervals import DROWNED
+from fedcal.evaluation.intervals import DROWNED
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.site_tests import Sites
 from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.buckets import Score, bucket_of, scored
-from fedcal.metrics.gap_change import GapChange, gap_change
-from fedcal.metrics.holm import holm
+from fedcal.metrics.gap_change import GapChange, gap_change, holm
 
 SEEN = 0.8
 """Smallest probability that a gap is named which counts as detectable at a site."""
@@ -64,7 +63,7 @@ def verdicts_of(
     earlier
         name -> release that it is compared with, at the sites that both have
     level
-        chance of any false name: `fedcal.metrics.holm.ERROR` / releases a year
+        chance of any false name: `fedcal.metrics.gap_change.ERROR` / releases a year
 
     Returns
     -------

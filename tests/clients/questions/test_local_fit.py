@@ -11,7 +11,7 @@ from fedcal.calibrators import (
     VectorScaling,
     parametric,
 )
-from fedcal.calibrators.fits.lbfgs import minimize
+from fedcal.calibrators.minimisers import minimize
 from fedcal.calibrators.parametric import LIMIT, LocalLosses, ParametricScaling, local_fits, rows_of
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards

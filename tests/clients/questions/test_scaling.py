@@ -14,7 +14,7 @@ from fedcal.calibrators import (
     OrderPreservingVector,
     VectorScaling,
 )
-from fedcal.calibrators.order_preserving_mlp import LARGEST_GRADIENT, batches
+from fedcal.calibrators.order_preserving import LARGEST_GRADIENT, batches
 from fedcal.calibrators.parametric import ParametricScaling, local_fits
 from fedcal.clients.questions import scaling
 from fedcal.clients.questions.scaling import (

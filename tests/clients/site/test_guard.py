@@ -42,14 +42,14 @@ def site(tmp_path):
 
 def test_a_run_that_is_another_is_refused(site):
     table: list[tuple[dict[str, Any], str]] = [
-        ({"class-digest": digest_of(["disease", "healthy"])}, "class names are not this site's"),
-        ({"classes": 3}, "3 classes, this site has 2"),
-        ({"input": "probs"}, "about 'probs', this site has logits"),
+        ({"class-digest": digest_of(["disease", "healthy"])}, "class-digest of the run must be"),
+        ({"classes": 3}, "number of classes must be 2, got 3"),
+        ({"input": "probs"}, "input of the run must be 'logits', got 'probs'"),
         ({"epsilon": 2.0}, "epsilon"),
         ({"trust": "central"}, "trust"),
         ({"clients": 4}, "noise|ring|plan"),
         ({"unit": "example"}, "unit"),
-        ({"noise-source": "seeded"}, "noise from 'seeded', here it is system"),
+        ({"noise-source": "seeded"}, "noise-source of the run must be 'system', got 'seeded'"),
     ]
     each_is_refused(table, lambda fields: check({**FIELDS, **fields}, asked(), site))
     short = ({k: v for k, v in FIELDS.items() if k != key} for key in FEDERATION.to_fields())

@@ -75,7 +75,7 @@ def test_a_member_signs_one_sum_of_a_round_for_ever(world):
     for restart in (False, True):
         if restart:
             world.restart(0)
-        one.refused("another set of contributors was signed", 0, one.given(0, 0, 1, 2))
+        one.refused("signed before must be", 0, one.given(0, 0, 1, 2))
     assert one.confirm(0, 0, 1, 2, 4) == signed
 
 
@@ -87,7 +87,7 @@ def test_a_sum_is_opened_on_enough_signatures_of_it(world):
     outside = Confirmation.made(world.keys[4], 4, bytes.fromhex(of)).to_bytes()
     forged = Confirmation.made(SigningKey(bytes(32)), 2, bytes.fromhex(of)).to_bytes()
     for more in ([], signed, [other], [outside], [forged], [b""]):
-        with pytest.raises(InputError, match="2 members have signed for this sum, and 3 must"):
+        with pytest.raises(InputError, match=r"signed this sum must be .* got 2"):
             one.party(0).open(one.job, 1, of, [*signed, *more])
     signed += [b"", one.confirm(3, *all_of)]  # a damaged one does not spoil the others
     assert one.party(0).open(one.job, 1, of, signed)
@@ -108,7 +108,9 @@ def test_no_signature_is_verified_twice(world, monkeypatch):
         return verify(self, key, about)
 
     monkeypatch.setattr(Confirmation, "by", counted)
-    refused("1 members have signed", one.party(0).open, one.job, 1, of, signed[:1] * 10_000)
+    refused(
+        "signed this sum must be .* got 1", one.party(0).open, one.job, 1, of, signed[:1] * 10_000
+    )
     assert len(verified) == 1
     assert one.party(0).open(one.job, 1, of, signed)
     monkeypatch.setattr(party, "header_by", lambda *_: verified.append(b"header") or True)
@@ -119,9 +121,9 @@ def test_no_signature_is_verified_twice(world, monkeypatch):
 
 def test_a_sum_of_fewer_than_m_is_not_signed(world):
     one = Round(world)
-    one.refused("a sum of 2 contributions was requested", 0, one.given(0, 0, 4))
+    one.refused("contributions in a sum must be a whole number >= 3", 0, one.given(0, 0, 4))
     one.refused("twice in the sum", 0, one.given(0, 0, 4, 4))
-    one.refused("a sum of 0", 0, [])
+    one.refused("contributions in a sum must be .* got 0", 0, [])
 
 
 def test_a_contribution_counts_that_its_site_signed_for_this_round(world):
@@ -131,7 +133,7 @@ def test_a_contribution_counts_that_its_site_signed_for_this_round(world):
     forged = header.signed(SigningKey(bytes(32)))
     sealed = one.sent[4].sealed[0]
     one.refused("of site 4 is not signed by it", 0, [*good, (forged, sealed)])
-    one.refused("to another round", 0, [*good, *two.given(0, 4)])
+    one.refused("contribution of site .* must be 1, got 2", 0, [*good, *two.given(0, 4)])
     one.refused("damaged, or belongs to another context", 0, [*good[:2], (good[2][0], good[1][1])])
     one.refused("damaged, or belongs to another context", 0, one.given(1, 0, 1, 2))
     one.refused("header", 0, [*good, (b"", sealed)])
@@ -140,7 +142,7 @@ def test_a_contribution_counts_that_its_site_signed_for_this_round(world):
 @pytest.mark.parametrize(
     ("lie", "match"),
     [
-        ("commitments", "sealed or committed to too few"),
+        ("commitments", "sealed other seeds than it committed to"),
         ("number", "not in the federation"),
         ("all seeds", "sealed other seeds"),
     ],
@@ -169,7 +171,7 @@ def test_only_members_keys_for_this_job_are_sealed_for(world):
     outsiders = world.enrol(4, job)
     unusable = (own, one.enrolled[3], zero, known[0], outsiders, b"")
     for more in ([], *([text] for text in unusable)):
-        with pytest.raises(InputError, match="2 members of the committee have enrolled, and 3 are"):
+        with pytest.raises(InputError, match=r"have enrolled must be .* got 2"):
             one.party(4).answer(job, ABOUT, 1, question, [*known[:2], *more], draw)
     assert not drawn  # before anything is drawn
     for number, text in enumerate((zero, b"", own), 1):  # one bad member does not stop the others
@@ -185,6 +187,6 @@ def test_the_answer_of_a_round_is_one_text(world):
         world.restart(4)
         text = world.answer(4, one.job, 1, question, enrolments)
         assert text == one.sent[4].to_bytes()
-    with pytest.raises(InputError, match="another question"):
+    with pytest.raises(InputError, match="asked before"):
         one.party(4).answer(one.job, ABOUT, 1, digest("?"), one.enrolled, lambda: np.zeros(3, "u8"))
     assert world.violations() == []

@@ -11,7 +11,7 @@ from refusals import refused
 
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.core.errors import InputError
-from fedcal.experiments.cli.files.apply import command as apply_command
+from fedcal.experiments.cli.apply import command as apply_command
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(60, 3)) * 2
@@ -51,7 +51,7 @@ def test_groups_are_read_from_the_file_and_what_does_not_fit_is_refused(tmp_path
         assert_array_equal(np.load(applied(tmp_path, BY_GROUP, "s.npy", data)), expected)
     refused("pass the rows' groups", applied, tmp_path, BY_GROUP, "s.npy", {"logits": LOGITS})
     probs = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1)[:, None]
-    with pytest.raises(InputError, match=r"holds probs, but .* was fitted on logits"):
+    with pytest.raises(InputError, match=r"kind of scores in .* must be 'logits', got 'probs'"):
         applied(tmp_path, SETS, "s.npy", {"probs": probs})
     (tmp_path / "sets.npz").write_bytes(b"x")
     sets, data = tmp_path / "sets.npz", str(tmp_path / "d.npz")

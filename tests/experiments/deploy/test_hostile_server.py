@@ -14,7 +14,7 @@ from hostile_server import JOB
 from superlink import SuperLink
 
 from fedcal.clients.site.prepared import prepare, prepared
-from fedcal.clients.site.records.site_records import records_of
+from fedcal.clients.site.records.records import records_of
 from fedcal.core.shards import Shards
 from fedcal.experiments.deploy.flower_app import app_toml
 from fedcal.experiments.deploy.supernode import supernode

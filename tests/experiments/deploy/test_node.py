@@ -23,7 +23,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode import start_client_internal as flower
 from flwr.supernode.nodestate import NodeStateFactory
 
-from fedcal.clients.site.process import flower_guard, limits
+from fedcal.clients.site.process import limits, runtime
 from fedcal.experiments.deploy import node, supernode
 
 
@@ -79,7 +79,7 @@ def packed(files: Mapping[str, str | bytes]) -> bytes:
     return file.getvalue()
 
 
-RUN_CONFIG = {"pyproject.toml": flower_guard._APP, ".info/CONTENT": ""}
+RUN_CONFIG = {"pyproject.toml": runtime._APP, ".info/CONTENT": ""}
 
 
 def test_a_giant_message_is_refused_before_it_is_whole(monkeypatch, caplog):
@@ -121,7 +121,7 @@ def test_a_bundle_is_not_unpacked_into_memory(caplog):
     )
     assert len(link.fab.content) < 1 << 20
     assert "InputError" in link.ask()
-    assert "a file of the server's bundle is larger than" in caplog.messages[-1]
+    assert "a file in the server's bundle must be than" in caplog.messages[-1]
     link.fab = Fab("0" * 64, b"no zip", {})
     assert "InputError" in link.ask()
 

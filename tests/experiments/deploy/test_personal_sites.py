@@ -12,8 +12,8 @@ from fedcal import datasets
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.personal.at_site import calibrator_of, recalibrated
-from fedcal.personal.judged import SitesRelease
 from fedcal.personal.prior import site_priors
+from fedcal.personal.releases import SitesRelease
 
 pytestmark = pytest.mark.slow
 

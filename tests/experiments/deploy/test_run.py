@@ -262,7 +262,7 @@ def test_a_federation_file_says_how_many_there_are(link, tmp_path):
     file = tmp_path / "federation.toml"
     given = replace(config(tmp_path), federation=str(file), trust="distributed")
     for threshold, changed, said in (
-        (2, {"clients": 4}, r"--clients 4 contradicts .*federation.toml, which names 3 sites"),
+        (2, {"clients": 4}, r"number of clients, by .*federation.toml, must be 3, got 4"),
         (
             2,
             {"quorum": 0.3},

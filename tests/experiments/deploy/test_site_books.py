@@ -11,8 +11,7 @@ from hashlib import sha256
 import pytest
 
 from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, JobFacts, Limits
-from fedcal.clients.site.records.records import SiteRecords
-from fedcal.clients.site.records.site_records import RECORDS
+from fedcal.clients.site.records.records import RECORDS, SiteRecords
 from fedcal.experiments.cli.main import _run
 from fedcal.secure_aggregation.keys import read_key
 from fedcal.secure_aggregation.roster import Roster

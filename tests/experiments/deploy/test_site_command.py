@@ -13,7 +13,7 @@ from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows, shards_of, site_rows
-from fedcal.training import network
+from fedcal.training import networks as network
 
 LOGITS = np.arange(12.0).reshape(6, 2)
 LABELS = [0, 1, 0, 1, 1, 0]

@@ -11,8 +11,7 @@ from refusals import refused
 
 from fedcal.clients.site.prepared import FEDERATION
 from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
-from fedcal.clients.site.records.records import SiteRecords
-from fedcal.clients.site.records.site_records import RECORDS
+from fedcal.clients.site.records.records import RECORDS, SiteRecords
 from fedcal.clients.site.site_log import LOGGER
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import FedcalError

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fedcal.experiments.report.headline import headline
-from fedcal.metrics.holm import holm
+from fedcal.metrics.gap_change import holm
 
 
 def test_holm_is_no_plain_bonferroni():

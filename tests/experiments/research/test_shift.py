@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedcal.datasets import shifted
-from fedcal.datasets._shipped import key_of, unpacked
+from fedcal.datasets._load import key_of, unpacked
 from fedcal.experiments.research.corruptions import corrupt
 from fedcal.experiments.research.shift import images, mnist
 from fedcal.experiments.research.shift.images import read_shifted

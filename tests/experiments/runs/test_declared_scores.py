@@ -35,7 +35,7 @@ FITTED_ON: dict[str, Kind] = {
 
 @pytest.mark.parametrize(("method", "kind"), FITTED_ON.items())
 def test_apply_predict_proba_and_the_run_agree(method, kind, tmp_path):
-    from fedcal.experiments.cli.files.apply import command as apply_command
+    from fedcal.experiments.cli.apply import command as apply_command
 
     scores = SCORES[kind]
     data = whole(kind)
@@ -76,5 +76,5 @@ def test_a_site_refuses_a_run_that_calls_its_rows_something_else():
     kind = datasets.load("imdb-binary").input
     assert site_rows({**run, "input": kind}, {"partition-id": 0}).input == kind
     other = "probs" if kind == "logits" else "logits"
-    with pytest.raises(InputError, match=f"holds {kind}, but 'input' of the run is '{other}'"):
+    with pytest.raises(InputError, match=f"input of the run must be '{kind}', got '{other}'"):
         site_rows({**run, "input": other}, {"partition-id": 0})

@@ -83,7 +83,7 @@ def test_a_file_that_is_not_fedcal_s_is_never_replaced(folder):
         (out / name).write_text(json.dumps({"schema": 1, "result": "of something else"}))
         before = disk(folder)
         for overwrite in (False, True):
-            with pytest.raises(InputError, match=f"holds {name}, and no result of fedcal's"):
+            with pytest.raises(InputError, match=f"holds {name}, unknown files"):
                 simulate("rows.npz", clients=4, out=out, overwrite=overwrite, **ledger)
             assert disk(folder) == before
         (out / name).unlink()

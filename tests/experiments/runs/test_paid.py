@@ -18,7 +18,7 @@ from fedcal.experiments.report import page
 from fedcal.experiments.runs import simulation
 from fedcal.experiments.runs.config import merge
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.experiments.runs.estimator.federated import FederatedCalibrator
+from fedcal.experiments.runs.estimator import FederatedCalibrator
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.training import result as trained
 from fedcal.experiments.training import run as training
@@ -92,7 +92,7 @@ def test_what_a_method_releases_outlives_a_result_that_breaks(method, data, tmp_
         return
     with pytest.raises(InputError, match="paid for and has no report yet"):
         simulate(data, out=out, **given)
-    with pytest.raises(InputError, match="is of a run with seed = 3, not 4"):
+    with pytest.raises(InputError, match=r"the seed of the run of .* must be 3, got 4"):
         simulate(data, out=out, resume=True, **given | {"seed": 4})
     assert _run(["report", str(out), "--quiet"]) == 0
     assert charged(given["ledger"]) == [releases]

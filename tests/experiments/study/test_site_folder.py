@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hospitals import SITES, Hospitals, write_rows
 
-from fedcal.clients.site.records.site_records import records_in
+from fedcal.clients.site.records.records import records_in
 from fedcal.core.errors import FedcalError
 from fedcal.experiments.deploy import site
 from fedcal.experiments.deploy.certificates import make_site_key
@@ -190,7 +190,7 @@ def test_what_is_put_over_the_folder_of_a_site_is_not_what_it_has_accepted(
         federation.replace("threshold = 2", "threshold = 3")
     )
     (there.kit() / "study.sealed").write_text("{}")
-    (there.kit() / "ca.crt").write_text("another authority")
+    (there.kit() / "ca.crt").write_text("server.s authority in")
     (there.kit() / "rows.json").write_text('{"data": "os:getcwd"}')
 
     def away(*_):

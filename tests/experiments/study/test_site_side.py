@@ -9,7 +9,7 @@ from refusals import refused
 
 from fedcal.clients.site.prepared import alone, prepared
 from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
-from fedcal.clients.site.records.site_records import records_in
+from fedcal.clients.site.records.records import records_in
 from fedcal.clients.site.results import keep_result
 from fedcal.core.errors import FedcalError
 from fedcal.experiments.cli.main import _run

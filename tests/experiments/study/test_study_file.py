@@ -9,7 +9,7 @@ from refusals import refused
 from studies import TODAY, study
 
 from fedcal.experiments.runs.jobs import job_of
-from fedcal.experiments.study.forecast import check
+from fedcal.experiments.study.kits import check
 from fedcal.experiments.study.study_file import Study
 
 
@@ -61,14 +61,14 @@ def test_what_binds_changes_the_digest_and_what_does_not_does_not():
         ("epsilon = 0.0", "epsilon"),
         ("since = 2026-10-01T00:00:00Z", "since must be a day"),
         ("since = 9999-12-31", "year of since"),
-        ("epsilon = 400.0", "at most 20 a release"),
+        ("epsilon = 400.0", r"in \(0, 20\], got"),
         ('protect = "ward"', "patient"),
         ("per-year = true", "per-year must be a whole number"),
         ("away = 4", "away"),
         ("colluding = 3", "colluding"),
         ('rate = "x"', "rate must be a number"),
-        ("thresholds = [1.5]", r"lie in \(0, 1\)"),
-        ('thresholds = ["x"]', "thresholds must be a list"),
+        ("thresholds = [1.5]", r"in \(0, 1\)"),
+        ('thresholds = ["x"]', "thresholds must be"),
         ('positive = "x"', r"positive of \[model\]"),
         ('classes = ["a"]', "classes"),
         ('aldr = "x"', "aldr must be a whole number"),

@@ -151,7 +151,7 @@ def test_what_cannot_be_resumed(images, tmp_path):
     config, out = small(images), tmp_path / "out"
     with pytest.raises(InputError, match=r"nothing to resume in .*: there is no checkpoint"):
         train(out=out, resume=True)
-    with pytest.raises(InputError, match="--resume needs --out"):
+    with pytest.raises(InputError, match="--out DIR is needed"):
         train(resume=True)
     with pytest.raises(Interrupted):
         interrupted(config, out, 2, KeyboardInterrupt)
@@ -184,7 +184,7 @@ def test_what_is_refused_leaves_a_private_training_as_it_is(images, tmp_path):
     with pytest.raises(Interrupted):
         interrupted(config, tmp_path / "out", 1, KeyboardInterrupt)
     before = (tmp_path / "out" / CHECKPOINT).read_bytes()
-    with pytest.raises(InputError, match=r"continues with epsilon = 4\.0, but inf"):
+    with pytest.raises(InputError, match=r"epsilon with --resume must be 4.0, got inf"):
         train(out=tmp_path / "out", resume=True, epsilon=math.inf)
     assert (tmp_path / "out" / CHECKPOINT).read_bytes() == before
 
@@ -247,7 +247,7 @@ def test_a_module_of_ones_own_from_a_file(tmp_path, monkeypatch, capsys):
     monkeypatch.delitem(OWN, "my_nets:Net")
     assert fedcal(*apply, "--overwrite") == 2
     said = capsys.readouterr().err
-    assert "model my_nets:Net is your own, and trains with engine 'inline'" in said
+    assert "the engine of a model of your own must be 'inline'" in said
     assert "'my_nets:Net' is a user's own module, and its name alone imports no" in said
 
 

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcal.calibrators import OrderPreservingMLP, order_preserving_mlp
+from fedcal.calibrators import OrderPreservingMLP
+from fedcal.calibrators import order_preserving as order_preserving_mlp
 from fedcal.calibrators.order_preserving import LOWEST, sorted_log_probs
 from fedcal.core.numerics import softmax, softplus
 

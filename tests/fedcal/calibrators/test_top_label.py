@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from made_up import scored
 
 from fedcal.calibrators import TopLabelBinning
-from fedcal.calibrators.top_label import MARGIN, least_value, outcome_cells, top_confidence
+from fedcal.calibrators.histogram_binning import MARGIN, least_value, outcome_cells, top_confidence
 from fedcal.core.numerics import shifted, softmax
 
 

@@ -8,10 +8,8 @@ import pytest
 from scipy.stats import norm
 
 from fedcal.clients.questions import SetGaps
-from fedcal.conformal.label_shift import LabelShift, weighted_level
-from fedcal.conformal.levels.levels import Draw
-from fedcal.conformal.levels.noise_law import Law, Noise, Normal
-from fedcal.conformal.set_release import SetRelease
+from fedcal.conformal.levels import Draw, Law, Noise, Normal
+from fedcal.conformal.set_release import LabelShift, SetRelease, weighted_level
 from fedcal.core.types import Floats, Integers
 from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.conformity import spread

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import laplace, norm
 
-from fedcal.conformal.levels.levels import marginal_level
-from fedcal.conformal.levels.noise_law import Noise, Tabled
+from fedcal.conformal.levels import Noise, Tabled, marginal_level
 from fedcal.conformal.set_release import FAILS, SetRelease
 from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.encodings import decoder_of

@@ -11,8 +11,14 @@ from refusals import each_is_refused
 from scipy.stats import binom
 
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.conformal.basis import Basis, fewer_than_chance, shortfalls
-from fedcal.conformal.judged import Judged, binomial_interval, judged
+from fedcal.conformal.coverage import (
+    Basis,
+    Judged,
+    binomial_interval,
+    fewer_than_chance,
+    judged,
+    shortfalls,
+)
 from fedcal.storage.artifact import Holdout
 
 PROBS = np.array([[0.1, 0.5, 0.15, 0.25], [0.7, 0.1, 0.1, 0.1], [0.2, 0.3, 0.4, 0.1]])
@@ -46,7 +52,7 @@ def test_thresholds_of_classes_and_groups():
     )
     narrow = [(LOGITS[:, :3], "for 4 classes, the rows have 3")]
     each_is_refused(narrow, lac(0.5).predict_set)
-    table = [([0.5, 0.5], "shape"), ([1.5], r"in \[0, 1\]"), ([np.nan], "in")]
+    table = [([0.5, 0.5], "1 thresholds"), ([1.5], r"in \[0, 1\]"), ([np.nan], "in")]
     each_is_refused(table, lambda thresholds: lac(*thresholds))
 
 

@@ -158,7 +158,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"logits": [["a", "b"]], "labels": [0]}, "must hold numbers"),
     ({"logits": [[1j, 2]], "labels": [0]}, "must hold numbers"),
     ({"logits": np.empty((0, 3)), "labels": []}, "logits: no rows"),
-    ({"logits": Z[:, :1]}, "at least 2 classes"),
+    ({"logits": Z[:, :1]}, "with 2 to 100,000 classes"),
     ({"logits": with_entry(Z, (2, 1), np.nan)}, "logits: nan at row 2, column 1"),
     ({"logits": with_entry(Z, (3, 0), -np.inf)}, "logits: -inf at row 3, column 0"),
     ({"logits": with_entry(Z, (1, 0), -1e200)}, r"-1e\+200 at row 1, column 0"),
@@ -166,8 +166,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"probs": Z}, r"probs: 2 at row 0, column 2; .*\[0, 1\]"),
     ({"probs": with_entry(P, (2, 0), -0.1)}, "probs: -0.1 at row 2"),
     ({"probs": with_entry(P, (3, 2), 0.1)}, "probs: row 3 sums to 0.9"),
-    ({"logits": Z, "labels": np.eye(4)}, r"labels: must have shape \(rows,\)"),
-    ({"logits": Z, "labels": Y[:3]}, "labels: 3 entries for 4 rows of logits"),
+    ({"logits": Z, "labels": np.eye(4)}, r"labels: must have shape \(4,\)"),
+    ({"logits": Z, "labels": Y[:3]}, "one entry for each row of logits, got"),
     ({"logits": Z, "labels": list("abba")}, r"labels: 2 names \('a', 'b'\) for 3 col"),
     ({"logits": Z, "labels": [0, 1, 1.5, 0]}, "labels: 1.5 at row 2"),
     ({"logits": Z, "labels": [0, np.nan, 1, 0]}, "labels: nan at row 1"),
@@ -179,7 +179,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
         case
         for k in ("client", "subject")
         for case in (
-            ({"logits": Z, k: [1, 2]}, f"{k}: 2 entries for 4"),
+            ({"logits": Z, k: [1, 2]}, rf"{k}: must have shape \(4,\)"),
             ({"logits": Z, k: [1j] * 4}, f"{k}: must hold"),
             ({"logits": Z, k: [None] * 4}, f"{k}: a missing"),
             ({"logits": Z, k: [0, 0.5, 1, 1]}, f"{k}: 0.5 at row 1"),
@@ -195,8 +195,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"logits": Z, **TEST, "test_logits": Z * np.nan}, "test_logits: nan at row 0, column 0"),
     ({"logits": Z, **TEST, "test_labels": Y + 1}, "test_labels: 3 at row 1"),
     ({"logits": Z, "client": Y, **TEST, "test_client": [2, 3, 0, 0]}, "'3' at row 1 owns no row"),
-    ({"logits": Z, "client": Y, **TEST, "test_client": [0]}, "test_client: 1 entries for 4 rows"),
-    ({"logits": Z, "client": Y, "test_client": Y}, "test_client without a test part"),
+    (
+        {"logits": Z, "client": Y, **TEST, "test_client": [0]},
+        r"test_client: must have shape \(4,\)",
+    ),
+    ({"logits": Z, "client": Y, "test_client": Y}, "test_client without test_logits"),
     ({"logits": Z, **TEST, "test_client": Y}, "test_client without client"),
 ]
 
@@ -427,7 +430,7 @@ def test_bad_csv_is_refused_in_one_line(suffix, tmp_path):
         (["label,logit_00,logit_1", "0,1,1"], "line 1: unknown column 'logit_00'"),
         (["label,logit_0,logit_1,prob_0", "0,1,1,1"], "logit and prob columns together"),
         (["label,score,prob_0", "0,1,1"], "prob and score columns together"),
-        (["label,logit_0", "0,1"], "at least 2 classes"),
+        (["label,logit_0", "0,1"], "with 2 to 100,000 classes"),
         (["label,score", "0,.5", "1,1.5"], r"line 3: score must lie in \[0, 1\], got 1.5"),
         (["label,score", "0,nan"], r"line 2: score must lie in \[0, 1\], got nan"),
         (["label,score", "2,.5"], "labels: 2 at row 0"),

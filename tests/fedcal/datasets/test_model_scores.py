@@ -84,7 +84,7 @@ def test_what_does_not_go_together_is_refused():
         ((FITTED, (X, NAMES[Y - 1] + "s")), r"label '\w+s' at row 0 .* \(bird, cat, dog\)"),
         ((FITTED, (X[:, :2], NAMES[Y])), "model: LogisticRegression fails on these rows: V.* 2 fe"),
         ((FITTED, (gaps, NAMES[Y])), "model: LogisticRegression fails .*NaN"),
-        ((FITTED, (X[:9], NAMES[Y])), "labels: 90 entries for 9 rows"),
+        ((FITTED, (X[:9], NAMES[Y])), r"labels: must have shape \(9,\)"),
         ((FITTED, X), r"with a model, data must be \(rows, labels\), .*; got ndarray"),
         ((FITTED, {"rows": X, "label": Y}), "with a model, .*; got rows, label"),
         ((FITTED, FRAME.assign(label=Y)), "does not store which columns of a frame"),

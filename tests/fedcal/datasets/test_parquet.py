@@ -11,7 +11,8 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal.core.errors import InputError
-from fedcal.datasets import _parquet, load
+from fedcal.datasets import _tables as _parquet
+from fedcal.datasets import load
 
 Z = np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0], [6.0, 7.0, 8.0], [1.0, 0.0, 1.0]])
 Y = np.array([0, 2, 1, 2])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedcal.datasets import is_shipped, load, shifted
-from fedcal.datasets._shipped import STEPS, packed, unpacked
+from fedcal.datasets._load import STEPS, packed, unpacked
 
 
 def test_every_variant_loads_with_the_same_labels():

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from fedcal import datasets
 from fedcal.calibrators import ScoreMap, load
-from fedcal.calibrators.fits.score_fit import (
+from fedcal.calibrators.score_map import (
+    calibrator_from,
     isotonic,
     logistic,
     pool_adjacent_violators,
     probability,
 )
 from fedcal.evaluation import Histogram
-from fedcal.evaluation.calibrate import calibrator_from
 from fedcal.metrics.buckets import bucket_of, equal_width, scored
 from fedcal.metrics.encodings import decoder_of
 

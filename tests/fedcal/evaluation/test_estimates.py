@@ -25,11 +25,11 @@ from fedcal.evaluation import (
     roc_curve,
 )
 from fedcal.evaluation.estimates import SCORES
-from fedcal.evaluation.estimators.base import Asked
 from fedcal.evaluation.estimators.calibration import Ece
 from fedcal.evaluation.estimators.curves import reliability
 from fedcal.evaluation.estimators.metrics import SmoothMetric
-from fedcal.evaluation.intervals.intervals import (
+from fedcal.evaluation.intervals import (
+    Asked,
     Span,
     estimate,
     fieller,
@@ -251,7 +251,7 @@ def test_with_noise_it_is_wilson_s_interval_of_fewer_rows():
 
 @pytest.mark.parametrize("edges", [[0.1, 0.5, 1.0], [0.0, 0.5, 0.9], [0.0, 0.0, 1.0]])
 def test_edges_of_a_histogram_increase_from_0_to_1(edges):
-    refused("edges of buckets must increase", Histogram.exact, np.array(edges), np.ones((2, 2)))
+    refused("edges must increase", Histogram.exact, np.array(edges), np.ones((2, 2)))
 
 
 @pytest.mark.parametrize("rows", ["new", "these"])

@@ -9,7 +9,7 @@ import pytest
 from fedcal.core.pages import from_json, to_json
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.findings import Key, findings
-from fedcal.evaluation.pages.page import parts
+from fedcal.evaluation.page import parts
 
 BUCKETS = 60
 EDGES = np.arange(BUCKETS + 1) / BUCKETS

@@ -91,7 +91,7 @@ def test_what_no_threshold_reaches_is_said_and_bad_wishes_refused():
         ((drowned, "recall", 0.5, {}), "noise drowns the counts"),
         ((h, "auc", 0.5, {}), "unknown goal 'auc'"),
         ((h, "precision", 1.0, {}), r"must be in \(0, 1\)"),
-        ((h, "recall", 0.0, {}), "> 0"),
+        ((h, "recall", 0.0, {}), r"in \(0, 1\)"),
         ((h, "cost", 0.5, {}), "unknown goal"),
         ((h, "recall", 0.5, {"level": 1.0}), "level"),
     ]

@@ -161,16 +161,16 @@ def test_noise_that_is_none_is_refused():
     table: list[tuple[tuple[Any, ...], str]] = [
         (("none", (3,), (1.0,)), "unknown noise 'none'"),
         (("exponential", (3,), (1.0,)), "unknown noise 'exponential'"),
-        (("laplace", (3,), ()), "noise for 1 blocks has 0 scales"),
-        (("laplace", (), ()), "blocks of length >= 1"),
-        (("laplace", (3, 0), (1.0, 1.0)), "blocks of length >= 1"),
-        (("laplace", (3,), (0.0,)), "finite and > 0"),
-        (("laplace", (3,), (-1.0,)), "finite and > 0"),
-        (("gaussian", (3,), (math.inf,)), "finite and > 0"),
-        (("gaussian", (3,), (math.nan,)), "finite and > 0"),
-        (("laplace", (3,), (1.0,), 0), "cannot be drawn in 0 shares"),
+        (("laplace", (3,), ()), r"noise for blocks of \(3,\) has 0 scales"),
+        (("laplace", (), ()), "noise for blocks of"),
+        (("laplace", (3, 0), (1.0, 1.0)), "noise for blocks of"),
+        (("laplace", (3,), (0.0,)), "finite scales > 0"),
+        (("laplace", (3,), (-1.0,)), "finite scales > 0"),
+        (("gaussian", (3,), (math.inf,)), "finite scales > 0"),
+        (("gaussian", (3,), (math.nan,)), "finite scales > 0"),
+        (("laplace", (3,), (1.0,), 0), "in 0 shares"),
         (("unary", (3,), (0.5,)), "probability < 1/2"),
-        (("unary", (3,), (0.1,), 3), "cannot be drawn in 3 shares"),
+        (("unary", (3,), (0.1,), 3), "in 3 shares"),
     ]
     each_is_refused(table, lambda fields: noise_of(*fields))
     table = [

@@ -16,11 +16,11 @@ from fedcal.clients.questions import (
     ScoreCounts,
     SetCounts,
 )
-from fedcal.conformal.levels.noise_law import Noise as SumNoise
+from fedcal.conformal.levels import Noise as SumNoise
 from fedcal.core.errors import PrivacyError
-from fedcal.evaluation.estimators.base import Asked
 from fedcal.evaluation.estimators.metrics import Accuracy, Precision
 from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals import Asked
 from fedcal.experiments.research.studies.rows import draw_sum
 from fedcal.mechanisms import Laplace, NoiseLaw
 from fedcal.privacy.curator import Curator

@@ -81,7 +81,7 @@ def test_rows_that_are_right_with_probability_1_leave_no_gap(rows):
 def test_bad_input_is_refused():
     p, q, y = sample(np.random.default_rng(11), 20, 3)
     table: list[tuple[tuple[Any, ...], str]] = [
-        ((p[:5], q, y), "one entry per row"),
+        ((p[:5], q, y), "one entry for each row"),
         ((np.eye(2)[y.clip(0, 1)], q, y.clip(0, 1)), "differ in shape"),
         ((p, 0.9 * q, y), r"row 0 sums to 0\.9"),
         ((p + np.nan, q, y), "finite"),

@@ -120,13 +120,12 @@ def test_what_is_refused(score, monkeypatch):
     table = [
         (([0.5, 0.5], [0, 1]), "shape"),
         (([[1.0], [1.0]], [0, 0]), "classes >= 2"),
-        ((np.empty((0, 3)), []), "at least one row"),
+        ((np.empty((0, 3)), []), "rows >= 1"),
         (([["0.5", "0.5"]], [0]), "must be numbers"),
         (([[0.5, 0.5], [0.5]], [0, 1]), "ragged"),
         (([[0.5 + 0j, 0.5]], [0]), "must be numbers"),
         (([[0.5, 0.5], [0.5, 0.6]], [0, 1]), r"row 1 sums to 1\.1"),
-        ((halves, [0]), "one entry per row"),
-        ((halves, [[0], [1]]), "one entry per row"),
+        ((halves, [0]), "one entry for each row"),
         *(
             ((halves, labels), "whole numbers in")
             for labels in ([0, 2], [-1, 0], [0.0, 1.0], [True, False])

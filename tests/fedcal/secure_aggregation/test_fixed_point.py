@@ -98,8 +98,6 @@ def test_decode_reads_signed_integers():
     total = np.array([0, 1, 2**64 - 1, 2**63, 2**63 - 1], np.uint64)
     assert ring.decode(total).tolist() == [0.0, 0.5, -0.5, -(2.0**62), 2.0**62]
     assert np.isfinite(Ring(1, 2.0**960).decode(total)).all()
-    for wrong in (total.view(np.int64), total.astype(np.float64)):
-        refused("uint64", ring.decode, wrong)
 
 
 def test_add_takes_signed_noise_and_never_broadcasts():
@@ -108,17 +106,17 @@ def test_add_takes_signed_noise_and_never_broadcasts():
     assert signed(ring.add(total, np.array([-1, -7, 3]))) == [-1, -2, 2]
     assert total.tolist() == [0, 5, 2**64 - 1]
     for wrong in (np.int64(1), np.array([1]), np.zeros((2, 3), np.int64)):
-        refused("shape", ring.add, total, wrong)
+        refused("does not fit", ring.add, total, wrong)
     for wrong in (np.zeros(3), np.zeros(3, np.int32), np.zeros(3, np.uint32)):
-        refused("uint64", ring.add, total, wrong)
+        refused("does not fit", ring.add, total, wrong)
 
 
 def test_what_is_no_ring_and_no_contribution_is_refused():
     grids: list[Any] = [0.0, -1.0, 3.0, 0.1, math.nan, math.inf, 5e-324, 2.0**-961, 2.0**961]
     table: list[tuple[tuple[Any, ...], str]] = [
         *(((1, g), "^ring: grid is .* powers of two") for g in (*grids, "fine", None, 1.0 + 1j)),
-        *(((clients, 1.0), "^ring: .*(allowed|at most)") for clients in (0, -1, 1.5)),
-        *(((1, 1.0, room), "^ring: .*(allowed|at most)") for room in (-1, 0.5, 2**63 - 1)),
+        *(((clients, 1.0), "^ring: clients must be") for clients in (0, -1, 1.5)),
+        *(((1, 1.0, room), "^ring: (headroom must|.*at most)") for room in (-1, 0.5, 2**63 - 1)),
     ]
     each_is_refused(table, lambda fields: Ring(*fields))
     table = [(np.array([x]), "dtype") for x in (1j, "1", None)]

@@ -65,13 +65,13 @@ def test_a_coordinator_signs_and_nobody_else(tmp_path):
 def test_what_a_federation_may_not_say(tmp_path):
     threshold = "threshold must be a whole number in \\[2, 3\\]"
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"site": None}, "'site' is missing"),
+        ({"site": None}, "'site' must be .* it is missing"),
         ({"site": table()["site"][:1], "committee": ["site 0"]}, "size must be"),
         ({"site": "a"}, "'site' must be a \\[\\[site\\]\\]"),
         ({"site": [{"name": "a", "keys": ""}]}, "did you mean 'key'"),
         ({"site": [{"name": "a", "key": "00"}]}, "must be 64 hexadecimal digits"),
         ({"tresholds": 2}, "unknown key of the federation 'tresholds'; did you mean"),
-        ({"name": None}, "'name' is missing"),
+        ({"name": None}, "'name' must be text, it is missing"),
         ({"name": "a\nb"}, "must be printable text"),
         ({"name": "a\u202eb"}, "must be printable text"),  # turns round
         ({"name": "a" * 65}, "at most 64 characters"),

@@ -43,7 +43,7 @@ def test_a_file_of_something_else_is_refused(tmp_path):
         ({**HEADER, "form": "auc"}, {}, "is not an artifact of the form 'count'"),
         ({**HEADER, "version": 2}, {}, "has version 2; this fedcal reads version 1"),
         (HEADER, {}, "has no array 'value'"),
-        ({**HEADER, "class_names": [0, 1]}, {"value": np.ones(2)}, "must be a list of text"),
+        ({**HEADER, "class_names": 5}, {"value": np.ones(2)}, "must be a list of names"),
         (HEADER, {"value": np.zeros(3)}, "value must have 2 entries"),
     ):
         told = {} if header is None else {"header": np.array(json.dumps(header))}

@@ -12,8 +12,7 @@ from torch import nn
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
 from fedcal.training.local_sgd import set_weights, weights_of
-from fedcal.training.network import Clipping, row_gradients
-from fedcal.training.networks import enlist, network_named
+from fedcal.training.networks import Clipping, enlist, network_named, row_gradients
 from fedcal.training.row_gradients import CHUNK, _alone
 
 CLASSES, GRID = 4, 2.0**-36

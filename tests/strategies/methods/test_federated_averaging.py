@@ -15,8 +15,7 @@ from fedcal.privacy.federation import Federation
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring
 from fedcal.strategies import DPFedAvg, FedAvg
-from fedcal.training.network import LocalSGD
-from fedcal.training.networks import NETWORKS
+from fedcal.training.networks import NETWORKS, LocalSGD
 from fedcal.units.bounding import Bound, bounded
 
 CLASSES, FEATURES, CLIENTS = 3, 4, 20

@@ -21,7 +21,7 @@ from fedcal.core.shards import Shards, numbered
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.personal.moments import MomentsPrior
+from fedcal.personal.releases import MomentsPrior
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.privacy.request import Request

@@ -16,8 +16,7 @@ import fedcal.strategies.server_app as server
 from fedcal.clients.questions import TemperatureScores
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.clients.site.process import site_app
-from fedcal.clients.site.records.records import SiteRecords
-from fedcal.clients.site.records.site_records import RECORDS, records_of
+from fedcal.clients.site.records.records import RECORDS, SiteRecords, records_of
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid

@@ -18,8 +18,7 @@ import fedcal.strategies.server_app as server
 from fedcal.clients.site.prepared import prepare
 from fedcal.clients.site.process.site_app import site_app
 from fedcal.clients.site.records.job_facts import Booked
-from fedcal.clients.site.records.records import SiteRecords
-from fedcal.clients.site.records.site_records import RECORDS
+from fedcal.clients.site.records.records import RECORDS, SiteRecords
 from fedcal.clients.site.results import METRICS, RESULTS
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import FedcalError, InputError, RoundFailed

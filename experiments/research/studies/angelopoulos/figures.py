@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedcal.conformal.levels.angelopoulos import (
+from fedcal.conformal.angelopoulos import (
     best_bins,
     drawn_bins,
     private_thresholds,

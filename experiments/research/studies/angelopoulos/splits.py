@@ -17,7 +17,7 @@ import numpy as np
 
 from fedcal import datasets
 from fedcal.conformal import Conformity
-from fedcal.conformal.levels.angelopoulos import (
+from fedcal.conformal.angelopoulos import (
     best_bins,
     best_gamma,
     inflated_level,

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fedcal.calibrators.top_label import Counts, least_value, values_of
+from fedcal.calibrators.histogram_binning import Counts, least_value, values_of
 from fedcal.core.errors import PrivacyError
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.studies.luo.settings import SweepPoint

@@ -36,8 +36,16 @@ from fedcal.experiments.research.studies.luo.trials import Tables, Trials, divis
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.load import load_any
 from fedcal.experiments.runs.result import versions
-from fedcal.experiments.runs.sweep import Folder, Row, Run, digest_of, pool_of, run_all
-from fedcal.experiments.runs.sweep.journal import CONFIG, ROWS
+from fedcal.experiments.runs.sweep import (
+    CONFIG,
+    ROWS,
+    Folder,
+    Row,
+    Run,
+    digest_of,
+    pool_of,
+    run_all,
+)
 from fedcal.strategies.server.outcome import Progress
 
 _BLOCK = 50  # trials at a time; their sums are exact, so this changes no bit

@@ -28,7 +28,7 @@ from fedcal.accounting.gaussian import (
 from fedcal.accounting.zcdp import zcdp_multiplier, zcdp_rho
 from fedcal.experiments.research.studies.spec import Record, Rows
 from fedcal.experiments.runs.comparison import compare
-from fedcal.experiments.runs.comparison.summary import Line
+from fedcal.experiments.runs.comparison.table import Line
 from fedcal.strategies.server.outcome import Progress
 
 ROUNDS = (1, 2, 4, 8, 12, 30, 60)

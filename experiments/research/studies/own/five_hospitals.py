@@ -33,7 +33,7 @@ from fedcal.experiments.research.studies.rows import rng_of, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.buckets import bucket_of
-from fedcal.metrics.holm import ERROR, holm
+from fedcal.metrics.gap_change import ERROR, holm
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import FedPrior
 from fedcal.strategies.server.outcome import Progress

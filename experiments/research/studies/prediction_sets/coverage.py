@@ -27,8 +27,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from fedcal.conformal.levels.levels import marginal_level
-from fedcal.conformal.levels.noise_law import Nothing
+from fedcal.conformal.levels import Nothing, marginal_level
 from fedcal.core.types import Floats
 from fedcal.experiments.research.studies.prediction_sets.laws import (
     ALPHA,

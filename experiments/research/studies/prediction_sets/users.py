@@ -23,7 +23,7 @@ import numpy as np
 from fedcal import datasets
 from fedcal.clients.questions import SetGaps
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.conformal.levels.levels import OF_CLIENTS, Draw
+from fedcal.conformal.levels import OF_CLIENTS, Draw
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.studies.angelopoulos.splits import exact_thresholds

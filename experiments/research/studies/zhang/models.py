@@ -30,7 +30,7 @@ from fedcal.privacy.curator import Asked
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.methods.training import FedSGD
-from fedcal.training.network import Rule
+from fedcal.training.networks import Rule
 from fedcal.training.optimisers import langevin_lr
 from fedcal.training.trained_model import TrainedModel
 from fedcal.units import Example

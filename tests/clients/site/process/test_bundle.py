@@ -7,8 +7,8 @@ from io import BytesIO
 import pytest
 from refusals import each_is_refused, refused
 
-from fedcal.clients.site.process import flower_guard as bundle
-from fedcal.clients.site.process.flower_guard import check_bundle
+from fedcal.clients.site.process import runtime as bundle
+from fedcal.clients.site.process.runtime import check_bundle
 
 OURS = {"pyproject.toml": b"[project]", ".info/CONTENT": b"pyproject.toml,0,0"}
 
@@ -50,5 +50,5 @@ def test_sizes_are_bounded_and_nothing_is_unpacked(monkeypatch):
     plain = packed(OURS)
     monkeypatch.delattr(zipfile.ZipFile, "open")
     check_bundle(plain)
-    refused("a file of the server's bundle is larger", check_bundle, bomb)
-    refused("at most", check_bundle, bytes(bundle.MOST_BYTES + 1))
+    refused("a file in the server's bundle must be", check_bundle, bomb)
+    refused("size of a bundle must be", check_bundle, bytes(bundle.MOST_BYTES + 1))

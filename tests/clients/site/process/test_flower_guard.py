@@ -12,8 +12,8 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supernode.runtime import run_clientapp as flower
 
-from fedcal.clients.site.process import flower_guard as guard
-from fedcal.clients.site.process.flower_guard import own_app, self_test
+from fedcal.clients.site.process import runtime as guard
+from fedcal.clients.site.process.runtime import own_app, self_test
 from fedcal.clients.site.site_log import LOGGER
 from fedcal.core.errors import FedcalError
 from fedcal.core.flower_internals import replaced, reply_to_bundle

@@ -19,7 +19,7 @@ from fedcal.clients.answers import contribute
 from fedcal.clients.site import results
 from fedcal.clients.site.prepared import prepare
 from fedcal.clients.site.process import site_app
-from fedcal.clients.site.records.site_records import RECORDS
+from fedcal.clients.site.records.records import RECORDS
 from fedcal.clients.site.results import METRICS, RESULTS
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import ContributionRefused
@@ -121,10 +121,10 @@ def test_masks_are_for_simulations(site, tmp_path):
 def test_what_is_refused_is_one_line_here_and_a_class_there(site, caplog):
     config = site.config
     for change, why in (
-        ({"class-digest": digest_of(["disease", "healthy"])}, "class names"),
+        ({"class-digest": digest_of(["disease", "healthy"])}, "class-digest"),
         ({"epsilon": 8.0}, "epsilon"),
         ({"clients": 2}, "request's"),
-        ({"classes": 7}, "7 classes"),
+        ({"classes": 7}, "must be 2, got 7"),
     ):
         site.config = config | change
         reply = site.answer(site.request())

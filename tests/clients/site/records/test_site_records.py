@@ -10,9 +10,14 @@ from policies import policy_text
 from refusals import refused
 
 from fedcal.clients.site.prepared import ANSWERS, Prepared, prepare, prepared
-from fedcal.clients.site.records import site_records
 from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, Limits
-from fedcal.clients.site.records.records import SiteRecords
+from fedcal.clients.site.records.records import (
+    RECORDS,
+    SiteRecords,
+    answer_once,
+    finish,
+    records_of,
+)
 from fedcal.core.errors import BudgetExceeded, InputError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Words
@@ -50,9 +55,7 @@ class Run:
         return np.frombuffer(os.urandom(32), np.uint64)
 
     def answer(self, site: Prepared, request: Request | None = None) -> tuple[Words, bool]:
-        return site_records.answer_once(
-            site, self.fields, self.plan, request or self.request, self.draw
-        )
+        return answer_once(site, self.fields, self.plan, request or self.request, self.draw)
 
 
 @pytest.fixture
@@ -71,10 +74,10 @@ def test_a_round_is_answered_once_and_charged(site):
         assert again
         assert (words.tolist(), words.dtype) == (first.tolist(), np.uint64)
     softer = replace(run.request.context, epsilon=2.0)
-    with pytest.raises(InputError, match="asked before with another question"):
+    with pytest.raises(InputError, match="a round that was asked before must be"):
         run.answer(site, replace(run.request, context=softer))
     assert run.drawn == 1
-    with site_records.records_of(site) as records:
+    with records_of(site) as records:
         (booked,) = records.booked()
     about = booked.about
     assert booked.job == job_digest(run.fields, run.name)
@@ -88,7 +91,7 @@ def test_the_policy_s_total_is_kept_over_runs(site):
     more = Run()
     refused(r"unit user: epsilon 2 of 2\.5 is spent", more.answer, site, error=BudgetExceeded)
     assert more.drawn == 0
-    with SiteRecords(site.folder / site_records.RECORDS) as records:
+    with SiteRecords(site.folder / RECORDS) as records:
         assert records.limits == Limits(2.5, 1e-3)
         assert [booked.about.verified for booked in records.booked()] == [OWN_NOISE, CLAIMED]
 
@@ -98,7 +101,7 @@ def test_a_run_that_has_its_result_is_not_answered_again(site):
     run.answer(site)
     result = site.folder / "results" / run.name
     result.mkdir(parents=True)
-    site_records.finish(site, run.fields, run.name, run.plan)
+    finish(site, run.fields, run.name, run.plan)
     charge = f"1,{run.plan.delta:g},user"
     assert (result / "receipt").read_text() == f"{job_digest(run.fields, run.name)} {charge}"
     refused("is no longer answered: finished", run.answer, site)
@@ -124,7 +127,7 @@ def test_a_site_that_gets_another_key_keeps_its_records(tmp_path):
         prepare(tmp_path / "site", ROWS, **files, count=count)
         if count != tmp_path / "a.records":  # nothing was asked while it had that key
             Run(epsilon=0.5).answer(prepared(tmp_path / "site"))
-    with site_records.records_of(prepared(tmp_path / "site")) as records:
+    with records_of(prepared(tmp_path / "site")) as records:
         assert len(records.booked()) == 3
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fedcal.experiments.runs.comparison.summary import harmed, headline
+from fedcal.experiments.runs.comparison.table import harmed, headline
 
 
 def line(label: str, mean: float, std: float = 0.001, **more: Any) -> dict[str, Any]:

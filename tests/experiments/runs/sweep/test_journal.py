@@ -11,15 +11,18 @@ from refusals import each_is_refused, refused
 
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.report.figures import COMPARISON_NAMES
+from fedcal.experiments.runs import sweep as module
 from fedcal.experiments.runs.comparison.grid import Grid, read_grid
 from fedcal.experiments.runs.comparison.run import DONE, FINAL, check_row
-from fedcal.experiments.runs.sweep import Folder, Row, begun_config, key_of
-from fedcal.experiments.runs.sweep import journal as module
-from fedcal.experiments.runs.sweep.journal import (
+from fedcal.experiments.runs.sweep import (
     CONFIG,
     INPUTS,
     ROWS,
+    Folder,
     Journal,
+    Row,
+    begun_config,
+    key_of,
 )
 
 GRID = read_grid({"data": "d", "method": "fedbin", "seeds": 3})

@@ -11,11 +11,11 @@ import pytest
 from fedcal import datasets
 from fedcal.core.errors import FedcalError
 from fedcal.datasets import Dataset
+from fedcal.experiments.runs import sweep
 from fedcal.experiments.runs.comparison.grid import read_grid
 from fedcal.experiments.runs.comparison.resolve import resolve
 from fedcal.experiments.runs.comparison.run import run_row, runs_of
-from fedcal.experiments.runs.sweep import Run, digest_of, key_of, pools
-from fedcal.experiments.runs.sweep.pools import here, in_processes, write_data
+from fedcal.experiments.runs.sweep import Run, digest_of, here, in_processes, key_of, write_data
 
 
 def small(seed: int = 0, **more: Any) -> Dataset:
@@ -58,13 +58,13 @@ def test_the_digest_sees_everything():
 
 def workers_of(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     started: list[Any] = []
-    process = pools.LineProcess
+    process = sweep.LineProcess
 
     def start(*arguments: Any) -> Any:
         started.append(process(*arguments))
         return started[-1]
 
-    monkeypatch.setattr(pools, "LineProcess", start)
+    monkeypatch.setattr(sweep, "LineProcess", start)
     return started
 
 
@@ -97,7 +97,7 @@ def test_a_worker_that_lost_its_parent_removes_the_data_and_ends(tmp_path):
     data = small()
     write_data(folder / "0", data)
     run = asked(data)[0][0]
-    start = [sys.executable, "-c", pools._START, json.dumps(sys.path)]
+    start = [sys.executable, "-c", sweep._START, json.dumps(sys.path)]
     command = [*start, str(folder), '["arrays"]', f"{run_row.__module__}:run_row"]
     worker = subprocess.run(
         command, input=json.dumps(run) + "\n", text=True, capture_output=True, timeout=60

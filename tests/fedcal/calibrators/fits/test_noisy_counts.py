@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from fedcal.calibrators.fits.noisy_counts import cleaned, merged, norm_sub
+from fedcal.calibrators.histogram_binning import cleaned, merged, norm_sub
 from fedcal.core.types import Floats
 
 COUNTS = arrays(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedcal.clients.questions import SetGaps
-from fedcal.conformal.levels.levels import Draw, client_clip, sure_coverage
+from fedcal.conformal.levels import Draw, client_clip, sure_coverage
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.conformity import spread
 

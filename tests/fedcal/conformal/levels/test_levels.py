@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fedcal.conformal.levels.levels import centred_level, covered, marginal_level
-from fedcal.conformal.levels.noise_law import Normal, Nothing
+from fedcal.conformal.levels import Normal, Nothing, centred_level, covered, marginal_level
 
 ALPHAS = (0.01, 0.05, 0.1, 0.3)
 

@@ -21,7 +21,7 @@ from fedcal.evaluation.sites.verdicts import (
     verdicts_of,
 )
 from fedcal.mechanisms import NoiseLaw
-from fedcal.metrics.holm import holm
+from fedcal.metrics.gap_change import holm
 from fedcal.metrics.score_table import names_text
 
 RNG = np.random.default_rng(0)

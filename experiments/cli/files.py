@@ -1,0 +1,143 @@
+"""The commands on files of results, and on what ships: they compute no run themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedcal.core.errors import InputError
+from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet, show_written
+from fedcal.experiments.report.terminal import console
+from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.runs.folders import claim_file
+
+EXAMPLES = {
+    "report": ("fedcal report run",),
+    "export": ("fedcal export --calibrator run/calibrator.npz --out calibrator.onnx",),
+    "flower_app": ("fedcal flower-app app", "fedcal flower-app app --family evaluate"),
+    "datasets": ("fedcal datasets --json",),
+}
+"""Command lines of each command, for its `--help`."""
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Result folder of any command.")],
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write the report of a result folder again: one HTML file that works offline."""
+    from fedcal.experiments import report
+    from fedcal.experiments.report.page import read_json, reading
+
+    if (folder / "compare.json").is_file():
+        written = report.write_comparison_report(folder)
+    elif (folder / "result.json").is_file():
+        at_home = "verdict" in read_json(folder / "result.json", "result")
+        written = (report.write_reading_report if at_home else report.write_report)(folder)
+    elif (folder / "training.json").is_file():
+        written = report.write_training_report(folder)
+    elif (folder / "study.json").is_file():
+        from fedcal.experiments.study.quarter_page import write_quarter_page
+
+        with reading(folder, "study.json"):
+            written = write_quarter_page(folder, read_json(folder / "study.json", "quarter"))
+    elif (folder / "reading.json").is_file():
+        written = report.write_reading_report(folder)
+    elif any((folder / name).is_file() for name in ("outcome.json", "run.json")):
+        from fedcal.experiments.runs.simulation import finish
+
+        written = finish(folder)
+    elif (folder / "rows.jsonl").is_file():
+        raise InputError(
+            f"{folder} holds an unfinished comparison; finish it: "
+            f"fedcal compare --out {folder} --resume"
+        )
+    else:
+        raise InputError(
+            f"{folder} holds no result.json (of simulate), compare.json, training.json, "
+            "study.json or outcome.json (of flwr run)"
+        )
+    show_written(written, quiet=quiet, as_json=json)
+
+
+OF_FLOAT32 = (
+    "It takes float32, and gives the sets of float32 scores. Where many scores tie with the "
+    "threshold, those that lose digits in float32 may get other sets: "
+    "fedcal.export.save(sets, path, dtype='float64') takes all digits"
+)
+"""This is told of exported prediction sets."""
+
+
+def export(
+    calibrator: Annotated[Path, typer.Option(help="calibrator.npz, sets.npz or model.npz.")],
+    out: Annotated[
+        Path, typer.Option(help="File to write: ONNX (.onnx) or a PyTorch program (.pt2).")
+    ],
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Export a calibrator or prediction sets to ONNX or PyTorch."""
+    from fedcal import export
+    from fedcal.conformal import PredictionSets
+    from fedcal.experiments.cli.apply import fitted_in
+    from fedcal.storage.artifact import form_of
+    from fedcal.training.trained_model import TrainedModel, load_model
+
+    claim_file(out, overwrite=overwrite)
+    if (form := form_of(calibrator)) == TrainedModel.form:
+        export.save_model(load_model(calibrator), out)
+    else:
+        export.save(fitted_in(calibrator), out)
+    show_written(out, quiet=quiet, as_json=json)
+    if form == PredictionSets.form and not (quiet or json):
+        console().print(OF_FLOAT32)
+
+
+def flower_app(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for `flwr run`.")],
+    family: Annotated[
+        str, typer.Option(help="Kind of app: calibrate | evaluate | conformal | personal | train.")
+    ] = "calibrate",
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write the folder that `flwr run` needs: a pyproject.toml with every key."""
+    from fedcal.experiments.deploy.flower_app import write_app
+
+    show_written(write_app(folder, family), quiet=quiet, as_json=json)
+
+
+def datasets(quiet: Quiet = False, json: Json = False) -> None:
+    """List the data sets that ship with fedcal."""
+    from fedcal import datasets
+
+    if json:
+        entries: list[Any] = [*datasets.catalogue(), *datasets.feature_sets()]
+        print(to_json([dataclasses.asdict(entry) for entry in entries]), end="")
+        return
+    if quiet:
+        return
+    to = console(markup=True)
+    to.print("Data sets that ship with fedcal (--data NAME):")
+    for entry in datasets.catalogue():
+        test = f"{entry.test_rows:,} test rows" if entry.test_rows else "half of them for testing"
+        clients = f", {entry.clients:,} natural clients" if entry.clients else ""
+        clients += f", {entry.groups} groups" if entry.groups else ""
+        to.print(
+            f"\n[bold]{entry.name}[/bold]: {entry.description}\n"
+            f"  {entry.classes} classes, {entry.rows:,} rows, {test}{clients}; {entry.input}\n"
+            f"  {entry.source}, {entry.author}, {entry.year}; {entry.licence}"
+        )
+    to.print("\nFeatures to train on (fedcal train --data NAME):")
+    for features in datasets.feature_sets():
+        groups = f", {features.groups} groups" if features.groups else ""
+        to.print(
+            f"\n[bold]{features.name}[/bold]: {features.description}\n"
+            f"  {features.classes} classes, {features.rows:,} rows, "
+            f"{features.test_rows:,} test rows{groups}; {features.features} features\n"
+            f"  {features.source}, {features.author}, {features.year}; {features.licence}"
+        )

@@ -1,0 +1,265 @@
+"""The commands of a site: alone, in a study, and recalibration at home."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedcal.core import pages
+from fedcal.core.checks import interval, needed
+from fedcal.core.classes import names_in
+from fedcal.core.errors import InputError
+from fedcal.experiments.cli.parameters import FILES, Csv, Json, Overwrite, other
+from fedcal.experiments.deploy.fleet import read_address
+from fedcal.experiments.report.tables import TextTable, of_part, print_table
+from fedcal.experiments.report.terminal import Stopped, console
+from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.runs.folders import AT_HOME, claim
+from fedcal.secure_aggregation.roster import in_words
+
+EXAMPLES = {
+    "run": (
+        "fedcal site --data rows.npz --dry-run",
+        "fedcal site --data rows.npz --fleet superlink.example:9092 --root-certificates ca.crt "
+        "--key site.key",
+    ),
+    "join": ("fedcal site join alder/ rows.csv",),
+    "accept": ("fedcal site accept alder/ sepsis.sealed",),
+    "start": ("fedcal site start alder/", "fedcal site start alder/ 2027Q1.csv"),
+    "status": ("fedcal site status alder/",),
+    "recalibrate": (
+        "fedcal site recalibrate --release run/prior.npz rows.csv --site Cleveland --out home",
+    ),
+}
+"""Command lines of each command, for its `--help`."""
+
+ROWS, LINK, LIMITS = "Rows", "Connection", "Participation"
+
+
+def run(
+    *,
+    data: Annotated[
+        str,
+        other(
+            ROWS,
+            "File with scores or features of this site, or module:function that returns "
+            "(logits, labels) or a mapping with the keys of a file of scores.",
+        ),
+    ],
+    class_names: Annotated[
+        str | None,
+        other(
+            ROWS, "Comma-separated names of the classes, the same at all sites (default: 0,1,...)."
+        ),
+    ] = None,
+    csv: Csv = None,
+    fleet: Annotated[
+        str | None, other(LINK, "HOST:PORT of the SuperLink's Fleet API.", "--fleet")
+    ] = None,
+    root_certificates: Annotated[
+        Path | None, other(LINK, "PEM file that verifies the SuperLink's certificate.")
+    ] = None,
+    key: Annotated[
+        Path | None, other(LINK, "Private key of this site: ECDSA, in OpenSSH's format.")
+    ] = None,
+    wait: Annotated[
+        float, other(LINK, "Seconds to wait for a SuperLink to start.", "--wait")
+    ] = 60.0,
+    policy: Annotated[
+        Path | None,
+        other(LIMITS, "Policy of this site (site.toml): methods, budgets, contributions in a sum."),
+    ] = None,
+    federation: Annotated[
+        Path | None,
+        other(LIMITS, "federation.toml with all sites, for secure aggregation by protocol."),
+    ] = None,
+    sign_key: Annotated[
+        Path | None,
+        other(LIMITS, "Signing key of this site in the federation, from fedcal site key."),
+    ] = None,
+    state: Annotated[
+        Path, other(FILES, "Folder of the site: rows, answers, results, logs.")
+    ] = Path("fedcal-site"),
+    key_records: Annotated[
+        Path | None,
+        other(
+            FILES,
+            "File that binds the records to the site's key (default: beside --sign-key, or else "
+            "--key, with the suffix .records).",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, other(FILES, "Read and check the rows, and start nothing.", "--dry-run")
+    ] = False,
+) -> None:
+    """Run a site of a federation: it answers a SuperLink's questions about rows that stay here."""
+    from fedcal.experiments.deploy.rows import site_rows
+    from fedcal.experiments.deploy.site import run_site
+
+    names = None if class_names is None else names_in(class_names)
+    if dry_run:
+        rows = site_rows(data, names, csv)
+        console().print("\n".join([rows.described(), *rows.doubts()]))
+        return
+    why = "a site connects to a SuperLink (or --dry-run)"
+    run_site(
+        data,
+        fleet=read_address("--fleet", needed("--fleet", fleet, why)),
+        root_certificates=needed("--root-certificates", root_certificates, why),
+        key=needed("--key", key, why),
+        names=names,
+        state=state,
+        wait=interval("[0, 86400]")("--wait", wait),
+        policy=policy,
+        federation=federation,
+        sign_key=sign_key,
+        key_records=key_records,
+        read=partial(site_rows, data, names, csv),
+    )
+
+
+def join(
+    kit: Annotated[Path, typer.Argument(metavar="KIT", help="The folder from the coordinator.")],
+    data: Annotated[
+        str, typer.Argument(metavar="ROWS", help="This site's labelled scores, or module:function.")
+    ],
+    *,
+    csv: Csv = None,
+    new_keys: Annotated[
+        bool,
+        other(FILES, "Make new keys, if the old ones are lost or known to others.", "--new-keys"),
+    ] = False,
+    made_here: Annotated[
+        bool,
+        other(FILES, "Take over what this site made in the folder: it asks first.", "--made-here"),
+    ] = False,
+) -> None:
+    """Join a study at a site: check its rows, make its keys, write the file to send back."""
+    from fedcal.experiments.study.joining import Kit, join
+
+    try:
+        rows, warnings, made = join(kit, data, csv, new_keys=new_keys, adopt=made_here)
+    except KeyboardInterrupt:
+        raise Stopped(
+            "interrupted; the same command continues, with the keys made so far"
+        ) from None
+    to = console()
+    to.print("\n".join([rows.described(), *warnings]))
+    to.print(
+        f"{kit / 'home' / 'report.html'}: this site's own exact calibration, for its eyes alone.\n"
+        f"{made}: send it to the coordinator. In it are two public keys, names and digests of "
+        "classes and terms: nothing that comes from a row. The private keys stay in "
+        f"{Kit.read(kit).own}, outside of {kit}: keep both.\n"
+        f"Next: you get a sealed study; fedcal site accept {kit} FILE.sealed"
+    )
+
+
+def accept(
+    kit: Annotated[Path, typer.Argument(metavar="KIT", help="This site's folder.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The sealed study.")],
+    *,
+    yes: Annotated[
+        bool, other(FILES, "Accept without a question: the words were compared before.", "--yes")
+    ] = False,
+) -> None:
+    """Accept a sealed study at a site, after showing its questions, budget and digest."""
+    from fedcal.experiments.study.joining import Offer
+
+    offer, to = Offer.read(kit, file), console()
+    to.print("\n".join(offer.lines()))
+    if not yes and sys.stdin.isatty():
+        to.print("Compare the words by telephone with the coordinator and another site. Equal, and")
+        with contextlib.suppress(EOFError):
+            yes = input("does this site take part? Type yes: ").strip().lower() == "yes"
+    if not yes:
+        raise InputError("not accepted: a person must type yes (--yes for scripts)")
+    offer.accept()
+    to.print(f"accepted: the rules are in {kit / 'site.toml'}. Next: fedcal site start {kit}")
+
+
+def start(
+    kit: Annotated[Path, typer.Argument(metavar="KIT", help="This site's folder.")],
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ROWS]", help="Rows to use from now on (default: the current ones)."
+        ),
+    ] = None,
+    *,
+    csv: Csv = None,
+) -> None:
+    """Run a site of an accepted study: it answers releases from rows that stay here."""
+    from fedcal.experiments.study.site_side import start
+
+    # what goes into a file or a container's log tells of no rows
+    to = console(stderr=True)
+    start(kit, data, to.print if sys.stderr.isatty() else lambda line: None, csv)
+
+
+def status(
+    kit: Annotated[Path, typer.Argument(metavar="KIT", help="This site's folder.")],
+    *,
+    json: Json = False,
+) -> None:
+    """Show what a site of a study has accepted and spent, and its next step."""
+    from fedcal.experiments.study.site_side import status
+
+    state = status(kit)
+    if json:
+        print(to_json(state), end="")
+        return
+    jobs, refused, last = (state.pop(name) for name in ("answered", "refused", "next"))
+    shown = {name: value for name, value in state.items() if value is not None}
+    shown["epsilon"] = ", ".join(f"{value:g} {name}" for name, value in shown["epsilon"].items())
+    shown["running"] = "yes" if shown["running"] else "no"
+    if "digest" in shown:
+        shown["digest"] = in_words(shown["digest"])
+    to = console()
+    to.print("\n".join(f"{name}: {value}" for name, value in shown.items()))
+    if jobs:
+        rows = [[str(entry) for entry in job.values()] for job in jobs[-12:]]  # --json has all
+        print_table(to, TextTable(tuple(jobs[0]), rows, left=(0, 1, 3)), edge=True)
+    to.print("\n".join([*refused, f"next: {last}"]))
+
+
+def recalibrate(
+    data: Annotated[str, typer.Argument(metavar="ROWS", help="This site's labelled scores.")],
+    *,
+    release: Annotated[Path, other(ROWS, "prior.npz of fedprior, or release.npz of evaluate.")],
+    site: Annotated[
+        str | None, other(ROWS, "Name of this site in the release, so that its rows count once.")
+    ] = None,
+    class_names: Annotated[str | None, other(ROWS, "Comma-separated names of the classes.")] = None,
+    positive: Annotated[str | None, other(ROWS, "Positive class of two: that of column 1.")] = None,
+    csv: Csv = None,
+    out: Annotated[
+        Path | None, other(FILES, "Folder for the result, readable by this user only.")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Recalibrate a model at this site, from its own rows and a release of the other sites.
+
+    The site's rows are labelled; the release is private. Nothing leaves the machine.
+    """
+    from fedcal.experiments.deploy.at_home import recalibrate
+
+    if out is not None:
+        claim(out, AT_HOME, overwrite=overwrite)
+    names = None if class_names is None else names_in(class_names)
+    result = recalibrate(release, data, site, names, positive, csv)
+    if out is not None:
+        result.save(out)
+    to = console()
+    to.print(result.told["verdict"])
+    for part in result.parts:
+        if isinstance(part, pages.Table):
+            print_table(to, of_part(part), edge=True)
+            to.print(part.note)
+    to.print("\n".join(result.told["statement"]))
+    if out is not None:
+        to.print(f"written to {out}")

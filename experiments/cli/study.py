@@ -1,0 +1,279 @@
+"""The commands `fedcal study ...`: those of the coordinator and of the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedcal.core.checks import number_in, unused
+from fedcal.core.classes import names_in
+from fedcal.core.errors import InputError
+from fedcal.experiments.cli.parameters import FILES, Csv, Json, Quiet, other
+from fedcal.experiments.report.tables import TextTable, print_table
+from fedcal.experiments.report.terminal import Stopped, console, progress
+from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.study.sealed import write_text
+from fedcal.experiments.study.study_file import PROTECTED, Model, Study, sites_of
+
+EXAMPLES = {
+    "overview": ("fedcal study",),
+    "init": (
+        "fedcal study init sepsis.toml --sites alder,birch,cedar --classes survived,sepsis "
+        "--protect patient --per-year 4 --server host:9092",
+    ),
+    "check": ("fedcal study check sepsis.toml",),
+    "kit": ("fedcal study kit sepsis.toml",),
+    "seal": ("fedcal study seal sepsis.toml *.join",),
+    "serve": ("fedcal study serve sepsis.sealed",),
+    "run": (
+        "fedcal study run sepsis.toml rehearsal --simulate rows.csv",
+        "fedcal study run sepsis.toml 2026Q4",
+    ),
+    "verify": ("fedcal study verify 2026Q4 --sealed alder/study.sealed",),
+    "sign": ("fedcal study sign 2026Q4 --key sepsis-coordinator/coordinator.pem",),
+}
+"""Command lines of each command, for its `--help`."""
+
+_WAY = (
+    ("coordinator", "study init"),
+    ("coordinator", "study check"),
+    ("coordinator", "study kit"),
+    ("each site", "site join"),
+    ("coordinator", "study seal"),
+    ("each site", "site accept"),
+    ("server", "study serve"),
+    ("each site", "site start"),
+    ("coordinator", "study run"),
+    ("anybody", "study verify"),
+    ("coordinator", "study sign"),
+    ("each site", "site status"),
+)
+
+"""Who calls what, in this order."""
+
+
+def overview() -> None:
+    """Show the steps of a study: named sites, one private release a quarter, a verdict for each."""
+    from fedcal.experiments.cli.main import help_of
+
+    rows = [(who, f"fedcal {name}", help_of(name)) for who, name in _WAY]
+    print_table(console(), TextTable(("who", "command", "what"), rows, left=(1, 2)), edge=True)
+    console().print("fedcal study COMMAND --help explains a command.")
+
+
+WHO, COST = "Who is asked", "Cost"
+
+
+def init(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file, NAME.toml.")],
+    *,
+    sites: Annotated[
+        str,
+        other(
+            WHO, "Comma-separated names of the sites; NAME=300 states a public number of patients."
+        ),
+    ],
+    classes: Annotated[
+        str,
+        other(
+            WHO,
+            "Comma-separated names of the classes, in column order; of two the last is positive.",
+        ),
+    ],
+    server: Annotated[str, other(WHO, "HOST:PORT of the server, as sites reach it.")],
+    protect: Annotated[
+        str, other(COST, "Unit that the budget protects: " + " | ".join(PROTECTED) + ".")
+    ] = "patient",
+    per_year: Annotated[int, other(COST, "Number of releases in a year.")] = 4,
+    epsilon: Annotated[
+        float, other(COST, "Privacy budget of one protected person in a year.")
+    ] = 4.0,
+    thresholds: Annotated[
+        str | None, other(WHO, "Comma-separated thresholds of interest, for two classes.")
+    ] = None,
+    model: Annotated[str, other(WHO, "Name of the model in reports.")] = "the model",
+    question: Annotated[str, other(WHO, "Question that the report answers.")] = "",
+) -> None:
+    """Begin a study: write its file, which holds everything that a person may edit."""
+    if file.suffix != ".toml":
+        raise InputError(f"a study's file ends in .toml, got {file}")
+    if file.exists():
+        raise InputError(f"{file} exists: edit it, or choose another name")
+    study = Study(
+        file.stem,
+        Model(names_in(classes), model, thresholds=_numbers(thresholds)),
+        sites_of(sites),
+        server,
+        question or f"Can {model} be believed at each site?",
+        protect=protect,
+        per_year=per_year,
+        epsilon=epsilon,
+    )
+    write_text(file, study.to_toml())
+    console().print(
+        f"written to {file}: read and edit it. Next: fedcal study check {file} predicts the "
+        f"results, fedcal study run {file} rehearsal --simulate rows.csv tries it on a file, "
+        f"fedcal study kit {file} makes a folder for each site."
+    )
+
+
+def _numbers(text: str | None) -> tuple[float, ...]:
+    try:
+        return () if text is None else tuple(number_in(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--thresholds must be numbers by comma, got {text!r}") from None
+
+
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file.")],
+    json: Json = False,
+) -> None:
+    """Check what a study costs and what it will show, from public numbers; no site is contacted."""
+    from fedcal.experiments.study.kits import check
+    from fedcal.experiments.study.study_file import Study
+
+    forecast = check(Study.read(file))
+    if json:
+        print(to_json(forecast), end="")
+    else:
+        console().print("\n".join(forecast["sentences"]))
+
+
+def kit(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file.")],
+) -> None:
+    """Make keys, certificates and a folder for each site of a study.
+
+    Repeat it after a change of the study's file; keys and certificates are kept.
+    """
+    from fedcal.experiments.study.kits import make_kits
+
+    console().print("\n".join(make_kits(file)))
+
+
+def seal(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file.")],
+    joins: Annotated[
+        list[Path],
+        typer.Argument(metavar="SITE.join...", help="The files that all sites sent back."),
+    ],
+) -> None:
+    """Enrol the sites of a study from their .join files, and sign it; sites compare its digest."""
+    from fedcal.experiments.study.kits import seal
+
+    console().print("\n".join(seal(file, joins)))
+
+
+PORTS = "Where it listens"
+
+
+def serve(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The sealed study.")],
+    *,
+    control: Annotated[
+        str, other(PORTS, "HOST:PORT at which releases are started; it has no login.")
+    ] = "127.0.0.1:8000",
+    listen: Annotated[
+        str | None,
+        other(PORTS, "HOST:PORT for the sites (default: the study's port on all addresses)."),
+    ] = None,
+) -> None:
+    """Run the server of a sealed study until it is stopped; it needs no signing key."""
+    from fedcal.experiments.study.study_server import serve
+
+    try:
+        serve(file, at=control, listen=listen, say=console().print)
+    except KeyboardInterrupt:
+        raise Stopped("the server is stopped; the same command starts it again") from None
+
+
+def run(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the release and of its folder.")
+    ],
+    *,
+    simulate: Annotated[
+        str | None,
+        other(
+            FILES,
+            "Rehearse on a file with the rows of all sites; no site is contacted.",
+            "--simulate",
+        ),
+    ] = None,
+    csv: Csv = None,
+    seed: Annotated[int | None, other(FILES, "Random seed of a rehearsal.")] = None,
+    control: Annotated[
+        str | None, other(FILES, "HOST:PORT of the server (default: the one that runs here).")
+    ] = None,
+    without_unready: Annotated[
+        bool, other(FILES, "Continue without sites that cannot take part.", "--without-unready")
+    ] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Make one release of a study and its report, or rehearse it on a file without any site."""
+    from fedcal.experiments.study.run import rehearse, release
+
+    if simulate is None:
+        unused(
+            "it is for --simulate: sites have no seed, and files of their own", seed=seed, csv=csv
+        )
+    else:
+        why = "--simulate contacts no site"
+        unused(why, control=control, without_unready=without_unready or None)
+    with progress(f"{name}: waiting for the sites", quiet=quiet) as steps:
+        if simulate is not None:
+            quarter = rehearse(file, name, simulate, seed=seed or 0, csv=csv)
+        else:
+            quarter = release(
+                file,
+                name,
+                at=control,
+                without_unready=without_unready,
+                progress=lambda done, total: steps(done, total, name),
+            )
+    if json:
+        print(to_json(quarter), end="")
+    elif not quiet:
+        _show(quarter, file.parent / name)
+
+
+def _show(quarter: dict[str, Any], out: Path) -> None:
+    to = console()
+    rows = [(site, one["words"]) for site, one in quarter["sites"].items()]
+    print_table(to, TextTable(("site", "verdict"), rows, left=(1,)), edge=True)
+    to.print("\n".join(quarter["next"]))
+    to.print(f"the report: {out / 'report.html'}")
+
+
+def verify(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the quarter.")],
+    *,
+    sealed: Annotated[Path | None, other(FILES, "Your own sealed study.")] = None,
+) -> None:
+    """Verify a quarter without rows: its signature, and every number of its report."""
+    from fedcal.experiments.study.verify import verify
+
+    console().print("\n".join(verify(folder, sealed)))
+
+
+def sign(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the quarter.")],
+    *,
+    key: Annotated[Path, other(FILES, "The coordinator's private key.")],
+    sealed: Annotated[
+        Path | None, other(FILES, "The sealed study (default: beside the key's folder).")
+    ] = None,
+) -> None:
+    """Verify a quarter, and sign it with the coordinator's key, on the coordinator's machine."""
+    from fedcal.experiments.study.sealed import SEALED
+    from fedcal.experiments.study.verify import sign
+    from fedcal.secure_aggregation.keys import read_key
+
+    home = key.resolve().parent
+    beside = home.with_name(home.name.removesuffix("-coordinator") + SEALED)
+    lines = sign(folder, read_key(key), sealed or (beside if beside.is_file() else None))
+    console().print("\n".join([*lines, f"{folder} is signed."]))

@@ -1,1 +1,0 @@
-"""The commands `fedcal study ...`, and those of a study's sites."""

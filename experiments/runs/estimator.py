@@ -1,0 +1,440 @@
+"""scikit-learn estimators: fit a calibrator over simulated clients, put one behind a classifier.
+
+Imported only where it is used (`from fedcal import CalibratedModel`): it
+needs scikit-learn. `CalibratedModel` is what scikit-learn's `CalibratedClassifierCV` is, with a
+calibrator of fedcal's behind the classifier; `FederatedCalibrator` learns one, with privacy:
+
+    base = FrozenEstimator(LogisticRegression().fit(train, labels))
+    model = CalibratedModel(base, FederatedCalibrator(epsilon=1.0))
+    model.fit(rows, labels_of_rows, client=hospitals)
+"""
+
+from __future__ import annotations
+
+from fedcal.core.optional import absent
+
+try:
+    import sklearn.base  # noqa: F401  only whether it is there
+except ModuleNotFoundError:
+    raise absent("scikit-learn", "sklearn", "fedcal.experiments.runs.estimator") from None
+
+import copy
+from inspect import Parameter, Signature
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_predict
+from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fedcal import datasets
+from fedcal.calibrators import Calibrator
+from fedcal.core.checks import one_of, same, unused
+from fedcal.core.classes import ids_of
+from fedcal.core.errors import InputError
+from fedcal.core.options import options_of
+from fedcal.core.scores import KINDS, in_class_order, of_both, without_gradient
+from fedcal.core.types import Floats
+from fedcal.datasets.model_scores import columns_of, in_columns, method_for, scores_of
+from fedcal.experiments.deploy.at_home import priors_of
+from fedcal.experiments.runs.config import Config, merge
+from fedcal.experiments.runs.jobs import resolved
+from fedcal.experiments.runs.simulation import fit
+from fedcal.partition import deal
+from fedcal.personal.at_site import calibrator_of, recalibrated
+from fedcal.strategies import STRATEGIES, FedPrior
+from fedcal.strategies.settings import must_calibrate
+
+FOLDS = 5
+
+
+class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+    """A classifier of scikit-learn that predicts the likeliest class."""
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most likely class of each row, (n,)."""
+        probs = self.predict_proba(X)
+        return np.asarray(self.classes_[probs.argmax(axis=1)])
+
+
+class CalibratedModel(Classifier):
+    """A classifier with a calibrator behind it.
+
+    `fit` trains what is not fitted yet, and keeps what is:
+
+    * neither: the classifier's scores of each row come from cross-validation, from a copy that has
+      not seen the row; the calibrator learns from all of them, and the classifier from all rows.
+      So does `CalibratedClassifierCV(ensemble=False)`; one calibrator, so that a privacy budget
+      is spent once.
+    * a fitted classifier (or a `FrozenEstimator`): it stays as it is, and all rows calibrate.
+      They must not be those that it was trained on.
+    * both: there is nothing to do, and `predict_proba` works without `fit`.
+
+    As everywhere in scikit-learn `clone`, and with it cross-validation and searches, makes an
+    unfitted copy, which trains the classifier anew; wrap it in `FrozenEstimator` to keep it there,
+    too. Only a pair of which both are fitted is cloned as it is.
+
+    Parameters
+    ----------
+    estimator
+        a scikit-learn classifier with `decision_function` or `predict_proba`, or a
+        pipeline that ends in one
+    calibrator
+        one of `fedcal.calibrators`, or a `FederatedCalibrator`, whose `classes` are then
+        those of the classifier. Its `input` says which scores it gets, see `scores_of`
+    cv
+        folds for a classifier that is not fitted: a number, a splitter of scikit-learn or its
+        splits, each row in one test fold; None = 5
+
+    Attributes
+    ----------
+    estimator_, calibrator_
+        the fitted parts; with a `FederatedCalibrator` the latter has
+        `privacy_`
+    classes_
+        (c,) the classifier's
+    n_features_in_, feature_names_in_
+        the classifier's, if it has them
+    """
+
+    def __init__(self, estimator: Any, calibrator: Any, *, cv: Any = None) -> None:
+        self.estimator = estimator
+        self.calibrator = calibrator
+        self.cv = cv
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        client: ArrayLike | None = None,
+        subject: ArrayLike | None = None,
+        **others: Any,
+    ) -> Self:
+        """Train what is not fitted yet.
+
+        Parameters
+        ----------
+        X
+            n rows, as the classifier takes them
+        y
+            (n,) labels of any kind
+        client, subject
+            (n,) the client that owns each row, and whom it is about, for a
+            `FederatedCalibrator`
+
+        Raises
+        ------
+        NotFittedError
+            The calibrator is fitted, to another model, for the classifier is not.
+        InputError
+            Weights or other arguments, labels that a fitted classifier does not know, a class
+            with fewer rows than folds; or as `scores_of` and the calibrator's `fit`.
+        """
+        if others:
+            raise InputError(
+                f"fit takes X, y, client and subject, not {', '.join(others)}: calibrators count "
+                "each row once; a classifier that needs more may be fitted before"
+            )
+        if self._finished():
+            for stale in ("estimator_", "calibrator_"):  # of an earlier fit, of other parts
+                self.__dict__.pop(stale, None)
+            return self
+        if _is_fitted(self.calibrator):
+            raise NotFittedError(
+                "the calibrator is fitted to another model, for this estimator is not fitted: fit "
+                "that first, or give a calibrator that is not fitted"
+            )
+        if y is None:
+            raise InputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
+        X, y = indexable(X, without_gradient(y, "y"))
+        y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        self.estimator_, scores = self._trained(X, y)
+        self.calibrator_ = self._calibrated(scores, y, client=client, subject=subject)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        return self
+
+    def _trained(self, X: Any, y: NDArray[Any]) -> tuple[Any, Floats]:
+        """Return the fitted classifier, and scores of rows that it was not trained on."""
+        kind = self.calibrator.input
+        if _is_fitted(self.estimator):
+            return self.estimator, scores_of(self.estimator, X, kind)
+        fitted = clone(self.estimator).fit(X, y)
+        cv = FOLDS if self.cv is None else self.cv
+        classes, counts = np.unique(y, return_counts=True)
+        if isinstance(cv, Integral) and counts.min() < cv:
+            rare = classes[counts.argmin()]
+            raise InputError(
+                f"cross-validation in {cv} folds needs as many samples of each class, and class "
+                f"{rare} has {counts.min()} sample(s); take a smaller cv, or a fitted estimator"
+            )
+        method = method_for(fitted, kind)
+        predictions = cross_val_predict(clone(self.estimator), X, y, cv=cv, method=method)
+        return fitted, in_columns(fitted, predictions, method, kind)
+
+    def _calibrated(self, scores: Floats, y: NDArray[Any], **owned: ArrayLike | None) -> Any:
+        if getattr(self.calibrator, "personal", False):
+            raise InputError("a personal calibrator is for one client alone: fit it on scores")
+        classes = np.asarray(self.estimator_.classes_)
+        if not isinstance(self.calibrator, Calibrator):
+            return clone(self.calibrator).set_params(classes=classes).fit(scores, y, **owned)
+        unused("the calibrator takes pooled rows, and is not a FederatedCalibrator", **owned)
+        return copy.deepcopy(self.calibrator).fit(scores, columns_of(classes, y, len(classes)))
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Classes of the classifier, (c,)."""
+        return np.asarray(getattr(self, "estimator_", self.estimator).classes_)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Calibrated probabilities, (n, c), in the order of `classes_`.
+
+        Raises InputError if the number of classes differs between the two, or as `scores_of`.
+        """
+        check_is_fitted(self)
+        calibrator = getattr(self, "calibrator_", self.calibrator)
+        if not isinstance(calibrator, Calibrator):
+            calibrator = calibrator.calibrator_
+        kind = calibrator.input
+        scores = scores_of(getattr(self, "estimator_", self.estimator), X, kind)
+        # a decision function is one, also where a single row of it could be taken for probabilities
+        probs: Floats = (calibrator.calibrated if kind == "logits" else calibrator.predict_proba)(
+            scores
+        )
+        return probs
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters as in scikit-learn; a part whose own parameters change is refitted."""
+        parts = {key.partition("__")[0] for key in params if "__" in key}
+        if "estimator" in parts:  # other scores than those that the calibrator knows
+            parts.add("calibrator")
+        for part in parts & {"estimator", "calibrator"} - set(params):
+            if hasattr(getattr(self, part), "get_params"):
+                setattr(self, part, clone(getattr(self, part)))
+        super().set_params(**params)
+        return self
+
+    def _finished(self) -> bool:
+        return _is_fitted(self.estimator) and _is_fitted(self.calibrator)
+
+    def __sklearn_clone__(self) -> Self:
+        if self._finished():
+            return type(self)(**self.get_params(deep=False))
+        copied: Self = super().__sklearn_clone__()
+        return copied
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "calibrator_") or self._finished()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.estimator).input_tags
+        return tags
+
+
+def _is_fitted(part: Any) -> bool:
+    if isinstance(part, Calibrator):
+        return part.classes > 0
+    try:
+        check_is_fitted(part)
+    except NotFittedError:
+        return False
+    return True
+
+
+_PARAMETERS = {
+    name: getattr(Config, name)
+    for name in options_of(Config)
+    # `fit` has no use for a run's own
+    if name not in ("method", "data", "engine", "ray_address", "class_names", "positive", "csv")
+} | {"partition": None, "set": None, "input": "logits", "classes": None}
+_PARAMETERS["personal"] = False
+"""What is given by name, and the defaults."""
+
+_SIGNATURE = Signature(
+    [
+        Parameter("self", Parameter.POSITIONAL_OR_KEYWORD),
+        Parameter("method", Parameter.POSITIONAL_OR_KEYWORD, default=Config.method),
+        *(Parameter(n, Parameter.KEYWORD_ONLY, default=d) for n, d in _PARAMETERS.items()),
+    ]
+)
+
+
+class FederatedCalibrator(Classifier):
+    """A calibrator learnt over simulated clients, from a classifier's scores.
+
+    Its rows are *scores*, one column for each class, not features. All rows given to `fit` are
+    fitted on; nothing is held out and no test metric is computed.
+
+    Parameters
+    ----------
+    method
+        as `--method`, but for the pooled baselines
+    clients
+        how many; None = the number of different `client`, else 100
+    partition
+        how rows are dealt to clients; None = "natural" where `fit` gets `client`, else
+        "dirichlet:0.1"
+    rounds, sampling_rate, epsilon, delta, unit, trust, mechanism, quorum, noise_source,
+    secure_aggregation, dropout, seed, ledger, cap, cap_delta, set
+        as on the command line and in
+        `fedcal.experiments.simulate`
+    input
+        what the rows are, "logits" or "probs"; `predict_proba` takes the same
+    classes
+        (c,) what the columns are called, in their order (a classifier's `classes_`); None =
+        the c different labels that `fit` sees, sorted, as classifiers sort them, or
+        0, 1, ..., c - 1, if it sees fewer or all labels are among these
+    personal
+        a calibrator for each client, of its own rows and a prior from the others: the method is
+        `fedprior`, and `fit` and `predict_proba` need `client`
+
+    Attributes
+    ----------
+    calibrator_
+        the fitted `fedcal` calibrator, with `save` and exports; without `personal`
+    calibrators_, taken_
+        with `personal`: client -> its calibrator, and whether its gate took one or left the model
+    privacy_
+        the privacy record of the run, as in `SimulationResult.privacy`
+    result_
+        `fedcal.strategies.server.outcome.Outcome`: releases, payload bytes, seconds
+    classes_
+        (c,)
+    n_features_in_
+        c
+    """
+
+    def __init__(self, method: str = Config.method, **parameters: Any) -> None:
+        arguments = _SIGNATURE.bind(self, method, **parameters)
+        arguments.apply_defaults()
+        for name, value in list(arguments.arguments.items())[1:]:
+            setattr(self, name, value)
+
+    __init__.__signature__ = _SIGNATURE  # type: ignore[attr-defined]  # which scikit-learn reads
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        client: ArrayLike | None = None,
+        subject: ArrayLike | None = None,
+    ) -> Self:
+        """Run the method over simulated clients.
+
+        Parameters
+        ----------
+        X
+            (n, c) scores, or (n,) probabilities of the second of two classes
+        y
+            (n,) labels, among `classes`
+        client
+            (n,) the client that owns each row; None = dealt out by `partition`
+        subject
+            (n,) subject of each row, for unit "subject"
+
+        Raises
+        ------
+        InputError
+            A parameter or array that is not allowed; nothing was released.
+        RoundFailed
+            Nobody who was sampled answered.
+        """
+        if client is not None:
+            one_of("partition where fit gets client", self.partition or "natural", ["natural"])
+        one_of("input", self.input, KINDS)
+        given, y = self._columns(X), without_gradient(y, "y")
+        X, y = validate_data(self, given, y, dtype=np.float64, ensure_min_features=2)
+        check_classification_targets(y)
+        names = _names(y, X.shape[1]) if self.classes is None else np.asarray(self.classes)
+        X = _in_order(given, names)
+        data = datasets.from_arrays(
+            **{self.input: X},
+            labels=columns_of(names, y, X.shape[1]),
+            client=client,
+            subject=subject,
+        )
+        options = {name: getattr(self, name) for name in options_of(Config) if hasattr(self, name)}
+        options["partition"] = self.partition or (None if client is None else "natural")
+        if self.personal:
+            if client is None or self.method not in (Config.method, FedPrior.name):
+                raise InputError(f"personal needs client, and the method {FedPrior.name!r} or none")
+            options["method"] = FedPrior.name
+        config = merge({"data": data.name}, options, {"set": self.set})
+        one_of("federated method", config.method, STRATEGIES)
+        shards = deal(data, config.partition, config.clients, config.seed)
+        if self.personal:
+            config, shards = resolved(config, shards, data.client_names or ())
+        else:
+            must_calibrate(type(self).__name__, config.method)
+        fitted = fit(config, shards, tested=False)
+        self.result_, self.privacy_ = fitted.outcome, fitted.privacy
+        self.classes_, called = names, None if names.dtype.kind in "iub" else tuple(map(str, names))
+        if not self.personal:
+            self.calibrator_ = self.result_.calibrator
+            self.calibrator_.of_classes(called)
+            return self
+        priors = priors_of(self.result_.artifact)
+        whose = np.unique(ids_of("client", client)).tolist()
+        named = dict(zip(map(str, whose), whose, strict=True))
+        each = [priors.get(name, priors[""]) for name in data.client_names or ()]
+        at = recalibrated(shards, each, None if subject is None else shards.weights(1))
+        self.calibrators_, self.taken_ = {}, {}
+        for k, name in enumerate(data.client_names or ()):
+            made = calibrator_of(at.chosen[k], shards.classes, self.input)
+            made.of_classes(called)
+            self.calibrators_[named[name]], self.taken_[named[name]] = made, bool(at.taken[k])
+        return self
+
+    def _columns(self, X: Any) -> Any:
+        X = without_gradient(X, "X")
+        return of_both("X", X) if self.input == "probs" and np.ndim(X) == 1 else X
+
+    def predict_proba(self, X: Any, client: Any = None) -> Floats:
+        """Calibrated probabilities of scores, as `fit` takes them, -> (n, c).
+
+        With `personal`, `client` is whose calibrator each row gets, (n,), or one for all rows;
+        InputError without it, and for a client that `fit` has not seen.
+        """
+        check_is_fitted(self)
+        given = self._columns(X)
+        validate_data(self, given, dtype=np.float64, reset=False)
+        X = _in_order(given, self.classes_)
+        if bool(self.personal) != (client is not None):
+            raise InputError("predict_proba takes client with personal=True, and only then")
+        if client is None:
+            return self.calibrator_.predict_proba(X)
+        if np.ndim(client):
+            same("shape of client", np.shape(client), (len(X),))
+        probs, whose = np.empty(X.shape), np.broadcast_to(ids_of("client", client), len(X))
+        for one in np.unique(whose).tolist():
+            if one not in self.calibrators_:
+                one_of("client", str(one), map(str, self.calibrators_), "calibrators_")
+            probs[whose == one] = self.calibrators_[one].predict_proba(X[whose == one])
+        return probs
+
+
+def _in_order(X: Any, classes: NDArray[Any]) -> Floats:
+    """Return checked scores with a frame's columns in the order of the classes, if they have names.
+
+    Classes that are the numbers of the columns have none.
+    """
+    numbered = np.array_equal(classes, np.arange(len(classes)))
+    names = None if numbered else [*map(str, classes.tolist())]
+    return np.asarray(in_class_order("X", X, names), np.float64)
+
+
+def _names(y: ArrayLike, columns: int) -> NDArray[Any]:
+    """Return default names of the columns, (columns,)."""
+    plain, labels = np.arange(columns), np.unique(y)
+    return labels if len(labels) == columns and not np.isin(labels, plain).all() else plain

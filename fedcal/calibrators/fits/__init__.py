@@ -1,1 +1,0 @@
-"""Fits of calibrators: closed forms and numerical minimisation, on arrays."""

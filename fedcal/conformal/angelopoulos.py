@@ -1,0 +1,183 @@
+"""The private quantile of Angelopoulos, Bates, Zrnic & Jordan, "Private Prediction Sets" (2024).
+
+Algorithms 2, 3 and 5, and equations (3), (9) and (10), as printed, with two remarks.
+
+**If q~ >= 1, the sets hold all labels.** The paper continues at the level min(q~, 1). There the
+rows below a bin do not affect its cost, and all bins without rows above them have the same cost:
+the draw is so wide that mean coverage of .55 to .81 is measured for .90.
+
+**Privacy.** The costs are min(q, 1 - q) times the paper's w_j, max{(1-q)/q #<, #>} for q >= 1/2. A
+row that is added moves one bin at a time into "#<" or "#>", never out of it: every cost rises by 0
+to 1. So each weight exp(-epsilon cost / 2) falls by a factor of at most e^(epsilon/2), and so does
+their sum: a probability changes by a factor of at most e^(epsilon/2). The draw as printed is
+epsilon-DP where a row is replaced, and epsilon/2-DP where one is added or removed; q~ depends on n,
+which has to be public. A user with at most r rows (more are sampled down to r) moves costs by at
+most r: give epsilon / r.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+
+from fedcal.core.checks import fraction, positive, whole
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Floats, Integers
+from fedcal.metrics.conformity import quantile_costs
+
+LEAST_GAMMA = 1e-12
+"""Candidate of equation (10) that remains if both roots lie outside (0, 1)."""
+
+CANDIDATES = np.unique(np.logspace(2, 6, 50).round().astype(int))
+"""Numbers of bins that Algorithm 5 tries."""
+
+MOST = 10.0
+"""Largest number of bins to try, over n epsilon: Figure 4 has no more, the best number is
+proportional to n epsilon, and every client sends one count for each bin."""
+
+
+def inflated_level(n: int, m: int, epsilon: float, alpha: float, gamma: float) -> float:
+    """Return q~ of equation (3): the level whose private quantile has mean coverage 1 - alpha.
+
+    Parameters
+    ----------
+    n
+        rows, public
+    m
+        bins
+    epsilon
+        > 0
+    alpha
+        fraction of labels that may be missed, in (0, 1)
+    gamma
+        fraction of `alpha` reserved for draws that fall short, in (0, 1)
+
+    Returns
+    -------
+    float
+        >= 1 if all labels are needed.
+
+    """
+    whole("n", n, 1)
+    whole("m", m, 1)
+    positive("epsilon", epsilon)
+    fraction("alpha", alpha)
+    fraction("gamma", gamma)
+    exact = (n + 1) * (1 - alpha) / (n * (1 - gamma * alpha))
+    return exact + 2 / (epsilon * n) * math.log(m / (gamma * alpha))
+
+
+def best_gamma(n: int, m: int, epsilon: float, alpha: float) -> float:
+    """Return gamma* of equations (9) and (10): the gamma with the lowest q~."""
+    linear = alpha * (1 - alpha) * epsilon * (n + 1) / 2 + 2 * alpha
+    root = math.sqrt(linear**2 - 4 * alpha**2)  # linear >= 2 alpha
+    large = (linear + root) / (2 * alpha**2)
+    # their product is alpha**-2; the difference in the usual formula cancels
+    roots = (1 / (alpha**2 * large), large)
+    inside = [g for g in (*roots, LEAST_GAMMA) if 0 < g < 1]
+    return min(inside, key=lambda gamma: inflated_level(n, m, epsilon, alpha, gamma))
+
+
+@cache
+def best_bins(n: int, epsilon: float, alpha: float, seed: int = 0) -> int:
+    """Return m* of Algorithm 5: the number of bins with the smallest threshold of n uniform scores.
+
+    The scores are simulated, so that no client row is used. Each number of bins is drawn once, as
+    in the paper, so m* is partly random and varies with the seed from 100 to n epsilon; the mean
+    threshold of uniform scores hardly does. Where scores are close to 1, more bins than this are
+    better (the authors' program tries none below 10,000). If every number needs all labels, m* is
+    the smallest.
+
+    Parameters
+    ----------
+    n, epsilon, alpha
+        as in `inflated_level`
+    seed
+        of the simulated scores and draws
+
+    Returns
+    -------
+    int
+        One of `CANDIDATES`, at most `MOST` n epsilon, or the first if that is less.
+    """
+    rng = stream(seed, Purpose.BOOTSTRAP, what=f"bins {n} {epsilon:.9e} {alpha:.9e}")
+    scores = rng.random((1, n))
+    tried = [m for m in CANDIDATES.tolist() if m <= max(MOST * n * epsilon, CANDIDATES[0])]
+    ends = [float(private_thresholds(scores, m, epsilon, alpha, rng)[0]) for m in tried]
+    return int(tried[int(np.argmin(ends))])
+
+
+def binned(scores: Floats, m: int) -> Integers:
+    """Return bins of scores in [0, 1], 0 to m - 1: [0, 1/m], then (j/m, (j+1)/m], of any shape."""
+    edges = thresholds(m)
+    guess = np.minimum((scores * m).astype(np.int64), m - 1)  # at most one off
+    guess -= (guess > 0) & (scores <= edges[np.maximum(guess - 1, 0)])
+    return np.asarray(np.minimum(guess + (scores > edges[guess]), m - 1))
+
+
+def thresholds(m: int) -> Floats:
+    """Return the upper ends of m bins of equal width, (m,): the scores that a draw can return."""
+    return np.arange(1, m + 1) / m
+
+
+def private_quantile(
+    counts: Floats | Integers, q: float, epsilon: float, rng: np.random.Generator
+) -> Integers:
+    """Draw a bin with probability ~ exp(-epsilon cost / 2) (Algorithm 2), (k, m) -> (k,)."""
+    costs = quantile_costs(counts, q)
+    costs -= costs.min(axis=-1, keepdims=True)
+    weights = np.exp(-0.5 * epsilon * costs)
+    upto = np.cumsum(weights, axis=-1)
+    drawn = rng.random(len(upto)) * upto[:, -1]
+    bins = [np.searchsorted(row, at, side="right") for row, at in zip(upto, drawn, strict=True)]
+    return np.asarray(np.minimum(np.array(bins, np.int64), upto.shape[-1] - 1))
+
+
+def private_thresholds(
+    scores: Floats,
+    m: int,
+    epsilon: float,
+    alpha: float,
+    rng: np.random.Generator,
+    gamma: float | None = None,
+) -> Floats:
+    """Apply Algorithm 3 to many sets of rows.
+
+    Parameters
+    ----------
+    scores
+        (k, n) in [0, 1], n rows in each set
+    m, epsilon, alpha
+        as in `inflated_level`
+    rng
+        of the draws
+    gamma
+        None = `best_gamma`
+
+    Returns
+    -------
+    Floats
+        (k,) in (0, 1]; 1 = all labels.
+    """
+    n = scores.shape[1]
+    gamma = best_gamma(n, m, epsilon, alpha) if gamma is None else gamma
+    level = inflated_level(n, m, epsilon, alpha, gamma)
+    if level >= 1:
+        return np.ones(len(scores))
+    return np.asarray(thresholds(m)[drawn_bins(scores, m, level, epsilon, rng)])
+
+
+def drawn_bins(
+    scores: Floats, m: int, level: float, epsilon: float, rng: np.random.Generator
+) -> Integers:
+    """Apply Algorithm 2 to many sets of rows, in blocks that fit into memory, (k, n) -> (k,)."""
+    step = max(1, 2_000_000 // m)
+    blocks = [np.zeros(0, np.int64)]
+    for start in range(0, len(scores), step):
+        some = binned(scores[start : start + step], m)
+        place = some + m * np.arange(len(some))[:, None]
+        counts = np.bincount(place.ravel(), minlength=m * len(some)).reshape(-1, m)
+        blocks.append(private_quantile(counts, level, epsilon, rng))
+    return np.concatenate(blocks)

@@ -1,0 +1,420 @@
+"""Distributions of noise, such as of sums of a release's noise in noisy prefix sums of counts.
+
+Levels of noisy counts from which a threshold covers enough, by exact distributions.
+
+Let T be a threshold that is above t_j whenever the noisy count N_j + Z < r, where N_j of n
+exchangeable rows have a score of at most t_j, and Z has one distribution for all j, independent of
+the rows. Then, for any distribution of the scores (ties, masses at the thresholds) and any
+dependence between the noise of different j, P(F(T) >= u) >= P(Bin(n, u) + Z < r), and so
+
+    E coverage >= (1 / (n + 1)) sum over k = 0..n of P(Z < r - k)
+
+because Bin(n, u) at a uniform u is uniform on 0..n. Without noise these are the ranks of split
+conformal prediction, ceil((n + 1) (1 - alpha)).
+
+If n is private too, (1 - alpha) n is subtracted from the counts, and the level is valid for every n
+above a lower bound.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import lambertw, ndtr, ndtri
+
+from fedcal.core.types import Floats, override
+from fedcal.mechanisms import NoiseLaw
+
+_REACH = 12.0
+"""Standard deviations to either side in the table of a distribution of Laplace sums."""
+
+_SMOOTH = 0.8
+"""Std of the normal noise that smooths the steps of a sum, in its largest step."""
+
+_POINTS, _FREQUENCIES = 1025, 1024
+_SAFETY = 1e-5
+"""Amount by which a tabled probability is lowered: more than its numerical error."""
+
+
+class Law(ABC):
+    """Distribution of a noise Z, as a lower bound of P(Z < x)."""
+
+    @abstractmethod
+    def below(self, x: Floats) -> Floats:
+        """Return P(Z < x), or a lower bound of it, of any shape."""
+
+    @property
+    @abstractmethod
+    def reach(self) -> tuple[float, float]:
+        """Points below which P(Z < x) is 0 and above which it is 1, up to 1e-15."""
+
+
+@dataclass(frozen=True)
+class Nothing(Law):
+    """Distribution that is always 0: no noise."""
+
+    @override
+    def below(self, x: Floats) -> Floats:
+        return np.asarray(x > 0, np.float64)
+
+    @property
+    @override
+    def reach(self) -> tuple[float, float]:
+        return 0.0, 0.0
+
+
+@dataclass(frozen=True)
+class Normal(Law):
+    """Distribution of normal noise with a standard deviation > 0."""
+
+    std: float
+
+    @override
+    def below(self, x: Floats) -> Floats:
+        return np.asarray(ndtr(x / self.std))
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """Points at 8 standard deviations to either side."""
+        return -8.0 * self.std, 8.0 * self.std
+
+
+@dataclass(frozen=True, eq=False)
+class Tabled(Law):
+    """Table of P(Z < x) at points, taken as constant up to the next point.
+
+    Attributes
+    ----------
+    points
+        (n,) increasing, equally far apart
+    values
+        (n,) increasing
+    """
+
+    points: Floats
+    values: Floats
+
+    def below(self, x: Floats) -> Floats:
+        """Return the value of the last point at or below x; 0 before the first."""
+        place = np.searchsorted(self.points, x, side="right") - 1
+        return np.where(place < 0, 0.0, self.values[np.maximum(place, 0)])
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """First and last point."""
+        return float(self.points[0]), float(self.points[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """Noise of the numbers of a release: independent and identically distributed, with mean 0.
+
+    Attributes
+    ----------
+    std
+        of each number; 0 = none
+    law
+        of a number, at variance 1
+    """
+
+    std: float
+    law: NoiseLaw = field(default_factory=NoiseLaw)
+
+    def of_sums(self, weights: Floats) -> tuple[Law, Floats]:
+        """Return one distribution for several sums of the noise, and the noise to add for it.
+
+        All sums are brought to the largest standard deviation by further normal noise. If the noise
+        is normal, the sums then have the same distribution. For Laplace noise the least of all
+        P(Z < x) is used, computed from characteristic functions. Where it is on integers, each sum
+        gets some of the normal noise, so that its distribution has no steps.
+
+        Parameters
+        ----------
+        weights
+            (sums, numbers)
+
+        Returns
+        -------
+        tuple[Law, Floats]
+            The distribution; and (sums,) the standard deviations of the noise to be added.
+        """
+        size = np.linalg.norm(weights, axis=1) * self.std
+        if not size.any():
+            return Nothing(), np.zeros(len(weights))
+        steps = self.law.step * self.std * np.abs(weights).max(axis=1)
+        largest = float(np.hypot(size, _SMOOTH * steps).max())
+        more = np.sqrt(np.maximum(largest**2 - size**2, 0.0))
+        if not self.law.tailed:
+            return Normal(largest), more
+        parts = (self.std, self.law, largest)
+        return _least_of(weights.tobytes(), len(weights), more.tobytes(), *parts), more
+
+    def of_one(self) -> Law:
+        """Return the distribution of one number's noise."""
+        return self.of_sums(np.eye(1))[0]
+
+    def bound(self, weights: Floats, confidence: float) -> float:
+        """Return a number that a sum of noise with (numbers,) weights exceeds more rarely."""
+        law, more = self.of_sums(weights[None])
+        if more.any():  # at least half of what is above it is above it with the normal noise, too
+            confidence = (1.0 + confidence) / 2.0
+        if isinstance(law, Normal):
+            return float(ndtri(confidence) * law.std)
+        if isinstance(law, Tabled):
+            place = int(np.searchsorted(law.values, confidence))
+            return float(law.points[min(place, len(law.points) - 1)])
+        return 0.0
+
+
+@lru_cache(16)
+def _least_of(
+    weights: bytes, sums: int, more: bytes, std: float, each_law: NoiseLaw, largest: float
+) -> Tabled:
+    """Return the least P(Z < x) of several sums of Laplace noise, each with normal noise added.
+
+    It is computed by Gil-Pelaez inversion: characteristic functions are real and even.
+
+    Parameters
+    ----------
+    weights, more
+        (sums, numbers), (sums,) as bytes
+    std, each_law
+        of the noise of a number
+    largest
+        standard deviation of all sums
+    """
+    points = np.linspace(-_REACH, _REACH, _POINTS)
+    step = math.pi / (2.0 * _REACH)
+    t = (np.arange(_FREQUENCIES) + 0.5) * step
+    waves = np.sin(np.outer(points, t)) * (step / (math.pi * t))
+    logs = np.empty((sums, _FREQUENCIES))
+    for k, row in enumerate(np.abs(np.frombuffer(weights)).reshape(sums, -1)):
+        each, often = np.unique(np.round(row, 9), return_counts=True)
+        logs[k] = often @ each_law.log_waves(np.outer(each * std / largest, t))
+    logs -= 0.5 * np.outer((np.frombuffer(more) / largest) ** 2, t**2)
+    least = 0.5 + (np.exp(logs) @ waves.T).min(axis=0)
+    least = np.maximum.accumulate(np.clip(least - _SAFETY, 0.0, 1.0))
+    least[0], least[-1] = 0.0, 1.0 - _SAFETY
+    return Tabled(points * largest, least)
+
+
+_STEPS = 400
+"""Ranks in one standard deviation that are summed one by one; more are summed in strides."""
+
+_EXACT = 1e-6
+"""Ranks by which a level may exceed the least one."""
+
+_UNEVEN, _ROUGH = 100, 50.0
+"""Least number of values of n to check, where the noise reaches less than `_ROUGH` ranks."""
+
+
+def covered(rows: int, level: float, law: Law) -> float:
+    """Return a lower bound of the mean coverage of `rows` exchangeable rows at a level r."""
+    low, high = law.reach
+    # ranks up to `first` are sure: P(Z < x) need not be 1 at x = high, but is above
+    first, last = math.ceil(level - high) - 1, math.ceil(level - low)
+    sure = min(max(first + 1, 0), rows + 1)
+    start, stop = max(first + 1, 0), min(last, rows)
+    if stop < start:
+        return float(sure / (rows + 1))
+    stride = max(1, int((high - low) / (16 * _STEPS)))
+    k = np.arange(start + stride - 1, stop + stride, stride, dtype=np.float64)  # the last of each
+    widths = np.full(len(k), float(stride))
+    widths[-1] -= k[-1] - stop
+    k[-1] = stop
+    return float((sure + widths @ law.below(np.asarray(level - k, np.float64))) / (rows + 1))
+
+
+@lru_cache(4096)
+def marginal_level(rows: int, alpha: float, law: Law) -> float:
+    """Return the least level r, up to `_EXACT` above, with mean coverage >= 1 - alpha.
+
+    It holds for any scores.
+
+    Parameters
+    ----------
+    rows
+        n, known
+    alpha
+        in (0, 1)
+
+    Returns
+    -------
+    float
+        Above n if all labels are needed.
+    """
+
+    def enough(level: float) -> bool:
+        return covered(rows, level, law) >= 1.0 - alpha
+
+    low, high = law.reach
+    near, step = (1.0 - alpha) * (rows + 1), max(1.0, (high - low) / 8.0)
+    while not enough(near):
+        near, step = near + step, 2.0 * step
+    high, low = near, near - step
+    while enough(low):
+        high, low, step = low, low - step, 2.0 * step
+    while high - low > _EXACT:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+@lru_cache(256)
+def centred_level(fewest: float, alpha: float, law: Law) -> float:
+    """Return the least level of counts minus (1 - alpha) n that is valid for each n >= `fewest`.
+
+    The distance of a valid level from (1 - alpha) n falls with n, as less noise reaches beyond the
+    last rank. With little noise it is not monotone, because ranks are integers; so several n are
+    checked.
+
+    Returns
+    -------
+    float
+        Infinite where `fewest` < 1.
+    """
+    if fewest < 1:
+        return math.inf
+    first, (low, high) = math.ceil(fewest), law.reach
+    many = first + math.ceil((high - low) / min(alpha, 1.0 - alpha))
+    uneven = 1  # the period in which a level rises and falls, as (1 - alpha) n nears integers
+    if high - low < _ROUGH:
+        uneven = max(_UNEVEN, math.ceil(1.0 / min(alpha, 1.0 - alpha)))
+    each = [*range(first, first + uneven), *range(many, many + uneven)]
+    return float(max(marginal_level(n, alpha, law) - (1.0 - alpha) * n for n in each))
+
+
+def after_last(thresholds: Floats, short: NDArray[np.bool_]) -> float:
+    """Return the threshold after the last one that falls short; the first if none falls short.
+
+    The scan starts at the top, because the first of a thousand noisy counts above a level is often
+    at a threshold that is far too low.
+
+    Parameters
+    ----------
+    thresholds
+        (m,)
+    short
+        (m - 1,) whether each threshold but the last falls short
+    """
+    places = np.flatnonzero(short)
+    return float(thresholds[places[-1] + 1 if len(places) else 0])
+
+
+CLIP, CLIP_ROOT = 0.08, 2.75
+"""Clipping bound of a client's centred counts: at least `CLIP` of its rows, and at least one row
+more than `CLIP_ROOT` standard deviations of a client whose rows are like all others."""
+
+_FEWEST = 32
+
+
+@dataclass(frozen=True)
+class Spacing:
+    """Number of candidates, and the prior ratio of the last to the first.
+
+    Attributes
+    ----------
+    dense
+        candidates over the root of q, the missed rows in units of b
+    most
+        largest number of candidates
+    tilt
+        ln of the likelihood ratio, over q
+    """
+
+    dense: float
+    most: int
+    tilt: float
+
+
+OF_ROWS = Spacing(32.0, 512, 0.4)
+OF_CLIENTS = Spacing(16.0, 256, 0.25)
+
+_MOST_TILT = 20.0
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Candidates and their prior.
+
+    Attributes
+    ----------
+    candidates
+        m
+    tilt
+        ln g
+    """
+
+    candidates: int
+    tilt: float
+
+    @classmethod
+    def of(cls, missed: float, scale: float, spacing: Spacing) -> Draw:
+        """Return the draw for an approximate number of missed rows, and b = `scale`."""
+        q = missed / scale
+        m = min(max(round(spacing.dense * math.sqrt(q)), _FEWEST), spacing.most)
+        return cls(m, min(_MOST_TILT, spacing.tilt * q) / m)
+
+    @property
+    def weight(self) -> float:
+        """M: upper bound of the weight of all other candidates below one, over its own."""
+        if self.tilt < 1e-12:
+            return self.candidates - 1.0
+        return -math.expm1(-self.tilt * (self.candidates - 1)) / math.expm1(self.tilt)
+
+    def slack(self, scale: float, *, whole_rows: bool) -> float:
+        """Return by how much the level exceeds 1 - alpha.
+
+        Parameters
+        ----------
+        scale
+            b
+        whole_rows
+            whether each row counts 0 or 1, and all equally, as the second bound requires
+        """
+        plain = scale * math.log1p(self.weight)
+        if not whole_rows or scale < 0.05:  # below it e^{1/b} is large, and the first is less
+            return plain
+        left_out = scale * math.exp(1.0 / scale)
+        left_out *= float(lambertw(math.exp(-1.0 / scale) * self.weight / math.e).real)
+        return min(plain, left_out)
+
+
+def sure_coverage(clip: float, rows: float, alpha: float) -> float:
+    """Return the coverage that holds for any rows, if no client has more than `rows`.
+
+    A client of r <= m rows with h hits at t adds g = h - (1 - alpha) r, clipped to +-C. With
+    lambda = m / (C + alpha m), if that is more than 1, its misses r - h are at most
+    lambda (alpha r - g): at g unclipped, because h <= r; at g = C a fortiori; at g = -C, because
+    r - lambda alpha r <= (1 - lambda alpha) m = lambda C. Summed over clients, misses are at most
+    lambda times what they are without clipping. It is reached by clients of m rows that all miss
+    beside others that all hit, so many that the sums cancel. With lambda <= 1 nothing is ever cut
+    off below.
+
+    Parameters
+    ----------
+    clip
+        C, in rows
+    rows
+        m
+    alpha
+        share of rows whose label may be missing
+
+    Returns
+    -------
+    float
+        1 - max(lambda, 1) alpha; 0 if a client may have any number of rows (infinite `rows`)
+    """
+    if math.isinf(rows):
+        return 0.0
+    return 1.0 - max(rows / (clip + alpha * rows), 1.0) * alpha
+
+
+def client_clip(rows: float, alpha: float) -> float:
+    """Return the clipping bound of a client's centred counts, from its public nominal rows."""
+    return max(CLIP * rows, 1.0 + CLIP_ROOT * math.sqrt(alpha * (1.0 - alpha) * rows))

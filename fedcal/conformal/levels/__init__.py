@@ -1,1 +1,0 @@
-"""Levels of noisy counts from which their thresholds cover enough."""

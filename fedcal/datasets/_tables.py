@@ -1,0 +1,626 @@
+"""Columns of scores, labels, ids and parts by name, for text, Parquet and frames.
+
+Reader of `.csv` and `.csv.gz`: one labelled row per line, columns by name.
+
+Reader of `.parquet`: columns of record batches as arrays.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+import warnings
+import zlib
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.core.checks import number_in, one_of
+from fedcal.core.classes import ids_of
+from fedcal.core.errors import InputError, located
+from fedcal.core.optional import need
+from fedcal.core.scores import MOST_CLASSES, RANGE_TOLERANCE, percent_hint
+from fedcal.datasets._dataset import IDS, Given
+from fedcal.storage.npz import MAX_BYTES, intact, room
+
+FIT = ("train", "fit", "calibration", "validation")
+"""Names of the fit part in a column `split`."""
+
+TEST = "test"
+PARTS = (TEST, *FIT)
+
+_KINDS = ("logit", "prob", "score", "logits", "probs")
+_SCORE = re.compile(r"(logit|prob)_(0|[1-9][0-9]{0,8})")
+_NAMED = re.compile(r"(logit|prob)_(.*[^0-9].*)")  # named by the class instead of its number
+_OTHER = "other_"  # before the names of a second model's scores
+_ALLOWED = (
+    "label, client, subject, group, split, logit_0.. or prob_0.. (two classes: score), "
+    "of a second model other_logit_0.., other_prob_0.. or other_score"
+)
+_ALLOWED_LISTS = f"{_ALLOWED}; or a list in logits or probs, other_logits or other_probs"
+_SINGLE = ("label", *IDS, "split")
+_SUBJECTS = ("patient", "customer", "person")
+_INDEX = ("", "Unnamed: 0", "__index_level_0__")  # names of a pandas index in a file
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Columns of one model's scores.
+
+    Attributes
+    ----------
+    kind
+        "logits", "probs", or "score", the probability of class 1 of two
+    names
+        of the columns, class 0 first
+    listed
+        whether there is one column, with a list in each cell
+    """
+
+    kind: str
+    names: list[str]
+    listed: bool
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns in use.
+
+    Attributes
+    ----------
+    models
+        "scores" and, if there is a second model, "other" -> their columns
+    single
+        those of `label`, `client`, `subject`, `group` and `split` that exist
+    classes
+        names of the classes (of `prob_cat`, `prob_dog`), or None if they have numbers
+    """
+
+    models: dict[str, Scores]
+    single: list[str]
+    classes: tuple[str, ...] | None = None
+
+    @property
+    def used(self) -> list[str]:
+        """Names of all columns in use."""
+        scores = [name for model in self.models.values() for name in model.names]
+        return [*scores, *self.single]
+
+
+def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = False) -> Columns:
+    """Find the columns among `names`, in any order.
+
+    Parameters
+    ----------
+    names
+        of all columns
+    labels_required
+        whether `label` must exist
+    lists
+        whether `logits` and `probs` may hold lists
+
+    Raises
+    ------
+    InputError
+        One line: columns that are unknown, missing, duplicate or incompatible.
+    """
+    if len(names) > MOST_CLASSES:
+        raise InputError(f"has {len(names):,} columns; at most {MOST_CLASSES:,} are read")
+    if len(set(names)) < len(names):
+        twice = next(name for k, name in enumerate(names) if name in names[:k])
+        raise InputError(f"column {twice!r} appears twice")
+    allowed = _ALLOWED_LISTS if lists else _ALLOWED
+    whole = ("score", "logits", "probs") if lists else ("score",)  # a column with all scores
+    numbers = _numbers_of_classes(names)
+    classes = [name.partition("_")[2] for name in numbers]
+    for kind in ("logit", "prob"):  # the second model may have another kind of scores
+        numbers |= {f"{_OTHER}{kind}_{k}": f"{_OTHER}{kind}_{j}" for j, k in enumerate(classes)}
+    by_kind: dict[str, dict[str, dict[int, str]]] = {"": {}, _OTHER: {}}  # model -> kind -> class
+    single = []
+    for name in names:
+        if name in _SINGLE:
+            single.append(name)
+            continue
+        model = _OTHER if name.startswith(_OTHER) else ""
+        plain = numbers.get(name, name).removeprefix(model)
+        match = _SCORE.fullmatch(plain)
+        if match is None and plain not in whole:
+            hint = " (pandas: index=False)" if name in _INDEX else ""
+            raise InputError(f"unknown column {name[:80]!r}; allowed: {allowed}{hint}")
+        kind, number = (plain, 0) if match is None else (match[1], int(match[2]))
+        by_kind[model].setdefault(kind, {})[number] = name
+    if not by_kind[""]:
+        raise InputError(f"no score columns among {_listed(names)}; allowed: {allowed}")
+    if labels_required and "label" not in single:
+        raise InputError(f"column 'label' is missing; there are: {_listed(names)}")
+    models = {"scores": _scores("", by_kind[""], allowed)}
+    if by_kind[_OTHER]:
+        models["other"] = _scores(_OTHER, by_kind[_OTHER], allowed)
+    ordered = [name for name in _SINGLE if name in single]
+    return Columns(models, ordered, tuple(classes) or None)
+
+
+def study_columns(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return all column names as in `find_columns`, and the names of the unknown columns.
+
+    A column `patient`, `customer` or `person` is `subject` if `subject` is missing; case is
+    ignored.
+    """
+    own = (*_SINGLE, *_SUBJECTS, "score")
+    names = [n.lower() if n.lower() in own and n.lower() not in names else n for n in names]
+    stands = next((name for name in _SUBJECTS if name in names), None)
+    _, subject, _ = IDS
+    if stands is not None and subject not in names:
+        names = [subject if name == stands else name for name in names]
+
+    def is_known(name: str) -> bool:
+        plain = name.removeprefix(_OTHER)
+        return name in _SINGLE or plain == "score" or plain.startswith(("logit_", "prob_"))
+
+    return list(names), [name for name in names if not is_known(name)]
+
+
+def _scores(model: str, by_kind: Mapping[str, Mapping[int, str]], allowed: str) -> Scores:
+    """Return the columns of one model, with names after `model`, from kind -> class -> name."""
+    kind, *more = [f"{model}{kind}" for kind in _KINDS if kind in by_kind]
+    if more:
+        raise InputError(f"{kind} and {' and '.join(more)} columns together; allowed: {allowed}")
+    kind = kind.removeprefix(model)
+    names = by_kind[kind]
+    missing = next((j for j in range(len(names)) if j not in names), None)
+    if missing is not None:
+        raise InputError(f"column '{model}{kind}_{missing}' is missing")
+    return Scores(
+        kind={"logit": "logits", "prob": "probs"}.get(kind, kind),
+        names=[names[j] for j in range(len(names))],
+        listed=kind in ("logits", "probs"),
+    )
+
+
+def _numbers_of_classes(names: Sequence[str]) -> dict[str, str]:
+    """Return `prob_cat` -> `prob_0` and so on if all score columns have class names, else {}."""
+    kinds = {name: match[1] for name in names if (match := _NAMED.fullmatch(name))}
+    if len(set(kinds.values())) != 1 or len(kinds) < 2 or any(map(_SCORE.fullmatch, names)):
+        return {}
+    return {name: f"{kind}_{j}" for j, (name, kind) in enumerate(kinds.items())}
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the existing columns as text, truncated if they are many."""
+    text = ", ".join(map(repr, names))
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def fit_name(names: Iterable[str]) -> str:
+    """Return the single name of a fit part among names of `PARTS`, or raise InputError."""
+    fit = [name for name in names if name in FIT]
+    if len(fit) != 1:
+        there = f"has {' and '.join(fit)}" if fit else "has no fit part"
+        raise InputError(f"split: {there}; needed is one of {', '.join(FIT)}, and {TEST}")
+    return fit[0]
+
+
+def known_clients(fit: NDArray[Any] | None, test: NDArray[Any] | None) -> NDArray[Any] | None:
+    """Return the clients of the test rows, or None if one of them owns no row of the fit part.
+
+    A user may hold out complete clients for the test part; these have no number among the clients
+    of the fit part.
+    """
+    if fit is None or test is None or not np.isin(test, fit).all():
+        return None
+    return test
+
+
+def arguments(
+    columns: Columns,
+    values: Mapping[str, NDArray[Any]],
+    labels_required: bool,
+    row_name: Callable[[int], str] = "row {}".format,
+) -> dict[str, Any]:
+    """Return columns as arguments for `from_arrays`.
+
+    Parameters
+    ----------
+    columns
+        columns in use
+    values
+        all of `columns.models`, (n, c) or (n, 1) for the kind "score", and all of `columns.single`,
+        (n,)
+    labels_required
+        False if rows are to be calibrated and returned: without labels `split` is then ignored, and
+        `given` holds the order of the source
+    row_name
+        function from a row, from 0, to its name in messages
+    """
+    values = {k: ids_of(k, v, row_name) if k in IDS else v for k, v in values.items()}
+    labels, split = values.get("label"), values.get("split")
+    kind, scores = _declared(columns, values, "scores", row_name)
+    test = np.zeros(len(scores), np.bool_)
+    if split is not None:
+        unknown = np.flatnonzero(~np.isin(split, PARTS))
+        if len(unknown):
+            with located(row_name(int(unknown[0]))):
+                one_of("split", str(split[unknown[0]])[:80], PARTS)
+        if labels is not None:
+            fit_name(np.unique(split).tolist())
+            test = split == TEST
+    whole = {kind: scores, "labels": labels, **{name: values.get(name) for name in IDS}}
+    if "other" in columns.models:
+        other, other_scores = _declared(columns, values, "other", row_name)
+        whole[f"{_OTHER}{other}"] = other_scores
+    known: dict[str, Any] = {"class_names": columns.classes}
+    if not labels_required:
+        ids = {name: values[name] for name in IDS if name in values}
+        known["given"] = Given(ids, np.argsort(test, kind="stable") if test.any() else None)
+    if labels is None or not test.any():
+        return whole | known
+    fit, held_out = (
+        {name: None if column is None else column[part] for name, column in whole.items()}
+        for part in (~test, test)
+    )
+    return {
+        **fit,
+        f"test_{kind}": held_out[kind],
+        "test_labels": held_out["labels"],
+        "test_client": known_clients(fit["client"], held_out["client"]),
+        "test_group": held_out["group"],
+        **known,
+    }
+
+
+def _declared(
+    columns: Columns, values: Mapping[str, NDArray[Any]], model: str, row_name: Callable[[int], str]
+) -> tuple[str, NDArray[Any]]:
+    """Return the kind of one model's scores, "logits" or "probs", and the scores, (n, c)."""
+    own, scores = columns.models[model], values[model]
+    if own.kind != "score":
+        return own.kind, scores
+    bad = ~((scores >= -RANGE_TOLERANCE) & (scores <= 1 + RANGE_TOLERANCE))  # nan, too
+    if bad.any():
+        row = int(np.argmax(bad))
+        hint = percent_hint(float(scores.min()), float(scores.max()))
+        problem = f"{own.names[0]} must lie in [0, 1], got {scores[row, 0]:g}{hint}"
+        raise InputError(f"{row_name(row)}: {problem}")
+    return "probs", scores
+
+
+CSV_FORMS = {"en": ",", "de": ";"}
+"""Separator of columns by form of a CSV file; decimals have a point ("en") or a comma ("de")."""
+
+_SWAPPED = str.maketrans(".,", ",.")
+
+MAX_LINE = 2**24
+"""Characters in a line; a packed file without line ends must not fill the memory."""
+
+_DAMAGE: dict[tuple[type[Exception], ...], str] = {
+    (gzip.BadGzipFile,): "is not a gzip file",
+    (EOFError, zlib.error): "is a truncated or damaged gzip file",
+    (UnicodeDecodeError,): "is not UTF-8 text (save it as CSV UTF-8)",
+}
+_TEXT_BYTES = 64  # about the memory of one short string
+
+
+def read_csv(
+    path: Path, labels_required: bool, *, others: bool = False, form: str = "en"
+) -> dict[str, Any]:
+    """Return arguments for `from_arrays` from a `.csv` or `.csv.gz` file.
+
+    Columns, in any order: `label`; optional `client`, `subject`, `group` and `split`; and `logit_0
+    .. logit_{c-1}`, `prob_0 .. prob_{c-1}`, or for two classes `score`, the probability of class 1;
+    for a second model the same names after `other_`. Labels may be names, see `from_arrays`, and
+    the scores' columns have those names: `prob_cat`, `prob_dog`. Blank lines are skipped. `client`,
+    `subject` and `group` are numeric if all cells of the column are integers. With the form "de"
+    semicolons separate columns and decimals have a comma; a point is an error, for it may separate
+    thousands. With `others`, columns with other names are ignored, with a warning.
+
+    Raises InputError, one line; with the line number (from 1) if a single line is invalid.
+    """
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    with intact(_DAMAGE), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+        return _read(file, labels_required, others, form)
+
+
+def _read(file: TextIO, labels_required: bool, others: bool, form: str) -> dict[str, Any]:
+    reader = csv.reader(_lines(file), delimiter=CSV_FORMS[form], strict=True)
+    value = number_in if form == "en" else _with_comma
+    numbers, lines, most = array("d"), array("q"), room(Path(file.name))
+    try:
+        header = next((row for row in reader if row), None)
+        if header is None:
+            raise InputError("is empty; the first line must name the columns")
+        names, strange = [name.strip() for name in header], list[str]()
+        with located(f"line {reader.line_num}"):
+            _check_delimiter(header, form)
+            if others:
+                names, strange = study_columns(names)
+            if ignored := set(strange):
+                listed = ", ".join(name[:40] for name in strange)[:200]
+                warnings.warn(f"columns that are ignored: {listed}", stacklevel=2)
+            columns = find_columns([n for n in names if n not in ignored], labels_required)
+        models = columns.models
+        at = {name: place for place, name in enumerate(names)}
+        places = {name: at[name] for scores in models.values() for name in scores.names}
+        texts = [(at[name], list[str]()) for name in columns.single]
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != len(names):
+                hint = "; a decimal comma?" if len(row) > len(names) and form == "en" else ""
+                problem = f"{len(row)} cells for {len(names)} columns{hint}"
+                raise InputError(f"line {reader.line_num}: {problem}")
+            lines.append(reader.line_num)
+            try:
+                numbers.extend([value(row[place]) for place in places.values()])
+            except ValueError:  # find the column
+                for name, place in places.items():
+                    _number(row[place], name, lines[-1], value)
+            for place, cells in texts:
+                cells.append(row[place].strip())
+            if 8 * len(numbers) + _TEXT_BYTES * len(lines) * len(texts) > most:
+                raise InputError(f"line {lines[-1]}: more than {most >> 20:,} MiB of rows")
+    except csv.Error as error:
+        raise InputError(f"line {reader.line_num}: {error}") from None
+    if not numbers:
+        raise InputError("has no rows below the column names")
+    table = np.frombuffer(numbers, np.float64).reshape(len(lines), -1)
+    first = len(models["scores"].names)
+    values = {"scores": table[:, :first]}
+    if "other" in models:
+        values["other"] = table[:, first:]
+    for name, (_, cells) in zip(columns.single, texts, strict=True):
+        values[name] = _column(name, cells, lines, value)
+    return arguments(columns, values, labels_required, lambda row: f"line {lines[row]}")
+
+
+def _column(
+    name: str, cells: list[str], lines: Sequence[int], value: Callable[[str], float]
+) -> Any:
+    """Return numbers or names from the cells of a column without scores."""
+    empty = cells.index("") if "" in cells else None
+    if name == "label":
+        if not cells[0] or _is_number(cells[0], value) or _is_number(cells[0]):
+            numbered = zip(cells, lines, strict=True)
+            numbers = np.array([_number(cell, name, line, value) for cell, line in numbered])
+            if not (np.abs(numbers) > 2**53).any():  # codes of 18 digits stay as they are written
+                return numbers
+        elif empty is not None:
+            _number("", name, lines[empty], value)
+    elif name in IDS:
+        return _numbers_or_names(cells)
+    return np.array(cells, np.str_)
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    number = 0
+    while line := file.readline(MAX_LINE):
+        number += 1
+        if len(line) == MAX_LINE:
+            raise InputError(f"line {number}: longer than {MAX_LINE} characters")
+        if "\0" in line:
+            raise InputError(f"line {number}: holds a NUL character; is this a text file?")
+        yield line
+
+
+def _check_delimiter(header: list[str], form: str) -> None:
+    if form == "de" and len(header) == 1 and "," in header[0]:
+        raise InputError("the columns are separated by commas: --csv de is for semicolons")
+    for mark, called in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if len(header) == 1 and mark in header[0]:
+            option = "with decimal commas add --csv de (Python: csv='de'), or " * (mark == ";")
+
+            raise InputError(
+                f"the columns are separated by {called}; {option}separate them by commas, and "
+                f"write decimals with points (pandas: read_csv(IN, sep={mark!r}, decimal=',')"
+                ".to_csv(OUT, index=False))"
+            )
+
+
+def _with_comma(cell: str) -> float:
+    return float(number_in(cell.translate(_SWAPPED)))
+
+
+def _is_number(cell: str, value: Callable[[str], float] = number_in) -> bool:
+    try:
+        value(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _number(cell: str, column: str, line: int, value: Callable[[str], float]) -> float:
+    try:
+        return value(cell)
+    except ValueError:
+        mark = "point" if value is number_in else "comma"
+        hint = f"; decimals need a {mark}" if _is_number(cell.translate(_SWAPPED), value) else ""
+        problem = f"column {column!r} is not a number: {cell[:40]!r}{hint}"
+        raise InputError(f"line {line}: {problem}") from None
+
+
+def _numbers_or_names(names: list[str]) -> Any:
+    """Return numbers if all are written as numbers; "007" is a name, distinct from "7"."""
+    try:
+        numbers = np.array([int(name) for name in names], np.int64)
+    except (ValueError, OverflowError):
+        return np.array(names, np.str_)
+    return numbers if list(map(str, numbers.tolist())) == names else np.array(names, np.str_)
+
+
+BATCH = 2**14
+"""Rows that are decoded at a time."""
+
+_BATCH_BYTES = 2**27
+
+MAX_NAME = 256
+"""Characters in a cell of text."""
+
+_NUMBERS = ("integer", "floating", "decimal")
+_TEXT = ("string", "large_string", "string_view")
+_LISTS = ("list", "large_list", "fixed_size_list", "list_view", "large_list_view")
+_HOLDS = {  # required content of a column, and allowed types
+    "label": ("numbers", (*_NUMBERS, "boolean", *_TEXT)),
+    **dict.fromkeys(IDS, ("whole numbers or text", ("integer", "floating", *_TEXT))),
+    "split": ("text", _TEXT),
+}
+
+
+def damage(pa: Any, what: str) -> dict[tuple[type[Exception], ...], str]:
+    """Return pyarrow's errors for a damaged or hostile file, for `fedcal.storage.npz.intact`."""
+    errors = (pa.ArrowException, OSError, ValueError, OverflowError)
+    return {errors: f"is not {what} (truncated or damaged)"}
+
+
+def read_batches(
+    pa: Any, batches: Iterable[Any], columns: Columns, labels_required: bool, most: int = MAX_BYTES
+) -> dict[str, Any]:
+    """Return arguments for `from_arrays` from record batches.
+
+    Parameters
+    ----------
+    pa
+        the package pyarrow
+    batches
+        record batches that hold the columns in use, under the names in `columns`
+    columns
+        columns in use
+    labels_required
+        False if rows are to be calibrated, not learnt from
+    most
+        bytes of numbers
+
+    Raises
+    ------
+    InputError
+        One line that names the column and the row, from 0: types that are not numbers, nulls, lists
+        of different length, more than `most`.
+    """
+    reader = Reader(pa, columns, most)
+    for batch in batches:
+        batch.validate(full=True)  # offsets of a hostile file may point anywhere
+        if batch.num_rows:
+            reader.read(batch)
+    if not reader.rows:
+        raise InputError("has no rows")
+    values = {
+        name: parts[0] if len(parts) == 1 else np.concatenate(parts)
+        for name, parts in ((name, reader.parts.pop(name)) for name in list(reader.parts))
+    }
+    return arguments(columns, values, labels_required)
+
+
+def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
+    """Return arguments for `from_arrays` from a `.parquet` file.
+
+    Columns, in any order: `label`; optional `client`, `subject`, `group` and `split`; and
+    `logits` or `probs` with a list of c numbers in each row, or as in a `.csv`: `logit_0 ..`,
+    `prob_0 ..`, or `score`; for a second model the same names after `other_`.
+    Rows are decoded in batches; dictionaries and decimals are converted to their values.
+
+    Raises InputError, one line: pyarrow is missing, or the file is invalid; rows count from 0.
+    """
+    pa = need("pyarrow", "parquet", "reading .parquet files")
+    pq = need("pyarrow.parquet", "parquet", "reading .parquet files")
+    with (
+        intact(damage(pa, "an intact .parquet file")),
+        path.open("rb") as raw,
+        pq.ParquetFile(raw, page_checksum_verification=True) as file,
+    ):
+        columns = find_columns(file.schema_arrow.names, labels_required, lists=True)
+        # not metadata.row_group(k).column(j): if it is damaged, pyarrow ends the process
+        if file.metadata.num_rows * len(columns.used) * 8 > (most := room(path)):
+            raise InputError(f"declares more than {most >> 20:,} MiB of numbers")
+        row = next(file.iter_batches(batch_size=1, columns=columns.used), None)
+        size = BATCH if row is None else max(1, min(BATCH, _BATCH_BYTES // max(row.nbytes, 1)))
+        batches = file.iter_batches(batch_size=size, columns=columns.used)
+        return read_batches(pa, batches, columns, labels_required, most)
+
+
+class Reader:
+    """Reader that collects the arrays of batches."""
+
+    def __init__(self, pa: Any, columns: Columns, most: int = MAX_BYTES) -> None:
+        self.pa, self.columns, self.most = pa, columns, most
+        self.rows = self.bytes = 0
+        self.widths: dict[str, int] = {}  # of columns of lists
+        self.parts: dict[str, list[NDArray[Any]]] = {}
+
+    def read(self, batch: Any) -> None:
+        """Add the rows of one batch."""
+        arrays = {}
+        for model, scores in self.columns.models.items():
+            if scores.listed:
+                (name,) = scores.names
+                x = self._lists(name, batch.column(name))
+            else:
+                columns = [self._values(name, batch.column(name)) for name in scores.names]
+                x = np.stack(columns, axis=1)
+            arrays[model] = x.astype(np.float64, copy=False)
+        for name in self.columns.single:
+            arrays[name] = self._values(name, batch.column(name), *_HOLDS[name])
+        for name, added in arrays.items():
+            self.bytes += added.size * max(added.itemsize, 8)
+            if self.bytes > self.most:
+                raise InputError(f"holds more than {self.most >> 20:,} MiB of numbers")
+            self.parts.setdefault(name, []).append(added)
+        self.rows += batch.num_rows
+
+    def _checked(
+        self, name: str, array: Any, what: str, types: tuple[str, ...], per_row: int = 1
+    ) -> Any:
+        """Return an array without nulls of one of these types, with `per_row` entries in a row.
+
+        Dictionaries are decoded; extension types are replaced by their storage.
+        """
+        if isinstance(array.type, self.pa.BaseExtensionType):
+            array = array.storage
+        if self.pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if array.null_count and name not in IDS:  # `ids_of` counts those without a name
+            bad = np.asarray(array.is_null().to_numpy(zero_copy_only=False))
+            row = self.rows + int(np.argmax(bad)) // per_row
+            raise InputError(f"column {name!r} is null at row {row}")
+        fits = any(getattr(self.pa.types, f"is_{kind}")(array.type) for kind in types)
+        if len(array) and not fits:
+            raise InputError(f"column {name!r} holds {str(array.type)[:60]}; must hold {what}")
+        return array
+
+    def _values(
+        self,
+        name: str,
+        array: Any,
+        what: str = "numbers",
+        types: tuple[str, ...] = _NUMBERS,
+        per_row: int = 1,
+    ) -> NDArray[Any]:
+        """Return (m,) numbers, bools or text; parameters are those of `_checked`."""
+        array = self._checked(name, array, what, types, per_row)
+        if self.pa.types.is_decimal(array.type):
+            array = array.cast(self.pa.float64())
+        values = np.asarray(array.to_numpy(zero_copy_only=False))
+        if values.dtype.kind != "O":
+            return values
+        longest = max(len(value or "") for value in values)
+        if longest > MAX_NAME:
+            raise InputError(f"column {name!r}: a name of {longest} characters; up to {MAX_NAME}")
+        return values.astype(np.str_)
+
+    def _lists(self, name: str, array: Any) -> NDArray[Any]:
+        """Return (m, c) numbers from a column of lists of c numbers each."""
+        array = self._checked(name, array, "lists of numbers", _LISTS)
+        lengths = np.asarray(array.value_lengths().to_numpy(zero_copy_only=False))
+        width = self.widths.setdefault(name, int(lengths[0]))
+        wrong = lengths != width
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise InputError(
+                f"column {name!r} holds {lengths[row]} numbers at row {self.rows + row}, "
+                f"but {width} at row 0"
+            )
+        values = self._values(name, array.flatten(), per_row=max(width, 1))
+        return values.reshape(len(lengths), width)

@@ -1,0 +1,455 @@
+"""ROC, precision-recall, reliability and decision curves of a release, as parts of a page.
+
+A release as tables and figures: the report for validators.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.core.classes import called
+from fedcal.core.pages import Curve, Intervals, Part, Point, Table
+from fedcal.core.types import Floats
+from fedcal.evaluation.estimates import described
+from fedcal.evaluation.estimators.calibration import FAR_TAIL
+from fedcal.evaluation.estimators.curves import (
+    DecisionCurve,
+    decision_curve,
+    precision_recall_curve,
+    reliability,
+    roc_curve,
+)
+from fedcal.evaluation.findings import Findings, Key, Metrics, counted
+from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals import HIDES, Estimate, beyond
+
+
+def names_of(views: Iterable[str]) -> dict[str, str]:
+    """Return view -> its name in figures and tables."""
+    if "calibrated" in (names := list(views)):
+        return {"model": "before", "calibrated": "after"}
+    return {view: {"other": "other model"}.get(view, view) for view in names}
+
+
+MOST_CLASSES = 10
+"""Classes in a figure: the first ones."""
+
+LEAST_BENEFIT = -0.1
+"""Net benefits below it are not drawn: towards a threshold of 1 they have no lower end."""
+
+WIDEST = 0.5
+"""Bins of a reliability diagram with a wider interval are uninformative and left out."""
+
+Lines = tuple[tuple[Point, ...], tuple[Point, ...]]
+"""Points, and the ends of the interval at each."""
+
+
+_DIAGONAL: tuple[Point, ...] = ((0.0, 0.0), (1.0, 1.0))
+_CURVES: tuple[tuple[str, tuple[str, str], Any, dict[str, tuple[Point, ...]]], ...] = (
+    ("ROC", ("false positive rate", "true positive rate"), roc_curve, {"chance": _DIAGONAL}),
+    ("Precision and recall", ("recall", "precision"), precision_recall_curve, {}),
+)
+
+
+def curve_parts(
+    findings: Findings, histograms: Mapping[Key, Histogram], names: Sequence[str] | None = None
+) -> list[Part]:
+    """Return the curves of a score over all rows; with several classes each is a series."""
+    whole = {key: h for key, h in histograms.items() if key[1] == ""}
+    if findings.score == "classes":
+        first = next(iter(whole))[0]
+        shown = {
+            called(names, int(part)): h for (view, _, part), h in whole.items() if view == first
+        }
+        series = dict(list(shown.items())[:MOST_CLASSES])
+    else:
+        views = names_of(findings.metrics)
+        series = {views[view]: h for (view, _, _), h in whole.items()}
+    level = findings.level
+    parts: list[Part | None] = []
+    if findings.score != "confidence":
+        parts += [
+            _part(
+                title,
+                axes,
+                {
+                    name: _lines(c.x, c.y, c.low, c.high)
+                    for name, h in series.items()
+                    for c in (curve(h, level=level),)
+                },
+                references,
+            )
+            for title, axes, curve, references in _CURVES
+        ]
+    parts.append(reliability_part("Reliability", series, findings.score, level))
+    if findings.score == "positive":
+        parts.append(_decisions(series, level))
+    return [part for part in parts if part is not None]
+
+
+def reliability_part(
+    title: str, series: Mapping[str, Histogram], score: str, level: float
+) -> Curve | None:
+    """Return reliability diagrams with intervals; None if every bin is too uncertain."""
+    outcome = "share correct" if score == "confidence" else "share of the outcome"
+    named = "confidence" if score == "confidence" else "score"
+    return _part(
+        title,
+        (f"mean {named}", outcome),
+        {name: _reliability(h, level) for name, h in series.items()},
+        {"perfect": _DIAGONAL},
+        f"Bins of the {named}, each with its {100 * level:g} % interval. A bin whose interval "
+        f"is wider than {WIDEST:g} is left out.",
+    )
+
+
+def _part(
+    title: str,
+    axes: tuple[str, str],
+    lines: Mapping[str, Lines],
+    references: Mapping[str, tuple[Point, ...]],
+    note: str = "",
+) -> Curve | None:
+    """Return a curve of the series that have points; None without any."""
+    there = {name: line for name, line in lines.items() if line[0]}
+    if not there:
+        return None
+    series = {name: points for name, (points, _) in there.items()}
+    bands = {name: ends for name, (_, ends) in there.items()}
+    return Curve(title, *axes, series, bands, references, note)
+
+
+def _lines(
+    x: Floats, y: Floats, low: Floats, high: Floats, keep: NDArray[np.bool_] | None = None
+) -> Lines:
+    """Return finite points, each once, and intervals that contain them."""
+    there = np.isfinite(x) & np.isfinite(y) & np.isfinite(low) & np.isfinite(high)
+    if keep is not None:
+        there &= keep
+    low, high = np.minimum(low, y), np.maximum(high, y)
+    each = list(zip(*(np.round(v[there], 6).tolist() for v in (x, y, low, high)), strict=True))
+    each = [row for k, row in enumerate(each) if k == 0 or row != each[k - 1]]
+    return tuple((x, y) for x, y, _, _ in each), tuple((a, b) for _, _, a, b in each)
+
+
+def _reliability(h: Histogram, level: float) -> Lines:
+    r = reliability(h, level=level)
+    return _lines(r.score, r.share, r.low, r.high, r.high - r.low <= WIDEST)
+
+
+def _decisions(series: Mapping[str, Histogram], level: float) -> Curve | None:
+    """Return the net benefit of each model, against treating all rows and none."""
+    curves = {name: decision_curve(h, level=level) for name, h in series.items()}
+
+    def line(c: DecisionCurve, y: Floats, low: Floats, high: Floats) -> Lines:
+        low = np.maximum(low, LEAST_BENEFIT)
+        return _lines(c.thresholds, y, low, high, y >= LEAST_BENEFIT)
+
+    lines = {name: line(c, c.net_benefit, c.low, c.high) for name, c in curves.items()}
+    first = next(iter(curves.values()))
+    everybody, _ = line(first, *[first.treat_all] * 3)
+    references = {"treat all": everybody, "treat none": ((0.0, 0.0), (1.0, 0.0))}
+    return _part(
+        "Decision curve",
+        ("threshold", "net benefit"),
+        lines,
+        {name: points for name, points in references.items() if points},
+        "True positives minus false positives at the odds of the threshold, per row: the gain of "
+        "treating rows with a risk above the threshold, compared with treating none.",
+    )
+
+
+MOST_GROUPS = 60
+"""Groups in a figure; of more, those whose score and outcome differ most."""
+
+
+def p_shown(p_value: float, floor: float) -> str:
+    """Return a p-value as text: "" for NaN, "< 0.001" at the smallest that draws can resolve."""
+    if math.isnan(p_value):
+        return ""
+    digits = max(3, round(-math.log10(floor)))
+    return f"< {floor:.{digits}f}" if p_value <= floor else f"{p_value:.{digits}f}"
+
+
+def heading(metric: str, score: str = "") -> str:
+    """Return the heading of a metric of a score ("positive", "confidence"), with its unit.
+
+    The gap is the mean score minus the share of the outcome: below 0 the model predicts too low.
+    """
+    metric_class = described(metric)
+    text = metric_class.of_score.get(score, metric_class.heading) if metric_class else ""
+    return text or {"mce": "MCE, %"}.get(metric, metric.replace("_", " "))
+
+
+def decimals(metric: str, low: float, high: float) -> int:
+    """Return the number of decimals that a value with this interval deserves.
+
+    Half of the interval is two units of the last digit at least.
+    """
+    percent = heading(metric).endswith("%")
+    half, most = (100 if percent else 1) * (high - low) / 2, 2 if percent else 4
+    if not 0 < half < math.inf:
+        return most
+    return min(max(math.ceil(-math.log10(half / 2)), 0), most)
+
+
+def shown(metric: str, value: float, sign: bool = False, digits: int | None = None) -> str:
+    """Return a metric's value as text, beside an interval to `decimals` digits."""
+    mark = "+z" if sign else "z"  # z: no minus before a zero
+    if heading(metric).endswith("%"):
+        return f"{100 * value:{mark}.{2 if digits is None else digits}f}"
+    return f"{value:{mark}.{4 if digits is None else digits}f}"
+
+
+def parts(
+    findings: Findings,
+    histograms: Mapping[Key, Histogram],
+    names: Sequence[str] | None = None,
+) -> list[Part]:
+    """Return the report's parts for a release, from top to bottom.
+
+    Parameters
+    ----------
+    findings
+        its metrics
+    histograms
+        their source
+    names
+        names of the classes; None = their numbers
+    """
+    views = list(findings.metrics)
+    shown_parts: list[Part] = []
+    if len(views) == 2:
+        shown_parts.append(_both(findings, views))
+    shown_parts += [_summary(findings, view, views, names) for view in views]
+    if findings.tests:
+        shown_parts.append(_tests(findings, views))
+    shown_parts += curve_parts(findings, histograms, names)
+    if findings.groups:
+        rows = {group: counted(histograms, views[0], group)[0] for group in findings.groups}
+        shown_parts += _groups(findings, views, rows)
+    return shown_parts
+
+
+def _of(view: str, views: Sequence[str]) -> str:
+    return f", {names_of(views)[view]}" if len(views) > 1 else ""
+
+
+def _unknown(estimate: Estimate) -> bool:
+    """Return whether nothing is known of a metric: the interval has no end, or is all there is."""
+    low, high = estimate.low, estimate.high
+    return not math.isfinite(high - low) or (estimate.drowned and low <= 0 and high >= 1)
+
+
+def texts(metric: str, estimate: Estimate, sign: bool = False) -> tuple[str, str]:
+    """Return value and interval, to the digits that the interval deserves, with its warning."""
+    digits = decimals(metric, estimate.low, estimate.high)
+    value, low, high = (
+        shown(metric, number, sign, digits)
+        for number in (estimate.value, estimate.low, estimate.high)
+    )
+    interval = f"{low} to {high}"
+    if estimate.drowned and metric == "ece" and estimate.low == 0:
+        interval = f"at most {high}"
+    warning = f"; {estimate.warning}" if estimate.warning else ""
+    return HIDES if estimate.drowned else value, interval + warning
+
+
+def whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
+    """Return value and interval; where noise hides the value, its upper bound, or "unknown"."""
+    if _unknown(estimate):
+        return "unknown"
+    value, interval = texts(metric, estimate, sign)
+    return f"{value}: {interval}" if estimate.drowned else f"{value} ({interval})"
+
+
+def _about(score: str, names: Sequence[str] | None) -> str:
+    """Return the sentence on what a score's metrics are of; "" for the score `classes`."""
+    subjects = {
+        "positive": f"The positive class is {called(names, 1)}: all metrics use its probability",
+        "confidence": "All metrics are of the top label: its probability and its correctness",
+    }
+    return f"{subjects[score]}. " if score in subjects else ""
+
+
+def _summary(
+    findings: Findings, view: str, views: Sequence[str], names: Sequence[str] | None
+) -> Table:
+    """Return each metric with its interval, and the sources of the interval's width."""
+    z = NormalDist().inv_cdf(0.5 + findings.level / 2)
+    rows, unknown = [], []
+    for metric, estimate in findings.metrics[view].items():
+        name = heading(metric, findings.score)
+        if _unknown(estimate):
+            unknown.append(name.removesuffix(", %"))
+            continue
+        digits = decimals(metric, estimate.low, estimate.high)
+        halves = (z * estimate.sampling, z * estimate.noise, estimate.binning)
+        half_widths = (
+            shown(metric, half, digits=digits) if half == half else "" for half in halves
+        )
+        rows.append((name, *texts(metric, estimate), *half_widths))
+    of_rows, noise = findings.rows
+    of = findings.weighting
+    about = f"{_about(findings.score, names)}{of.words.capitalize()}. "
+    about += f"Intervals are for {of.intervals(findings.estimand)}. "
+    if math.isnan(of_rows):
+        about += "No client was contacted in a round, so nothing is known"
+    else:
+        about += f"{of_rows:,.0f} {of.counted}" + (f" (noise of std {noise:,.1f})" if noise else "")
+    note = (
+        f"{about}. Half-widths of an interval by cause: sampling of {of.counted}, the noise of "
+        "the release, and buckets of the score; the first two add in quadrature, the last linearly."
+        + beyond(findings.excluded)
+    )
+    if unknown:
+        note = f"Hidden by noise: {'; '.join(unknown)}. {note}"
+    return Table(
+        f"Metrics{_of(view, views)}: {of.head}",
+        (
+            "metric",
+            "value",
+            f"{100 * findings.level:g} % interval",
+            "sampling ±",
+            "noise ±",
+            "buckets ±",
+        ),
+        tuple(rows),
+        note,
+    )
+
+
+def _both(findings: Findings, views: Sequence[str]) -> Table:
+    """Return two views of the same rows beside each other, and their difference."""
+    names = names_of(views)
+    rows = []
+    for metric, change in findings.difference.items():
+        pair = [findings.metrics[view][metric] for view in views]
+        values = [whole(metric, e) for e in pair]
+        says = "" if change.low <= 0 <= change.high else "beyond chance"
+        rows.append((heading(metric, findings.score), *values, whole(metric, change, True), says))
+    return Table(
+        " and ".join(names.values()).capitalize(),
+        ("metric", *names.values(), "difference", ""),
+        tuple(rows),
+        f"With {100 * findings.level:g} % intervals. Both are of the same rows: the interval of "
+        "the difference in accuracy is paired, all other intervals are as wide as if errors were "
+        "independent.",
+    )
+
+
+def _tests(findings: Findings, views: Sequence[str]) -> Table:
+    """Return the table of tests of perfect calibration."""
+    rows = [
+        (
+            _TESTS[name] + _of(view, views),
+            f"{test.statistic:.4g}",
+            p_shown(test.p_value, test.floor),
+        )
+        for view in views
+        for name, test in findings.tests[view].items()
+    ]
+    return Table(
+        "Tests of calibration",
+        ("test", "statistic", "p-value"),
+        tuple(rows),
+        "A p-value is the probability that calibrated scores look as bad, through sampling and the "
+        "noise of the release together; a value below 0.05 indicates miscalibration.",
+    )
+
+
+_TESTS = {
+    "cox": "slope 1 and intercept 0",
+    "groups": "all groups at once",
+    "groups_cox": "all groups at once, slope too",
+}
+
+
+_OF_GROUPS = ("accuracy", "gap", "roc_auc", "confidence_auc")
+"""Columns of the table of groups."""
+
+_RATES = ("prevalence", "recall", "specificity", "precision")
+"""Columns of a second table: errors of a model at the threshold."""
+
+
+def _groups(findings: Findings, views: Sequence[str], rows: Mapping[str, float]) -> list[Part]:
+    """Return accuracy and calibration in the large of every group, and a table of both."""
+    by_group = {group: metrics for group, metrics in findings.groups.items() if metrics}
+    there = (
+        set.intersection(*(set(own[views[0]]) for own in by_group.values())) if by_group else set()
+    )
+    named = [m for m in _OF_GROUPS if m in there]
+    missing = [group for group in findings.groups if group not in by_group]
+    note = ""
+    if missing:
+        note = f"Too few rows for any result: {', '.join(missing)}."
+    charts: list[Part] = []
+    for metric, title in (
+        ("accuracy", "Accuracy by group"),
+        ("gap", "Calibration in the large by group"),
+    ):
+        if metric in named and by_group:
+            charts.append(_forest(findings, by_group, views, metric, title, note))
+
+    def table(title: str, metrics: Sequence[str], p_values: Sequence[str], about: str) -> Table:
+        pairs = [(metric, view) for metric in metrics for view in views]
+        lines = []
+        for group, own in findings.groups.items():
+            entries = [whole(m, own[view][m]) if own else "" for m, view in pairs]
+            sure = [findings.single[view].get(group, math.nan) for view in p_values]
+            size = f"{rows[group]:,.0f}" if own else "too few"
+            lines.append(
+                (group, size, *entries, *("" if p is None else p_shown(p, FAR_TAIL) for p in sure))
+            )
+        columns = [heading(m, findings.score) + _of(view, views) for m, view in pairs]
+        columns += ["calibrated: p-value" + _of(view, views) for view in p_values]
+        noun = findings.weighting.counted
+        return Table(title, ("group", noun, *columns), tuple(lines), about.strip())
+
+    tests = (
+        "Each group's p-value is corrected for their number (Holm 1979)." if findings.single else ""
+    )
+    tables = [table("Groups", named, list(findings.single), f"{note} {tests}")]
+    if set(_RATES) <= there:
+        title = f"Groups: errors at threshold {findings.threshold:g}"
+        tables.append(table(title, _RATES, (), note))
+    return [*charts, *tables]
+
+
+def _forest(
+    findings: Findings,
+    by_group: Mapping[str, Mapping[str, Metrics]],
+    views: Sequence[str],
+    metric: str,
+    title: str,
+    note: str,
+) -> Intervals:
+    first = views[0]
+    groups = list(by_group)
+    if len(groups) > MOST_GROUPS:
+        worst = np.argsort([-abs(by_group[g][first]["gap"].value) for g in groups], kind="stable")
+        groups = [groups[k] for k in sorted(worst[:MOST_GROUPS])]
+        note = f"The {MOST_GROUPS} of {len(by_group)} groups with the largest gaps. {note}"
+    scale = 100 if heading(metric).endswith("%") else 1
+
+    def line(group: str, e: Estimate) -> tuple[str, float, float, float]:
+        middle = (e.low + e.high) / 2 if e.drowned else e.value
+        return group, scale * middle, scale * e.low, scale * e.high
+
+    names = names_of(views)
+    series = {names[v]: tuple(line(g, by_group[g][v][metric]) for g in groups) for v in views}
+    overall = findings.metrics[first][metric]
+    references = {} if overall.drowned else {"all rows": scale * overall.value}
+    if metric == "gap":
+        references["perfect"] = 0.0
+    axis, of, _ = heading(metric, findings.score).partition(" rate of the positive class")
+    if of:  # all of it is too long for a telephone
+        of = of.removeprefix(" rate")
+        axis, note = f"{axis}, %", f"Predicted and observed rates are those{of}. {note}"
+    return Intervals(title, axis, series, references, note.strip())

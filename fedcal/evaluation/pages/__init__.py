@@ -1,1 +1,0 @@
-"""An evaluation as tables and figures of a report."""
