@@ -89,7 +89,7 @@ class Method(ABC):
         self, plan: Plan, *, ledger: Ledger | None = None, secure_aggregation: str = "masks"
     ) -> None:
         one_of("secure aggregation", secure_aggregation, SECURE_AGGREGATION)
-        if (secure_aggregation == "protocol") != plan.protocol:
+        if (secure_aggregation == "protocol") != bool(plan.committee):
             raise InputError(
                 "secure aggregation 'protocol' needs a committee of sites, and a committee needs it"
             )

@@ -157,7 +157,7 @@ def check(
         )
     terms = own_terms(fields, context.run, site, terms_of_job)
     plan = terms.plan
-    if plan.model.shared and not plan.protocol and not site.simulated:
+    if plan.model.shared and not plan.committee and not site.simulated:
         raise InputError(
             f"a share of the noise protects nothing alone: trust '{plan.trust}' needs secure "
             "aggregation among the sites"

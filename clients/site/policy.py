@@ -294,7 +294,7 @@ class Policy:
         _at_most("rounds", plan.rounds, self.rounds)
         _at_most("numbers in an answer", length, self.largest_vector)
         if plan.model.noise_by != "client" and self.site_rows:
-            rows = self.site_rows * (summed if plan.protocol else 1)
+            rows = self.site_rows * (summed if plan.committee else 1)
             self._check_resolution(rows, cells_of(terms.questions, plan.rounds))
 
     def check_method(self, job: Mapping[str, Any]) -> None:

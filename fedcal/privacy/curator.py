@@ -45,7 +45,7 @@ from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.mechanisms import Source
 from fedcal.privacy.agreement import client_noise, coin_rate, context_under
-from fedcal.privacy.ledger import Ledger
+from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.query import Query, fits
 from fedcal.privacy.request import Request
@@ -147,20 +147,11 @@ class Curator:
         else:
             bound = self.plan.bound
             self._reserve()
-        request = self._request(query, bound, round_number)
-        everyone = query.everyone
-        clients = np.arange(self.plan.clients) if everyone else self.plan.sample(round_number)
-        self._open = Asked(request, clients)
-        self.opened = round_number
-        return self._open
-
-    def _request(self, query: Query, bound: Bound, round_number: int) -> Request:
-        """Return the question, with the noise that clients add under `distributed` and `local`."""
         plan = self.plan
         noise, rate = client_noise(plan), coin_rate(plan, query)
         drawn = noise is not None or rate < 1 or plan.row_rate < 1
         seed = plan.client_seed if plan.federation.noise_source == "seeded" else None
-        return Request(
+        request = Request(
             *(query, bound, plan.ring, round_number),
             noise=noise,
             rate=rate,
@@ -168,6 +159,10 @@ class Curator:
             seed=seed if drawn else None,
             context=context_under(plan, self.run, round_number),
         )
+        clients = np.arange(plan.clients) if query.everyone else plan.sample(round_number)
+        self._open = Asked(request, clients)
+        self.opened = round_number
+        return self._open
 
     def resume(self, run: str, releases: int, *, ahead: bool = False) -> None:
         """Go on with a run that another process began; `replay` then what was released.
@@ -277,7 +272,14 @@ class Curator:
         repliers = self._charged[1]
         self._charged = None
         self.releases += 1
-        return self._release(asked, total, repliers)
+        request, plan = asked.request, self.plan
+        source = partial(self._source, asked)
+        if plan.model.noise_by == "server" and plan.noise is not None:
+            total = request.ring.add(total, plan.noise.draw(source()))
+        of = plan.sum_of(request.bound, repliers, request.query.costs)
+        values, std = plan.law.release(request.ring.decode(total), of, source)
+        check_plausible(total, plan, request)
+        return Release(asked.round, request.query.kind, values, std)
 
     def abandon(self) -> None:
         """Give a reservation back if nothing was charged under it; otherwise it stays spent.
@@ -291,16 +293,6 @@ class Curator:
         if self._reserved and self._ledger is not None:
             self._ledger.cancel(self.run)  # refuses once a round is charged
             self._reserved = False
-
-    def _release(self, asked: Asked, total: Words, repliers: int) -> Release:
-        request, plan = asked.request, self.plan
-        source = partial(self._source, asked)
-        if plan.model.noise_by == "server" and plan.noise is not None:
-            total = request.ring.add(total, plan.noise.draw(source()))
-        of = plan.sum_of(request.bound, repliers, request.query.costs)
-        values, std = plan.law.release(request.ring.decode(total), of, source)
-        check_plausible(total, plan, request)
-        return Release(asked.round, request.query.kind, values, std)
 
     def _source(self, asked: Asked) -> Source:
         """Return the server's own randomness in a round."""
@@ -316,16 +308,9 @@ class Curator:
             return
         if self._ledger is None:
             self._ledger = Ledger(None, self.plan.epsilon, self.plan.delta or None)
-        self._ledger.reserve(
-            self.run,
-            epsilon=self.plan.epsilon,
-            delta=self.plan.delta,
-            releases=self.plan.rounds,
-            mechanism=self.plan.mechanism,
-            unit=self.plan.unit,
-            adjacency=self.plan.adjacency,
-            event=self.plan.event,
-        )
+        plan = self.plan
+        words = plan.mechanism, plan.unit, plan.adjacency, plan.event
+        self._ledger.reserve(Entry(self.run, plan.epsilon, plan.delta, plan.rounds, *words))
         self._reserved = True
 
 

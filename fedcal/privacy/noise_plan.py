@@ -193,14 +193,9 @@ class Plan:
         return self.private and self.federation.sampling_rate < 1 and secret
 
     @property
-    def protocol(self) -> bool:
-        """True if sites add up by the protocol of secure aggregation."""
-        return self.committee is not None
-
-    @property
     def asks_everyone(self) -> bool:
         """True if every client answers, and its own secret coin decides if its rows count."""
-        return self.model.asks_everyone or self.protocol
+        return self.model.asks_everyone or self.committee is not None
 
     @property
     def own_rate(self) -> float:

@@ -207,7 +207,7 @@ def _sampling(plan: Plan, about: Facts) -> str:
     """Return the assumption behind the epsilon if not every client takes part."""
     if plan.amplifying_rate == 1:
         why = plan.model.why_not_amplified
-        if plan.protocol:  # everybody answers, whoever's rows count
+        if plan.committee:  # everybody answers, whoever's rows count
             why = "" if plan.model.amplifies else f"trust {plan.trust} counts on no coin"
         if not why:
             why = f"unit {plan.unit} would need that the other rows of its client change little"

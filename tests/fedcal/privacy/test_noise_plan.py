@@ -270,7 +270,7 @@ def test_what_does_not_go_together_is_refused():
         ((1, SCORES, "exponential", {"mechanism": "laplace"}), "made for"),
         ((2, SCORES, "exponential", {}), "needs one round, got rounds = 2"),
         ((1, ONES, "exponential", {}), "a bound for each candidate"),
-        ((1, pairs, "exponential", {}), "a bound of order 1"),
+        ((1, pairs, "exponential", {}), "a bound for each candidate"),
         ((1, PAIR, "laplace", {"mechanism": "exponential"}), "does not fit a release that is a"),
         ((1, PAIR, "gaussian", {"mechanism": "unary"}), "does not fit a release that is a sum"),
         ((1, PAIR, "laplace", {"delta": 0.0, "mechanism": "gaussian"}), "delta = 0"),
@@ -344,7 +344,7 @@ def test_the_noise_of_the_honest_alone_is_as_much_as_one_server_would_add(mechan
 def test_everybody_answers_and_the_coin_is_its_own_under_every_trust(trust):
     epsilon = math.inf if trust == "secagg" else 1.0
     plan = plan_of(2, trust=trust, epsilon=epsilon, sampling_rate=0.25, **SITES)
-    assert plan.protocol
+    assert plan.committee
     assert plan.asks_everyone
     assert plan.own_rate == 0.25
     assert plan.sample(1).tolist() == plan.sample(2).tolist() == list(range(20))
