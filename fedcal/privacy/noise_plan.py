@@ -15,7 +15,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from fedcal import accounting
-from fedcal.accounting.zcdp import zcdp_multiplier
+from fedcal.accounting.gaussian import zcdp_multiplier
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers
