@@ -286,7 +286,7 @@ class Policy:
         if plan.private:
             _at_most("epsilon", plan.epsilon, self.epsilon_per_run)
             _at_most("delta", plan.delta, self.delta_per_run)
-            _one_of("mechanism", plan.mechanism, self.mechanism or (plan.mechanism,))
+            _one_of("mechanism", plan.mechanism.name, self.mechanism or (plan.mechanism.name,))
         elif not self.exact_sums:
             raise _refusal("sums", "without noise", "with noise alone (exact-sums = true)")
         _at_most("rounds", plan.rounds, self.rounds)

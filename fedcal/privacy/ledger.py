@@ -173,8 +173,8 @@ class Ledger(AbstractContextManager["Ledger"]):
         if schema == 1:
             self._db.execute("ALTER TABLE cap ADD COLUMN delta REAL NOT NULL DEFAULT 0.999")
             self._db.mark(_APPLICATION, _SCHEMA)
-        caps = self._db.rows("SELECT epsilon, delta FROM cap")
-        stored: tuple[float, ...] = caps[0] if len(caps) == 1 else ()
+        rows = self._db.rows("SELECT epsilon, delta FROM cap")
+        stored: tuple[float, ...] = rows[0] if len(rows) == 1 else ()
         if not stored or not all(isinstance(v, float) and 0 < v < math.inf for v in stored):
             raise InputError(f"{self._name} is damaged: it has no valid cap")
         self._entries()  # refuses damaged rows

@@ -123,7 +123,7 @@ class Request:
         same("round of the context", context.round, self.round)
         if self.noise is not None:
             mechanism = FORMER.get(context.mechanism, context.mechanism)
-            same("mechanism of the noise", self.noise.mechanism, mechanism)
+            same("mechanism of the noise", self.noise.mechanism.name, mechanism)
 
     def to_fields(self, *, noise: bool = True) -> dict[str, Field]:
         """Return flat scalars and lists for a Flower `ConfigRecord`, for `from_fields`.
@@ -150,7 +150,7 @@ class Request:
         if self.bound.whole:
             fields["whole"] = True
         if noise and self.noise is not None:
-            fields["noise"] = self.noise.mechanism
+            fields["noise"] = self.noise.mechanism.name
             fields["noise-lengths"] = list(self.noise.lengths)
             fields["noise-scales"] = list(self.noise.scales)
             fields["noise-shares"] = self.noise.shares
@@ -218,7 +218,7 @@ class Request:
             question,
             self.bound.key,
             (ring.clients, ring.grid, self.rate),
-            None if noise is None else (noise.mechanism, noise.lengths, noise.scales, noise.shares),
+            noise and (noise.mechanism.name, noise.lengths, noise.scales, noise.shares),
             *((self.row_rate,) if self.row_rate < 1 else ()),
         )
 

@@ -121,7 +121,7 @@ def noise_of_sum(plan: Plan, repliers: int, times: int) -> np.ndarray:
     """Noise of the sum of so many answers, in the statistic's units, (times, length)."""
     draws = repliers if plan.trust in ("distributed", "local") else 1
     wide = replace(plan.noise, lengths=tuple(n * times for n in plan.noise.lengths))
-    source = stream(5, Purpose.NOISE, 1, plan.mechanism)
+    source = stream(5, Purpose.NOISE, 1, plan.mechanism.name)
     total = np.sum([wide.draw(source) for _ in range(draws)], axis=0) * plan.grid
     blocks = np.split(total, np.cumsum(wide.lengths)[:-1])
     return np.concatenate([b.reshape(times, -1) for b in blocks], axis=1)
@@ -209,7 +209,7 @@ def test_the_ring_has_room_for_the_noise_of_all_clients(mechanism, trust, client
     plan = plan_of(1, mechanism=mechanism, trust=trust, clients=clients, quorum=quorum)
     room = plan.ring.headroom
     widest = max(plan.noise.scales)
-    whole = plan.noises(clients)
+    whole = plan.noise_copies(clients)
     if mechanism == "gaussian":
         chance = math.erfc(room / widest / math.sqrt(2 * whole))
     elif whole == 1:

@@ -95,7 +95,7 @@ def test_keys_and_bytes_stay(name):
 
 @requests
 def test_the_context_is_in_no_key_and_no_payload(request_):
-    mechanism = CONTEXT.mechanism if request_.noise is None else request_.noise.mechanism
+    mechanism = CONTEXT.mechanism if request_.noise is None else request_.noise.mechanism.name
     context = replace(CONTEXT, round=request_.round, mechanism=mechanism)
     for other in (replace(request_, context=context), replace(request_, context=None)):
         assert other.query.noise_key == request_.query.noise_key
