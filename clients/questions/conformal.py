@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.clients.questions.scores import CountedRows, counted_words, group_of, halves_of
-from fedcal.core.checks import one_of
+from fedcal.core.checks import interval, one_of
 from fedcal.core.errors import InputError
-from fedcal.core.fields import Classes, Finite, Vector, vector
+from fedcal.core.fields import Classes, Finite, NotNegative, Vector, vector
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.conformity import BY, Conformity, quantile_costs
@@ -159,7 +159,7 @@ class SetGaps(SetQuery):
     need: Any = None
     hit: Any = None
     level: Finite = 0.0
-    tilt: Finite = 0.0
+    tilt: NotNegative = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -171,8 +171,6 @@ class SetGaps(SetQuery):
         if (need < 0).any() or (hit < need).any() or not 0 < hit.max() <= _LARGEST:
             raise InputError(f"hit must be >= need >= 0 and <= {_LARGEST:g}, not all 0")
         self._set(hit=hit, need=need)
-        if self.tilt < 0:
-            raise InputError(f"tilt must be >= 0, got {self.tilt:g}")
 
     def lengths(self) -> tuple[int, ...]:
         """Return one block with all numbers."""
@@ -253,14 +251,12 @@ class SetRanks(SetGaps):
     )
 
     need: Any = (0.0,)
-    quantile: Finite = 0.5
+    quantile: Annotated[float, interval("(0, 1)")] = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.thresholds[-1] != 1 or self.parts > 1:
             raise InputError("a quantile needs by = 'none', and the last threshold must be 1")
-        if not 0 < self.quantile < 1:
-            raise InputError(f"quantile must be in (0, 1), got {self.quantile:g}")
 
     def costs(self, sums: Floats) -> Floats:
         """Return the `quantile_costs` of `fedcal.conformal.angelopoulos`.

@@ -14,9 +14,8 @@ from fedcal.calibrators.minimisers import residuals
 from fedcal.calibrators.parametric import LocalLosses, ParametricScaling, local_fits, rows_of
 from fedcal.calibrators.scaling import TemperatureScaling
 from fedcal.clients.questions import temperature
-from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError
-from fedcal.core.fields import Classes, Finite, Positive, Seed, Vector, within
+from fedcal.core.checks import one_of, same
+from fedcal.core.fields import Classes, NotNegative, Positive, Seed, Vector, within
 from fedcal.core.numerics import sigmoid, softplus, tempered_mean
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
@@ -62,11 +61,7 @@ class _OfForm(Query):
 
     def _check_size(self, size: int) -> None:
         """Refuse a number of parameters that differs from that of the form."""
-        if len(self.w) != size:
-            raise InputError(
-                f"{self.form} scaling of {self.classes} classes has {size} parameters here, the "
-                f"query has {len(self.w)}"
-            )
+        same(_parameters(self.form, self.classes), len(self.w), size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,14 +102,9 @@ class ScalingUpdate(_OfForm, temperature.Update):
 
     w: Vector
     form: Form
-    proximal: Finite
+    proximal: NotNegative
     steps: Annotated[int, within(1, temperature.MOST_STEPS)]
     count: bool
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.proximal < 0:
-            raise InputError(f"proximal must be >= 0, got {self.proximal:g}")
 
     def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
         """u_k = w - w_k, how far the client's own optimum is from the global parameters w.
@@ -126,9 +116,7 @@ class ScalingUpdate(_OfForm, temperature.Update):
         """
         form, w, shards = _form(shards, self), self.w, shards.ordered
         update = w - local_fits(form, shards, w, proximal=self.proximal, steps=self.steps)
-        if not self.count:
-            return update
-        return np.column_stack([update, shards.rows > 0])
+        return self.counted(update, shards)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +161,7 @@ class MLPUpdate(_OfForm, temperature.Update):
         Returns (clients, size) or, with `count`, (clients, size + 1).
         """
         w, batch, shards = self.w, self.batch, shards.ordered
-        out = np.zeros((shards.clients, len(w) + self.count))
+        out = np.zeros((shards.clients, len(w)))
         y, rank = rows_of(mlp.OrderPreservingMLP, shards)
         orders = {
             n: mlp.batches(n, self.epochs, batch, self.seed)
@@ -190,10 +178,8 @@ class MLPUpdate(_OfForm, temperature.Update):
                 rows = np.stack([order[t] for order, _ in going]) + first[:k]
                 weights = np.stack([weight[t] for _, weight in going])
                 mlp.sgd_step(trained[:k], y[rows], rank[rows], weights, self.lr)
-            out[ids, : len(w)] = w - trained
-        if self.count:
-            out[:, -1] = shards.rows > 0
-        return out
+            out[ids] = w - trained
+        return self.counted(out, shards)
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,12 +315,12 @@ def _form(
 ) -> type[ParametricScaling]:
     """Return the form of scaling; InputError if its parameters do not fit such rows."""
     form = form_of(query.form)
-    if query.w.shape != (form.size(shards.classes),):
-        raise InputError(
-            f"{form.kind} scaling of {shards.classes} classes has {form.size(shards.classes)} "
-            f"parameters, the query has {query.w.size}"
-        )
+    same(_parameters(form.kind, shards.classes), query.w.size, form.size(shards.classes))
     return form
+
+
+def _parameters(form: str, classes: int) -> str:
+    return f"number of parameters of {form} scaling of {classes} classes"
 
 
 _TOGETHER = 8  # clients trained at once: their parameters and mlp.batches stay in the cache

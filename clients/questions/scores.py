@@ -12,7 +12,7 @@ import numpy as np
 
 from fedcal.calibrators.base import of_text
 from fedcal.clients.questions.histograms import one_of_each
-from fedcal.core.checks import whole
+from fedcal.core.checks import same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Classes, Numbers, Positive, Seed, vector
 from fedcal.core.printable import look_of
@@ -111,8 +111,7 @@ class ScoreCounts(ScoreTable, CountedRows):
             if self.subject_rows:
                 raise InputError("a reference needs rows that count once each: subject_rows = 0")
             reference = vector("reference", self.reference)
-            if len(reference) != self.counts:
-                raise InputError(f"reference has {len(reference)} numbers, not {self.counts}")
+            same("length of the reference", len(reference), self.counts)
             self._set(reference=reference)
         self._set(signed=self.reference is not None)  # counts are not negative, residuals may be
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from fedcal.core import numerics
-from fedcal.core.checks import positive
+from fedcal.core.checks import interval
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Classes, Positive, finite, within
 from fedcal.core.shards import Shards
@@ -38,11 +38,8 @@ COUNTED = 2.0
 """Bound of a count that is at most 1, and so is never clipped."""
 
 
-def check_limit(name: str, value: Any) -> float:
-    """Return the largest 1/T and T, or raise InputError."""
-    if not 1 < positive(name, value) <= 1e6:
-        raise InputError(f"{name} must be above 1 and at most 1e6, got {value:g}")
-    return float(value)
+check_limit = interval("(1, 1e6]")
+"""Check of the largest 1/T and T."""
 
 
 def row_curvature(classes: int) -> float:
@@ -82,6 +79,10 @@ class Update(Query):
         if not self.count:
             return Bound(self.lengths(), (clips[0],), order=order)
         return Bound(self.lengths(), (clips[0], COUNTED), "per_block", order)
+
+    def counted(self, update: Floats, shards: Shards) -> Floats:
+        """Return the answers to the question, from each client's update, (clients, numbers)."""
+        return np.column_stack([update, shards.rows > 0]) if self.count else update
 
 
 @dataclass(frozen=True)
@@ -132,9 +133,7 @@ class TemperatureUpdate(Update):
         log_a = local_log_a(shards, np.log(w) if inverse else -np.log(w), limit, self.steps)
         has_rows = shards.rows > 0
         update = np.where(has_rows, w - np.exp(log_a if inverse else -log_a), 0.0)
-        if not self.count:
-            return update[:, None]
-        return np.stack([update, has_rows.astype(np.float64)], axis=1)
+        return self.counted(update[:, None], shards)
 
 
 class Newton(Query):

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.core.checks import same
 from fedcal.core.errors import ContributionRefused, InputError
 from fedcal.core.fields import Classes, Param, Positive, Seed, Vector, within
 from fedcal.core.shards import Shards
@@ -47,11 +48,8 @@ class _OfNetwork(Query):
     def __post_init__(self) -> None:
         super().__post_init__()
         size = self.architecture.size(self.reads, self.classes)
-        if len(self.w) != size:
-            raise InputError(
-                f"the network {self.network} of {self.classes} classes on {self.shape} has {size} "
-                f"weights, the query has {len(self.w)}"
-            )
+        what = f"{self.network} of {self.classes} classes on {self.shape}"
+        same(f"number of weights of the network {what}", len(self.w), size)
 
     @classmethod
     def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any]:

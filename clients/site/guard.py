@@ -96,16 +96,20 @@ def _check_site(fields: Mapping[str, Any], site: Prepared) -> None:
 def plan_fields(plan: noise_plan.Plan) -> dict[str, Any]:
     """Return a plan as plain values; `plan_from` reads them."""
     fields = asdict(plan)
-    return {**fields, "law": [plan.law.name, fields["law"]]}
+    parts = fields.pop("mechanism")
+    return {**fields, "law": [plan.mechanism.name, parts]}
 
 
 def plan_from(values: Mapping[str, Any]) -> noise_plan.Plan:
     """Return the plan that `plan_fields` wrote."""
     plain = {key: _tupled(value) for key, value in values.items()}
-    name, parts = plain["law"]
-    law: Any = MECHANISMS[FORMER.get(name, name)]
+    name, parts = plain.pop("law")
+    mechanism: Any = MECHANISMS[FORMER.get(name, name)]
     bound = plain["bound"] and {key: _tupled(value) for key, value in plain["bound"].items()}
-    made = {"federation": noise_plan.Federation(**plain["federation"]), "law": law(**parts)}
+    made = {
+        "federation": noise_plan.Federation(**plain["federation"]),
+        "mechanism": mechanism(**parts),
+    }
     return noise_plan.Plan(**{**plain, **made, "bound": bound and Bound(**bound)})
 
 
@@ -152,7 +156,7 @@ def check(
     whole("the length of an answer", request.bound.length, 0, MOST_NUMBERS)
     terms = own_terms(fields, context.run, site, terms_of_job)
     plan = terms.plan
-    if plan.model.shared and not plan.protocol and not site.simulated:
+    if plan.model.shared and not plan.committee and not site.simulated:
         raise InputError(
             f"a share of the noise protects nothing alone: trust '{plan.trust}' needs secure "
             "aggregation among the sites"

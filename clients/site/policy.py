@@ -286,13 +286,13 @@ class Policy:
         if plan.private:
             _at_most("epsilon", plan.epsilon, self.epsilon_per_run)
             _at_most("delta", plan.delta, self.delta_per_run)
-            _one_of("mechanism", plan.mechanism, self.mechanism or (plan.mechanism,))
+            _one_of("mechanism", plan.mechanism.name, self.mechanism or (plan.mechanism.name,))
         elif not self.exact_sums:
             raise _refusal("sums", "without noise", "with noise alone (exact-sums = true)")
         _at_most("rounds", plan.rounds, self.rounds)
         _at_most("numbers in an answer", length, self.largest_vector)
         if plan.model.noise_by != "client" and self.site_rows:
-            rows = self.site_rows * (summed if plan.protocol else 1)
+            rows = self.site_rows * (summed if plan.committee else 1)
             self._check_resolution(rows, declared.cells_of(terms.questions, plan.rounds))
 
     def check_method(self, job: Mapping[str, Any]) -> None:

@@ -125,7 +125,7 @@ class Prepared:
         """
         if self.policy is not None:
             self.policy.check(job, terms, length, self.roster)
-        elif terms.plan.protocol and not self.simulated:
+        elif terms.plan.committee and not self.simulated:
             raise InputError(
                 "secure aggregation by protocol needs --federation, --sign-key and --policy"
             )

@@ -219,7 +219,7 @@ def check(study: Study) -> dict[str, Any]:
         "epsilon": {"release": plan.epsilon, "year": study.epsilon, "all": study.epsilon_total},
         "noise_std": std,
         "unit": plan.unit,
-        "mechanism": plan.mechanism,
+        "mechanism": plan.mechanism.name,
         "sites": about_sizes,
         "sees": sees,
         "sentences": [sentence for sentence in sentences if sentence],

@@ -373,7 +373,7 @@ def _spent(plan: noise_plan.Plan) -> Callable[[int], float]:
     By Renyi DP, which is quick and above the account that the noise was planned by; so the plan's
     epsilon, which holds for all rounds, stands in where that is less.
     """
-    if not plan.private or plan.law.order != 2:
+    if not plan.private or plan.mechanism.order != 2:
         return lambda rounds: plan.epsilon
     epsilon_of = rdp_epsilons(plan.delta, plan.multiplier, plan.amplifying_rate)
     return lambda rounds: min(plan.epsilon, epsilon_of(rounds))

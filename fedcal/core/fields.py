@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 import numpy as np
 
-from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.checks import interval, one_of, positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.streams import check_seed
 from fedcal.core.types import Floats
@@ -172,6 +172,7 @@ Seed = Annotated[int, lambda _, value: check_seed(value)]
 Numbers = Annotated[int, within(0, MOST_NUMBERS)]
 Finite = Annotated[float, finite]
 Positive = Annotated[float, positive]
+NotNegative = Annotated[float, interval("[0, inf)")]
 Vector = Annotated[Floats, vector]
 
 

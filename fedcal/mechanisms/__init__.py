@@ -32,7 +32,7 @@ __all__ = [
 MECHANISMS: dict[str, type[Mechanism]] = registry(NoNoise, Laplace, Gaussian, Exponential, Unary)
 """Name on the command line and in files -> mechanism."""
 
-PRIVATE = {name: law for name, law in MECHANISMS.items() if law.answers != "nothing"}
+PRIVATE = {name: one for name, one in MECHANISMS.items() if one.answers != "nothing"}
 """Mechanisms with a privacy guarantee."""
 
 FORMER = {"discrete-laplace": Laplace.name, "discrete-gaussian": Gaussian.name}

@@ -124,14 +124,14 @@ class Unary(Mechanism):
             f"{unary_flip(self.epsilon):.4g}. noise_std is for the count of an empty cell"
         )
 
-    def std(self, scales: Floats, noises: float, bound: Bound, grid: float = 0.0) -> Floats:
+    def std(self, scales: Floats, noise_copies: float, bound: Bound, grid: float = 0.0) -> Floats:
         """Return the std of an unbiased count of an empty cell (Wang et al. 2017, Equation 6).
 
-        The growth of the variance with the true count is neglected. `noises` is the number of
+        The growth of the variance with the true count is neglected. `noise_copies` is the number of
         answers.
         """
         flip = unary_flip(self.epsilon)
-        return np.full(bound.length, math.sqrt(noises * flip * (1.0 - flip)) / (0.5 - flip))
+        return np.full(bound.length, math.sqrt(noise_copies * flip * (1.0 - flip)) / (0.5 - flip))
 
     def noise_of(self, scales: Floats, grid: float, bound: Bound, shares: int) -> Noise | None:
         """Return noise whose one scale is the probability that a 0 is flipped."""

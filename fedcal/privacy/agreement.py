@@ -193,7 +193,7 @@ def coin_rate(plan: Plan, query: Query) -> float:
 def context_under(plan: Plan, run: str, round_number: int) -> Context:
     """Return what the requests of a round are asked for."""
     budget = plan.epsilon, plan.delta
-    names = plan.unit, plan.trust, plan.mechanism
+    names = plan.unit, plan.trust, plan.mechanism.name
     return Context(run, plan.key, round_number, plan.rounds, *names, *budget)
 
 
@@ -207,5 +207,5 @@ def context_of(request: Request) -> Context:
 def _short(value: object) -> str:
     if isinstance(value, Noise):
         scales = ", ".join(f"{scale:.6g}" for scale in value.scales[:3])
-        return f"{value.mechanism} of {scales} steps in {value.shares} shares"
+        return f"{value.mechanism.name} of {scales} steps in {value.shares} shares"
     return str(value)[:80]

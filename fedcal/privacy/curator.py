@@ -45,7 +45,7 @@ from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.mechanisms import Source
 from fedcal.privacy.agreement import client_noise, coin_rate, context_under
-from fedcal.privacy.ledger import Ledger
+from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.query import Query, fits
 from fedcal.privacy.request import Request
@@ -54,7 +54,7 @@ from fedcal.units.bounding import Bound
 
 
 @dataclass(frozen=True)
-class Asked:
+class OpenRound:
     """A round that is under way: the request and the clients that get it."""
 
     request: Request
@@ -115,11 +115,11 @@ class Curator:
         self._ledger = ledger
         self._masked = masked
         self._reserved = False
-        self._open: Asked | None = None
-        self._charged: tuple[Asked, int] | None = None
+        self._open: OpenRound | None = None
+        self._charged: tuple[OpenRound, int] | None = None
         self._paid: frozenset[int] = frozenset()  # rounds that were charged before a restart
 
-    def open(self, round_number: int, query: Query, norms: tuple[float, ...] = ()) -> Asked:
+    def open(self, round_number: int, query: Query, norms: tuple[float, ...] = ()) -> OpenRound:
         """Stamp the plan's bound on the question and sample the round's clients.
 
         Parameters
@@ -147,20 +147,11 @@ class Curator:
         else:
             bound = self.plan.bound
             self._reserve()
-        request = self._request(query, bound, round_number)
-        everyone = query.everyone
-        clients = np.arange(self.plan.clients) if everyone else self.plan.sample(round_number)
-        self._open = Asked(request, clients)
-        self.opened = round_number
-        return self._open
-
-    def _request(self, query: Query, bound: Bound, round_number: int) -> Request:
-        """Return the question, with the noise that clients add under `distributed` and `local`."""
         plan = self.plan
         noise, rate = client_noise(plan), coin_rate(plan, query)
         drawn = noise is not None or rate < 1 or plan.row_rate < 1
         seed = plan.client_seed if plan.federation.noise_source == "seeded" else None
-        return Request(
+        request = Request(
             *(query, bound, plan.ring, round_number),
             noise=noise,
             rate=rate,
@@ -168,6 +159,10 @@ class Curator:
             seed=seed if drawn else None,
             context=context_under(plan, self.run, round_number),
         )
+        clients = np.arange(plan.clients) if query.everyone else plan.sample(round_number)
+        self._open = OpenRound(request, clients)
+        self.opened = round_number
+        return self._open
 
     def resume(self, run: str, releases: int, *, ahead: bool = False) -> None:
         """Go on with a run that another process began; `replay` then what was released.
@@ -214,16 +209,16 @@ class Curator:
             raise PrivacyError("the number of releases must be set before the first query")
         self.releases = self.opened = releases
 
-    def replay(self, asked: Asked, release: Release) -> None:
+    def replay(self, asked: OpenRound, release: Release) -> None:
         """Close an open round by what an earlier process released of it; nothing is charged."""
-        length = len(release.values)
-        fits = length == (asked.request.bound.length if self.plan.law.answers != "index" else 1)
+        drawn = self.plan.mechanism.answers == "index"
+        fits = len(release.values) == (1 if drawn else asked.request.bound.length)
         if asked is not self._open or release.kind != asked.request.query.kind or not fits:
             raise InputError(f"the saved state of round {asked.round} does not belong to this run")
         self._open = None
         self.releases += 1
 
-    def charge(self, asked: Asked, repliers: int) -> None:
+    def charge(self, asked: OpenRound, repliers: int) -> None:
         """Charge the ledger for a round whose answers are there and not added up yet.
 
         Parameters
@@ -258,7 +253,7 @@ class Curator:
             self._ledger.charge(self.run, asked.round)
         self._charged = (asked, repliers)
 
-    def close(self, asked: Asked, total: Words) -> Release:
+    def close(self, asked: OpenRound, total: Words) -> Release:
         """Release the sum of a charged round through the plan's mechanism.
 
         Parameters
@@ -277,7 +272,14 @@ class Curator:
         repliers = self._charged[1]
         self._charged = None
         self.releases += 1
-        return self._release(asked, total, repliers)
+        request, plan = asked.request, self.plan
+        source = partial(self._source, asked)
+        if plan.model.noise_by == "server" and plan.noise is not None:
+            total = request.ring.add(total, plan.noise.draw(source()))
+        of = plan.sum_of(request.bound, repliers, request.query.costs)
+        values, std = plan.mechanism.release(request.ring.decode(total), of, source)
+        check_plausible(total, plan, request)
+        return Release(asked.round, request.query.kind, values, std)
 
     def abandon(self) -> None:
         """Give a reservation back if nothing was charged under it; otherwise it stays spent.
@@ -292,17 +294,7 @@ class Curator:
             self._ledger.cancel(self.run)  # refuses once a round is charged
             self._reserved = False
 
-    def _release(self, asked: Asked, total: Words, repliers: int) -> Release:
-        request, plan = asked.request, self.plan
-        source = partial(self._source, asked)
-        if plan.model.noise_by == "server" and plan.noise is not None:
-            total = request.ring.add(total, plan.noise.draw(source()))
-        of = plan.sum_of(request.bound, repliers, request.query.costs)
-        values, std = plan.law.release(request.ring.decode(total), of, source)
-        check_plausible(total, plan, request)
-        return Release(asked.round, request.query.kind, values, std)
-
-    def _source(self, asked: Asked) -> Source:
+    def _source(self, asked: OpenRound) -> Source:
         """Return the server's own randomness in a round."""
         if self.plan.federation.noise_source == "system":
             return None
@@ -316,16 +308,9 @@ class Curator:
             return
         if self._ledger is None:
             self._ledger = Ledger(None, self.plan.epsilon, self.plan.delta or None)
-        self._ledger.reserve(
-            self.run,
-            epsilon=self.plan.epsilon,
-            delta=self.plan.delta,
-            releases=self.plan.rounds,
-            mechanism=self.plan.mechanism,
-            unit=self.plan.unit,
-            adjacency=self.plan.adjacency,
-            event=self.plan.event,
-        )
+        plan = self.plan
+        words = plan.mechanism.name, plan.unit, plan.adjacency, plan.event
+        self._ledger.reserve(Entry(self.run, plan.epsilon, plan.delta, plan.rounds, *words))
         self._reserved = True
 
 
@@ -354,7 +339,7 @@ def honest_range(plan: Plan, request: Request) -> tuple[Floats, Floats]:
         In the statistic's units; infinite where nothing is bounded.
     """
     bound, ring = request.bound, request.ring
-    if plan.law.answers == "onehot":
+    if plan.mechanism.answers == "onehot":
         one = np.ones(bound.length)
     elif not bound.finite:
         one = np.full(bound.length, np.inf)
@@ -363,9 +348,10 @@ def honest_range(plan: Plan, request: Request) -> tuple[Floats, Floats]:
     else:
         one = np.minimum(ring.limit * ring.grid, MOST_ROWS * bound.scale)
     most = plan.clients * one
-    least = -most if request.query.signed and plan.law.answers != "onehot" else np.zeros_like(most)
+    signed = request.query.signed and plan.mechanism.answers != "onehot"
+    least = -most if signed else np.zeros_like(most)
     tail = np.zeros_like(most)
-    if plan.law.answers == "sum" and plan.noise is not None:
+    if plan.mechanism.answers == "sum" and plan.noise is not None:
         scales = plan.grid * np.repeat(plan.noise.scales, plan.noise.lengths)
         tail = scales * plan.tail
     return (least - tail) * _ROUNDED, (most + tail) * _ROUNDED
@@ -394,7 +380,7 @@ def check_plausible(total: Words, plan: Plan, request: Request) -> None:
     RoundFailed
         If a number is out of range. The message has no value of it.
     """
-    if plan.law.answers == "index":
+    if plan.mechanism.answers == "index":
         return
     sums = request.ring.decode(total)
     least, most = honest_range(plan, request)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedcal import accounting
-from fedcal.core.checks import interval, one_of, whole
+from fedcal.core.checks import interval, one_of, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Param, Scalar
 from fedcal.core.streams import check_seed, key_of
@@ -114,28 +114,16 @@ class Request:
         accounting.check_rate(self.row_rate)
         if self.seed is not None:
             check_seed(self.seed)
-        length = sum(self.query.lengths())
-        if length != self.bound.length:
-            raise InputError(
-                f"a bound of {self.bound.length} numbers does not fit the query "
-                f"{self.query.kind!r}, whose answer has {length}"
-            )
-        if self.noise is not None and sum(self.noise.lengths) != self.bound.length:
-            raise InputError(
-                f"noise for {sum(self.noise.lengths)} numbers does not fit an answer of "
-                f"{self.bound.length}"
-            )
+        length = self.bound.length
+        same("length of the answer", sum(self.query.lengths()), length)
+        if self.noise is not None:
+            same("length of the noise", sum(self.noise.lengths), length)
         if (context := self.context) is None:
             return
-        if context.round != self.round:
-            raise InputError(
-                f"a query of round {self.round} has a context of round {context.round}"
-            )
-        mechanism = FORMER.get(context.mechanism, context.mechanism)
-        if self.noise is not None and self.noise.mechanism != mechanism:
-            raise InputError(
-                f"noise of {self.noise.mechanism!r} does not fit a run with {context.mechanism!r}"
-            )
+        same("round of the context", context.round, self.round)
+        if self.noise is not None:
+            mechanism = FORMER.get(context.mechanism, context.mechanism)
+            same("mechanism of the noise", self.noise.mechanism.name, mechanism)
 
     def to_fields(self, *, noise: bool = True) -> dict[str, Field]:
         """Return flat scalars and lists for a Flower `ConfigRecord`, for `from_fields`.
@@ -162,7 +150,7 @@ class Request:
         if self.bound.whole:
             fields["whole"] = True
         if noise and self.noise is not None:
-            fields["noise"] = self.noise.mechanism
+            fields["noise"] = self.noise.mechanism.name
             fields["noise-lengths"] = list(self.noise.lengths)
             fields["noise-scales"] = list(self.noise.scales)
             fields["noise-shares"] = self.noise.shares
@@ -230,7 +218,7 @@ class Request:
             question,
             self.bound.key,
             (ring.clients, ring.grid, self.rate),
-            None if noise is None else (noise.mechanism, noise.lengths, noise.scales, noise.shares),
+            noise and (noise.mechanism.name, noise.lengths, noise.scales, noise.shares),
             *((self.row_rate,) if self.row_rate < 1 else ()),
         )
 

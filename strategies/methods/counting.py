@@ -255,7 +255,7 @@ def choose_counting(wanted: EvaluationSettings) -> CountingStrategy:
 def excluded(plan: Plan) -> tuple[str, ...]:
     """Return the sources of error that no interval of a plan's metrics contains, in words."""
     sources = list[str]()
-    clipped = plan.law.answers in ("sum", "index")
+    clipped = plan.mechanism.answers in ("sum", "index")
     if clipped and plan.bound is not None and plan.bound.per == "client":
         sources.append("the bias of clipping a client's answer")
     if plan.federation.sampling_rate < 1:

@@ -649,7 +649,7 @@ class FedOneShot(FederatedStrategy):
     def update(self, release: Release) -> None:
         """Keep the drawn temperature, the posterior's mean, or the interpolated root."""
         score = release.values
-        if self.plan.law.answers == "index":
+        if self.plan.mechanism.answers == "index":
             self.log_a = -float(self._log_t[int(score[0])])
         elif self.plan.private:
             if not self.plan.unanswered(release.std):

@@ -17,7 +17,7 @@ from fedcal.core.flower_internals import limit_pulls
 from fedcal.core.printable import listed
 from fedcal.core.types import Words
 from fedcal.privacy import Plan
-from fedcal.privacy.curator import Asked
+from fedcal.privacy.curator import OpenRound
 from fedcal.secure_aggregation import unmask
 from fedcal.secure_aggregation.messages import SAID
 from fedcal.strategies.method import Method
@@ -93,7 +93,7 @@ class FlowerTransport(Method, Strategy):
         self._unsure: set[int] = set()  # nodes of real sites that may be unable to
         self.secure: SecureRounds | None = None
         self.took_part = Participation()
-        self._asked: Asked | None = None
+        self._asked: OpenRound | None = None
         self._grid: Grid  # of the run, once it has started
         self._timeout = 3600.0
 
@@ -182,7 +182,7 @@ class FlowerTransport(Method, Strategy):
         arrays = {k: Array(v) for k, v in self.result().arrays().items()}
         return ArrayRecord(arrays), None
 
-    def _total(self, asked: Asked, replies: Iterable[Message]) -> Words:
+    def _total(self, asked: OpenRound, replies: Iterable[Message]) -> Words:
         """Return the sum of the contributions; the round is charged before they are added up."""
         if self.secure is not None:
             return self._secure_total(self.secure, asked, replies)
@@ -198,7 +198,7 @@ class FlowerTransport(Method, Strategy):
         return total
 
     def _secure_total(
-        self, secure: SecureRounds, asked: Asked, replies: Iterable[Message]
+        self, secure: SecureRounds, asked: OpenRound, replies: Iterable[Message]
     ) -> Words:
         collector, number = secure.collector(asked.request), asked.round
         for site, reply in self._said(replies).items():
@@ -241,7 +241,7 @@ class FlowerTransport(Method, Strategy):
                 "released (see its own log)"
             ) from None
 
-    def _contributions(self, asked: Asked, replies: Iterable[Message]) -> dict[int, Words]:
+    def _contributions(self, asked: OpenRound, replies: Iterable[Message]) -> dict[int, Words]:
         """Return each answering client's contribution, masked or not: site -> words."""
         sent: dict[int, Words] = {}
         for site, reply in self._answers(replies):
@@ -257,7 +257,7 @@ class FlowerTransport(Method, Strategy):
             raise RoundFailed(f"round {asked.round}: no client answered; {self._error}")
         return sent
 
-    def _tell_answered(self, asked: Asked, answered: Collection[int]) -> None:
+    def _tell_answered(self, asked: OpenRound, answered: Collection[int]) -> None:
         """Record and log which clients answered, where that is not secret."""
         if self.plan.secret_sample:
             return

@@ -99,7 +99,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
                 rounds=plan.rounds - plan.counting_rounds,
                 trust=plan.trust,
                 delta=plan.delta,
-                mechanism=plan.mechanism if plan.private else Config.mechanism,
+                mechanism=plan.mechanism.name if plan.private else Config.mechanism,
                 secure_aggregation=job.secure_aggregation,
             )
             cell = replace(cell, config=known, delta=plan.delta, plan=plan, little=little)

@@ -12,7 +12,7 @@ from fedcal.core import checks, errors
 from fedcal.core.parallel import MANY, in_threads, usable_cores
 from fedcal.core.shards import Population, Task
 from fedcal.core.types import Integers, Words
-from fedcal.privacy.curator import Asked
+from fedcal.privacy.curator import OpenRound
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.storage.artifact import Artifact
@@ -28,7 +28,7 @@ _KEPT_BYTES = 1 << 23
 Unavailable = Callable[[int], Integers]
 """Round -> clients that do not answer in it."""
 
-SumOf = Callable[[Asked, Integers], Words]
+SumOf = Callable[[OpenRound, Integers], Words]
 """(a round, who answers in it) -> the sum of their contributions, (length,)."""
 
 
@@ -95,7 +95,7 @@ def run_inline(
     return artifact
 
 
-def _check_members(method: Method, asked: Asked, alive: Integers) -> None:
+def _check_members(method: Method, asked: OpenRound, alive: Integers) -> None:
     """Raise RoundFailed where too few members of the committee are there to open the sum."""
     if method.plan.committee is None:
         return

@@ -150,7 +150,7 @@ class Workers:
         self.shares = [Share(part.clients, part.size) for _, part in parts]
         self._get([one.ready.remote([r]) for one, r in zip(self._actors, self._rows, strict=True)])
 
-    def sum_of(self, asked: curator.Asked, alive: types.Integers) -> types.Words:
+    def sum_of(self, asked: curator.OpenRound, alive: types.Integers) -> types.Words:
         """Return the sum of the contributions, (length,): one message to and from each worker."""
         request = asked.request
         question = (type(request.query), request.to_fields(), request.context_fields())

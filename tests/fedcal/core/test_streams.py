@@ -89,7 +89,7 @@ NOISE = noise_of("gaussian", (2, 1), (5.0, 6.0), 2)
 
 
 @pytest.mark.parametrize(
-    "change", [{"law": Laplace}, {"lengths": (1, 2)}, {"scales": (5.0, 6.5)}, {"shares": 3}]
+    "change", [{"mechanism": Laplace}, {"lengths": (1, 2)}, {"scales": (5.0, 6.5)}, {"shares": 3}]
 )
 def test_a_question_s_key_has_all_of_the_noise(change):
     """Each by itself, beside noise that differs in nothing else."""
@@ -108,7 +108,7 @@ RESOLVED = {"epsilon", "delta", "mechanism", "quorum", "rounds"}
 """What a federation asks for; the plan has what came of it."""
 OTHER = {
     "committee": 5,
-    "law": Laplace(0.5),
+    "mechanism": Laplace(0.5),
     "row_rate": 0.5,
     "unit": "example",
     "trust": "local",

@@ -95,7 +95,7 @@ def test_keys_and_bytes_stay(name):
 
 @requests
 def test_the_context_is_in_no_key_and_no_payload(request_):
-    mechanism = CONTEXT.mechanism if request_.noise is None else request_.noise.mechanism
+    mechanism = CONTEXT.mechanism if request_.noise is None else request_.noise.mechanism.name
     context = replace(CONTEXT, round=request_.round, mechanism=mechanism)
     for other in (replace(request_, context=context), replace(request_, context=None)):
         assert other.query.noise_key == request_.query.noise_key
@@ -179,14 +179,14 @@ def test_a_context_that_makes_no_sense_is_refused():
         ({"query-version": 9}, "version 9 of the query 'clipped_nll' is not known here, only 1"),
         *(({"run": run}, f"run {wrong}") for run in ("", "x" * 65, "two\nlines")),
         *(({"plan": plan}, f"plan {wrong}") for plan in ("0" * 63, 7)),
-        ({"round": 4}, "a query of round 3 has a context of round 4"),
-        ({"round": 2}, "a query of round 3 has a context of round 2"),
+        ({"round": 4}, "round of the context must be 3, got 4"),
+        ({"round": 2}, "round of the context must be 3, got 2"),
         ({"round": 3.0}, f"round {wrong}"),
         ({"rounds": 2}, f"round {wrong}"),
         ({"rounds": nan}, f"rounds {wrong}"),
         ({"unit": "ROW"}, f"unit {wrong}"),
         ({"trust": ["central"]}, f"trust {wrong}"),
-        ({"mechanism": "gaussian"}, "does not fit a run with 'gaussian'"),
+        ({"mechanism": "gaussian"}, "mechanism of the noise must be 'gaussian'"),
         *(({"epsilon": epsilon}, f"epsilon {wrong}") for epsilon in (nan, 0.0, "1", True)),
         *(({"delta": delta}, f"delta {wrong}") for delta in (1.0, -1e-9, nan)),
     ]

@@ -14,7 +14,7 @@ from fedcal.core.errors import ContributionRefused
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation
-from fedcal.privacy.curator import Asked, Release
+from fedcal.privacy.curator import OpenRound, Release
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring
 from fedcal.strategies import FedSGD
@@ -67,7 +67,7 @@ def test_each_row_takes_part_by_its_own_coin():
     counts = []
     for number in range(1, 30):
         asked = strategy.open_round(number)
-        assert isinstance(asked, Asked)
+        assert isinstance(asked, OpenRound)
         words = contribute(shards, asked.request, np.arange(7))
         total = words.sum(axis=0, dtype=np.uint64)
         # at w = 0 every row adds 1/3 - 1 to the bias of class 0
