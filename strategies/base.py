@@ -15,7 +15,7 @@ from fedcal.core.errors import InputError
 from fedcal.mechanisms import MECHANISMS, Exponential
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
 from fedcal.privacy.declared import Range
-from fedcal.privacy.federation import AUTO
+from fedcal.privacy.privacy import AUTO
 from fedcal.privacy.query import Order, Query
 from fedcal.strategies.method import Family
 from fedcal.strategies.server.transport import FlowerTransport

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedcal.accounting.zcdp import rdp_epsilons
+from fedcal.accounting.gaussian import rdp_epsilons
 from fedcal.core.checks import needed, same, whole
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.core.numerics import softmax

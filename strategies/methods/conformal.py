@@ -22,7 +22,7 @@ from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
 from fedcal.privacy import Federation, Plan
 from fedcal.privacy.curator import Release
 from fedcal.privacy.declared import Question
-from fedcal.privacy.federation import AUTO
+from fedcal.privacy.privacy import AUTO
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.methods import quantiles
 from fedcal.strategies.methods.counting import quietest

@@ -24,7 +24,7 @@ from fedcal.metrics.encodings import FLAT, PREFIX, TREE, column_norm, prefix_std
 from fedcal.privacy import Federation, Plan
 from fedcal.privacy.curator import Release
 from fedcal.privacy.declared import SEED, Question, Range
-from fedcal.privacy.federation import AUTO
+from fedcal.privacy.privacy import AUTO
 from fedcal.privacy.query import Order, Query
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS, Example

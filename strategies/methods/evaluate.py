@@ -39,7 +39,7 @@ from fedcal.metrics.score_table import By, Views, names_text
 from fedcal.privacy import Federation, Plan
 from fedcal.privacy.curator import Release
 from fedcal.privacy.declared import Question, Range
-from fedcal.privacy.federation import AUTO
+from fedcal.privacy.privacy import AUTO
 from fedcal.privacy.query import Query
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies import base

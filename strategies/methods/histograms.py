@@ -25,7 +25,8 @@ from fedcal.mechanisms import MECHANISMS, Laplace, Unary
 from fedcal.privacy import Federation, Plan
 from fedcal.privacy.curator import Release
 from fedcal.privacy.declared import SEED, Question, Range
-from fedcal.privacy.federation import AUTO, order_of
+from fedcal.privacy.federation import order_of
+from fedcal.privacy.privacy import AUTO
 from fedcal.strategies.base import FederatedStrategy, Positive, integer
 from fedcal.units import UNITS
 

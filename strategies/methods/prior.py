@@ -21,7 +21,8 @@ from fedcal.metrics.score_table import names_text
 from fedcal.personal.releases import MomentsPrior, SitesRelease
 from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import AUTO, order_of
+from fedcal.privacy.federation import order_of
+from fedcal.privacy.privacy import AUTO
 from fedcal.privacy.query import Query
 from fedcal.strategies.base import Count, FederatedStrategy, Names, Positive
 from fedcal.strategies.methods.counting import excluded

@@ -33,7 +33,7 @@ from fedcal.metrics.score_table import names_text
 from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release
 from fedcal.privacy.declared import Question, Range
-from fedcal.privacy.federation import AUTO
+from fedcal.privacy.privacy import AUTO
 from fedcal.strategies.base import Names, Number, Numbers, Positive, Settings, Share, among, integer
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS

@@ -24,7 +24,7 @@ from fedcal.mechanisms import Gaussian
 from fedcal.privacy import Federation, Plan
 from fedcal.privacy.curator import Release
 from fedcal.privacy.declared import SEED, Question, Range
-from fedcal.privacy.federation import MOST_ROUNDS
+from fedcal.privacy.privacy import MOST_ROUNDS
 from fedcal.privacy.query import Query
 from fedcal.strategies.base import (
     Count,
@@ -284,9 +284,8 @@ class FedSGD(_Network, Descent):
 
     @override
     def query(self, round_number: int) -> Gradients:
-        return Gradients(
-            *(*self.asked, self.w, self._clip), *(self.classes, self._clipping, self.reach or 1.0)
-        )
+        clipping = self._clip, self._clipping, self.reach or 1.0
+        return Gradients(*self.asked, self.w, *clipping, classes=self.classes)
 
 
 class _Local(_Network):
