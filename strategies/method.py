@@ -16,12 +16,9 @@ from typing import Any, ClassVar, Literal
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError, PrivacyError
 from fedcal.core.types import Floats, Integers, Words
+from fedcal.privacy import Federation, Ledger, Plan, Query, Question, Range
 from fedcal.privacy.curator import Asked, Curator, Release
-from fedcal.privacy.declared import Question, Range, check_question
-from fedcal.privacy.federation import Federation
-from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.noise_plan import Plan
-from fedcal.privacy.query import Query
+from fedcal.privacy.declared import check_question
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.messages import message_bytes

@@ -19,7 +19,8 @@ from typing import Any
 
 from fedcal.core.errors import InputError, TooLittle
 from fedcal.core.shards import Population
-from fedcal.privacy.federation import MOST_CLIENTS, Federation
+from fedcal.privacy import Federation
+from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 from fedcal.units import Example

@@ -22,11 +22,9 @@ from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Laplace, Unary
-from fedcal.privacy import Federation, Plan
+from fedcal.privacy import AUTO, SEED, Federation, Plan, Question, Range
 from fedcal.privacy.curator import Release
-from fedcal.privacy.declared import SEED, Question, Range
 from fedcal.privacy.federation import order_of
-from fedcal.privacy.privacy import AUTO
 from fedcal.strategies.base import FederatedStrategy, Positive, integer
 from fedcal.units import UNITS
 

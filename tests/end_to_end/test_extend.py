@@ -162,7 +162,7 @@ def test_a_method_of_another_package_needs_no_change(tmp_path, monkeypatch, caps
     assert by_class.after == pytest.approx(result["after"])
     assert _run(["simulate", "--config", "run/config.toml", "--quiet"]) == 0
     capsys.readouterr()
-    refused = {"mine:Nobody": "no attribute", "mine:Federation": "is not a method"}
+    refused = {"mine:Nobody": "no attribute", "mine:TemperatureScaling": "is not a method"}
     for name, said in {**refused, "nowhere:FedGap": "No module named"}.items():
         assert _run(f"simulate --method {name} {options}".split()) == 2
         (line,) = capsys.readouterr().err.splitlines()
