@@ -127,7 +127,7 @@ def noise_ratio(job: Job, rows_per_client: float | None) -> float | None:
         most *= min(1.0, rows_per_client)  # no more clients than rows have anything to add
     if plan.law.answers == "index":  # as much as Laplace noise of the same budget
         return math.sqrt(8.0) * plan.diameter / plan.epsilon_per_release / most
-    if not plan.noisy_sums or plan.noise_std is None:
+    if plan.law.answers != "sum" or plan.noise_std is None:
         return None
     return min(s / n for s, n in zip(plan.noise_std, bound.norms, strict=True)) / most
 

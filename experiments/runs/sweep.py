@@ -298,8 +298,6 @@ class Folder:
         returns a row that was read, or raises ValueError
     done
         the file that is there when all runs are finished
-    files
-        names, or patterns, of what else lies there when they are
     overwrite
         begin anew where something is unfinished
     """
@@ -309,7 +307,6 @@ class Folder:
     what_differs: Callable[[Mapping[str, Any]], Sequence[str]]
     check: Callable[[Any], Row]
     done: str
-    files: Sequence[str] = ()
     overwrite: bool = False
 
 

@@ -91,12 +91,11 @@ class Noise:
 
     def __post_init__(self) -> None:
         fine = all(math.isfinite(s) and s > 0 for s in self.scales)
-        if not self.lengths or min(self.lengths) < 1 or len(self.scales) != len(self.lengths):
-            raise InputError(f"noise for blocks of {self.lengths} has {len(self.scales)} scales")
-        if not fine or self.shares < 1:
+        blocks = self.lengths and min(self.lengths) >= 1 and len(self.scales) == len(self.lengths)
+        if not blocks or not fine or self.shares < 1:
             raise InputError(
-                f"noise needs finite scales > 0 in at least 1 share, got {self.scales} in "
-                f"{self.shares} shares"
+                "noise needs a finite scale > 0 for each block of length >= 1, in 1 share or more, "
+                f"got {self.scales} for {self.lengths} in {self.shares} shares"
             )
         self.law.check_noise(self)
 

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 from fedcal.core.removed import refuse
 from fedcal.privacy.declared import SEED, Question, Range
-from fedcal.privacy.federation import AUTO, Federation
+from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Plan, make_plan
+from fedcal.privacy.privacy import AUTO
 from fedcal.privacy.query import Query
 
 __all__ = [

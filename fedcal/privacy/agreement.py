@@ -153,12 +153,12 @@ def check_request(request: Request, terms: Terms) -> None:
         One line that names the first thing that differs.
     """
     context, query, plan = context_of(request), request.query, terms.plan
+    own_context = context_under(plan, context.run, context.round)
     pairs = {
-        "epsilon": (context.epsilon, plan.epsilon),
-        "delta": (context.delta, plan.delta),
-        "unit": (context.unit, plan.unit),
-        "trust": (context.trust, plan.trust),
-        "mechanism": (context.mechanism, plan.mechanism),
+        **{
+            name: (getattr(context, name), getattr(own_context, name))
+            for name in ("epsilon", "delta", "unit", "trust", "mechanism")
+        },
         "number of rounds": (context.rounds, plan.rounds),
         "bound": (request.bound, plan.bound if plan.private else request.bound),
         "noise": (request.noise, client_noise(plan)),
@@ -188,6 +188,13 @@ def client_noise(plan: Plan) -> Noise | None:
 def coin_rate(plan: Plan, query: Query) -> float:
     """Return the probability that a client's rows take part in a round, by its own coin."""
     return 1.0 if query.everyone else plan.own_rate
+
+
+def context_under(plan: Plan, run: str, round_number: int) -> Context:
+    """Return what the requests of a round are asked for."""
+    budget = plan.epsilon, plan.delta
+    names = plan.unit, plan.trust, plan.mechanism
+    return Context(run, plan.key, round_number, plan.rounds, *names, *budget)
 
 
 def context_of(request: Request) -> Context:

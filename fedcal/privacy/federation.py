@@ -12,9 +12,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.fields import within
 from fedcal.core.options import flat_kinds, read_fields
 from fedcal.mechanisms import MECHANISMS, PRIVATE, Mechanism, Target
-from fedcal.privacy.privacy import AUTO as AUTO
-from fedcal.privacy.privacy import MOST_ROUNDS as MOST_ROUNDS
-from fedcal.privacy.privacy import Privacy
+from fedcal.privacy.privacy import AUTO, Privacy
 from fedcal.secure_aggregation.committee import check_committee, colluding
 from fedcal.trust import NOISY, TRUSTS, Central, SecAgg
 from fedcal.units import UNITS

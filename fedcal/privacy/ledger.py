@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fedcal.core.checks import positive, whole
+from fedcal.core.checks import fraction, positive, whole
 from fedcal.core.errors import BudgetExceeded, InputError
 from fedcal.storage.atomic import path_of
 from fedcal.storage.database import Database
@@ -135,8 +135,8 @@ class Ledger(AbstractContextManager["Ledger"]):
     ) -> None:
         if cap is not None:
             cap = positive("a ledger's cap", cap)
-        if cap_delta is not None and positive("a ledger's cap on delta", cap_delta) >= 1:
-            raise InputError(f"a ledger's cap on delta must lie in (0, 1), got {cap_delta!r}")
+        if cap_delta is not None:
+            fraction("a ledger's cap on delta", cap_delta)
         path = None if path is None else path_of(path)
         if path is not None and cap is None and not os.path.exists(path):
             raise InputError(f"ledger {path} does not exist yet: a new one needs a cap")
@@ -223,8 +223,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             be written.
         """
         epsilon = positive("an epsilon to charge", epsilon)
-        if delta != 0 and positive("a delta to charge", delta) >= 1:
-            raise InputError(f"a delta to charge must lie in [0, 1), got {delta!r}")
+        fraction("a delta to charge", delta, "[)")
         releases = whole("the number of releases", releases, 1, _MOST_RELEASES)
         with self._db.transaction():
             entries = self._entries()

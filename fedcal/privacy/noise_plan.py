@@ -15,7 +15,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from fedcal import accounting
-from fedcal.accounting.zcdp import zcdp_multiplier
+from fedcal.accounting.gaussian import zcdp_multiplier
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers
@@ -168,11 +168,6 @@ class Plan:
         """True if releases are differentially private."""
         return self.law.answers != "nothing"
 
-    @property
-    def noisy_sums(self) -> bool:
-        """True if sums with noise are released."""
-        return self.law.answers == "sum"
-
     def unanswered(self, std: Floats) -> bool:
         """Return whether a private release with noise of this std holds no client's answer.
 
@@ -211,11 +206,6 @@ class Plan:
     def own_rate(self) -> float:
         """The probability of that coin; 1 = the server's sample decides, or nothing."""
         return self.federation.sampling_rate if self.asks_everyone else 1.0
-
-    @property
-    def amplified(self) -> bool:
-        """True if the epsilon relies on sampling; see the notes of `make_plan`."""
-        return self.amplifying_rate < 1
 
     @property
     def amplifying_rate(self) -> float:

@@ -37,7 +37,7 @@ from fedcal.mechanisms import Exponential, Gaussian, Laplace, Mechanism
 from fedcal.metrics.binning import MOST_BINS
 from fedcal.privacy import Federation, Plan, Question, Range
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import MOST_ROUNDS
+from fedcal.privacy.privacy import MOST_ROUNDS
 from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import FederatedStrategy, Positive, integer
 

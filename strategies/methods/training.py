@@ -23,7 +23,7 @@ from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Gaussian
 from fedcal.privacy import SEED, Federation, Plan, Query, Question, Range
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import MOST_ROUNDS
+from fedcal.privacy.privacy import MOST_ROUNDS
 from fedcal.strategies.base import (
     Count,
     FederatedStrategy,
@@ -282,9 +282,8 @@ class FedSGD(_Network, Descent):
 
     @override
     def query(self, round_number: int) -> Gradients:
-        return Gradients(
-            *(*self.asked, self.w, self._clip), *(self.classes, self._clipping, self.reach or 1.0)
-        )
+        clipping = self._clip, self._clipping, self.reach or 1.0
+        return Gradients(*self.asked, self.w, *clipping, classes=self.classes)
 
 
 class _Local(_Network):

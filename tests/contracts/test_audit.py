@@ -252,4 +252,6 @@ def test_a_clipped_client_under_unit_example_is_caught(mechanism):
 def test_amplification_without_sampling_is_caught(mechanism, trust):
     plan = Attacked(mechanism, trust, "user", sampling_rate=0.3).plan()
     trials = 2 * FAST if mechanism == "gaussian" else FAST // 3
-    assert refuted(audit(replace(plan, sampling_rate=1.0), trials))
+    assert refuted(
+        audit(replace(plan, federation=replace(plan.federation, sampling_rate=1.0)), trials)
+    )

@@ -28,9 +28,8 @@ from fedcal.clients.site.records.records import (
     records_of,
 )
 from fedcal.clients.site.site_log import LOGGER
-from fedcal.core.checks import read, same
+from fedcal.core import checks, types
 from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
-from fedcal.core.types import Words
 from fedcal.privacy.agreement import TermsOfJob, context_of, job_digest, under_protocol
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.request import Context as Asked
@@ -106,7 +105,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
             if asks_for_masks(message):
                 _must_be_numbered(site)
 
-            def draw() -> Words:
+            def draw() -> types.Words:
                 with _hide_private_errors():
                     words, failed = drawn(
                         site.shards,
@@ -144,7 +143,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
         with _hide_error_from_server("keep a result"):
             records = message.content.config_records
             about, files = records["run"], records["files"]
-            run, form = read(about, "run", str), read(about, "form", str)
+            run, form = checks.read(about, "run", str), checks.read(about, "form", str)
             site, fields = prepared(folder), context.run_config
             check_booked(site, fields, run)
             terms = own_terms(fields, run, site, terms_of_job)
@@ -165,7 +164,7 @@ def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -
     """Let an app answer what the protocol of secure aggregation asks beside contributions."""
 
     def in_job(message: Message, context: Context, record: str) -> SecureSite:
-        run = read(message.content.config_records[record], "run", str)
+        run = checks.read(message.content.config_records[record], "run", str)
         site, fields = prepared(folder), context.run_config
         terms = own_terms(fields, run, site, terms_of_job)
         secure = SecureSite(site, fields, run, terms.plan)  # first: it names another federation
@@ -185,7 +184,7 @@ def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -
         with _hide_error_from_server("confirm a sum"):
             secure = in_job(message, context, "sum")
             asked = message.content.config_records["sum"]
-            number, headers = read(asked, "round", int), texts_in(asked, "headers")
+            number, headers = checks.read(asked, "round", int), texts_in(asked, "headers")
             text = secure.confirm(number, headers, texts_in(asked, "sealed"))
         log.info("confirmed: job %s, round %d, %d sites", secure.job[:12], number, len(headers))
         return said_to(message, text)
@@ -195,8 +194,8 @@ def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -
         with _hide_error_from_server("open a sum"):
             secure = in_job(message, context, "sum")
             asked = message.content.config_records["sum"]
-            number = read(asked, "round", int)
-            text = secure.open(number, read(asked, "of", str), texts_in(asked, "signed"))
+            number = checks.read(asked, "round", int)
+            text = secure.open(number, checks.read(asked, "of", str), texts_in(asked, "signed"))
         log.info("opened: job %s, round %d", secure.job[:12], number)
         return said_to(message, text)
 
@@ -230,7 +229,7 @@ def _unfit(
     _ = site.policy, site.roster, site.sign_key  # from files, whose errors are not for the server
     try:
         plan = check(fields, came, site, terms_of_job)[1].plan
-        if read(fields, "secure-aggregation", str) == "masks":
+        if checks.read(fields, "secure-aggregation", str) == "masks":
             _must_be_numbered(site)
         if under_protocol(fields):
             SecureSite(site, fields, asked.run, plan)
@@ -311,10 +310,10 @@ def _must_be_numbered(site: Prepared) -> None:
 
 def check_roster(fields: Mapping[str, Any], plan: Plan, roster: Roster) -> None:
     """InputError if a job is not among the sites, and by the committee, of this roster."""
-    same("federation of the job", read(fields, "roster", str), roster.to_text())
+    checks.same("federation of the job", checks.read(fields, "roster", str), roster.to_text())
     own = (len(roster.committee.members), roster.committee.threshold)
-    same("number of sites", plan.clients, len(roster.sites))
-    same("committee", plan.committee, own)
+    checks.same("number of sites", plan.clients, len(roster.sites))
+    checks.same("committee", plan.committee, own)
 
 
 class SecureSite:
@@ -360,7 +359,7 @@ class SecureSite:
             return party.enrol(self.job, self._facts)
 
     def answer(
-        self, request: Request, enrolments: list[bytes], draw: Callable[[], Words]
+        self, request: Request, enrolments: list[bytes], draw: Callable[[], types.Words]
     ) -> tuple[bytes, bool]:
         """Return its contribution, and whether it was sent before."""
         with self._party() as party:
@@ -371,7 +370,7 @@ class SecureSite:
 
     def confirm(self, number: int, headers: list[bytes], sealed: list[bytes]) -> bytes:
         """Return its signature under one sum of a round."""
-        same("number of sealed seeds", len(sealed), len(headers))
+        checks.same("number of sealed seeds", len(sealed), len(headers))
         with self._party() as party:
             contributions = list(zip(headers, sealed, strict=True))
             return party.confirm(self.job, number, self.plan.quorum, contributions)

@@ -8,8 +8,7 @@ from functools import cache
 import numpy as np
 
 from fedcal.clients.answers import contribute
-from fedcal.core.checks import whole
-from fedcal.core.errors import RoundFailed
+from fedcal.core import checks, errors
 from fedcal.core.parallel import MANY, in_threads, usable_cores
 from fedcal.core.shards import Population, Task
 from fedcal.core.types import Integers, Words
@@ -72,7 +71,7 @@ def run_inline(
         `method.result()` after the last round; it takes what the shards were made of.
     """
     if block is not None:
-        whole("block", block, 1)
+        checks.whole("block", block, 1)
     add_up = sum_of
     if add_up is None:
         local = local_sums(shards, block, _over_rounds(method, progress))
@@ -104,7 +103,7 @@ def _check_members(method: Method, asked: Asked, alive: Integers) -> None:
     away = np.setdiff1d(asked.clients, alive, assume_unique=True)
     there = len(np.setdiff1d(committee.members, away))
     if there < committee.threshold:
-        raise RoundFailed(
+        raise errors.RoundFailed(
             f"round {asked.round}: {there} members of the committee confirmed the sum, "
             f"{committee.threshold} must; it stays hidden"
         )

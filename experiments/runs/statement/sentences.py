@@ -205,7 +205,7 @@ def _nominal(plan: Plan, rows_per_client: float) -> str:
 
 def _sampling(plan: Plan, about: Facts) -> str:
     """Return the assumption behind the epsilon if not every client takes part."""
-    if not plan.amplified:
+    if plan.amplifying_rate == 1:
         why = plan.model.why_not_amplified
         if plan.protocol:  # everybody answers, whoever's rows count
             why = "" if plan.model.amplifies else f"trust {plan.trust} counts on no coin"

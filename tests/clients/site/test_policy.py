@@ -61,6 +61,7 @@ class Asked:
     roster: Roster | None = ROSTER
     today: datetime.date = DAY
     plan: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
     cells: float = 1.0
     fixed: dict[str, Any] = field(default_factory=dict)
 
@@ -75,6 +76,8 @@ class Asked:
             **self.job,
         }
         plan = replace(plan_of(self.federation, self.rounds), **self.plan)
+        if self.facts:
+            plan = replace(plan, federation=replace(plan.federation, **self.facts))
         question = Question("temperature_update", self.fixed, {}, (1, self.rounds), self.cells)
         policy.check(job, Terms(plan, (question,)), self.length, self.roster, self.today)
 
@@ -108,8 +111,8 @@ EDGES: dict[str, tuple[Policy, Asked, Asked, str]] = {
         replace(POLICY, methods=("fedtemp",)), Asked(), Asked(job={"method": "fednewton"}),
         "method: asked is fednewton, allowed fedtemp",
     ),
-    "unit": (POLICY, Asked(), Asked(plan={"unit": "user"}), "unit: asked is user"),
-    "trust": (POLICY, Asked(), Asked(plan={"trust": "central"}), "trust: asked is central"),
+    "unit": (POLICY, Asked(), Asked(facts={"unit": "user"}), "unit: asked is user"),
+    "trust": (POLICY, Asked(), Asked(facts={"trust": "central"}), "trust: asked is central"),
     "adjacency": (
         POLICY, Asked(), Asked(plan={"adjacency": "replace"}), "adjacency: asked is replace",
     ),
@@ -208,14 +211,14 @@ MORE: list[tuple[Policy, Asked, str]] = [
     ),
     (ANY_SUM, Asked(CENTRAL, fixed={"by": "site"}), "exact sum: asked is 1, allowed at least 3"),
     (POLICY, Asked(NOBODY), "secure aggregation: asked is none, allowed protocol"),
-    (POLICY, Asked(plan={"committee": None}), "allowed protocol"),
+    (POLICY, Asked(facts={"committee": 0, "threshold": 0, "colluding": 0}), "allowed protocol"),
     (POLICY, Asked(roster=None), "federation: asked is none"),
     (replace(POLICY, secure_aggregation="any"), Asked(roster=None), "this site has no federation"),
     (POLICY, Asked(job={"roster": OTHER.to_text()}), f"digest {ROSTER.digest}"),
     (
         POLICY, Asked(replace(FEDERATION, clients=8)), "number of sites: asked is 8, allowed 7"
     ),
-    (POLICY, Asked(plan={"committee": (5, 5)}), "committee and threshold: asked is (5, 5)"),
+    (POLICY, Asked(facts={"threshold": 5}), "committee and threshold: asked is (5, 5)"),
     (
         replace(POLICY, settings={}), Asked(), "settings of fedtemp: asked is clip, allowed none"
     ),

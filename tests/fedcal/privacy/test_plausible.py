@@ -17,8 +17,7 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Words
 from fedcal.mechanisms import MECHANISMS, PRIVATE
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
-from fedcal.privacy.curator import Asked, Curator, Release
-from fedcal.privacy.plausible import check_plausible, honest_range
+from fedcal.privacy.curator import Asked, Curator, Release, check_plausible, honest_range
 from fedcal.privacy.query import Query
 from fedcal.secure_aggregation import ClientSums
 from fedcal.trust import NOISY
@@ -109,7 +108,7 @@ def test_clients_without_rows_are_not_refused_for_negative_noise(name):
         )
 
 
-@pytest.mark.parametrize("name", [name for name in PLANS if PLANS[name].noisy_sums])
+@pytest.mark.parametrize("name", [name for name in PLANS if PLANS[name].law.answers == "sum"])
 def test_noise_goes_as_far_as_its_tail(name):
     """Beyond the range of exact sums lies the tail, which noise exceeds with chance < 2**-40."""
     plan = PLANS[name]

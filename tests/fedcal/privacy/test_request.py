@@ -90,7 +90,7 @@ def back(request: Request, fields: Fields | None = None, context: Fields | None 
 @pytest.mark.parametrize("name", PINNED)
 def test_keys_and_bytes_stay(name):
     request = REQUESTS[name]
-    assert (request.question[:16], request.key[:16], request.payload_bytes) == PINNED[name]
+    assert (request.query.noise_key[:16], request.key[:16], request.payload_bytes) == PINNED[name]
 
 
 @requests
@@ -98,7 +98,7 @@ def test_the_context_is_in_no_key_and_no_payload(request_):
     mechanism = CONTEXT.mechanism if request_.noise is None else request_.noise.mechanism
     context = replace(CONTEXT, round=request_.round, mechanism=mechanism)
     for other in (replace(request_, context=context), replace(request_, context=None)):
-        assert other.question == request_.question
+        assert other.query.noise_key == request_.query.noise_key
         assert other.key == request_.key
         assert other.payload_bytes == request_.payload_bytes
         assert other.to_fields() == request_.to_fields()
@@ -114,7 +114,7 @@ def test_fields_give_the_request_back(request_):
         read = Request.from_fields(record(fields), record(context))
         assert read == request_
         assert hash(read.query) == hash(request_.query)
-        assert (read.question, read.key) == (request_.question, request_.key)
+        assert (read.query, read.key) == (request_.query, request_.key)
 
 
 @requests

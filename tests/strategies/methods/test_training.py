@@ -130,7 +130,7 @@ def test_langevin_steps_follow_from_the_noise():
 def test_federated_sums_are_the_pooled_ones_and_of_the_multiset_of_rows(clipping):
     own = rows(7, 90)
     w = NETWORKS["mlp"].initial((5,), CLASSES, 1)
-    query = Gradients("mlp", "5", w, 0.5, CLASSES, clipping, 2.0)
+    query = Gradients("mlp", "5", w, 0.5, clipping, 2.0, classes=CLASSES)
     bound = replace(query.bound("row"), per="row")
     request = Request(query, bound, Ring(7, 2.0**-36), 1)
     each = answer(own, request)

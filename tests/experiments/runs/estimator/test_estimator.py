@@ -97,7 +97,7 @@ def test_a_client_column_is_the_natural_partition():
     same = FederatedCalibrator("fedtemp", partition="natural", clients=3)
     assert same.fit(logits, labels, client=client).result_.records == fitted.result_.records
     assert fitted.privacy_["releases"] == 12
-    with pytest.raises(InputError, match="3 natural clients, but clients = 4"):
+    with pytest.raises(InputError, match="must be 3, got 4"):
         FederatedCalibrator(clients=4).fit(logits, labels, client=client)
     with pytest.raises(InputError, match="partition must be 'natural' or None, not 'iid'"):
         FederatedCalibrator(partition="iid").fit(logits, labels, client=client)

@@ -10,10 +10,9 @@ import pytest
 from refusals import each_is_refused, refused
 
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.experiments.report.figures import COMPARISON_NAMES
 from fedcal.experiments.runs import sweep as module
 from fedcal.experiments.runs.comparison.grid import Grid, read_grid
-from fedcal.experiments.runs.comparison.run import DONE, FINAL, check_row
+from fedcal.experiments.runs.comparison.run import DONE, check_row
 from fedcal.experiments.runs.sweep import (
     CONFIG,
     INPUTS,
@@ -61,8 +60,7 @@ def of(path: Path, grid: Grid = GRID) -> Folder:
     def what_differs(begun: Mapping[str, Any]) -> list[str]:
         return grid.what_differs(read_grid(begun))
 
-    files = (*FINAL, *COMPARISON_NAMES)
-    return Folder(path, grid.to_toml(), what_differs, check_row, DONE, files)
+    return Folder(path, grid.to_toml(), what_differs, check_row, DONE)
 
 
 def grid_in(path: Path) -> Grid:
