@@ -282,8 +282,8 @@ class FedSGD(_Network, Descent):
 
     @override
     def query(self, round_number: int) -> Gradients:
-        clipping = self._clip, self._clipping, self.reach or 1.0
-        return Gradients(*self.asked, self.w, *clipping, classes=self.classes)
+        clip = {"clip": self._clip, "clipping": self._clipping, "reach": self.reach or 1.0}
+        return Gradients(*self.asked, self.w, classes=self.classes, **clip)
 
 
 class _Local(_Network):
