@@ -6,9 +6,10 @@ t_j (the first: at most t_1), as in Angelopoulos et al. (2102.06202), Algorithm 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,7 +145,7 @@ class SetGaps(SetQuery):
 
     kind = "set_gaps"
     rule = "per_value"
-    examples = (
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0]), "need": np.array([0.9])},
         {
             "classes": 3,

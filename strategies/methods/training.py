@@ -282,8 +282,8 @@ class FedSGD(_Network, Descent):
 
     @override
     def query(self, round_number: int) -> Gradients:
-        clip = {"clip": self._clip, "clipping": self._clipping, "reach": self.reach or 1.0}
-        return Gradients(*self.asked, self.w, classes=self.classes, **clip)
+        how: Any = (self._clip, self._clipping, self.reach or 1.0)
+        return Gradients(*self.asked, self.w, *how, classes=self.classes)
 
 
 class _Local(_Network):
