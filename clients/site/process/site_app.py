@@ -64,7 +64,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
 
     @app.query("who")
     def who(message: Message, context: Context) -> Message:
-        with _told("state its name"):
+        with _hide_error_from_server("state its name"):
             site = prepared(folder)
             record = ConfigRecord(
                 {
@@ -84,7 +84,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
 
     @app.query("ready")
     def ready(message: Message, context: Context) -> Message:
-        with _told("take part"):
+        with _hide_error_from_server("take part"):
             why = _unfit(prepared(folder), request_in(message), context.run_config, terms_of_job)
         if why:
             log.warning("cannot take part: %s", _in_one_line(why))
@@ -95,7 +95,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
 
     @app.query("answer")
     def answer(message: Message, context: Context) -> Message:
-        with _told("answer"):
+        with _hide_error_from_server("answer"):
             site = prepared(folder)
             came = request_in(message)
             asked = context_of(came)
@@ -106,7 +106,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
                 _must_be_numbered(site)
 
             def draw() -> types.Words:
-                with _discreet():
+                with _hide_private_errors():
                     words, failed = drawn(
                         site.shards,
                         request,
@@ -140,7 +140,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
     def result(message: Message, context: Context) -> Message:
         from fedcal.clients.site.results import judge_result, keep_result
 
-        with _told("keep a result"):
+        with _hide_error_from_server("keep a result"):
             records = message.content.config_records
             about, files = records["run"], records["files"]
             run, form = checks.read(about, "run", str), checks.read(about, "form", str)
@@ -173,7 +173,7 @@ def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -
 
     @app.query("enrol")
     def enrol(message: Message, context: Context) -> Message:
-        with _told("enrol"):
+        with _hide_error_from_server("enrol"):
             secure = in_job(message, context, "job")
             text = secure.enrol()
         log.info("enrolled as a member of the committee: job %s", secure.job[:12])
@@ -181,7 +181,7 @@ def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -
 
     @app.query("confirm")
     def confirm(message: Message, context: Context) -> Message:
-        with _told("confirm a sum"):
+        with _hide_error_from_server("confirm a sum"):
             secure = in_job(message, context, "sum")
             asked = message.content.config_records["sum"]
             number, headers = checks.read(asked, "round", int), texts_in(asked, "headers")
@@ -191,7 +191,7 @@ def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -
 
     @app.query("open")
     def open_sum(message: Message, context: Context) -> Message:
-        with _told("open a sum"):
+        with _hide_error_from_server("open a sum"):
             secure = in_job(message, context, "sum")
             asked = message.content.config_records["sum"]
             number = checks.read(asked, "round", int)
@@ -261,7 +261,7 @@ class _Unsafe(Exception):
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _hide_error_from_server(what: str) -> Iterator[None]:
     """Log in one line why the site does not do `what`, and tell the server only the class."""
     try:
         yield
@@ -283,7 +283,7 @@ def _in_one_line(why: str) -> str:
 
 
 @contextmanager
-def _discreet() -> Iterator[None]:
+def _hide_private_errors() -> Iterator[None]:
     """Keep texts of errors that rows were in out of the log."""
     try:
         yield
