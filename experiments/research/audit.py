@@ -1,7 +1,7 @@
 """Attacks on a plan: how much epsilon its noise spends at least, found by experiment.
 
 What is attacked: the noise that a `Plan` asks for, drawn by the code that a run uses (`Noise.draw`,
-`mechanisms.exponential`, `mechanisms.unary`) and added to contributions that went through the
+`mechanisms.choice`) and added to contributions that went through the
 clipping that a run uses (`encode_bounded`). Two inputs that differ in one protected unit are given
 to it many times over; whoever can tell their outputs apart has shown that epsilon is at least so
 much. The units, and which inputs are neighbours, are the plan's:
@@ -41,7 +41,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.mechanisms import Exponential, Laplace, Noise, Source, Unary, samplers, words_of
-from fedcal.mechanisms.exponential import draw_index, scores_of
+from fedcal.mechanisms.choice import draw_index, scores_of
 from fedcal.privacy.noise_plan import Plan
 from fedcal.units.bounding import Bound, encode_bounded
 

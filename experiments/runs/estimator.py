@@ -133,11 +133,8 @@ class CalibratedModel(Classifier):
             Weights or other arguments, labels that a fitted classifier does not know, a class
             with fewer rows than folds; or as `scores_of` and the calibrator's `fit`.
         """
-        if others:
-            raise InputError(
-                f"fit takes X, y, client and subject, not {', '.join(others)}: calibrators count "
-                "each row once; a classifier that needs more may be fitted before"
-            )
+        why = "calibrators count each row once; a classifier that needs more may be fitted before"
+        checks.unused(why, **others)
         if self._finished():
             for stale in ("estimator_", "calibrator_"):  # of an earlier fit, of other parts
                 self.__dict__.pop(stale, None)

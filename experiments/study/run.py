@@ -159,8 +159,9 @@ def release(
     )
     config = replace(config, clients=None)
     begun = (work / SERVER / CHECKPOINT).exists()
-    if begun and Checkpoint.load(work / SERVER).job.get("roster") != sealed.roster.to_text():
-        raise InputError(f"{work} is a release of other terms or keys: choose another name")
+    if begun:
+        then = Checkpoint.load(work / SERVER).job.get("roster")
+        same(f"federation of {work} (else choose another name)", then, sealed.roster.to_text())
     work.parent.mkdir(parents=True, exist_ok=True)
     again = "the same command, in a minute, waits for it, and it is charged once"
     try:

@@ -384,10 +384,10 @@ def sites_of(text: str) -> dict[str, int]:
     sites: dict[str, int] = {}
     for part in text.split(","):
         name, _, about = part.strip().partition("=")
-        if name in sites:
-            raise InputError(f"--sites names {name!r} twice")
-        if about and not (about.isascii() and about.isdecimal()):
-            raise InputError(f"--sites: {part.strip()!r} is neither NAME nor NAME=NUMBER")
+        if name in sites or (about and not (about.isascii() and about.isdecimal())):
+            raise InputError(
+                f"--sites: {part.strip()!r} is neither NAME nor NAME=NUMBER, or occurs twice"
+            )
         sites[name] = int(about or 0)
     return sites
 

@@ -134,9 +134,7 @@ class _Reader:
         if x.ndim != 2 or 0 in x.shape or x.shape[2 - len(shape) :] != shape:
             rows, width = ("rows", "features", *shape)[-2:]
             raise InputError(f"{key}: must have shape ({rows}, {width}), got {x.shape}")
-        if x.dtype.kind not in "iuf":
-            raise InputError(f"{key}: must hold numbers, got type {x.dtype}")
-        if (x.dtype.kind == "f") != (self.scale is None):
+        if x.dtype.kind not in ("f" if self.scale is None else "iu"):
             having = "without" if self.scale is None else "with"
             raise InputError(
                 f"{key}: whole numbers need scale, floats have none; got {x.dtype} {having} scale"

@@ -24,20 +24,31 @@ Poisson-sampled users, more rounds  PLD, rounded up  dp-accounting (Doroshenko e
 ==================================  ===============  =========================================
 
 Accounting of the source paper, zCDP, and RDP: looser than `accounting`.
+
+Noise multipliers of earlier searches, one small JSON file each.
+
+The folder is `FEDCAL_CACHE`, else `XDG_CACHE_HOME/fedcal`, else `~/.cache/fedcal`. Nothing in it is
+trusted: `accounting` checks each entry before it uses it. Errors of the folder are ignored.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
 import math
+import os
 from collections.abc import Callable
 from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 from scipy.special import erfc, erfcx, gammaln, logsumexp
 
-from fedcal.accounting import plan_cache
 from fedcal.core.checks import fraction, positive, whole
-from fedcal.core.errors import InputError
+from fedcal.core.errors import FedcalError, InputError
+from fedcal.storage.atomic import whole_file
 
 # PLD arithmetic. The grid is a small fraction of one round's part of epsilon: its rounding inflates
 # the variance of the loss by R h^2 / 4, which at this fraction moves epsilon by less than 1e-4.
@@ -413,8 +424,8 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
     def settled(multiplier: float) -> bool:
         return multiplier >= high or -5 * _SLACK <= excess(multiplier) <= 0
 
-    key = plan_cache.plan_key(epsilon, delta, rounds, rate)
-    cached = plan_cache.read(key)
+    key = plan_key(epsilon, delta, rounds, rate)
+    cached = cached_plan(key)
     if cached is not None and low <= cached <= high and settled(cached):
         return cached
     # Central limit of many sampled rounds (Dong, Roth & Su 2022, section 4): rate^2 R
@@ -424,7 +435,7 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
     # The public function chooses its own grid and must agree that this is private.
     while result < high and _poisson_gaussian_epsilon(delta, result, rounds, rate) > epsilon:
         result = min(result * (1 + _SLACK / 2), high)
-    plan_cache.write(key, result)
+    cache_plan(key, result)
     return result
 
 
@@ -553,3 +564,41 @@ def _divergence(order: int, multiplier: float, rate: float) -> float:
     ways = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
     taken = (order - k) * math.log1p(-rate) + k * math.log(rate)
     return float(logsumexp(ways + taken + (k * k - k) / (2 * multiplier**2))) / (order - 1)
+
+
+def plan_key(epsilon: float, delta: float, rounds: int, rate: float) -> dict[str, object]:
+    """Return all that a search depends on."""
+    try:
+        version = metadata.version("dp-accounting")
+    except metadata.PackageNotFoundError:
+        version = "unknown"
+    plan = {"epsilon": epsilon, "delta": delta, "rounds": rounds, "rate": rate}
+    return {"plan": "poisson gaussian, zero-out", **plan, "dp_accounting": version}
+
+
+def _plan_file(key: dict[str, object]) -> Path:
+    """Return the file of a search; RuntimeError without a home directory."""
+    own, shared = os.environ.get("FEDCAL_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    caches = Path(shared) if shared else Path.home() / ".cache" if not own else Path()
+    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
+    return (Path(own) if own else caches / "fedcal") / f"plan-{name}.json"
+
+
+def cached_plan(key: dict[str, object]) -> float | None:
+    """Return the cached multiplier of ``key``, unchecked; None if there is none."""
+    try:
+        with _plan_file(key).open("rb") as stream:
+            entry = json.loads(stream.read(4096))
+        multiplier, fits = entry["multiplier"], {k: entry[k] for k in key} == key
+    except (OSError, ValueError, TypeError, KeyError, RuntimeError):
+        return None
+    return multiplier if fits and isinstance(multiplier, float) else None
+
+
+def cache_plan(key: dict[str, object], multiplier: float) -> None:
+    """Cache the result of a search atomically; a folder without write access is ignored."""
+    with contextlib.suppress(OSError, RuntimeError, FedcalError):
+        file = _plan_file(key)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(file) as stream:
+            stream.write(json.dumps({**key, "multiplier": multiplier}).encode())

@@ -93,10 +93,14 @@ def reliability_part(
     """Return reliability diagrams with intervals; None if every bin is too uncertain."""
     outcome = "share correct" if score == "confidence" else "share of the outcome"
     named = "confidence" if score == "confidence" else "score"
+    made = {name: curves.reliability(h, level=level) for name, h in series.items()}
     return _part(
         title,
         (f"mean {named}", outcome),
-        {name: _reliability(h, level) for name, h in series.items()},
+        {
+            k: _lines(r.score, r.share, r.low, r.high, r.high - r.low <= WIDEST)
+            for k, r in made.items()
+        },
         {"perfect": _DIAGONAL},
         f"Bins of the {named}, each with its {100 * level:g} % interval. A bin whose interval "
         f"is wider than {WIDEST:g} is left out.",
@@ -130,11 +134,6 @@ def _lines(
     each = list(zip(*(np.round(v[there], 6).tolist() for v in (x, y, low, high)), strict=True))
     each = [row for k, row in enumerate(each) if k == 0 or row != each[k - 1]]
     return tuple((x, y) for x, y, _, _ in each), tuple((a, b) for _, _, a, b in each)
-
-
-def _reliability(h: Histogram, level: float) -> Lines:
-    r = curves.reliability(h, level=level)
-    return _lines(r.score, r.share, r.low, r.high, r.high - r.low <= WIDEST)
 
 
 def _decisions(series: Mapping[str, Histogram], level: float) -> Curve | None:

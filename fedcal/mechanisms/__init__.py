@@ -8,9 +8,8 @@ from __future__ import annotations
 from fedcal.core.registry import registry
 from fedcal.mechanisms.additive import Gaussian, Laplace
 from fedcal.mechanisms.base import Mechanism, Noise, NoNoise, Source, Sum, Target, words_of
-from fedcal.mechanisms.exponential import Exponential
+from fedcal.mechanisms.choice import Exponential, Unary
 from fedcal.mechanisms.noise_law import NoiseLaw
-from fedcal.mechanisms.unary import Unary
 
 __all__ = [
     "FORMER",

@@ -91,8 +91,8 @@ class FedBin(FederatedStrategy):
         norms are ours, the paper's are [10, 50] (section 5). Refused where they do nothing: without
         privacy, and with unit "example"
     negatives
-        what becomes of negative noisy counts, see `fedcal.calibrators.fits.noisy_counts`; None =
-        "cut". Refused without privacy, where no count is negative
+        what becomes of negative noisy counts, see `fedcal.calibrators.histogram_binning.cleaned`;
+        None = "cut". Refused without privacy, where no count is negative
     """
 
     name = "fedbin"

@@ -286,7 +286,7 @@ class Exact(QuantileRule):
 
     Each round asks for the sums at thresholds between the last one that is too low and the first
     one that is not; of several parts all thresholds are asked of all. For other label shares the
-    sums are of each label, and put together here (`fedcal.conformal.label_shift`).
+    sums are of each label, and put together here (`fedcal.conformal.set_release`).
     """
 
     name = "exact"

@@ -341,8 +341,7 @@ class SecureSite:
             raise InputError(
                 "secure aggregation by protocol needs --federation, --sign-key and --policy"
             )
-        if not under_protocol(fields):
-            raise InputError("this job is not one under the protocol of secure aggregation")
+        checks.same("secure aggregation of the job", under_protocol(fields), True)
         check_roster(fields, plan, site.roster)
         self.job, self.plan = job_digest(fields, run), plan
         self._site, self._roster, self._key = site, site.roster, site.sign_key

@@ -17,7 +17,7 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.mechanisms import Gaussian, Laplace, Sum
-from fedcal.mechanisms.unary import Unary, unary_flip
+from fedcal.mechanisms.choice import Unary, unary_flip
 from fedcal.partition import owners
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Plan

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from functools import cache
 from typing import NamedTuple
 
+from fedcal.core.checks import unused
 from fedcal.core.errors import InputError, NoEffect, TooLittle
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset
@@ -109,8 +110,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
             cell = replace(cell, config=replace(c, clients=shards.clients))
         cells.setdefault(_meaning(cell), cell)
     _refuse_unused(left_out, used)
-    if idle:
-        raise InputError(f"--set {min(idle)} has no effect in any run of this comparison")
+    unused("no run of this comparison reads it", **idle)
     if left_out:
         warned[_told(left_out)] = None
     for text in warned:

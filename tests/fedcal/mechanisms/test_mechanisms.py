@@ -14,8 +14,7 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.experiments.research.studies.rows import draw_sum
 from fedcal.mechanisms import Gaussian, Laplace, Noise, Source, Sum, Unary
 from fedcal.mechanisms.additive import SMOOTHING
-from fedcal.mechanisms.exponential import draw_index
-from fedcal.mechanisms.unary import unary_flip
+from fedcal.mechanisms.choice import draw_index, unary_flip
 from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound

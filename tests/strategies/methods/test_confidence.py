@@ -15,7 +15,7 @@ from fedcal.clients.answers import answer
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.mechanisms.unary import unary_flip
+from fedcal.mechanisms.choice import unary_flip
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import DPHistogram
 
