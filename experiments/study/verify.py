@@ -164,7 +164,8 @@ def _agreed(
         study.year(day)
         yield "digest of the terms", study.digest, sealed.study.digest
         yield "word on rows without sites", facts.dealt, False
-        line = {name: getattr(plan, name) for name in _SPENT} | {"releases": 1, "charged": [1]}
+        line = {name: getattr(plan, name) for name in _SPENT}
+        line |= {"mechanism": plan.mechanism.name, "releases": 1, "charged": [1]}
         for name in sorted({*line, *facts.ledger} - {"run"}):
             yield f"ledger's {name}", facts.ledger.get(name), line.get(name)
         of = of_plan(plan, 1, job.secure_aggregation, None, tested=False, real=True)["statement"]
