@@ -5,29 +5,21 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.core.checks import same
 from fedcal.core.errors import ContributionRefused, InputError
 from fedcal.core.fields import Classes, Param, Positive, Seed, Vector, within
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers, Words
-from fedcal.privacy.query import Order, Part, Query, not_too_long
+from fedcal.privacy.query import Order, Part, Query
 from fedcal.secure_aggregation import Ring
-from fedcal.training.networks import (
-    Clipping,
-    LocalSGD,
-    Network,
-    Rule,
-    network_named,
-    row_gradients,
-    shape_of,
-    text_of,
-)
+from fedcal.training import networks
 from fedcal.units.bounding import Bound
 
 COUNT_NORM = 5.0
@@ -42,40 +34,38 @@ MOST_EPOCHS, MOST_BATCH, MOST_ROUNDS = 10**4, 2**31, 10**5
 _W = np.linspace(-0.5, 0.5, 12)
 
 
+@dataclass(frozen=True, eq=False)
 class _OfNetwork(Query):
     """Question about a network on inputs of one shape, at its weights w."""
+
+    facts = ("classes",)
 
     network: str
     shape: str
     w: Vector
-    classes: Classes
-    facts = ("classes",)
+    classes: Classes = field(kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         size = self.architecture.size(self.reads, self.classes)
-        if len(self.w) != size:
-            raise InputError(
-                f"the network {self.network} of {self.classes} classes on {self.shape} has {size} "
-                f"weights, the query has {len(self.w)}"
-            )
-        not_too_long(self)
+        what = f"{self.network} of {self.classes} classes on {self.shape}"
+        same(f"number of weights of the network {what}", len(self.w), size)
 
     @classmethod
     def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any]:
         """Return weights for inputs that are logits."""
-        size = network_named(example["network"]).size((classes,), classes)
+        size = networks.network_named(example["network"]).size((classes,), classes)
         return {"shape": str(classes), "w": np.linspace(-0.5, 0.5, size)}
 
     @property
-    def architecture(self) -> Network:
+    def architecture(self) -> networks.Network:
         """Network that is trained."""
-        return network_named(self.network)
+        return networks.network_named(self.network)
 
     @property
     def reads(self) -> tuple[int, ...]:
         """Shape of one input of the network."""
-        return shape_of(self.shape)
+        return networks.shape_of(self.shape)
 
     @property
     def key(self) -> str:
@@ -114,7 +104,7 @@ class Gradients(_OfNetwork):
 
     kind = "gradients"
     fine = True
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"network": "softmax", "shape": "3", "w": _W, "clip": 0.5, "classes": 3},
         {
             "network": "softmax",
@@ -127,18 +117,14 @@ class Gradients(_OfNetwork):
         },
     )
 
-    network: str
-    shape: str
-    w: Vector
     clip: Positive
-    classes: Classes
-    clipping: Rule = "row"
+    clipping: networks.Rule = "row"
     reach: Positive = 1.0
 
     @property
-    def rows(self) -> Clipping:
+    def rows(self) -> networks.Clipping:
         """Clipping rule of a row's gradient."""
-        return Clipping(self.clip, self.clipping, self.reach)
+        return networks.Clipping(self.clip, self.clipping, self.reach)
 
     @property
     def grid(self) -> float:
@@ -191,7 +177,7 @@ class Gradients(_OfNetwork):
         clipping = self.rows
         if bound.finite:  # the norm is the plan's
             rule = "row" if clipping.rule == "none" else clipping.rule
-            clipping = Clipping(min(bound.norms), rule, self.reach)
+            clipping = networks.Clipping(min(bound.norms), rule, self.reach)
         steps = _steps(shards, self, clipping, ring.grid)
         if not bound.finite and (np.abs(steps) > ring.limit).any():
             raise ContributionRefused(
@@ -210,21 +196,14 @@ class _OfLocalSGD(_OfNetwork):
 
     row_sums = False
 
-    network: str
-    shape: str
-    w: Vector
     epochs: Annotated[int, within(1, MOST_EPOCHS)]
     batch: Annotated[int, within(1, MOST_BATCH)]
     lr: Positive
 
     @property
-    def sgd(self) -> LocalSGD:
+    def sgd(self) -> networks.LocalSGD:
         """Settings of a client's SGD."""
-        return LocalSGD(self.epochs, self.batch, self.lr)
-
-    def params(self) -> Mapping[str, Param]:
-        """Return all fields but the public facts."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in self.facts}
+        return networks.LocalSGD(self.epochs, self.batch, self.lr)
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +228,7 @@ class LocalUpdate(_OfLocalSGD):
     """
 
     kind = "local_update"
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {**_SGD, "epochs": 2, "batch": 8, "lr": 0.5, "clip": 0.25, "count": True, "seed": 3},
         {**_SGD, "epochs": 1, "batch": 64, "lr": 0.1, "clip": 2.0, "count": False, "seed": 3},
     )
@@ -257,7 +236,6 @@ class LocalUpdate(_OfLocalSGD):
     clip: Positive
     count: bool
     seed: Seed
-    classes: Classes
 
     def lengths(self) -> tuple[int, ...]:
         """Return a block with as many numbers as w, and a block with the count."""
@@ -323,13 +301,10 @@ class WeightedUpdate(_OfLocalSGD):
 
     kind = "weighted_update"
     by_site = True
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {**_SGD, "epochs": 2, "batch": 8, "lr": 0.5, "seed": 3, "round": 1},
-    )
+    examples = ({**_SGD, "epochs": 2, "batch": 8, "lr": 0.5, "seed": 3, "round": 1},)
 
     seed: Seed
     round: Annotated[int, within(1, MOST_ROUNDS)]
-    classes: Classes
 
     def lengths(self) -> tuple[int, ...]:
         """Return a block as long as w, and a block with the three sums."""
@@ -380,17 +355,17 @@ def _inputs(shards: Shards, query: Gradients | LocalUpdate | WeightedUpdate) -> 
     if shards.input_shape != query.reads or shards.classes != query.classes:
         raise InputError(
             f"the network reads inputs of shape {query.shape} and has {query.classes} classes; "
-            f"the rows here have {text_of(shards.input_shape)} and {shards.classes}"
+            f"the rows here have {networks.text_of(shards.input_shape)} and {shards.classes}"
         )
     return np.asarray(inputs)
 
 
-def _steps(shards: Shards, query: Gradients, clipping: Clipping, grid: float) -> Integers:
+def _steps(shards: Shards, query: Gradients, clipping: networks.Clipping, grid: float) -> Integers:
     shards = shards.ordered
     inputs = _inputs(shards, query)
     if not len(inputs):
         return np.zeros((shards.clients, len(query.w)), np.int64)
-    rows = row_gradients(query.architecture, query.reads, query.classes)
+    rows = networks.row_gradients(query.architecture, query.reads, query.classes)
     return rows.steps(query.w, inputs, shards.labels, shards.offsets, clipping, grid)
 
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.accounting.zcdp import rdp_epsilons
+from fedcal.accounting.gaussian import rdp_epsilons
 from fedcal.core import pages
 from fedcal.core.checks import needed, same
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
@@ -41,7 +41,7 @@ KIND = folders.TRAINING
 AfterRound = Callable[[int, int, float], None]
 """Called after each round: rounds done, rounds planned, the epsilon of the releases so far."""
 
-TRAINING, ROWS = "training", "digest of the rows"
+TRAINING, ROWS = "training", "rows"
 """Keys of a checkpoint beside the job's: the options of the training, and its rows."""
 
 REUSED = (
@@ -335,6 +335,7 @@ def _trained(
         if progress is not None:
             progress(done, total, epsilon_of(done))
 
+    about = {ROWS: data.fingerprint(), TRAINING: config.to_dict()}
     release = partial(
         engines.run,
         job,
@@ -344,9 +345,13 @@ def _trained(
         folder=folder,
         resume=resume,
         every=config.checkpoint_every,
-        about={ROWS: data.fingerprint(), TRAINING: config.to_dict()},
+        about=about,
     )
     ended = resume and folder is not None and (folder / OUTCOME).is_file()
+    if resume and folder is not None and not ended:
+        begun = Checkpoint.load(folder).job
+        if begun.get(ROWS) != about[ROWS]:  # a digest of rows is for no eyes
+            raise InputError(f"{config.data} holds other rows than when the training began")
     paid = folders.Paid(folder, KIND, config.to_toml(), resume=ended)
     with paid.reporting():
         outcome = paid.outcome(job, release)
@@ -394,7 +399,7 @@ def _epsilon_so_far(plan: Plan) -> Callable[[int], float]:
     By Renyi DP, which is quick and above the account that the noise was planned by; so the plan's
     epsilon, which holds for all rounds, stands in where that is less.
     """
-    if not plan.private or plan.law.order != 2:
+    if not plan.private or plan.mechanism.order != 2:
         return lambda rounds: plan.epsilon
     epsilon_of = rdp_epsilons(plan.delta, plan.multiplier, plan.amplifying_rate)
     return lambda rounds: min(plan.epsilon, epsilon_of(rounds))

@@ -17,26 +17,13 @@ from fedcal.core.checks import one_of
 from fedcal.core.registry import registry
 from fedcal.core.removed import check_kept
 from fedcal.core.types import Floats
+from fedcal.evaluation import intervals
 from fedcal.evaluation.estimators import metrics, slope_intercept
 from fedcal.evaluation.estimators.calibration import ClasswiseEce, Ece
 from fedcal.evaluation.estimators.metrics import Accuracy, Gap
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import (
-    FEW,
-    FIRM,
-    Asked,
-    Described,
-    Estimate,
-    Metric,
-    Span,
-    estimate,
-    fieller,
-    mover,
-    normal_quantile,
-    of_share,
-)
 
-METRICS: dict[str, type[Metric]] = registry(
+METRICS: dict[str, type[intervals.Metric]] = registry(
     *(metrics.Accuracy, metrics.Precision, metrics.Recall, metrics.Specificity),
     *(metrics.Prevalence, metrics.NetBenefit),
     *(metrics.RocAuc, metrics.ConfidenceAuc, metrics.AveragePrecision),
@@ -48,7 +35,7 @@ METRICS: dict[str, type[Metric]] = registry(
 """Metrics of one histogram by name, in the order in which they are shown."""
 
 
-def described(name: str) -> type[Described] | None:
+def described(name: str) -> type[intervals.Described] | None:
     """Return the metric of a name, whatever it is read from; None = there is none."""
     return ClasswiseEce if name == ClasswiseEce.name else METRICS.get(name)
 
@@ -66,7 +53,7 @@ def evaluate(
     rows: str = "new",
     seed: int = 0,
     only: Collection[str] = (),
-) -> dict[str, Estimate]:
+) -> dict[str, intervals.Estimate]:
     """Return every metric of a histogram, with intervals.
 
     Raises InputError if the score is unknown, the threshold is not an edge, or the level is not in
@@ -97,7 +84,7 @@ def evaluate(
     dict[str, Estimate]
         by name of the metric
     """
-    asked = Asked(level, rows, seed)
+    asked = intervals.Asked(level, rows, seed)
     for name in only:
         check_kept(name)
     metrics = metrics_of(score, threshold, {*only, *([Gap.name] if Ece.name in only else [])})
@@ -106,7 +93,9 @@ def evaluate(
     return {name: one for name, one in each.items() if not only or name in only}
 
 
-def metrics_of(score: str, threshold: float, only: Collection[str] = ()) -> dict[str, Metric]:
+def metrics_of(
+    score: str, threshold: float, only: Collection[str] = ()
+) -> dict[str, intervals.Metric]:
     """Return the wanted metrics (none = all) of those that a score has, by name."""
     one_of("score", score, SCORES)
     # The prediction whose correctness is the outcome is made already: all count as predicted 1.
@@ -119,8 +108,11 @@ def metrics_of(score: str, threshold: float, only: Collection[str] = ()) -> dict
 
 
 def estimates_of(
-    metrics: Mapping[str, Metric], spans: Mapping[str, Span], h: Histogram, level: float
-) -> dict[str, Estimate]:
+    metrics: Mapping[str, intervals.Metric],
+    spans: Mapping[str, intervals.Span],
+    h: Histogram,
+    level: float,
+) -> dict[str, intervals.Estimate]:
     """Return spans with binning and warnings; the ECE is never below the size of the gap.
 
     Of a metric and that of cut scores the latter is left out, unless noise hides one.
@@ -138,7 +130,9 @@ def estimates_of(
     return each
 
 
-def _above_gap(ece: Estimate, gap: Estimate | None, hidden: bool) -> Estimate:
+def _above_gap(
+    ece: intervals.Estimate, gap: intervals.Estimate | None, hidden: bool
+) -> intervals.Estimate:
     """Return the ECE, value and both ends raised to what |gap|, of the same rows, implies.
 
     Noise, which is corrected for in each, may leave it below. `hidden`: noise alone may have caused
@@ -153,7 +147,7 @@ def _above_gap(ece: Estimate, gap: Estimate | None, hidden: bool) -> Estimate:
 
 def evaluate_classes(
     histograms: Sequence[Histogram], *, level: float = 0.95, rows: str = "new", seed: int = 0
-) -> dict[str, Estimate]:
+) -> dict[str, intervals.Estimate]:
     """Return the classwise ECE, by its name.
 
     Parameters
@@ -163,9 +157,9 @@ def evaluate_classes(
     level, rows, seed
         as in `evaluate`
     """
-    span, binning = ClasswiseEce.span(histograms, Asked(level, rows, seed=seed))
+    span, binning = ClasswiseEce.span(histograms, intervals.Asked(level, rows, seed=seed))
     bounds, scale = ClasswiseEce.bounds, ClasswiseEce.scale
-    return {ClasswiseEce.name: estimate(span, binning, bounds, scale, level)}
+    return {ClasswiseEce.name: intervals.estimate(span, binning, bounds, scale, level)}
 
 
 def compare(
@@ -180,7 +174,7 @@ def compare(
     rows: str = "new",
     seed: int = 0,
     only: Collection[str] = (),
-) -> dict[str, Estimate]:
+) -> dict[str, intervals.Estimate]:
     """Return every metric of b less that of a, on the same rows.
 
     Two histograms do not show how the metrics of one row go together. Intervals join those of a
@@ -206,7 +200,7 @@ def compare(
     dict[str, Estimate]
         metric -> difference
     """
-    asked, metrics = Asked(level, rows, seed=seed), metrics_of(score, threshold, only)
+    asked, metrics = intervals.Asked(level, rows, seed=seed), metrics_of(score, threshold, only)
     first, second = ({n: m.span(h, asked) for n, m in metrics.items()} for h in (a, b))
     one, two = (estimates_of(metrics, s, h, level) for s, h in ((first, a), (second, b)))
     if agreement is not None:
@@ -218,7 +212,7 @@ def compare(
         metric = metrics[name]
         before, after = first[name], second[name]
         value = after.value - before.value
-        span = mover(before, after, value, (-1.0, 1.0))
+        span = intervals.mover(before, after, value, (-1.0, 1.0))
         if name == Ece.name and min(before.low, after.low) <= 0:
             span = replace(span, low=after.low - before.high, high=after.high - before.low)
         if name == "accuracy" and agreement is not None:
@@ -231,27 +225,31 @@ def compare(
 
 def accuracies(
     agreement: Floats, noise: float, *, level: float = 0.95, rows: str = "new"
-) -> tuple[Estimate, Estimate]:
+) -> tuple[intervals.Estimate, intervals.Estimate]:
     """Return the accuracies of both views from the paired rows, so that all three agree."""
     cells = np.asarray(agreement, np.float64)
     first, second = (_accuracy(of, noise, rows, level) for of in (cells.T, cells))
     return first, second
 
 
-def _accuracy(right: Floats, noise: float, rows: str, level: float) -> Estimate:
+def _accuracy(right: Floats, noise: float, rows: str, level: float) -> intervals.Estimate:
     """Return the share of the second column in (2, 2) counts, by Wilson's interval."""
-    top, total, z = float(right[:, 1].sum()), float(right.sum()), normal_quantile(level)
-    span = Span(math.nan, 0.0, 1.0, math.nan, math.nan, False)
+    top, total, z = float(right[:, 1].sum()), float(right.sum()), intervals.normal_quantile(level)
+    span = intervals.Span(math.nan, 0.0, 1.0, math.nan, math.nan, False)
     if total > 0:
-        low, high = of_share(top, total, noise**2 * np.array([2.0, 2.0, 4.0]), z, rows)
+        low, high = intervals.of_share(top, total, noise**2 * np.array([2.0, 2.0, 4.0]), z, rows)
         value = top / total
         by_rows = math.sqrt(max(value * (1 - value), 0.0) / total) if rows == "new" else 0.0
         by_noise = noise * math.sqrt(2 * (1 - 2 * value) + 4 * value**2) / total
-        span = Span(value, float(low), float(high), by_rows, by_noise, total > FIRM * noise * 2)
-    return estimate(span, 0.0, Accuracy.bounds, Accuracy.scale, level)
+        span = intervals.Span(
+            value, float(low), float(high), by_rows, by_noise, total > intervals.FIRM * noise * 2
+        )
+    return intervals.estimate(span, 0.0, Accuracy.bounds, Accuracy.scale, level)
 
 
-def _as_printed(change: Estimate, before: Estimate, after: Estimate) -> Estimate:
+def _as_printed(
+    change: intervals.Estimate, before: intervals.Estimate, after: intervals.Estimate
+) -> intervals.Estimate:
     """Return the difference of the two printed values, in its interval; drowned if either is."""
     value = after.value - before.value
     if not math.isfinite(value):
@@ -265,19 +263,19 @@ def _as_printed(change: Estimate, before: Estimate, after: Estimate) -> Estimate
     )
 
 
-def _paired(agreement: Floats, noise: float, rows: str, level: float) -> Span:
+def _paired(agreement: Floats, noise: float, rows: str, level: float) -> intervals.Span:
     """Return (only b correct - only a correct) / n, with its variance (McNemar 1947)."""
     only_b, only_a, total = agreement[0, 1], agreement[1, 0], float(agreement.sum())
     if total <= 0:
-        return Span(math.nan, -1.0, 1.0, math.nan, math.nan, False)
+        return intervals.Span(math.nan, -1.0, 1.0, math.nan, math.nan, False)
     variance = noise**2 * np.array([2.0, 0.0, 4.0])
     moved = max(float(only_a + only_b), 0.0)
     difference = float(only_b - only_a)
     if rows == "new":  # of difference - t n; of few that moved two more (Agresti & Min 2005)
-        variance += [moved + 2 * (moved < FEW), difference, total]
-    z = normal_quantile(level)
-    low, high = fieller(difference, total, variance, z, (-1.0, 1.0))
+        variance += [moved + 2 * (moved < intervals.FEW), difference, total]
+    z = intervals.normal_quantile(level)
+    low, high = intervals.fieller(difference, total, variance, z, (-1.0, 1.0))
     value = difference / total
     by_rows = math.sqrt(max(moved / total - value**2, 0.0) / total) if rows == "new" else 0.0
     by_noise = noise * math.sqrt(2 + 4 * value**2) / total
-    return Span(value, float(low), float(high), by_rows, by_noise, total > 3 * 2 * noise)
+    return intervals.Span(value, float(low), float(high), by_rows, by_noise, total > 3 * 2 * noise)

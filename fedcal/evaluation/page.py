@@ -17,14 +17,8 @@ from fedcal.core.classes import called
 from fedcal.core.pages import Curve, Intervals, Part, Point, Table
 from fedcal.core.types import Floats
 from fedcal.evaluation.estimates import described
+from fedcal.evaluation.estimators import curves
 from fedcal.evaluation.estimators.calibration import FAR_TAIL
-from fedcal.evaluation.estimators.curves import (
-    DecisionCurve,
-    decision_curve,
-    precision_recall_curve,
-    reliability,
-    roc_curve,
-)
 from fedcal.evaluation.findings import Findings, Key, Metrics, counted
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import HIDES, Estimate, beyond
@@ -52,8 +46,8 @@ Lines = tuple[tuple[Point, ...], tuple[Point, ...]]
 
 _DIAGONAL: tuple[Point, ...] = ((0.0, 0.0), (1.0, 1.0))
 _CURVES: tuple[tuple[str, tuple[str, str], Any, dict[str, tuple[Point, ...]]], ...] = (
-    ("ROC", ("false positive rate", "true positive rate"), roc_curve, {"chance": _DIAGONAL}),
-    ("Precision and recall", ("recall", "precision"), precision_recall_curve, {}),
+    ("ROC", ("false positive rate", "true positive rate"), curves.roc_curve, {"chance": _DIAGONAL}),
+    ("Precision and recall", ("recall", "precision"), curves.precision_recall_curve, {}),
 )
 
 
@@ -99,10 +93,14 @@ def reliability_part(
     """Return reliability diagrams with intervals; None if every bin is too uncertain."""
     outcome = "share correct" if score == "confidence" else "share of the outcome"
     named = "confidence" if score == "confidence" else "score"
+    made = {name: curves.reliability(h, level=level) for name, h in series.items()}
     return _part(
         title,
         (f"mean {named}", outcome),
-        {name: _reliability(h, level) for name, h in series.items()},
+        {
+            k: _lines(r.score, r.share, r.low, r.high, r.high - r.low <= WIDEST)
+            for k, r in made.items()
+        },
         {"perfect": _DIAGONAL},
         f"Bins of the {named}, each with its {100 * level:g} % interval. A bin whose interval "
         f"is wider than {WIDEST:g} is left out.",
@@ -138,21 +136,16 @@ def _lines(
     return tuple((x, y) for x, y, _, _ in each), tuple((a, b) for _, _, a, b in each)
 
 
-def _reliability(h: Histogram, level: float) -> Lines:
-    r = reliability(h, level=level)
-    return _lines(r.score, r.share, r.low, r.high, r.high - r.low <= WIDEST)
-
-
 def _decisions(series: Mapping[str, Histogram], level: float) -> Curve | None:
     """Return the net benefit of each model, against treating all rows and none."""
-    curves = {name: decision_curve(h, level=level) for name, h in series.items()}
+    made = {name: curves.decision_curve(h, level=level) for name, h in series.items()}
 
-    def line(c: DecisionCurve, y: Floats, low: Floats, high: Floats) -> Lines:
+    def line(c: curves.DecisionCurve, y: Floats, low: Floats, high: Floats) -> Lines:
         low = np.maximum(low, LEAST_BENEFIT)
         return _lines(c.thresholds, y, low, high, y >= LEAST_BENEFIT)
 
-    lines = {name: line(c, c.net_benefit, c.low, c.high) for name, c in curves.items()}
-    first = next(iter(curves.values()))
+    lines = {name: line(c, c.net_benefit, c.low, c.high) for name, c in made.items()}
+    first = next(iter(made.values()))
     everybody, _ = line(first, *[first.treat_all] * 3)
     references = {"treat all": everybody, "treat none": ((0.0, 0.0), (1.0, 0.0))}
     return _part(

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import number_in, one_of, whole
+from fedcal.core.checks import number_in, one_of, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.optional import absent, named
@@ -210,10 +210,8 @@ def shape_of(text: str) -> tuple[int, ...]:
         shape = tuple(number_in(part, int) for part in text.split("x"))
     except (ValueError, AttributeError):
         raise InputError(f"shape must be like 512 or 28x28x1, got {text!r:.40}") from None
-    for side in shape:
-        whole("a side of the shape", side, 1, MOST_INPUTS)
-    if math.prod(shape) > MOST_INPUTS:
-        raise InputError(f"an input of shape {text} has more than {MOST_INPUTS:,} numbers")
+    for number in (*shape, math.prod(shape)):
+        whole(f"a side, and the product, of the shape {text:.40}", number, 1, MOST_INPUTS)
     return shape
 
 
@@ -437,8 +435,7 @@ class TrainedModel(Artifact):
         self.w = np.array(w, np.float64)
         self.architecture = network_named(network)
         size = self.architecture.size(shape, classes)
-        if self.w.shape != (size,):
-            raise InputError(f"the network {network} has {size} weights, got {self.w.shape}")
+        same(f"shape of the weights of {network}", self.w.shape, (size,))
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Network, shape, classes and weights."""
@@ -460,11 +457,7 @@ class TrainedModel(Artifact):
 
         Raises InputError if they are not of the shape that the model was trained on.
         """
-        if inputs.shape[1:] != self.shape:
-            raise InputError(
-                f"the model reads inputs of shape {text_of(self.shape)}, got "
-                f"{text_of(inputs.shape[1:])}"
-            )
+        same("shape of the model's inputs", inputs.shape[1:], self.shape)
         return self.architecture.logits(self.w, inputs, self.classes)
 
     def write_state_dict(self, path: Path) -> None:

@@ -205,7 +205,8 @@ def cox(h: Histogram) -> CalibrationTest:
     squared over its variance of calibrated rows and of noise: chi-squared of 2 degrees. It sees
     scores that are too extreme (slope below 1) where their mean is right, at one group as well.
     """
-    rows, noise = rows_of(h), _noise_root(h)
+    rows, weights = rows_of(h), np.stack([-h.middles, 1 - h.middles], axis=1)
+    noise = weights[:, :, None] * h.root[:, None, :]  # of residuals, (buckets, 2, variates)
     spread = rows * h.middles * (1 - h.middles)
 
     def product(a: Floats, b: Floats) -> float:
@@ -268,9 +269,3 @@ def _summed(statistics: Sequence[float], degrees: int) -> tuple[float, float]:
 
     statistic = math.fsum(statistics)
     return statistic, float(chdtrc(degrees * len(statistics), statistic)) if statistics else 1.0
-
-
-def _noise_root(h: Histogram) -> Floats:
-    """Return residuals' noise by the variates of both rows of counts, (buckets, 2, variates)."""
-    weights = np.stack([-h.middles, 1 - h.middles], axis=1)
-    return np.asarray(weights[:, :, None] * h.root[:, None, :])

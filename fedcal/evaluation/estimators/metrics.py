@@ -17,17 +17,8 @@ import numpy as np
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR
 from fedcal.core.types import Floats, override
+from fedcal.evaluation import intervals
 from fedcal.evaluation.histogram import Histogram, divide, monotone_counts
-from fedcal.evaluation.intervals import (
-    FEW,
-    FIRM,
-    Asked,
-    Metric,
-    Span,
-    fieller,
-    of_share,
-    quadratic,
-)
 
 MISPLACED = 5.0
 """Rows of the rarer outcome, in so many of which the variance of a ranking rests on few rows."""
@@ -59,7 +50,7 @@ def outcomes(h: Histogram) -> Floats:
     return np.repeat(np.eye(2)[:, :, None], h.buckets, axis=2)
 
 
-class SmoothMetric(Metric):
+class SmoothMetric(intervals.Metric):
     """A smooth function of counts that does not change when all of them are doubled.
 
     Attributes
@@ -88,9 +79,9 @@ class SmoothMetric(Metric):
         """Return whether all denominators stand out from their noise."""
         weights = self.denominators(h)
         sums = (weights * h.counts).sum(axis=(1, 2))
-        return bool((sums > FIRM * h.noise_std(weights)).all())
+        return bool((sums > intervals.FIRM * h.noise_std(weights)).all())
 
-    def span(self, h: Histogram, asked: Asked) -> Span:
+    def span(self, h: Histogram, asked: intervals.Asked) -> intervals.Span:
         """Return the interval from sampling and noise, without binning."""
         h = (self.cut and h.parted) or h
         value = self.value(h)
@@ -98,7 +89,7 @@ class SmoothMetric(Metric):
             return self.no_span()
         return self.span_of_rows(h, value, asked)
 
-    def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
+    def span_of_rows(self, h: Histogram, value: float, asked: intervals.Asked) -> intervals.Span:
         """Return the interval of a finite value, to first order by the gradient."""
         gradient, firm = self.gradient(h), self.firm(h)
         noise, sampling = float(h.noise_std(gradient)), 0.0
@@ -106,10 +97,12 @@ class SmoothMetric(Metric):
         if asked.rows == "new":
             sampling = math.sqrt(float((monotone_counts(h) * gradient**2).sum()))
         half = asked.z * math.hypot(sampling, widened) if firm else math.inf
-        span = Span(value, value - half, value + half, sampling, noise, firm)
+        span = intervals.Span(value, value - half, value + half, sampling, noise, firm)
         return self.for_few_rows(span, h, asked)
 
-    def for_few_rows(self, span: Span, h: Histogram, asked: Asked) -> Span:
+    def for_few_rows(
+        self, span: intervals.Span, h: Histogram, asked: intervals.Asked
+    ) -> intervals.Span:
         """Return the span, widened if few rows have an outcome, or a ranking misplaces few.
 
         It is Wilson's interval of as many rows as give the same variance (Boyd et al. 2013 take one
@@ -119,7 +112,7 @@ class SmoothMetric(Metric):
         lowest, reach = self.bounds[0], self.bounds[1] - self.bounds[0]
         share = (span.value - lowest) / reach
         misplaced = self.ranking and (1 - share) * least < MISPLACED
-        enough = least >= FEW and not misplaced
+        enough = least >= intervals.FEW and not misplaced
         if not self.skewed or asked.rows != "new" or not span.firm or enough:
             return span
         trials = max(least if self.ranking else total, 1.0)
@@ -127,7 +120,7 @@ class SmoothMetric(Metric):
         variance = max((span.sampling**2 + span.noise**2) / reach**2, 1e-12)
         most = 4 * trials if self.ranking else trials
         count = trials if misplaced else min(inner * (1 - inner) / variance, most)
-        low, high = of_share(inner * count, count, np.zeros(3), asked.z, asked.rows)
+        low, high = intervals.of_share(inner * count, count, np.zeros(3), asked.z, asked.rows)
         return replace(
             span,
             low=min(float(low) * reach + lowest, span.low),
@@ -183,7 +176,7 @@ class RatioMetric(SmoothMetric):
         """Return the weights of the bottom, where it is a sum of counts, (1, 2, buckets)."""
         return self.ratio(h).bottom_gradient[None]
 
-    def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
+    def span_of_rows(self, h: Histogram, value: float, asked: intervals.Asked) -> intervals.Span:
         """Return the interval by Fieller's test; for a fraction of rows by Wilson's."""
         top, bottom, *gradients = self.ratio(h)
         through = np.asarray(np.stack(gradients) @ h.root).reshape(2, -1)
@@ -202,12 +195,14 @@ class RatioMetric(SmoothMetric):
         wide = noise * widening**2
         if trials is not None:
             unit = float(gradients[0].max())
-            low, high = of_share(top, bottom, wide, asked.z, asked.rows, trials, unit)
+            low, high = intervals.of_share(top, bottom, wide, asked.z, asked.rows, trials, unit)
         else:
-            low, high = fieller(top, bottom, wide + sampling, asked.z, self.bounds)
+            low, high = intervals.fieller(top, bottom, wide + sampling, asked.z, self.bounds)
         inside = float(np.clip(value, *self.bounds))
-        by_rows, by_noise = (math.sqrt(quadratic(v, inside)) / bottom for v in (sampling, noise))
-        span = Span(inside, float(low), float(high), by_rows, by_noise, self.firm(h))
+        by_rows, by_noise = (
+            math.sqrt(intervals.quadratic(v, inside)) / bottom for v in (sampling, noise)
+        )
+        span = intervals.Span(inside, float(low), float(high), by_rows, by_noise, self.firm(h))
         return self.for_few_rows(span, h, asked)
 
 

@@ -23,13 +23,7 @@ from fedcal.core.pages import Table
 from fedcal.core.printable import listed
 from fedcal.core.types import Floats
 from fedcal.evaluation.histogram import divide
-from fedcal.evaluation.sites.effects import (
-    bucket_log_odds,
-    bucket_widths,
-    effects,
-    inverse,
-    plausible,
-)
+from fedcal.evaluation.sites import effects
 
 FEWEST = 6
 """Sites from which on such an interval can be verified."""
@@ -61,10 +55,10 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
     """
     power = root @ root.T
     every, whole = counts.sum(axis=-2), counts.sum(axis=-3)
-    rows = plausible(every, 2 * np.diag(power))
+    rows = effects.plausible(every, 2 * np.diag(power))
     total = norm_sub(every.sum(axis=-2))[..., None, :]
     events = norm_sub(whole[..., 1, :])[..., None, :]
-    x = bucket_log_odds(edges, total[..., 0, :])[..., None, :]
+    x = effects.bucket_log_odds(edges, total[..., 0, :])[..., None, :]
     score = expit(x)
 
     def noise(of_none: Floats, of_one: Floats) -> Floats:
@@ -98,14 +92,14 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
     log_ratio = np.log(ratio[..., 0]) + np.log(np.maximum(times, _LEAST_SHARE))
     observed = log_ratio, (by_rows + noise(miss, hit)) / base**2
 
-    fit = effects(counts, edges, root, 2, _WIDE)
-    sure = inverse(fit.information, 1e-6)
+    fit = effects.effects(counts, edges, root, 2, _WIDE)
+    sure = effects.inverse(fit.information, 1e-6)
     at = fit.at[..., None, :] + (sure @ fit.scores[..., None])[..., 0]
     variance = sure + sure @ fit.noise @ sure
     slope = at[..., 1], variance[..., 1, 1]
 
     # ranking: within a bucket outcomes are not tied, but ordered by the common slope
-    tie = 0.5 + np.minimum(np.exp(fit.at[..., None, 1:]) * bucket_widths(edges) / 12, 0.3)
+    tie = 0.5 + np.minimum(np.exp(fit.at[..., None, 1:]) * effects.bucket_widths(edges) / 12, 0.3)
     ones, none = (
         divide(n, n.sum(-1, keepdims=True) + 0 * n, 1 / n.shape[-1])
         for n in (events, norm_sub(whole[..., 0, :])[..., None, :])
@@ -114,7 +108,7 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
     area = (above * ones).sum(axis=-1, keepdims=True)
     above, below = above - area, 1 - np.cumsum(ones, axis=-1) + ones * tie - area
     positive, negative = (
-        np.maximum(plausible(counts[..., k, :], np.diag(power)).sum(-1), _LEAST_ROWS)
+        np.maximum(effects.plausible(counts[..., k, :], np.diag(power)).sum(-1), _LEAST_ROWS)
         for k in (1, 0)
     )
     zero = np.zeros_like(above)
@@ -288,7 +282,8 @@ def predicted(values: Floats, variances: Floats, own: Floats | None = None) -> P
     p /= p.sum(axis=-1, keepdims=True)
     spread = np.sqrt(1 / total + tau**2 + (0.0 if own is None else own[..., None]))
     low, high = (_quantile(p, mean, spread, q) for q in (0.025, 0.975))
-    middle, least, greatest = (_step(p, tau, q) for q in (0.5, 0.025, 0.975))
+    places = ((np.cumsum(p, axis=-1) >= q).argmax(axis=-1) for q in (0.5, 0.025, 0.975))
+    middle, least, greatest = (np.take_along_axis(tau, k[..., None], -1)[..., 0] for k in places)
     share = middle**2 / (middle**2 + typical[..., 0])
     return Predicted((p * mean).sum(axis=-1), low, high, middle, least, greatest, share)
 
@@ -301,9 +296,3 @@ def _quantile(p: Floats, mean: Floats, spread: Floats, q: float) -> Floats:
         below = (p * ndtr((middle[..., None] - mean) / spread)).sum(axis=-1) < q
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return np.asarray((low + high) / 2)
-
-
-def _step(p: Floats, values: Floats, q: float) -> Floats:
-    """Return a quantile of a discrete distribution, (..., points) -> (...)."""
-    place = (np.cumsum(p, axis=-1) >= q).argmax(axis=-1)
-    return np.take_along_axis(values, place[..., None], axis=-1)[..., 0]
