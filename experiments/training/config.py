@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from typing import Annotated, Any
 
-from fedcal.core.checks import interval, positive, same, unused
+from fedcal.core import checks, fields
 from fedcal.core.errors import InputError
-from fedcal.core.fields import among, within
 from fedcal.core.options import DATA, REQUIRED, RUNNING, TRAINING, layered, like, option, options_of
 from fedcal.experiments.runs.config import Config, RunOptions, check_partition
-from fedcal.privacy.federation import MOST_CLIENTS
-from fedcal.privacy.privacy import Rate, Rounds
+from fedcal.privacy import federation, privacy
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import check_settings
 from fedcal.training.networks import NETWORKS, OWN, enlist, network_named, text_of
@@ -27,7 +25,7 @@ SETTINGS = {"lr": "lr", "batch_size": "batch"}
 FOLLOWING = {"network": "model", "shape": "the shape of the rows"}
 """Setting of a method that follows from what is said elsewhere -> where."""
 
-Count = Annotated[int, within(1)]
+Count = Annotated[int, fields.within(1)]
 
 
 def _network(_: str, value: Any) -> str:
@@ -68,13 +66,13 @@ class TrainConfig(RunOptions):
         unset="softmax",
         read=enlist,
     )
-    method: Annotated[str, among(TRAINERS)] | None = option(
+    method: Annotated[str, fields.among(TRAINERS)] | None = option(
         None,
         TRAINING,
         f"{' | '.join(TRAINERS)}; --set has its settings",
         unset="fedsgd, or dp-fedavg with --unit user",
     )
-    clients: Annotated[int, within(1, MOST_CLIENTS)] | None = option(
+    clients: Annotated[int, fields.within(1, federation.MOST_CLIENTS)] | None = option(
         None, DATA, "Number of simulated clients", unset="100; fedsgd: 1, all rows in one place"
     )
     partition: Annotated[str, check_partition] | None = option(
@@ -83,7 +81,7 @@ class TrainConfig(RunOptions):
         "Partition of the rows over clients, as for simulate",
         unset="natural if the data name clients, else dirichlet:0.1",
     )
-    rounds: Rounds = like(
+    rounds: privacy.Rounds = like(
         RunOptions,
         "rounds",
         None,
@@ -91,7 +89,7 @@ class TrainConfig(RunOptions):
         group=TRAINING,
         unset="the method's, or by epochs",
     )
-    sampling_rate: Rate = like(
+    sampling_rate: privacy.Rate = like(
         RunOptions, "sampling_rate", 0.1, "Fraction of the clients in a round, at least one client"
     )
     batch_size: Count | None = option(
@@ -100,20 +98,20 @@ class TrainConfig(RunOptions):
         "Batch size of local SGD; for fedsgd: expected rows in a round",
         unset="the method's",
     )
-    lr: Annotated[float, positive] | None = option(
+    lr: Annotated[float, checks.positive] | None = option(
         None, TRAINING, "Learning rate of local SGD, or of fedsgd", unset="the method's"
     )
-    unit: Annotated[str, among(UNITS)] = like(RunOptions, "unit", Example.name)
-    held_out: Annotated[float, interval("[0, 1)")] = option(
+    unit: Annotated[str, fields.among(UNITS)] = like(RunOptions, "unit", Example.name)
+    held_out: Annotated[float, checks.interval("[0, 1)")] = option(
         0.1,
         DATA,
         "Fraction of training rows held out for calibration; 0: it uses the training rows",
     )
-    min_rows: Annotated[int, within(0)] = option(
+    min_rows: Annotated[int, fields.within(0)] = option(
         0, DATA, "Least number of rows of a client; smaller clients are left out"
     )
     max_rows: Count | None = option(None, DATA, "Largest number of rows of a client", unset="all")
-    feature_norm: Annotated[float, positive] | None = option(
+    feature_norm: Annotated[float, checks.positive] | None = option(
         None,
         DATA,
         "Public bound on the norm of a row's features; longer rows are scaled",
@@ -124,14 +122,14 @@ class TrainConfig(RunOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.model in OWN:
-            same("engine of a model of your own", self.engine, "inline")
+            checks.same("engine of a model of your own", self.engine, "inline")
         self._check_cuts()
         options = {s: name for name, s in SETTINGS.items() if getattr(self, name) is not None}
         for setting, where in {**FOLLOWING, **options}.items():
-            unused(f"{where} says it", **{setting: self.set.get(setting)})
+            checks.unused(f"{where} says it", **{setting: self.set.get(setting)})
         if self.method is not None:
             if STRATEGIES[self.method].one_place:  # it samples rows: all clients are in each round
-                unused(f"method '{self.method}'", **self.changed("sampling_rate"))
+                checks.unused(f"method '{self.method}'", **self.changed("sampling_rate"))
             check_settings(self.method, self.set)
 
     def _check_cuts(self) -> None:

@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core import classes
-from fedcal.core.checks import near, one_of, positive, same, unused, whole
+from fedcal.core import checks, classes
 from fedcal.core.errors import InputError
 from fedcal.core.scores import as_array, numbers
 from fedcal.core.shards import Shards
@@ -33,8 +32,7 @@ from fedcal.datasets import IDS, Dataset, feature_sets, read_feature_set
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.partition import deal, held_out
 from fedcal.partition.owners import CLIENTS
-from fedcal.storage.atomic import path_of
-from fedcal.storage.npz import read_npz
+from fedcal.storage import atomic, npz
 from fedcal.strategies import STRATEGIES, DPFedAvg, FedSGD
 from fedcal.training.networks import network_named
 from fedcal.units import UNITS
@@ -118,15 +116,15 @@ def read_labelled(source: str, feature_norm: float | None = None) -> LabelledRow
     InputError
         One line that begins with the path.
     """
-    shipped, path = [entry.name for entry in feature_sets()], path_of(source)
+    shipped, path = [entry.name for entry in feature_sets()], atomic.path_of(source)
     with named(source):
         if source in shipped:
             return labelled_rows(read_feature_set(source), feature_norm)
         if path.suffix.lower() != ".npz" and path.exists():
             raise InputError("unknown kind of data; allowed: .npz with features, or x and y")
         if not path.is_file():
-            raise InputError(f"no such file, nor shipped features; {near(source, shipped)}")
-        return labelled_rows(read_npz(path), feature_norm)
+            raise InputError(f"no such file, nor shipped features; {checks.near(source, shipped)}")
+        return labelled_rows(npz.read_npz(path), feature_norm)
 
 
 @contextlib.contextmanager
@@ -165,22 +163,22 @@ def labelled_rows(arrays: Arrays, norm: float | None = None) -> LabelledRows:
     """
     for key in arrays:
         if not SHIFTED.fullmatch(key):
-            one_of("key", key, KEYS)
+            checks.one_of("key", key, KEYS)
     kind = "features" if "features" in arrays else "x"
     if kind not in arrays:
         raise InputError("an array 'features' or 'x' is needed")
     if kind == "x":
         own = {key: arrays.get(key) for key in ("scale", "norm")}
-        unused("the rows are not features", **own, feature_norm=norm)
+        checks.unused("the rows are not features", **own, feature_norm=norm)
     names = _names(arrays, "class_names")
     prefixes = ("", "test_") if f"test_{kind}" in arrays else ("",)
     if len(prefixes) == 1 and (stray := [key for key in arrays if key.startswith("test_")]):
         raise InputError(f"{stray[0]} without test_{kind}")
     parts = [_part(arrays, prefix, kind, names, norm) for prefix in prefixes]
-    same(f"kind of test_{kind}", _kind(parts[-1].x), _kind(parts[0].x))
+    checks.same(f"kind of test_{kind}", _kind(parts[-1].x), _kind(parts[0].x))
     if not names:
         names = tuple(map(str, range(max(int(part.y.max()) for part in parts) + 1)))
-    whole("the number of classes", len(names), 2)
+    checks.whole("the number of classes", len(names), 2)
     parts = [replace(part, names=names) for part in _with_groups(parts, arrays)]
     return parts[0] if len(parts) == 1 else replace(parts[0], test=parts[1])
 
@@ -245,8 +243,8 @@ def _ids(arrays: Arrays, key: str, rows: int) -> NDArray[Any] | None:
 def _number(arrays: Arrays, key: str) -> float | None:
     if key not in arrays:
         return None
-    same(f"number of numbers in {key}", arrays[key].size, 1)
-    return positive(key, arrays[key].item())
+    checks.same(f"number of numbers in {key}", arrays[key].size, 1)
+    return checks.positive(key, arrays[key].item())
 
 
 def _names(arrays: Arrays, key: str) -> tuple[str, ...]:
@@ -259,7 +257,7 @@ def _with_groups(parts: list[LabelledRows], arrays: Arrays) -> list[LabelledRows
     """Training and test rows with their groups numbered alike."""
     keys = ("group", "test_group")[: len(parts)]
     for key in keys:
-        same(f"use of {key}", key in arrays, keys[0] in arrays)
+        checks.same(f"use of {key}", key in arrays, keys[0] in arrays)
     if keys[0] not in arrays:
         return parts
     columns: Any = [_ids(arrays, key, len(part.y)) for key, part in zip(keys, parts, strict=True)]
@@ -300,7 +298,7 @@ def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows
     for part in ("", "test_"):
         if (x := arrays.pop(f"{part}rows", None)) is not None:
             key = f"{part}features" if x.ndim == 2 else f"{part}x"
-            unused(f"{part}rows are given", **{key: arrays.get(key)})
+            checks.unused(f"{part}rows are given", **{key: arrays.get(key)})
             arrays[key] = x
         # a file has whole numbers only to be small
         x = arrays.get(key := f"{part}features")
@@ -317,9 +315,9 @@ def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows
 def _of_frame(frame: Any) -> dict[str, Any]:
     """Return the columns of a frame as arrays."""
     own = {str(name): name for name in frame.columns}
-    one_of("column", "label", own)
+    checks.one_of("column", "label", own)
     features = [name for name in own if name not in ("label", *IDS)]
-    whole("the number of columns of features", len(features), 1)
+    checks.whole("the number of columns of features", len(features), 1)
     columns = [numbers(name, frame[own[name]].to_numpy()) for name in features]
     ids = {name: frame[name].to_numpy() for name in IDS if name in own}
     return {"rows": np.column_stack(columns), "labels": frame["label"].to_numpy(), **ids}
@@ -445,7 +443,7 @@ def _chosen(sizes: Integers, config: TrainConfig) -> list[int]:
     enough = np.flatnonzero(sizes >= config.min_rows)
     natural = config.partition == "natural"
     what = f"the number of clients in {config.data} with at least {config.min_rows} rows"
-    whole(what, len(enough), (natural and config.clients) or 1)
+    checks.whole(what, len(enough), (natural and config.clients) or 1)
     if natural and config.clients is not None:
         drawn = stream(config.seed, Purpose.PARTITION, 0, "clients").permutation(len(enough))
         enough = enough[np.sort(drawn[: config.clients])]

@@ -15,25 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.accounting.gaussian import rdp_epsilons
-from fedcal.core import pages
-from fedcal.core.checks import needed, same
+from fedcal.core import checks, numerics, pages, types
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
-from fedcal.core.numerics import softmax
-from fedcal.core.types import Floats
 from fedcal.experiments.report.shown import Shown
-from fedcal.experiments.runs import engines, files, folders, record
+from fedcal.experiments.runs import engines, files, folders, jobs, record, result
 from fedcal.experiments.runs.config import read_options
-from fedcal.experiments.runs.jobs import job_of
-from fedcal.experiments.runs.result import versions
 from fedcal.experiments.training.config import FOLLOWING, TrainConfig, merged
 from fedcal.experiments.training.data import IN_MEMORY, PARTS, ClientData, load
 from fedcal.metrics import summary
 from fedcal.privacy.noise_plan import Plan
 from fedcal.storage.atomic import locked, path_of
 from fedcal.strategies import FedSGD
-from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
+from fedcal.strategies.server import checkpoint, run_folder
 from fedcal.strategies.server.outcome import OUTCOME, RELEASED, Outcome
-from fedcal.strategies.server.run_folder import LOCK
 from fedcal.training import networks
 
 KIND = folders.TRAINING
@@ -91,7 +85,7 @@ class Training(Shown):
     federation: ClientData = field(repr=False)
     outcome: Outcome = field(repr=False)
     privacy: dict[str, Any]
-    logits: dict[str, Floats] = field(repr=False)
+    logits: dict[str, types.Floats] = field(repr=False)
     settings: dict[str, Any]
     event: str
 
@@ -112,7 +106,7 @@ class Training(Shown):
 
     def _summary(self, part: str) -> dict[str, float]:
         """For the researcher's eyes: exact numbers about these rows."""
-        return summary(softmax(self.logits[part]), self.federation.parts[part].y)
+        return summary(numerics.softmax(self.logits[part]), self.federation.parts[part].y)
 
     @property
     def rows(self) -> dict[str, int]:
@@ -146,7 +140,7 @@ class Training(Shown):
             "privacy": self.privacy,
             "communication": record.communication_of(self.outcome, self.federation.clients),
             "seconds": self.outcome.seconds,
-            "versions": versions("torch"),
+            "versions": result.versions("torch"),
         }
 
     def __repr__(self) -> str:
@@ -260,7 +254,7 @@ def train(
         given["model"] = networks.enlist(given["model"])
     if out is None:
         if resume:
-            needed("--out DIR", out, "--resume continues the training there")
+            checks.needed("--out DIR", out, "--resume continues the training there")
         return _trained(merged(given), rows, progress=progress)
     folder = path_of(out)
     folders.claim(folder, KIND, overwrite=overwrite, resume=resume)
@@ -274,14 +268,14 @@ def train(
         try:
             return _trained(asked, rows, folder, resume=resume, progress=progress)
         except KeyboardInterrupt:
-            if not (folder / CHECKPOINT).is_file():
+            if not (folder / checkpoint.CHECKPOINT).is_file():
                 raise
             raise Interrupted(
                 f"what was done is kept; continue: fedcal train --out {folder} --resume"
             ) from None
         except RoundFailed:
-            if math.isinf(asked.epsilon) and Checkpoint.load(folder).state is None:
-                (folder / CHECKPOINT).unlink()  # nothing is lost
+            if math.isinf(asked.epsilon) and checkpoint.Checkpoint.load(folder).state is None:
+                (folder / checkpoint.CHECKPOINT).unlink()  # nothing is lost
             raise
 
 
@@ -290,17 +284,17 @@ def _resumed(folder: Path, options: dict[str, Any]) -> TrainConfig:
 
     Raises InputError if there is nothing to go on with, or other options are given.
     """
-    if (folder / CHECKPOINT).is_file():
-        begun = Checkpoint.load(folder).job[TRAINING]
+    if (folder / checkpoint.CHECKPOINT).is_file():
+        begun = checkpoint.Checkpoint.load(folder).job[TRAINING]
     elif (folder / OUTCOME).is_file():
         begun = read_options(folder / folders.CONFIG)
     else:
         finished = (folder / "training.json").is_file()
-        why = "the training there is finished" if finished else f"there is no {CHECKPOINT}"
+        why = "the training there is finished" if finished else "there is no checkpoint.json"
         raise InputError(f"nothing to resume in {folder}: {why}")
     before, after = merged(begun), merged(begun, options)
     for name in (one.name for one in fields(after)):
-        same(f"{name} with --resume", getattr(after, name), getattr(before, name))
+        checks.same(f"{name} with --resume", getattr(after, name), getattr(before, name))
     return after
 
 
@@ -321,7 +315,7 @@ def _trained(
     else:
         network.module(data.shape, data.classes, 0)
     run, shards = config.run(data.clients, data.shape), data.shards()
-    job = job_of(run, shards)
+    job = jobs.job_of(run, shards)
     rate, clients = job.plan.federation.sampling_rate, job.plan.clients
     if job.plan.cohort and clients > 1 and len(job.plan.sample(1)) == 1:
         warnings.warn(
@@ -349,7 +343,7 @@ def _trained(
     )
     ended = resume and folder is not None and (folder / OUTCOME).is_file()
     if resume and folder is not None and not ended:
-        begun = Checkpoint.load(folder).job
+        begun = checkpoint.Checkpoint.load(folder).job
         if begun.get(ROWS) != about[ROWS]:  # a digest of rows is for no eyes
             raise InputError(f"{config.data} holds other rows than when the training began")
     paid = folders.Paid(folder, KIND, config.to_toml(), resume=ended)
@@ -373,7 +367,7 @@ def _trained(
 def _alone(folder: Path) -> Iterator[None]:
     """Hold the folder: two that go on with one training would release its open round twice."""
     folder.mkdir(parents=True, exist_ok=True)
-    lock = folder / LOCK
+    lock = folder / run_folder.LOCK
     with locked(lock, f"another training writes into {folder}"):
         try:
             yield

@@ -23,16 +23,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.core import numerics, pages
 from fedcal.core.checks import number_in, one_of, same, whole
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import softmax
 from fedcal.core.optional import absent, named
-from fedcal.core.pages import Part, Table
 from fedcal.core.removed import check_kept
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics import summary
-from fedcal.storage.artifact import Artifact, Holdout
-from fedcal.storage.atomic import path_of
+from fedcal.storage import artifact, atomic
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -412,7 +410,7 @@ def _wide(widths: str) -> Network:
     return DenseLayers(f"mlp:{widths}", hidden, NETWORKS["mlp"].lr)
 
 
-class TrainedModel(Artifact):
+class TrainedModel(artifact.Artifact):
     """Trained model, as saved in `model.npz`.
 
     Parameters
@@ -482,21 +480,21 @@ class TrainedModel(Artifact):
         }
 
     @override
-    def page(self) -> list[Part]:
+    def page(self) -> list[pages.Part]:
         facts = (
             ("network", self.network),
             ("reads inputs of shape", text_of(self.shape)),
             ("classes", f"{self.classes:,}"),
             ("weights", f"{self.w.size:,}"),
         )
-        return [Table("Network", ("", ""), facts)]
+        return [pages.Table("Network", ("", ""), facts)]
 
-    def judge(self, test: Holdout) -> dict[str, Any]:
+    def judge(self, test: artifact.Holdout) -> dict[str, Any]:
         """Metrics on test rows that it reads, from inputs or from logits: `after`, as fractions."""
         inputs = test.logits if test.inputs is None else test.inputs
         if inputs.shape[1:] != self.shape:
             return {}
-        return {"after": summary(softmax(self.predict(inputs)), test.labels)}
+        return {"after": summary(numerics.softmax(self.predict(inputs)), test.labels)}
 
 
 def load_model(path: str | Path, model: Any = None) -> TrainedModel:
@@ -515,4 +513,4 @@ def load_model(path: str | Path, model: Any = None) -> TrainedModel:
         that do not fit together.
     """
     named = {} if model is None else {"network": np.array(enlist(model))}
-    return TrainedModel.load(path_of(path), **named)
+    return TrainedModel.load(atomic.path_of(path), **named)
