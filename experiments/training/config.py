@@ -22,7 +22,7 @@ TRAINERS = tuple(name for name, method in STRATEGIES.items() if method.family ==
 SETTINGS = {"lr": "lr", "batch_size": "batch"}
 """Option -> the setting of a method that it stands for."""
 
-FOLLOWING = {"network": "model", "shape": "the shape of the rows"}
+FOLLOWING = {"network": "--model", "shape": "the shape of the rows"}
 """Setting of a method that follows from what is said elsewhere -> where."""
 
 Count = Annotated[int, fields.within(1)]
@@ -124,7 +124,11 @@ class TrainConfig(RunOptions):
         if self.model in OWN:
             checks.same("engine of a model of your own", self.engine, "inline")
         self._check_cuts()
-        options = {s: name for name, s in SETTINGS.items() if getattr(self, name) is not None}
+        options = {
+            s: f"--{n}".replace("_", "-")
+            for n, s in SETTINGS.items()
+            if getattr(self, n) is not None
+        }
         for setting, where in {**FOLLOWING, **options}.items():
             checks.unused(f"{where} says it", **{setting: self.set.get(setting)})
         if self.method is not None:
