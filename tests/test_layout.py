@@ -34,7 +34,7 @@ strategies/server/x.py from flwr.server import client_manager
 experiments/x.py np.load(f, allow_pickle=True)
 experiments/cli/x.py from fedcal.experiments.research import shift"""
 HEAVY = "torch opacus ray pyarrow sklearn torchmetrics onnx onnxruntime pandas matplotlib jinja2"
-WITH_THEM = r"estimator|torch_|local_sgd|row_gradients|figures|research|__main__"
+WITH_THEM = r"estimator|torch_|row_gradients|figures|research|__main__"
 
 
 def broken(path: str, source: str) -> list[str]:

@@ -161,7 +161,7 @@ class Gradients(_OfNetwork):
         """Return the gradients in steps of the ring if rows are bounded, all rows together.
 
         Formal guarantee: each row adds whole numbers of norm `min(bound.norms)` at most
-        (`Network.steps`), and the sum is clamped to what the ring grants a client, which is
+        (`RowGradients.steps`), and the sum is clamped to what the ring grants a client, which is
         1-Lipschitz. So a row more or less moves a client's answer by no more than the bound.
 
         Raises ContributionRefused if nothing is bounded (no privacy) and a sum does not fit the
@@ -363,9 +363,10 @@ def _inputs(shards: Shards, query: Gradients | LocalUpdate | WeightedUpdate) -> 
 def _steps(shards: Shards, query: Gradients, clipping: networks.Clipping, grid: float) -> Integers:
     shards = shards.ordered
     inputs = _inputs(shards, query)
-    return query.architecture.steps(
-        query.w, inputs, shards.labels, shards.offsets, query.classes, clipping, grid
-    )
+    if not len(inputs):
+        return np.zeros((shards.clients, len(query.w)), np.int64)
+    rows = networks.row_gradients(query.architecture, query.reads, query.classes)
+    return rows.steps(query.w, inputs, shards.labels, shards.offsets, clipping, grid)
 
 
 def _with_rows(shards: Shards) -> list[tuple[int, int]]:

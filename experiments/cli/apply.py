@@ -28,12 +28,12 @@ from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet
 from fedcal.experiments.report.tables import TextTable, of_part, print_table
 from fedcal.experiments.report.terminal import SHOWN, console, headings, shown
 from fedcal.experiments.runs import files, folders
-from fedcal.experiments.training.features import LabelledRows, features_of, named, read_labelled
+from fedcal.experiments.training.data import LabelledRows, labelled_rows, named, read_labelled
 from fedcal.metrics import summary
 from fedcal.metrics.buckets import check_score
 from fedcal.storage import atomic, npz
 from fedcal.storage.artifact import form_of
-from fedcal.training.trained_model import TrainedModel, load_model
+from fedcal.training.networks import TrainedModel, load_model
 
 EXAMPLES = (
     "fedcal apply --calibrator run/calibrator.npz --data new.csv --out probabilities.csv",
@@ -377,4 +377,4 @@ def _read(model: TrainedModel, data: str) -> tuple[LabelledRows, bool]:
             if not labelled and f"{prefix}features" in arrays:
                 arrays[f"{prefix}labels"] = np.zeros(len(arrays[f"{prefix}features"]), np.int64)
         arrays.setdefault("class_names", np.arange(model.classes).astype(np.str_))
-        return features_of(arrays), labelled
+        return labelled_rows(arrays), labelled

@@ -84,7 +84,7 @@ def export(
     from fedcal.conformal import PredictionSets
     from fedcal.experiments.cli.apply import fitted_in
     from fedcal.storage.artifact import form_of
-    from fedcal.training.trained_model import TrainedModel, load_model
+    from fedcal.training.networks import TrainedModel, load_model
 
     folders.claim_file(out, overwrite=overwrite)
     if (form := form_of(calibrator)) == TrainedModel.form:

@@ -77,13 +77,9 @@ def command(
         given["set"] = settings
     with terminal.progress("reading", quiet=quiet) as steps:
 
-        def moved(done: int, total: int, record: dict[str, Any]) -> None:
-            what = f"loss {loss:.3f}" if (loss := record.get("train_loss")) is not None else ""
-            if math.isfinite(record.get("epsilon", math.inf)):
-                what = f"epsilon at most {record['epsilon']:.2f} so far"
-            if "test_accuracy" in record:
-                what += f", test accuracy {100 * record['test_accuracy']:.2f} %"
-            steps(done, total, what)
+        def moved(done: int, total: int, epsilon: float) -> None:
+            so_far = f"epsilon at most {epsilon:.2f} so far" if math.isfinite(epsilon) else ""
+            steps(done, total, so_far)
 
         training = train(out=out, resume=resume, overwrite=overwrite, progress=moved, **given)
     if json:

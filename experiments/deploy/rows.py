@@ -20,7 +20,7 @@ from fedcal.core.optional import named as function_named
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset
 from fedcal.datasets.plausible_rows import doubts_of
-from fedcal.experiments.training.features import LabelledRows, features_of, named
+from fedcal.experiments.training.data import LabelledRows, labelled_rows, named
 from fedcal.storage import atomic, npz
 from fedcal.training.networks import need_torch, text_of
 
@@ -196,7 +196,7 @@ def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:
             )
         if names is not None and own is not None:
             checks.same("classes of --class-names", tuple(names), own)
-        rows = features_of(arrays | {"class_names": np.array(own or tuple(names or ()))})
+        rows = labelled_rows(arrays | {"class_names": np.array(own or tuple(names or ()))})
     only_client(data, 1 if rows.client is None else len(np.unique(rows.client)))
     return _site_rows(path.name, rows)
 

@@ -286,10 +286,10 @@ class SimulationResult(Shown):
             write_report(folder, home)
 
 
-def versions() -> dict[str, str]:
-    """Versions of what computed a result."""
+def versions(*more: str) -> dict[str, str]:
+    """Versions of what computed a result, of `more` packages, too."""
     packages = {"fedcal": fedcal.__version__, "python": platform.python_version()}
-    for package in ("numpy", "scipy", "flwr", "dp-accounting"):
+    for package in ("numpy", "scipy", "flwr", "dp-accounting", *more):
         try:
             packages[package] = version(package)
         except PackageNotFoundError:  # pragma: no branch

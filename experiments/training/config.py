@@ -7,39 +7,23 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from typing import Annotated, Any
 
-from fedcal.core import checks, fields, options
+from fedcal.core import checks, fields
 from fedcal.core.errors import InputError
-from fedcal.core.options import DATA, TRAINING, option
-from fedcal.experiments.runs.config import RunOptions, check_partition
+from fedcal.core.options import DATA, REQUIRED, RUNNING, TRAINING, layered, like, option, options_of
+from fedcal.experiments.runs.config import Config, RunOptions, check_partition
 from fedcal.privacy import federation, privacy
-from fedcal.strategies import STRATEGIES, FedAvg
-from fedcal.strategies.settings import Setting, check_settings
-from fedcal.training.networks import NETWORKS, OWN, enlist, network_named
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.settings import check_settings
+from fedcal.training.networks import NETWORKS, OWN, enlist, network_named, text_of
 from fedcal.units import UNITS, Example
 
-DEFAULTS = {"rounds": 100, "batch_size": 32, "lr": 0.1, "server_lr": 1.0}
-"""Of FedAvg, as Maddock et al. (2025), A.3.1, train their base models."""
-
-FEDAVG = FedAvg.name
-
-TRAINERS = (FEDAVG, *(n for n, m in STRATEGIES.items() if m.family == "train" and n != FEDAVG))
+TRAINERS = tuple(name for name, method in STRATEGIES.items() if method.family == "train")
 
 SETTINGS = {"lr": "lr", "batch_size": "batch"}
 """Option -> the setting of a method that it stands for."""
 
-SETTINGS_OF_FEDAVG = {**SETTINGS, "local_epochs": "epochs", "server_lr": "server_lr"}
-
-SHARED = (
-    *("epsilon", "delta", "unit", "trust", "mechanism", "quorum", "secure_aggregation"),
-    *("committee", "colluding"),
-    *("noise_source", "ledger", "cap", "cap_delta", "seed", "engine", "rounds", "method"),
-)
-"""Options that `fedcal train` shares with `fedcal simulate`."""
-
-FOLLOWING = {"network": "--model says it", "shape": "the data say it"}
+FOLLOWING = {"network": "--model", "shape": "the shape of the rows"}
 """Setting of a method that follows from what is said elsewhere -> where."""
-
-_OF_FEDAVG = ("local_epochs", "server_lr", "evaluate_every")
 
 Count = Annotated[int, fields.within(1)]
 
@@ -54,34 +38,26 @@ def _network(_: str, value: Any) -> str:
 class TrainConfig(RunOptions):
     """Options of a training. `None` means the model's (or the data's) own default.
 
-    A *round* is one of FedAvg: sampled clients train, the server averages. A *global epoch* of
-    the paper is 1 / `sampling_rate` rounds: as many as visit every client once on average.
-
     Attributes
     ----------
     clients
         how many the rows are dealt to; with natural clients, how many of them (all)
     sampling_rate
-        share of the clients that have training rows, drawn anew in each round
-    local_epochs
-        passes over a client's training rows in one round
-    lr, server_lr
-        of local SGD, and of the step towards the clients' average (1: all of it)
+        share of the clients, drawn anew in each round
+    lr, batch_size
+        the method's settings `lr` and `batch`
     min_rows
         clients with fewer rows are left out
     max_rows
         of a client at most so many rows are used (all)
     feature_norm
         a public bound on the norm of a row of features; longer rows are scaled to it (the file's)
-    evaluate_every, checkpoint_every
-        rounds between evaluations, and between checkpoints
+    checkpoint_every
+        rounds between checkpoints
     """
 
     data: str = option(
-        MISSING,
-        DATA,
-        ".npz of features or images, or the name of shipped features",
-        unset=options.REQUIRED,
+        MISSING, DATA, ".npz of features or images, or the name of shipped features", unset=REQUIRED
     )
     model: Annotated[str, _network] | None = option(
         None,
@@ -105,34 +81,27 @@ class TrainConfig(RunOptions):
         "Partition of the rows over clients, as for simulate",
         unset="natural if the data name clients, else dirichlet:0.1",
     )
-    rounds: privacy.Rounds = options.like(
+    rounds: privacy.Rounds = like(
         RunOptions,
         "rounds",
         None,
         "Number of training rounds",
         group=TRAINING,
-        unset="the model's, or by epochs",
+        unset="the method's, or by epochs",
     )
-    sampling_rate: privacy.Rate = options.like(
-        RunOptions,
-        "sampling_rate",
-        0.1,
-        "Fraction of the clients in a round, at least one client",
+    sampling_rate: privacy.Rate = like(
+        RunOptions, "sampling_rate", 0.1, "Fraction of the clients in a round, at least one client"
     )
-    local_epochs: Count = option(1, TRAINING, "Passes over a client's rows in one round")
     batch_size: Count | None = option(
         None,
         TRAINING,
         "Batch size of local SGD; for fedsgd: expected rows in a round",
-        unset="the model's",
+        unset="the method's",
     )
     lr: Annotated[float, checks.positive] | None = option(
-        None, TRAINING, "Learning rate of local SGD, or of fedsgd", unset="the model's"
+        None, TRAINING, "Learning rate of local SGD, or of fedsgd", unset="the method's"
     )
-    server_lr: Annotated[float, checks.positive] | None = option(
-        None, TRAINING, "Learning rate of the server", unset="1"
-    )
-    unit: Annotated[str, fields.among(UNITS)] = options.like(RunOptions, "unit", Example.name)
+    unit: Annotated[str, fields.among(UNITS)] = like(RunOptions, "unit", Example.name)
     held_out: Annotated[float, checks.interval("[0, 1)")] = option(
         0.1,
         DATA,
@@ -148,42 +117,24 @@ class TrainConfig(RunOptions):
         "Public bound on the norm of a row's features; longer rows are scaled",
         unset="the file's",
     )
-    evaluate_every: Count = option(
-        10, options.RUNNING, "Rounds between evaluations on the test rows"
-    )
-    checkpoint_every: Count = option(10, options.RUNNING, "Rounds between checkpoints in --out")
+    checkpoint_every: Count = option(10, RUNNING, "Rounds between checkpoints in --out")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.model in OWN:
             checks.same("engine of a model of your own", self.engine, "inline")
+        self._check_cuts()
+        options = {
+            s: f"--{n}".replace("_", "-")
+            for n, s in SETTINGS.items()
+            if getattr(self, n) is not None
+        }
+        for setting, where in {**FOLLOWING, **options}.items():
+            checks.unused(f"{where} says it", **{setting: self.set.get(setting)})
         if self.method is not None:
-            self._check_method(self.method)
-
-    def _check_method(self, method: str) -> None:
-        """Refuse what the method has no use for."""
-        if method != FEDAVG:
-            # one that samples rows has all clients in each round
-            names = [*_OF_FEDAVG, *(("sampling_rate",) if STRATEGIES[method].one_place else ())]
-            checks.unused(f"method '{method}'", **self.changed(*names))
-            self._check_cuts()
-            self._check_set()
-            check_settings(method, self.set)
-            return
-        known = options.options_of(TrainConfig).values()
-        names = [one.name for one in known if one.group == options.PRIVACY and one.name != "unit"]
-        why = f"method '{FEDAVG}' has no privacy and runs inline"
-        checks.unused(why, **self.changed(*names, "engine", "held_out"))
-        checks.unused(f"method '{FEDAVG}' has no settings of its own", set=self.set or None)
-
-    def _check_set(self) -> None:
-        """Refuse settings of the method that an option, or the data, say too."""
-        for name, setting_of in FOLLOWING.items():
-            checks.unused(setting_of, **{name: self.set.get(name)})
-        for name, setting in SETTINGS.items():
-            value, own = getattr(self, name), self.set.get(setting)
-            if None not in (value, own):
-                checks.same(f"{name}, by --set {setting},", value, own)
+            if STRATEGIES[self.method].one_place:  # it samples rows: all clients are in each round
+                checks.unused(f"method '{self.method}'", **self.changed("sampling_rate"))
+            check_settings(self.method, self.set)
 
     def _check_cuts(self) -> None:
         """Refuse cuts by a client's number of rows where that number is protected.
@@ -205,26 +156,21 @@ class TrainConfig(RunOptions):
         """Plain values without the unset ones, of which an epsilon of infinity is one: JSON."""
         return {k: v for k, v in super().to_dict().items() if v != math.inf}
 
-    @property
-    def by_method(self) -> bool:
-        """True if another method than FedAvg trains, with its own settings (`set`)."""
-        return self.method not in (None, FEDAVG)
-
-    @property
-    def stands_for(self) -> dict[str, str]:
-        """Option -> the method's setting that it stands for."""
-        return SETTINGS if self.by_method else SETTINGS_OF_FEDAVG
-
-    def own_settings(self, settings: Mapping[str, Setting]) -> dict[str, Setting]:
-        """Return those of a method's resolved settings that `set` may give."""
-        if not self.by_method:
-            return {}
-        return {k: v for k, v in settings.items() if k not in FOLLOWING}
+    def run(self, clients: int, shape: tuple[int, ...]) -> Config:
+        """Return the run of a resolved training in the terms of `fedcal simulate`."""
+        shared = {k: v for k, v in self.to_dict().items() if k in options_of(RunOptions)}
+        method = str(self.method)
+        if STRATEGIES[method].one_place:  # it samples rows, the others clients
+            del shared["sampling_rate"]
+        values = {setting: getattr(self, name) for name, setting in SETTINGS.items()}
+        values = {k: v for k, v in values.items() if v is not None} | dict(self.set)
+        known = {"network": self.model, "shape": text_of(shape), **values}
+        return Config(data=self.data, method=method, clients=clients, set=known, **shared)
 
 
 def merged(*layers: Mapping[str, Any]) -> TrainConfig:
     """Return a TrainConfig from several layers, later ones winning; None means not given."""
-    values = options.layered(options.options_of(TrainConfig), *layers)
+    values = layered(options_of(TrainConfig), *layers)
     if not values.get("data"):
         raise InputError("say what to train on: --data PATH (see docs/guide/train.md)")
     return TrainConfig(**values)

@@ -6,82 +6,37 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcal.accounting.gaussian import rdp_epsilons
-from fedcal.core.checks import needed, same, whole
+from fedcal.core import checks, numerics, pages, types
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
-from fedcal.core.numerics import softmax
-from fedcal.experiments.runs import engines, folders, jobs
+from fedcal.experiments.report.shown import Shown
+from fedcal.experiments.runs import engines, files, folders, jobs, record, result
 from fedcal.experiments.runs.config import read_options
-from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.experiments.runs.folders import TRAINING as KIND
-from fedcal.experiments.runs.record import recorded
-from fedcal.experiments.training import features, result, splits
-from fedcal.experiments.training.config import TrainConfig, merged
-from fedcal.experiments.training.features import NAME as IN_MEMORY
-from fedcal.metrics import accuracy, nll, summary
-from fedcal.privacy import curator, noise_plan
+from fedcal.experiments.training.config import FOLLOWING, TrainConfig, merged
+from fedcal.experiments.training.data import IN_MEMORY, PARTS, ClientData, load
+from fedcal.metrics import summary
+from fedcal.privacy.noise_plan import Plan
 from fedcal.storage.atomic import locked, path_of
-from fedcal.strategies import FedAvg, FedSGD, base, settings
-from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
-from fedcal.strategies.server.job import Job
-from fedcal.strategies.server.outcome import OUTCOME, Outcome
-from fedcal.strategies.server.run_folder import LOCK
-from fedcal.training import networks, trained_model
+from fedcal.strategies import FedSGD
+from fedcal.strategies.server import checkpoint, run_folder
+from fedcal.strategies.server.outcome import OUTCOME, RELEASED, Outcome
+from fedcal.training import networks
 
+KIND = folders.TRAINING
 
-class Looks:
-    """Drives a method over clients' rows; of FedAvg it notes loss and accuracy on the test rows."""
-
-    def __init__(self, config: TrainConfig, data: splits.ClientData) -> None:
-        self._every = config.evaluate_every
-        self._inputs, self._labels = data.inputs("test"), data.labels("test")
-        self._strategy: base.FederatedStrategy | None = None
-
-    def round_record(self, round_number: int) -> dict[str, Any]:
-        """Return what the method tells of a round."""
-        return {} if self._strategy is None else self._strategy.round_record(round_number)
-
-    def drive(self, strategy: base.FederatedStrategy, **rows: Any) -> None:
-        """Run a strategy on the clients' rows, as `run_inline` takes them.
-
-        Raises RoundFailed if the loss on the test rows is no number.
-        """
-        report, self._strategy = strategy.on_release, strategy
-
-        def note(release: curator.Release) -> None:
-            number = release.round
-            due = number % self._every == 0 or number == strategy.plan.rounds
-            if isinstance(strategy, FedAvg) and due:
-                self._judge(strategy, number)
-            if report is not None:
-                report(release)
-
-        strategy.on_release = note
-        run_inline(strategy, **rows)
-
-    def _judge(self, strategy: FedAvg, round_number: int) -> None:
-        logits = strategy.result().predict(self._inputs)
-        if not np.isfinite(logits).all():
-            raise RoundFailed(
-                f"round {round_number}: the training diverged (the loss is {math.nan}); lower --lr "
-                f"(it is {strategy.lr})"
-            )
-        probs = softmax(logits)
-        strategy.judged[round_number] = nll(probs, self._labels), accuracy(probs, self._labels)
-
-
-AfterRound = Callable[[int, int, dict[str, Any]], None]
-"""Called after each round: rounds done, rounds planned, what is told of the round: of a private
-training `epsilon` so far, of FedAvg what `Training.history` has."""
+AfterRound = Callable[[int, int, float], None]
+"""Called after each round: rounds done, rounds planned, the epsilon of the releases so far."""
 
 TRAINING, ROWS = "training", "rows"
-"""Keys of a checkpoint beside the job's: the options of the training, the rows' fingerprint."""
+"""Keys of a checkpoint beside the job's: the options of the training, and its rows."""
 
 REUSED = (
     "The calibration rows are the training rows: what is learnt from them afterwards is a further "
@@ -100,7 +55,151 @@ OF_OWN = (
     "The module is the user's own: its code, first weights and constants are taken to know nothing "
     "of the rows, and it to keep nothing between calls."
 )
+METRICS = "Exact numbers, for the researcher's eyes: no private release."
 TOGETHER = "A unit may have training and calibration rows: their budgets add up."
+
+
+@dataclass(frozen=True, repr=False)
+class Training(Shown):
+    """A trained model, its logits, and what was promised.
+
+    Attributes
+    ----------
+    config
+        resolved
+    federation
+        the rows
+    outcome
+        of the run
+    privacy
+        record and statement, as those of every run
+    logits
+        (n, classes) of the rows of each part, client by client
+    settings
+        of the method, as they were resolved
+    event
+        rounds, noise and rate in a line
+    """
+
+    config: TrainConfig
+    federation: ClientData = field(repr=False)
+    outcome: Outcome = field(repr=False)
+    privacy: dict[str, Any]
+    logits: dict[str, types.Floats] = field(repr=False)
+    settings: dict[str, Any]
+    event: str
+
+    @property
+    def model(self) -> networks.TrainedModel:
+        """The model after the last round."""
+        return cast(networks.TrainedModel, self.outcome.artifact)
+
+    @cached_property
+    def metrics(self) -> dict[str, float]:
+        """Metrics of the model on the test rows (`fedcal.metrics.summary`)."""
+        return self._summary("test")
+
+    @cached_property
+    def train_metrics(self) -> dict[str, float]:
+        """Metrics of the model on the training rows."""
+        return self._summary("train")
+
+    def _summary(self, part: str) -> dict[str, float]:
+        """For the researcher's eyes: exact numbers about these rows."""
+        return summary(numerics.softmax(self.logits[part]), self.federation.parts[part].y)
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Number of rows of each part."""
+        return {name: int(self.federation.sizes[name].sum()) for name in PARTS}
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """Facts of each round: of FedAvg `clients` and `train_loss`, of other methods none."""
+        told = (
+            {k: v for k, v in one.items() if k == "round" or k not in RELEASED}
+            for one in self.outcome.records
+        )
+        return [one for one in told if len(one) > 1]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of `training.json`: strict JSON."""
+        config = self.config.to_dict() | {"clients": self.federation.clients}  # which may be open
+        own = {k: v for k, v in self.settings.items() if k not in FOLLOWING}
+        return {
+            "schema": 1,
+            "config": config | {"set": own},
+            "test": self.metrics,
+            "train": self.train_metrics,
+            "clients": self.federation.clients,
+            "classes": self.federation.classes,
+            "rows": self.rows,
+            "parameters": int(self.model.w.size),
+            "rounds": self.history,
+            "event": self.event,
+            "privacy": self.privacy,
+            "communication": record.communication_of(self.outcome, self.federation.clients),
+            "seconds": self.outcome.seconds,
+            "versions": result.versions("torch"),
+        }
+
+    def __repr__(self) -> str:
+        text = f"{self.config.method} on {self.config.data}"
+        return f"<training: {text}; test accuracy {self.metrics['accuracy']:.3f}>"
+
+    def _lines(self) -> list[dict[str, Any]]:
+        known = self.train_metrics
+        return [
+            {"metric": metric, "train": known.get(metric), "test": value}
+            for metric, value in self.metrics.items()
+        ]
+
+    def _repr_html_(self) -> str:
+        from fedcal.experiments.report import artifact_card
+
+        about = {"method": self.config.method, "after": self.metrics}
+        return artifact_card({**self.to_json(), **about}, self.page())
+
+    def save(self, out: str | Path) -> None:
+        """Write model, logits, options, numbers and the report into a folder."""
+        files.write_folder(path_of(out), partial(self._write, home=path_of(out)), stale=KIND.files)
+
+    def _write(self, folder: Path, home: Path) -> None:
+        data, columns = self.federation, dict[str, NDArray[Any]]()
+        for prefix, part in (("", "calibration"), ("test_", "test")):
+            rows = data.parts[part]
+            columns[f"{prefix}logits"] = self.logits[part].astype(np.float32)
+            columns[f"{prefix}labels"] = rows.y
+            if rows.group is not None:
+                columns[f"{prefix}group"] = np.array(rows.group_names)[rows.group]
+        columns["client"] = np.repeat(np.array(data.names), data.sizes["calibration"])
+        np.savez_compressed(folder / "logits.npz", **columns)  # type: ignore[arg-type]
+        self.model.write(folder, self.model.form)
+        self.model.write_state_dict(folder / "model.pt")
+        (folder / "config.toml").write_text(self.config.to_toml(), "utf-8")
+        (folder / "training.json").write_text(files.to_json(self.to_json()), "utf-8")
+        page = {"schema": 1, "form": self.model.form, "parts": pages.to_json(self.page())}
+        (folder / files.PAGE).write_text(files.to_json(page), "utf-8")
+        from fedcal.experiments.report import write_training_report
+
+        write_training_report(folder, home)
+
+    def page(self) -> list[pages.Part]:
+        """Return the model, its metrics and how it was trained, as tables."""
+        metrics = tuple(
+            (name, f"{self.train_metrics[name]:.4f}", f"{value:.4f}")
+            for name, value in self.metrics.items()
+        )
+        facts = {"method": self.config.method, **self.settings, "rounds and noise": self.event}
+        return [
+            *self.model.page(),
+            pages.Table("Metrics", ("metric", "training rows", "test rows"), metrics, METRICS),
+            pages.Table(
+                "Training",
+                ("", ""),
+                tuple((name.replace("_", " "), f"{value}") for name, value in facts.items()),
+            ),
+        ]
 
 
 def train(
@@ -111,8 +210,8 @@ def train(
     overwrite: bool = False,
     progress: AfterRound | None = None,
     **options: Any,
-) -> result.Training:
-    """Train a model over simulated clients: by FedAvg, or privately by another method.
+) -> Training:
+    """Train a model over simulated clients, privately or not.
 
     Parameters
     ----------
@@ -123,9 +222,8 @@ def train(
     out
         folder for the files and, on the way, the checkpoint; None = nothing is written
     resume
-        go on with the checkpoint in `out`. The options are those of the checkpoint; of
-        others only more `rounds` of FedAvg are allowed. What a finished training leaves unsaid is
-        made of what was paid for
+        go on with the checkpoint in `out`, whose options it has: others are refused. What a
+        finished training leaves unsaid is made of what was paid for
     overwrite
         replace a training that `out` holds; otherwise it is refused
     progress
@@ -145,210 +243,131 @@ def train(
     Interrupted
         On Ctrl-C; what was done is in `out`.
     """
-    folder = None if out is None else path_of(out)
     if config is not None and not isinstance(config, TrainConfig):
         config = merged(read_options(path_of(config)))
-    options_given = {} if config is None else config.to_dict()
-    options_given |= {k: v for k, v in options.items() if v is not None}
+    given = {} if config is None else config.to_dict()
+    given |= {k: v for k, v in options.items() if v is not None}
     rows = None
-    if not isinstance(options_given.get("data", ""), (str, Path)):
-        rows = features.rows_in_memory(options_given["data"], options_given.get("feature_norm"))
-        options_given["data"] = IN_MEMORY
-    if "model" in options_given:
-        options_given["model"] = networks.enlist(
-            options_given["model"]
-        )  # before any file of this training names it
-    if folder is None:
+    if not isinstance(given.get("data", ""), (str, Path)):
+        rows, given["data"] = given["data"], IN_MEMORY
+    if "model" in given:  # before any file of this training names it
+        given["model"] = networks.enlist(given["model"])
+    if out is None:
         if resume:
-            needed("--out DIR", folder, "--resume continues the training there")
-        data, resolved = splits.load(merged(options_given), rows)
-        return train_on(resolved, data, progress=progress)
+            checks.needed("--out DIR", out, "--resume continues the training there")
+        return _trained(merged(given), rows, progress=progress)
+    folder = path_of(out)
     folders.claim(folder, KIND, overwrite=overwrite, resume=resume)
     if not (resume or overwrite) and any((folder / name).exists() for name in KIND.unfinished):
         raise InputError(
             f"--out {folder} holds an unfinished training: continue with --resume, or replace it "
             "with --overwrite"
         )
-    if not resume:
-        data, resolved = splits.load(merged(options_given), rows)
-    reached, checkpoint = 0, None
-
-    def told(done: int, total: int, record: dict[str, Any]) -> None:
-        nonlocal reached
-        reached = done
-        if progress is not None:
-            progress(done, total, record)
-
-    with _alone(folder):
-        if resume:  # what is there must not change on the way
-            asked, checkpoint = _resumed(folder, options_given)
-            data, resolved = splits.load(asked, rows)
+    with _alone(folder):  # what is there must not change on the way
+        asked = _resumed(folder, given) if resume else merged(given)
         try:
-            return train_on(
-                resolved, data, folder=folder, resume=resume, checkpoint=checkpoint, progress=told
-            )
+            return _trained(asked, rows, folder, resume=resume, progress=progress)
         except KeyboardInterrupt:
-            if not (folder / CHECKPOINT).is_file():
+            if not (folder / checkpoint.CHECKPOINT).is_file():
                 raise
-            what = f"{reached} rounds are" if reached else "what was done is"
             raise Interrupted(
-                f"{what} kept; continue: fedcal train --out {folder} --resume"
+                f"what was done is kept; continue: fedcal train --out {folder} --resume"
             ) from None
         except RoundFailed:
-            if math.isinf(resolved.epsilon) and not (reached or resume):
-                (folder / CHECKPOINT).unlink(missing_ok=True)  # nothing is lost
+            if math.isinf(asked.epsilon) and checkpoint.Checkpoint.load(folder).state is None:
+                (folder / checkpoint.CHECKPOINT).unlink()  # nothing is lost
             raise
 
 
-def train_on(
-    config: TrainConfig,
-    data: splits.ClientData,
-    *,
-    folder: Path | None = None,
-    resume: bool = False,
-    checkpoint: Checkpoint | None = None,
-    progress: AfterRound | None = None,
-) -> result.Training:
-    """Train a model on rows that are dealt.
+def _resumed(folder: Path, options: dict[str, Any]) -> TrainConfig:
+    """Return the options of the training in a folder.
 
-    Parameters
-    ----------
-    config, data
-        as `splits.load` gives them
-    folder
-        for the checkpoint, and for the files in the end; None = nothing is kept
-    resume
-        go on with the checkpoint that is there, or with what was paid for
-    kept
-        this checkpoint with other options that may change, which is written if all else agrees
-    progress
-        called after each round
-
-    Raises
-    ------
-    InputError
-        If an option is not allowed, or the ledger refuses; nothing was released.
-    RoundFailed
-        If a client failed, or the training diverged.
+    Raises InputError if there is nothing to go on with, or other options are given.
     """
-    network, by_row = networks.network_named(str(config.model)), config.method == FedSGD.name
-    # now, before a ledger is charged
-    network.check(data.inputs("train"), data.classes, by_row=by_row)
-    run, shards = splits.run_config(config, data), data.shards(trainers=not config.by_method)
+    if (folder / checkpoint.CHECKPOINT).is_file():
+        begun = checkpoint.Checkpoint.load(folder).job[TRAINING]
+    elif (folder / OUTCOME).is_file():
+        begun = read_options(folder / folders.CONFIG)
+    else:
+        finished = (folder / "training.json").is_file()
+        why = "the training there is finished" if finished else "there is no checkpoint.json"
+        raise InputError(f"nothing to resume in {folder}: {why}")
+    before, after = merged(begun), merged(begun, options)
+    for name in (one.name for one in fields(after)):
+        checks.same(f"{name} with --resume", getattr(after, name), getattr(before, name))
+    return after
+
+
+def _trained(
+    config: TrainConfig,
+    rows: Any,
+    folder: Path | None = None,
+    *,
+    resume: bool = False,
+    progress: AfterRound | None = None,
+) -> Training:
+    """Train a model and write its files; see `train`."""
+    data, config = load(config, rows)
+    networks.need_torch()  # what is wrong here is refused before a ledger is charged
+    network = networks.network_named(str(config.model))
+    if config.method == FedSGD.name:
+        networks.row_gradients(network, data.shape, data.classes).check(data.parts["train"].x)
+    else:
+        network.module(data.shape, data.classes, 0)
+    run, shards = config.run(data.clients, data.shape), data.shards()
     job = jobs.job_of(run, shards)
-    settings.check_subjects(job.federation, shards)
-    _warn_of_one(job.plan)
-    about = {ROWS: data.fingerprint(), TRAINING: config.to_dict()} if folder is not None else {}
-    begun = resume and folder is not None and (folder / CHECKPOINT).is_file()
-    if begun and folder is not None:
-        _check_rows(config, checkpoint or Checkpoint.load(folder), job, about)
-        if checkpoint is not None:
-            checkpoint.save(folder)
-    looks, spent = Looks(config, data), _spent(job.plan)
-
-    def told(done: int, total: int) -> None:
-        if progress is not None:
-            progress(done, total, {"epsilon": spent(done)} | looks.round_record(done))
-
-    def trained() -> Outcome:
-        if resume:
-            same("engine with --resume", run.engine, "inline")
-        return engines.run(
-            job,
-            shards,
-            run.engine,
-            progress=told,
-            drive=looks.drive,
-            folder=folder,
-            resume=resume,
-            every=config.checkpoint_every,
-            about=about,
+    rate, clients = job.plan.federation.sampling_rate, job.plan.clients
+    if job.plan.cohort and clients > 1 and len(job.plan.sample(1)) == 1:
+        warnings.warn(
+            f"one client trains in each round: sampling rate {rate:g} of {clients} clients; "
+            f"--sampling-rate {min(1.0, 5 / clients):.2g} takes {min(5, clients)}",
+            stacklevel=3,
         )
+    epsilon_of = _epsilon_so_far(job.plan)
 
+    def after_round(done: int, total: int) -> None:
+        if progress is not None:
+            progress(done, total, epsilon_of(done))
+
+    about = {ROWS: data.fingerprint(), TRAINING: config.to_dict()}
+    release = partial(
+        engines.run,
+        job,
+        shards,
+        run.engine,
+        progress=after_round,
+        folder=folder,
+        resume=resume,
+        every=config.checkpoint_every,
+        about=about,
+    )
     ended = resume and folder is not None and (folder / OUTCOME).is_file()
+    if resume and folder is not None and not ended:
+        begun = checkpoint.Checkpoint.load(folder).job
+        if begun.get(ROWS) != about[ROWS]:  # a digest of rows is for no eyes
+            raise InputError(f"{config.data} holds other rows than when the training began")
     paid = folders.Paid(folder, KIND, config.to_toml(), resume=ended)
     with paid.reporting():
-        outcome = paid.outcome(job, trained)
-        model = cast(trained_model.TrainedModel, outcome.artifact)
-        known, privacy = recorded(run, job, outcome, tested=True)
+        outcome = paid.outcome(job, release)
+        known, privacy = record.recorded(run, job, outcome, tested=True)
         privacy["statement"] += _about_parts(config, job.plan)
-        logits = {part: model.predict(data.inputs(part)) for part in splits.PARTS}
+        model: Any = outcome.artifact
+        logits = {part: model.predict(data.parts[part].x) for part in PARTS}
         if not all(np.isfinite(some).all() for some in logits.values()):
             raise RoundFailed(f"the training diverged in its last round; lower --lr ({config.lr})")
-        metrics = {part: summary(softmax(logits[part]), data.labels(part)) for part in splits.PARTS}
-        training = result.Training(
-            config=config,
-            model=model,
-            privacy=privacy,
-            metrics=metrics["test"],
-            train_metrics=metrics["train"],
-            logits={part: logits[part].astype(np.float32) for part in splits.PARTS},
-            federation=data,
-            outcome=outcome,
-            settings=dict(known.set),
-            event=job.plan.event,
+        training = Training(
+            config, data, outcome, privacy, logits, settings=dict(known.set), event=job.plan.event
         )
         if folder is not None:
             training.save(folder)
     return training
 
 
-def _resumed(folder: Path, options: dict[str, Any]) -> tuple[TrainConfig, Checkpoint | None]:
-    """Return the options of a resumed training, and its checkpoint if these change it.
-
-    What is given beside those that it began with may say more rounds of FedAvg.
-
-    Raises InputError if there is nothing to go on with, or other options are given.
-    """
-    if not (folder / CHECKPOINT).is_file():
-        if (folder / OUTCOME).is_file():
-            return merged(read_options(folder / folders.CONFIG), options), None
-        finished = (folder / "training.json").is_file()
-        why = "the training there is finished" if finished else f"there is no {CHECKPOINT}"
-        raise InputError(f"nothing to resume in {folder}: {why}")
-    checkpoint = Checkpoint.load(folder)
-    before, after = merged(checkpoint.job[TRAINING]), merged(checkpoint.job[TRAINING], options)
-    free = {"checkpoint_every"} if after.by_method else {"rounds", "checkpoint_every"}
-    if (folder / OUTCOME).is_file():
-        free -= {"rounds"}  # all were done, and paid for
-    for name in (field.name for field in fields(after)):
-        old, new = getattr(before, name), getattr(after, name)
-        if name not in free:
-            same(f"{name} with --resume", new, old)
-    done = 0 if checkpoint.state is None else len(checkpoint.state.get("losses", ()))
-    whole("rounds with --resume", after.rounds or 0, max(done, before.rounds or 0))
-    if after == before:
-        return after, None
-    rounds = {} if after.by_method else {"rounds": after.rounds}
-    checkpoint.job = {**checkpoint.job, **rounds, TRAINING: after.to_dict()}
-    return after, checkpoint
-
-
-def _check_rows(
-    config: TrainConfig, checkpoint: Checkpoint, job: Job, about: dict[str, Any]
-) -> None:
-    """Refuse a checkpoint of other rows or of another job."""
-    if checkpoint.job.get(ROWS) != about[ROWS]:  # a digest of rows is for no eyes
-        raise InputError(f"{config.data} holds other rows than when the training began")
-    checkpoint.check({**job.to_fields(), **about})
-
-
-def _warn_of_one(plan: noise_plan.Plan) -> None:
-    """Say it where one client trains in each round."""
-    rate, clients = plan.federation.sampling_rate, plan.clients
-    if plan.cohort and clients > 1 and len(plan.sample(1)) == 1:
-        warnings.warn(
-            f"one client trains in each round: sampling rate {rate:g} of {clients} clients; "
-            f"--sampling-rate {min(1.0, 5 / clients):.2g} takes {min(5, clients)}",
-            stacklevel=4,
-        )
-
-
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Hold the folder: two that go on with one training would release its open round twice."""
     folder.mkdir(parents=True, exist_ok=True)
-    lock = folder / LOCK
+    lock = folder / run_folder.LOCK
     with locked(lock, f"another training writes into {folder}"):
         try:
             yield
@@ -358,7 +377,7 @@ def _alone(folder: Path) -> Iterator[None]:
                 folder.rmdir()  # only if nothing was kept
 
 
-def _about_parts(config: TrainConfig, plan: noise_plan.Plan) -> list[str]:
+def _about_parts(config: TrainConfig, plan: Plan) -> list[str]:
     """Return sentences on files about private rows, and on budgets of later stages."""
     if not plan.private:
         return []
@@ -368,7 +387,7 @@ def _about_parts(config: TrainConfig, plan: noise_plan.Plan) -> list[str]:
     return [EXACT, APART if config.held_out else REUSED, *own]
 
 
-def _spent(plan: noise_plan.Plan) -> Callable[[int], float]:
+def _epsilon_so_far(plan: Plan) -> Callable[[int], float]:
     """Return a function: rounds done -> epsilon of the releases so far, at the plan's delta.
 
     By Renyi DP, which is quick and above the account that the noise was planned by; so the plan's

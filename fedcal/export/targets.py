@@ -17,8 +17,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.optional import need
 from fedcal.core.scores import KINDS, Kind
 from fedcal.storage.atomic import path_of, whole_file
-from fedcal.training.networks import NETWORKS
-from fedcal.training.trained_model import TrainedModel
+from fedcal.training.networks import NETWORKS, TrainedModel
 
 if TYPE_CHECKING:
     import onnx

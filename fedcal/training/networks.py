@@ -1,4 +1,4 @@
-"""Networks by name: dense layers, and a `torch.nn.Module` of the user's own.
+"""Networks by name, dense layers or a `torch.nn.Module` of the user's own, and trained models.
 
 What is trained: a torch module whose weights are one flat vector.
 
@@ -10,23 +10,27 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import number_in, one_of, whole
+from fedcal.core import numerics, pages
+from fedcal.core.checks import number_in, one_of, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.optional import absent, named
 from fedcal.core.removed import check_kept
 from fedcal.core.types import Floats, Integers, override
+from fedcal.metrics import summary
+from fedcal.storage import artifact, atomic
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -39,8 +43,6 @@ Dense = tuple[Floats, Floats]
 
 Rule = Literal["row", "global", "none"]
 """How a row's gradient g is bounded by the clip norm C; see `factors`."""
-
-RULES: tuple[Rule, ...] = get_args(Rule)
 
 ROOM = 2.0**-24
 """Share of the clip norm that is left to a row, so that no rounding on the way leads above it."""
@@ -65,9 +67,6 @@ class Clipping:
     norm: float
     rule: Rule = "row"
     reach: float = 1.0
-
-    def __post_init__(self) -> None:
-        one_of("clipping", self.rule, RULES)
 
     def factors(self, norms: Floats) -> Floats:
         """Return the factor of each row's gradient from its norm, (n,) -> (n,).
@@ -129,9 +128,9 @@ class Network(ABC):
     def initial(self, shape: tuple[int, ...], classes: int, seed: int) -> Floats:
         """Weights to begin with, (size,), as PyTorch draws them."""
         need_torch()
-        from fedcal.training.local_sgd import weights_of
+        from fedcal.training import row_gradients as on_torch
 
-        return weights_of(self.module(shape, classes, seed))
+        return on_torch.weights_of(self.module(shape, classes, seed))
 
     def tensor(self, inputs: NDArray[Any]) -> Tensor:
         """Rows as `module` takes them, in memory of their own; floats in float32."""
@@ -143,58 +142,15 @@ class Network(ABC):
     def logits(self, w: Floats, inputs: NDArray[Any], classes: int) -> Floats:
         """(n, ...) inputs -> (n, classes) float64; on one thread, so that machines agree."""
         need_torch()
-        from fedcal.training.local_sgd import logits_of, one_thread, set_weights
+        from fedcal.training import row_gradients as on_torch
 
         model = reused(self, inputs.shape[1:], classes)
         if not len(inputs):
             return np.zeros((0, classes))
-        with one_thread():
-            set_weights(model, w)
-            logits = logits_of(model, self.tensor(inputs))
+        with on_torch.one_thread():
+            on_torch.set_weights(model, w)
+            logits = on_torch.logits_of(model, self.tensor(inputs))
         return np.asarray(logits.numpy(), np.float64)
-
-    def steps(
-        self,
-        w: Floats,
-        inputs: NDArray[Any],
-        labels: Integers,
-        offsets: Integers,
-        classes: int,
-        clipping: Clipping,
-        grid: float,
-    ) -> Integers:
-        """Return sums over each client's rows of bounded gradients, in whole steps of a grid.
-
-        The gradient is that of the row's cross-entropy, in nats. Each row adds whole numbers to
-        its client's sum, of norm C / grid at most. See `RowGradients.steps` for what holds.
-
-        Parameters
-        ----------
-        w
-            (size,)
-        inputs, labels
-            (n, ...), (n,) sorted by client
-        offsets
-            (clients + 1,) rows of client k are offsets[k]:offsets[k + 1]
-
-        Returns
-        -------
-        Integers
-            (clients, size)
-        """
-        if not len(labels):
-            return np.zeros((len(offsets) - 1, w.size), np.int64)
-        rows = row_gradients(self, inputs.shape[1:], classes)
-        rows.check(inputs)
-        return rows.steps(w, inputs, labels, offsets, clipping, grid)
-
-    def check(self, inputs: NDArray[Any], classes: int, *, by_row: bool) -> None:
-        """Refuse what cannot be trained on such rows, (n, ...); `by_row`: by gradients of each."""
-        need_torch()
-        if by_row:
-            row_gradients(self, inputs.shape[1:], classes).check(inputs)
-        else:
-            self.module(inputs.shape[1:], classes, 0)
 
     def local_update(
         self,
@@ -216,17 +172,12 @@ class Network(ABC):
                 Mean cross-entropy in nats of all rows seen on the way, before each step.
         """
         need_torch()
-        import torch
+        from fedcal.training import row_gradients as on_torch
 
-        from fedcal.training.local_sgd import descend, drawn_by, one_thread, set_weights, weights_of
-
-        model = reused(self, inputs.shape[1:], classes)
-        x, y = self.tensor(inputs), torch.from_numpy(np.array(labels))
-        with one_thread(), drawn_by(int(deepcopy(rng).integers(2**62))):  # dropout
-            set_weights(model, w)
-            start = weights_of(model)
-            loss = descend(model, x, y, epochs=sgd.epochs, batch_size=sgd.batch, lr=sgd.lr, rng=rng)
-            return weights_of(model) - start, loss
+        with on_torch.one_thread():
+            model = reused(self, inputs.shape[1:], classes)
+            on_torch.set_weights(model, w)
+            return on_torch.descend(model, self.tensor(inputs), labels, sgd, rng)
 
 
 @lru_cache(maxsize=4)
@@ -304,9 +255,9 @@ class DenseLayers(Network):
     def module(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
         from torch import nn
 
-        from fedcal.training.local_sgd import drawn_by
+        from fedcal.training import row_gradients as on_torch
 
-        with drawn_by(seed):
+        with on_torch.drawn_by(seed):
             first, *others = (nn.Linear(*of) for of in self._widths(shape, classes))
         return nn.Sequential(first, *(part for one in others for part in (nn.ReLU(), one)))
 
@@ -334,9 +285,9 @@ class OwnModule(Network):
         need_torch()
         import torch
 
-        from fedcal.training.local_sgd import drawn_by
+        from fedcal.training import row_gradients as on_torch
 
-        with drawn_by(seed), blamed(self.name, shape), torch.no_grad():
+        with on_torch.drawn_by(seed), blamed(self.name, shape), torch.no_grad():
             made = deepcopy(self._make())  # each has weights of its own
             if not isinstance(made, torch.nn.Module):
                 raise InputError(
@@ -457,3 +408,109 @@ def _wide(widths: str) -> Network:
     """One object for each text: what was built for it is found again."""
     hidden = tuple(shape_of(one)[0] for one in widths.split("x"))
     return DenseLayers(f"mlp:{widths}", hidden, NETWORKS["mlp"].lr)
+
+
+class TrainedModel(artifact.Artifact):
+    """Trained model, as saved in `model.npz`.
+
+    Parameters
+    ----------
+    network
+        its name, see `network_named`
+    shape
+        of one input
+    classes
+        of the model
+    w
+        (size,) weights
+    """
+
+    form: ClassVar[str] = "model"
+    noun: ClassVar[str] = "model"
+
+    def __init__(self, network: str, shape: tuple[int, ...], classes: int, w: Floats) -> None:
+        self.network, self.shape, self.classes = network, shape, classes
+        self.w = np.array(w, np.float64)
+        self.architecture = network_named(network)
+        size = self.architecture.size(shape, classes)
+        same(f"shape of the weights of {network}", self.w.shape, (size,))
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """Network, shape, classes and weights."""
+        return {
+            "network": np.array(self.network),
+            "shape": np.array(self.shape),
+            "classes": np.array(self.classes),
+            "w": self.w,
+        }
+
+    @classmethod
+    @override
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        shape = tuple(int(side) for side in np.atleast_1d(arrays["shape"]))
+        return cls(str(arrays["network"]), shape, int(arrays["classes"]), arrays["w"])
+
+    def predict(self, inputs: NDArray[Any]) -> Floats:
+        """(n, ...) inputs -> (n, classes) logits.
+
+        Raises InputError if they are not of the shape that the model was trained on.
+        """
+        same("shape of the model's inputs", inputs.shape[1:], self.shape)
+        return self.architecture.logits(self.w, inputs, self.classes)
+
+    def write_state_dict(self, path: Path) -> None:
+        """Write the weights as the state dict of the module, in float32, for `torch.load`."""
+        import torch
+
+        from fedcal.training.row_gradients import set_weights
+
+        module = self.architecture.module(self.shape, self.classes, 0)
+        set_weights(module, self.w)
+        torch.save(module.state_dict(), path)
+
+    @override
+    def results(self) -> dict[str, Any]:
+        return {
+            "model": {
+                "network": self.network,
+                "shape": list(self.shape),
+                "classes": self.classes,
+                "weights": int(self.w.size),
+            }
+        }
+
+    @override
+    def page(self) -> list[pages.Part]:
+        facts = (
+            ("network", self.network),
+            ("reads inputs of shape", text_of(self.shape)),
+            ("classes", f"{self.classes:,}"),
+            ("weights", f"{self.w.size:,}"),
+        )
+        return [pages.Table("Network", ("", ""), facts)]
+
+    def judge(self, test: artifact.Holdout) -> dict[str, Any]:
+        """Metrics on test rows that it reads, from inputs or from logits: `after`, as fractions."""
+        inputs = test.logits if test.inputs is None else test.inputs
+        if inputs.shape[1:] != self.shape:
+            return {}
+        return {"after": summary(numerics.softmax(self.predict(inputs)), test.labels)}
+
+
+def load_model(path: str | Path, model: Any = None) -> TrainedModel:
+    """Load the model in a file that a run left (`model.npz`).
+
+    Parameters
+    ----------
+    model
+        the module of the user's own that was trained (`fedcal.train`), or its `module:Class`:
+        the file has its weights and its name, and a name alone imports nothing
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, holds something else, is of a later version, or holds arrays
+        that do not fit together.
+    """
+    named = {} if model is None else {"network": np.array(enlist(model))}
+    return TrainedModel.load(atomic.path_of(path), **named)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from fedcal.core.registry import registry
 from fedcal.core.types import Floats, override
 
 Schedule = Literal["constant", "linear"]
-SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 
 
 class Optimiser(ABC):
@@ -26,52 +25,51 @@ class Optimiser(ABC):
         number of weights
     momentum
         of those that have one, in [0, 1)
+
+    Attributes
+    ----------
+    kept
+        names of the attributes that later steps depend on
     """
 
     name: ClassVar[str]
-    has_momentum: ClassVar[bool]
+    kept: ClassVar[tuple[str, ...]]
+    has_momentum: ClassVar[bool] = False
     by_noise: ClassVar[bool] = False
     """Whether the learning rate follows from the noise (`langevin_lr`)."""
 
     def __init__(self, size: int, momentum: float = 0.0) -> None:
         self.momentum = fraction("momentum", momentum, "[)")
-        self._size = size
 
     @abstractmethod
     def step(self, gradient: Floats, lr: float) -> Floats:
         """Return the change of the weights, (size,)."""
 
-    @abstractmethod
     def state(self) -> dict[str, Floats]:
         """Return its state, by name."""
+        return {name: getattr(self, name) for name in self.kept}
 
-    @abstractmethod
     def restore(self, state: Mapping[str, Floats]) -> None:
         """Take up what `state` told."""
+        for name in self.kept:
+            setattr(self, name, np.array(state[name], np.float64))
 
 
 class SGD(Optimiser):
     """Gradient descent with heavy-ball momentum: v = momentum v + g, step -lr v."""
 
-    name: ClassVar[str] = "sgd"
-    has_momentum: ClassVar[bool] = True
+    name = "sgd"
+    kept = ("velocity",)
+    has_momentum = True
 
     def __init__(self, size: int, momentum: float = 0.0) -> None:
         super().__init__(size, momentum)
-        self._velocity = np.zeros(size)
+        self.velocity = np.zeros(size)
 
     @override
     def step(self, gradient: Floats, lr: float) -> Floats:
-        self._velocity = self.momentum * self._velocity + gradient
-        return np.asarray(-lr * self._velocity)
-
-    @override
-    def state(self) -> dict[str, Floats]:
-        return {"velocity": self._velocity}
-
-    @override
-    def restore(self, state: Mapping[str, Floats]) -> None:
-        self._velocity = np.array(state["velocity"], np.float64)
+        self.velocity = self.momentum * self.velocity + gradient
+        return np.asarray(-lr * self.velocity)
 
 
 class SGLD(SGD):
@@ -80,43 +78,32 @@ class SGLD(SGD):
     The noise that privacy needs is that of a sampler of the posterior, which the step is fitted to.
     """
 
-    name: ClassVar[str] = "sgld"
-    has_momentum: ClassVar[bool] = False
-    by_noise: ClassVar[bool] = True
+    name = "sgld"
+    has_momentum = False
+    by_noise = True
 
 
 class Adam(Optimiser):
     """Adam (Kingma & Ba 2015) with its usual constants; with noisy gradients DP-Adam."""
 
-    name: ClassVar[str] = "adam"
-    has_momentum: ClassVar[bool] = False
+    name = "adam"
+    kept = ("moments", "steps")
     betas: ClassVar[tuple[float, float]] = (0.9, 0.999)
     least: ClassVar[float] = 1e-8
 
     def __init__(self, size: int, momentum: float = 0.0) -> None:
         super().__init__(size, momentum)
-        self._moments = np.zeros((2, size))
-        self._steps = 0
+        self.moments, self.steps = np.zeros((2, size)), np.zeros(1)
 
     def step(self, gradient: Floats, lr: float) -> Floats:
         """-lr m / (sqrt(v) + 1e-8), both without their bias."""
-        self._steps += 1
-        pairs = zip(self._moments, self.betas, (gradient, gradient**2), strict=True)
-        # anew: `state` may still be written elsewhere
-        self._moments = np.stack([beta * old + (1 - beta) * value for old, beta, value in pairs])
-        mean, square = (
-            m / (1 - b**self._steps) for m, b in zip(self._moments, self.betas, strict=True)
-        )
-        return np.asarray(-lr * mean / (np.sqrt(square) + self.least))
-
-    def state(self) -> dict[str, Floats]:
-        """Both moments, and the number of steps."""
-        return {"moments": self._moments, "steps": np.array([float(self._steps)])}
-
-    def restore(self, state: Mapping[str, Floats]) -> None:
-        """Both moments, and the number of steps."""
-        self._moments = np.array(state["moments"], np.float64)
-        self._steps = int(state["steps"][0])
+        self.steps = self.steps + 1  # anew: `state` may still be written elsewhere
+        moments, unbiased = [], []
+        for old, beta, value in zip(self.moments, self.betas, (gradient, gradient**2), strict=True):
+            moments.append(beta * old + (1 - beta) * value)
+            unbiased.append(moments[-1] / (1 - beta ** float(self.steps[0])))
+        self.moments = np.stack(moments)
+        return np.asarray(-lr * unbiased[0] / (np.sqrt(unbiased[1]) + self.least))
 
 
 OPTIMISERS: dict[str, type[Optimiser]] = registry(SGD, Adam, SGLD)

@@ -1,7 +1,10 @@
-"""Sums of bounded gradients of single rows, in whole numbers: DP-SGD (Abadi et al. 2016).
+"""Torch modules as one flat vector of weights, SGD on a client's own rows, and row gradients.
 
-Imported only by who trains: it needs torch and Opacus at once. Opacus gives the gradient of each
-row; here it is clipped, truncated toward zero onto a grid, checked, and added up exactly.
+Imported only by who trains: it needs torch and Opacus at once.
+
+Sums of bounded gradients of single rows are in whole numbers: DP-SGD (Abadi et al. 2016). Opacus
+gives the gradient of each row; here it is clipped, truncated toward zero onto a grid, checked, and
+added up exactly.
 
 Formal guarantee. Neighbours are zero-out: a row leaves an empty row in its slot, which adds
 nothing. Rows are computed in chunks of `CHUNK` slots, of one client each and in a fixed order, the
@@ -17,11 +20,13 @@ A row adds zeros if its gradient is 0 or not finite, if its slot is empty, and, 
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,14 +34,12 @@ from numpy.typing import NDArray
 from opacus.grad_sample import GradSampleModule
 from opacus.validators import ModuleValidator
 from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from fedcal.core.errors import ContributionRefused, InputError
+from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
-from fedcal.training.local_sgd import one_thread, set_weights
-from fedcal.training.networks import blamed
-
-if TYPE_CHECKING:
-    from fedcal.training.networks import Clipping, Network
+from fedcal.training.networks import Clipping, LocalSGD, Network, blamed
 
 CHUNK = 64
 """Slots for rows that are computed together."""
@@ -46,6 +49,77 @@ LEAST_STEPS, MOST_STEPS = 2.0**20, 2.0**47
 
 _TRIED = (0, CHUNK // 2 + 1, CHUNK - 1)
 _WEIGHTS = 2**31  # below which the random weights of a digest are
+
+
+_LOCK = threading.RLock()  # modules are shared by all threads of a process
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch adds up on one thread, for one caller: the same bits on machines of any size."""
+    with _LOCK, warnings.catch_warnings():  # nobody needs the gradient of the rows
+        warnings.filterwarnings("ignore", "Full backward hook is firing")
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+
+
+@contextmanager
+def drawn_by(seed: int) -> Iterator[None]:
+    """Let torch draw by a seed, without changing other random numbers."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(stream(seed, Purpose.SAMPLING, 0, "weights").integers(2**62)))
+        yield
+
+
+def weights_of(model: nn.Module) -> Floats:
+    """All parameters in one vector, (size,), in the order of `model.parameters()`."""
+    flat = parameters_to_vector(model.parameters()).detach()
+    return np.asarray(flat.numpy(), np.float64)
+
+
+def set_weights(model: nn.Module, w: Floats) -> None:
+    """Give a model the parameters that `weights_of` told, rounded to its own precision."""
+    vector_to_parameters(torch.from_numpy(w.astype(np.float32)), model.parameters())
+
+
+def descend(
+    model: nn.Module, x: Tensor, labels: Integers, sgd: LocalSGD, rng: np.random.Generator
+) -> tuple[Floats, float]:
+    """Plain SGD on the cross-entropy, in batches of shuffled rows.
+
+    Returns
+    -------
+    tuple[Floats, float]
+        Floats
+            What it adds to the weights, (size,).
+        float
+            The mean loss over all rows seen.
+    """
+    most = torch.finfo(torch.float32).max  # beyond it all diverges, too
+    optimiser = torch.optim.SGD(model.parameters(), lr=min(sgd.lr, most))
+    start, total, y = weights_of(model), 0.0, torch.from_numpy(np.array(labels))
+    model.train()
+    with drawn_by(int(deepcopy(rng).integers(2**62))):  # dropout
+        for _ in range(sgd.epochs):
+            order = torch.from_numpy(rng.permutation(len(y)))
+            for rows in torch.split(order, sgd.batch):
+                optimiser.zero_grad()
+                loss = nn.functional.cross_entropy(model(x[rows]), y[rows])
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+                total += float(loss.detach()) * len(rows)
+    return weights_of(model) - start, total / (sgd.epochs * len(y))
+
+
+def logits_of(model: nn.Module, x: Tensor, block: int = 256) -> Tensor:
+    """(n, classes) logits of rows, `block` at a time."""
+    model.eval()
+    with torch.no_grad():
+        return torch.cat([model(rows) for rows in torch.split(x, block)])
 
 
 class RowGradients:
@@ -82,7 +156,24 @@ class RowGradients:
         clipping: Clipping,
         grid: float,
     ) -> Integers:
-        """Return each client's sum, (clients, size); see `Network.steps`.
+        """Return sums over each client's rows of bounded gradients, in whole steps of a grid.
+
+        The gradient is that of the row's cross-entropy, in nats. Each row adds whole numbers to
+        its client's sum, of norm C / grid at most.
+
+        Parameters
+        ----------
+        w
+            (size,)
+        x, y
+            inputs (n, ...) and labels (n,), sorted by client
+        offsets
+            (clients + 1,) rows of client k are offsets[k]:offsets[k + 1]
+
+        Returns
+        -------
+        Integers
+            (clients, size)
 
         Raises
         ------
@@ -91,6 +182,7 @@ class RowGradients:
         ContributionRefused
             If nothing bounds the rows and a sum leaves 63 bits.
         """
+        self.check(x)
         if clipping.rule != "none" and not LEAST_STEPS <= clipping.norm / grid <= MOST_STEPS:
             raise InputError(
                 f"a grid of {grid:.3g} does not fit a clip norm of {clipping.norm:g}: use a "
@@ -98,7 +190,7 @@ class RowGradients:
             )
         sums = np.zeros((len(offsets) - 1, self._size), np.int64)
         inputs, labels = self._network.tensor(x), torch.from_numpy(np.asarray(y, np.int64))
-        with _alone():
+        with one_thread():
             set_weights(self._module, w)
             for k, (first, end) in enumerate(pairwise(offsets.tolist())):
                 for start in range(first, end, CHUNK):
@@ -166,8 +258,6 @@ class RowGradients:
         Raises InputError if they do not, if the module's state changes, or if Opacus's gradients
         are not those of PyTorch.
         """
-        from fedcal.training.networks import Clipping
-
         if self._checked:
             return
         rng = np.random.default_rng(0)
@@ -188,7 +278,7 @@ class RowGradients:
                 total += whole.long().numpy() @ weights[place]
             return total
 
-        with _alone():
+        with one_thread():
             set_weights(self._module, w)
             before = {name: value.clone() for name, value in self._module.state_dict().items()}
             first = digests(rows)
@@ -222,14 +312,6 @@ class RowGradients:
                     f"Opacus has no gradients of rows for the model {self._network.name}: a weight "
                     "is used outside of its layer"
                 )
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """On one thread, without torch's remark that nobody needs the gradient of the rows."""
-    with one_thread(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Full backward hook is firing")
-        yield
 
 
 def _norms(values: Tensor) -> Tensor:

@@ -34,9 +34,8 @@ from fedcal.strategies.base import (
     among,
 )
 from fedcal.strategies.method import Family
-from fedcal.training.networks import Rule, network_named, shape_of
+from fedcal.training.networks import Rule, TrainedModel, network_named, shape_of
 from fedcal.training.optimisers import OPTIMISERS, SGD, Optimiser, Schedule, langevin_lr, scheduled
-from fedcal.training.trained_model import TrainedModel
 from fedcal.units import UNITS
 
 
@@ -287,7 +286,7 @@ class FedSGD(_Network, Descent):
 
 
 class _Local(_Network):
-    """Rounds of local SGD from the global weights w, averaged by the server; 20 unless given.
+    """Rounds of local SGD from the global weights w, averaged by the server.
 
     Parameters
     ----------
@@ -323,14 +322,12 @@ class FedAvg(_Local):
     Parameters
     ----------
     federation, network, shape, epochs, batch, lr, server_lr
-        as for all averaged training
+        as for all averaged training; 100 rounds unless given (Maddock et al. 2025, A.3.1)
 
     Attributes
     ----------
     losses
         of each round: mean cross-entropy on the way of the clients' SGD, over all rows seen
-    judged
-        round -> loss and accuracy of its weights on test rows, as the caller notes them
     """
 
     name = "fedavg"
@@ -345,9 +342,8 @@ class FedAvg(_Local):
                 "exact sums may be seen"
             )
         self.w, self.losses = self.first_weights(), list[float]()
-        self.judged: dict[int, tuple[float, float]] = {}
         bound = self.query(1).bound("client", (1.0, 1.0))
-        return self.plan_with(20, bound, cohort=True)
+        return self.plan_with(100, bound, cohort=True)
 
     def query(self, round_number: int) -> WeightedUpdate:
         """Return the question for the local update at w, weighted by rows."""
@@ -377,7 +373,7 @@ class FedAvg(_Local):
             self.move(step, release, f"server_lr ({self.server_lr})")
 
     def round_record(self, round_number: int) -> dict[str, Any]:
-        """Return the number of clients that trained, their mean loss, and metrics on the test rows.
+        """Return the number of clients that trained, and their mean loss.
 
         The number is left out where each client decides by its own coin; the loss is None if no
         client with rows answered.
@@ -386,22 +382,15 @@ class FedAvg(_Local):
         if not self.plan.asks_everyone:
             record["clients"] = len(self.plan.sample(round_number))
         loss = self.losses[round_number - 1]
-        record["train_loss"] = None if math.isnan(loss) else loss
-        judged = self.judged.get(round_number, ())
-        return record | dict(zip(("test_loss", "test_accuracy"), judged, strict=False))
+        return {**record, "train_loss": None if math.isnan(loss) else loss}
 
+    @override
     def state(self) -> dict[str, Floats]:
-        """All that later rounds depend on, and what was told of the earlier ones."""
-        judged = [(number, *of) for number, of in self.judged.items()]
-        return {"w": self.w, "losses": np.array(self.losses), "judged": np.array(judged)}
+        return {"w": self.w, "losses": np.array(self.losses)}
 
+    @override
     def restore(self, run: str, state: Mapping[str, Floats]) -> None:
-        """Go on with a run that another process began, after the releases that `state` has seen."""
-        self.w = np.array(state["w"], np.float64)
-        self.losses = state["losses"].tolist()
-        self.judged = {
-            int(number): (loss, accuracy) for number, loss, accuracy in state["judged"].tolist()
-        }
+        self.w, self.losses = np.array(state["w"], np.float64), state["losses"].tolist()
         self.resume_after(run, len(self.losses))
 
 
@@ -422,7 +411,7 @@ class DPFedAvg(_Local):
     Parameters
     ----------
     federation, network, shape, epochs, batch, lr, server_lr
-        as for all averaged training
+        as for all averaged training; 20 rounds unless given
     momentum
         of the server
     clip

@@ -26,8 +26,7 @@ MODULES = sorted(
 CLASSES = {law.__name__ for law in (*MECHANISMS.values(), *TRUSTS.values(), *UNITS.values())}
 NAMES = {*PRIVATE, *TRUSTS, *UNITS}
 COLUMN = (
-    *("experiments/training/splits.py", "experiments/training/features.py"),
-    *("experiments/training/features.py", "experiments/research/shipped/hospitals.py"),
+    *("experiments/training/data.py", "experiments/research/shipped/hospitals.py"),
     *("experiments/research/shipped/mmlu.py", "fedcal/datasets/_arrays.py"),
     "fedcal/datasets/_dataset.py",
 )

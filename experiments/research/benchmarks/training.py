@@ -20,7 +20,7 @@ from fedcal.experiments.research.benchmarks.timing import Case, Contestant, Prep
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import FedSGD
-from fedcal.training.networks import Clipping, enlist, network_named, text_of
+from fedcal.training.networks import Clipping, enlist, network_named, row_gradients, text_of
 from fedcal.units import Example
 
 SHAPE, CLASSES = (28, 28), 10
@@ -70,10 +70,11 @@ def _tensors(rows: Rows) -> tuple[Any, Any]:
 def our_sum(rows: Rows) -> Callable[[], float]:
     """Sum clipped gradients, in whole steps; return the norm."""
     x, y = rows
-    w, cuts, network = start(), np.array([0, len(y)]), network_named(_network())
+    w, cuts = start(), np.array([0, len(y)])
+    gradients = row_gradients(network_named(_network()), SHAPE, CLASSES)
 
     def run() -> float:
-        sums = network.steps(w, x, y, cuts, CLASSES, Clipping(CLIP), GRID)
+        sums = gradients.steps(w, x, y, cuts, Clipping(CLIP), GRID)
         return float(np.linalg.norm(sums[0] * GRID))
 
     return run

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
-from fedcal.experiments.training.features import LabelledRows, named, read_labelled
+from fedcal.experiments.training.data import LabelledRows, named, read_labelled
 from fedcal.storage.atomic import path_of
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -26,7 +26,7 @@ def read_bytes(source: str) -> LabelledRows:
         with named(source):
             return read_folder(path)
     rows = read_labelled(source)
-    if rows.x.dtype != np.uint8 or rows.features:
+    if rows.x.dtype != np.uint8:
         raise InputError(f"{source!r}: images must be uint8 (0..255), got {rows.x.dtype}")
     return rows
 

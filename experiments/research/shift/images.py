@@ -24,7 +24,7 @@ from fedcal.experiments.research.shift.files import (
     read_bytes,
     read_image,
 )
-from fedcal.experiments.training.features import named
+from fedcal.experiments.training.data import named
 from fedcal.storage.atomic import path_of
 
 CLEAN = "none"

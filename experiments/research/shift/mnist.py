@@ -24,7 +24,7 @@ from fedcal.datasets._load import Variant, key_of, packed, unpacked
 from fedcal.experiments.research.command import refuse_out, run_module
 from fedcal.experiments.research.corruptions import corrupt
 from fedcal.experiments.research.shift.files import read_bytes
-from fedcal.experiments.training.features import LabelledRows
+from fedcal.experiments.training.data import LabelledRows
 from fedcal.metrics import summary
 from fedcal.storage.atomic import whole_file
 
@@ -52,7 +52,7 @@ def variants_of(
     """
     torch = need("torch", "train", "training a network")
     from fedcal.experiments.research.shipped.mnist_cnn import MnistCNN
-    from fedcal.training.local_sgd import logits_of
+    from fedcal.training.row_gradients import logits_of
 
     height, width, channels = (*train.x.shape[1:], 1)[:3]
     rng = stream(seed, Purpose.SAMPLING, 0, "shift")

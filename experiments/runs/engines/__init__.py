@@ -35,7 +35,6 @@ def run(
     source: NamedData | None = None,
     ray_address: str | None = None,
     progress: Progress | None = None,
-    drive: Callable[..., object] = run_inline,
     **options: Any,
 ) -> Outcome:
     """Run a job over the clients' rows; the same bits by every engine.
@@ -52,9 +51,7 @@ def run(
         as `run_flower` takes them; the address is for `run_ray`, too
     progress
         called after each round
-    drive
-        in place of `run_inline`, for who watches an inline run
-    **kept
+    **options
         the checkpoint of an inline run: see `Job.run`
 
     Raises
@@ -64,6 +61,7 @@ def run(
     RoundFailed
         If a client failed, or nobody answered.
     """
+    drive: Callable[..., object] = run_inline
     one_of("engine", engine, ENGINES)  # and not that of an app, which has clients of its own
     if engine == "ray":
         return run_ray(job, shards, ray_address=ray_address, progress=progress, **options)
@@ -79,6 +77,6 @@ def run(
     elif engine != "inline":
         raise InputError(f"engine {engine!r} sends rows to clients: blocks need inline or ray")
     else:  # a round is long here: progress is that of its parts
-        drive, progress = partial(drive, progress=progress), None
+        drive, progress = partial(run_inline, progress=progress), None
     driven = partial(drive, shards=shards, unavailable=job.unavailable)
     return job.run(driven, progress, **options)

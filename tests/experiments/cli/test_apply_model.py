@@ -7,7 +7,7 @@ import pytest
 
 from fedcal import datasets
 from fedcal.experiments.cli.main import _run
-from fedcal.training.trained_model import TrainedModel, load_model
+from fedcal.training.networks import TrainedModel, load_model
 
 X = np.random.default_rng(0).normal(0, 0.4, (30, 4)).astype(np.float32)
 Y = np.random.default_rng(1).integers(0, 3, 30)

@@ -11,7 +11,7 @@ from machine import Machine
 from numpy.typing import NDArray
 
 from fedcal import datasets
-from fedcal.training.trained_model import load_model
+from fedcal.training.networks import load_model
 
 pytestmark = pytest.mark.slow
 

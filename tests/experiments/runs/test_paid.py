@@ -20,7 +20,6 @@ from fedcal.experiments.runs.config import merge
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.runs.estimator import FederatedCalibrator
 from fedcal.experiments.runs.jobs import job_of
-from fedcal.experiments.training import result as trained
 from fedcal.experiments.training import run as training
 from fedcal.partition import deal
 from fedcal.privacy.ledger import Ledger
@@ -120,7 +119,7 @@ def test_a_warning_is_raised_before_the_first_charge(tmp_path):
     ("end", "again"),
     [
         ((training, "summary"), ("report", "{out}")),
-        ((trained.Training, "to_json"), ("train", "--out", "{out}", "--resume")),
+        ((training.Training, "to_json"), ("train", "--out", "{out}", "--resume")),
         ((page, "render"), ("report", "{out}")),
     ],
 )

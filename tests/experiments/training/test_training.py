@@ -3,7 +3,6 @@
 import json
 import math
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,7 @@ from fedcal.experiments import simulate
 from fedcal.experiments.cli import main as cli
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.training.config import TrainConfig, merged
-from fedcal.experiments.training.result import Training
-from fedcal.experiments.training.run import train
+from fedcal.experiments.training.run import Training, train
 from fedcal.storage.atomic import locked
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.training.networks import OWN, enlist
@@ -57,7 +55,7 @@ def images(tmp_path_factory):
 def small(images: Path, **changed: Any) -> TrainConfig:
     values = {"data": str(images), "clients": 6, "partition": "iid", "rounds": 3}
     values |= {"model": NET, "method": "fedavg"}
-    values |= {"sampling_rate": 0.5, "batch_size": 8, "lr": 0.1, "evaluate_every": 2}
+    values |= {"sampling_rate": 0.5, "batch_size": 8, "lr": 0.1}
     return merged(values, changed)
 
 
@@ -76,9 +74,9 @@ def test_a_model_is_learnt_and_its_logits_can_be_calibrated(images, tmp_path):
     assert names < {p.name for p in out.iterdir()}
     data = load(out / "logits.npz")
     assert (data.classes, data.client_names) == (3, tuple("012345"))
-    assert len(data.scores) == len(data.test_scores) == 30
+    assert (len(data.scores), len(data.test_scores)) == (20, 32)
     told = json.loads((out / "training.json").read_text())
-    assert told["rows"] == {"train": 240, "calibration": 30, "test": 30}
+    assert told["rows"] == {"train": 248, "calibration": 20, "test": 32}
     assert told["test"]["accuracy"] == training.metrics["accuracy"]
     result = simulate(str(out / "logits.npz"), partition="natural", method="fedtemp")
     assert result.before["accuracy"] == training.metrics["accuracy"]
@@ -86,11 +84,8 @@ def test_a_model_is_learnt_and_its_logits_can_be_calibrated(images, tmp_path):
     # each round is told
     assert seen == [(k, 7) for k in range(1, 8)]
     assert [(r["round"], r["clients"]) for r in training.history] == [(k, 3) for k in range(1, 8)]
-    judged = [record["round"] for record in training.history if "test_accuracy" in record]
-    assert judged == [2, 4, 6, 7]  # every second, and the last
-    # the clients' own accuracies, weighted by rows, are the accuracy over all test rows
-    assert training.history[-1]["test_accuracy"] == pytest.approx(training.metrics["accuracy"])
-    assert training.history[-1]["test_loss"] == pytest.approx(training.metrics["nll"], rel=1e-5)
+    losses = [record["train_loss"] for record in training.history]
+    assert losses[-1] < losses[0] / 2
 
 
 def test_the_seed_decides_everything_and_global_generators_are_left_alone(images):
@@ -110,14 +105,14 @@ def test_the_files_give_the_same_model_and_hold_weights_only(images, tmp_path):
     model = Net()
     model.load_state_dict(torch.load(tmp_path / "out" / "model.pt", weights_only=True))
     with torch.no_grad():
-        logits = model(torch.from_numpy(training.federation.parts["test"][0].x)).numpy()
-    np.testing.assert_allclose(logits, training.logits["test"][: len(logits)], atol=1e-5)
+        logits = model(torch.from_numpy(training.federation.parts["test"].x)).numpy()
+    np.testing.assert_allclose(logits, training.logits["test"], atol=1e-5)
 
 
 def interrupted(
     config: TrainConfig, out: Path | None, after: int, kind: type[BaseException]
 ) -> None:
-    def stop(done: int, total: int, record: dict[str, Any]) -> None:
+    def stop(done: int, total: int, epsilon: float) -> None:
         if done == after:
             raise kind
 
@@ -125,11 +120,11 @@ def interrupted(
 
 
 def test_an_interrupted_training_goes_on_as_if_nothing_was(images, tmp_path):
-    config, out = small(images, rounds=4, server_lr=0.5, evaluate_every=1), tmp_path / "out"
-    with pytest.raises(Interrupted, match=r"2 rounds are kept; continue: .* --resume"):
-        interrupted(replace(config, rounds=3), out, 2, KeyboardInterrupt)
+    config, out = small(images, rounds=4, set={"server_lr": 0.5}), tmp_path / "out"
+    with pytest.raises(Interrupted, match=r"what was done is kept; continue: .* --resume"):
+        interrupted(config, out, 2, KeyboardInterrupt)
     assert [p.name for p in out.iterdir()] == [CHECKPOINT]
-    assert same(train(config), train(out=out, resume=True, rounds=4))  # more may be asked for
+    assert same(train(config), train(out=out, resume=True))
     assert not (out / CHECKPOINT).exists()
     assert load(out / "logits.npz").classes == 3
     with pytest.raises(KeyboardInterrupt) as stopped:
@@ -158,9 +153,8 @@ def test_what_cannot_be_resumed(images, tmp_path):
     with pytest.raises(InputError, match="holds an unfinished training: continue with --resume"):
         train(config, out=out)
     table: list[tuple[dict[str, Any], str]] = [
-        ({"lr": 0.2}, "lr with --resume must be 0.1, got 0.2"),
-        ({"rounds": 1}, "rounds with --resume must be"),
-        ({"rounds": config.rounds - 1}, "rounds with --resume must be"),
+        ({"lr": 0.2}, "the lr with --resume must be 0.1, got 0.2"),
+        ({"rounds": 5}, "the rounds with --resume must be 3, got 5"),
     ]
     before = (out / CHECKPOINT).read_bytes()
     each_is_refused(table, lambda options: train(out=out, resume=True, **options))
@@ -190,12 +184,9 @@ def test_what_is_refused_leaves_a_private_training_as_it_is(images, tmp_path):
 
 
 def test_a_training_that_diverges_says_so_and_writes_nothing(images, tmp_path):
-    # one batch a client: the loss on the way is still that of the weights before
-    judged = {"batch_size": 1000, "lr": 1e30, "evaluate_every": 1, "checkpoint_every": 1}
-    for options, said in (({"lr": 1e12}, ""), (judged, "round 1: the training ")):
-        with pytest.raises(RoundFailed, match=f"{said}diverged.*lower --lr"):
-            train(small(images, **options), out=tmp_path / "out")
-        assert not (tmp_path / "out").exists()
+    with pytest.raises(RoundFailed, match=r"diverged.*lower --lr"):
+        train(small(images, lr=1e12), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def clusters(rows: int = 300) -> tuple[np.ndarray, np.ndarray]:
@@ -274,8 +265,8 @@ def test_the_command(images, tmp_path, capsys):
     assert told["rounds"] == written["rounds"]
     assert fedcal("train", "--data", str(images), "--model", "vgg") == 2
     assert capsys.readouterr().err.startswith("fedcal: error: unknown model 'vgg'")
-    assert fedcal("train", "--data", str(images), *options, "--set", "batch=8") == 2
-    assert "method 'fedavg' has no settings of its own" in capsys.readouterr().err
+    assert fedcal("train", "--data", str(images), *options, "--set", "shape=8") == 2
+    assert "shape has no effect here: the shape of the rows says it" in capsys.readouterr().err
 
 
 def test_two_trainings_never_share_a_folder(tmp_path):

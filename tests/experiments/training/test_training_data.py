@@ -14,8 +14,13 @@ from fedcal.experiments.deploy.rows import site_rows
 from fedcal.experiments.runs.load import load_any
 from fedcal.experiments.runs.load import test_part as part_for_tests
 from fedcal.experiments.training.config import TrainConfig
-from fedcal.experiments.training.features import NAME, read_labelled, rows_in_memory
-from fedcal.experiments.training.splits import PARTS, ClientData, load
+from fedcal.experiments.training.data import (
+    IN_MEMORY,
+    PARTS,
+    ClientData,
+    load,
+    read_labelled,
+)
 from fedcal.training.networks import enlist
 
 RNG = np.random.default_rng(0)
@@ -49,24 +54,23 @@ def test_every_row_is_in_one_part_of_one_client_and_the_seed_says_which(tmp_path
     options: dict[str, Any] = {"clients": 7, "partition": "dirichlet:0.5"}
     a, again, other = (dealt(data, seed=s, **options) for s in (1, 1, 2))
     assert a.clients == 7
-    parts = [rows for name in PARTS for rows in a.parts[name]]
+    parts = [a.parts[name] for name in PARTS]
     found = [(x.tobytes(), y) for part in parts for x, y in zip(part.x, part.y, strict=True)]
     assert sorted(found) == sorted((x.tobytes(), y) for x, y in zip(X, Y, strict=True))
-    of = sum(a.sizes(name) for name in PARTS)
     for name in ("calibration", "test"):
-        assert (np.abs(a.sizes(name) - of / 10) <= 0.5).all()
+        assert len(a.parts[name].y) == a.sizes[name].sum() == pytest.approx(20, abs=12)
     assert a.fingerprint() == again.fingerprint() != other.fingerprint()
-    assert np.array_equal(a.parts["test"][0].x, again.parts["test"][0].x)
+    assert np.array_equal(a.parts["test"].x, again.parts["test"].x)
 
 
 def test_natural_clients_keep_their_rows_and_are_left_out_or_cut(tmp_path):
     data = npz(tmp_path, x=X, y=Y, client=np.array(["b", "a"])[np.arange(200) // 150])
     federation = dealt(data)
     assert federation.names == ("a", "b")
-    assert [federation.sizes(name).tolist() for name in PARTS] == [[40, 120], [5, 15], [5, 15]]
+    assert sum(federation.sizes[name] for name in PARTS).tolist() == [50, 150]
     assert dealt(data, min_rows=51).names == ("b",)
     federation = dealt(data, max_rows=100)
-    assert sum(federation.sizes(name) for name in PARTS).tolist() == [50, 100]
+    assert sum(federation.sizes[name] for name in PARTS).tolist() == [50, 100]
     assert dealt(data, clients=1, seed=3).clients == 1
     with pytest.raises(InputError, match=r"must be a whole number >= 3, got 2"):
         dealt(data, clients=3)
@@ -115,8 +119,8 @@ def test_nothing_is_trained_on_a_test_part(tmp_path, kind, method):
     made = dealt(data, **options)
     trained = made.shards()
     assert not (trained.inputs == MARK).any()
-    assert all((rows.x == MARK).all() for rows in made.parts["test"])
-    assert made.sizes("test").sum() == 50
+    assert (made.parts["test"].x == MARK).all()
+    assert made.sizes["test"].sum() == 50
 
 
 @pytest.mark.parametrize("kind", ["pair", "lists", "tensors", "frame", "file's keys"])
@@ -146,12 +150,12 @@ def test_rows_in_memory_are_those_of_a_file(tmp_path, kind):
         given = pytest.importorskip("pandas").DataFrame(columns | {"group": group})
     else:
         given = file
-    found, config = load(replace(asked, data=NAME), rows_in_memory(given))
+    found, config = load(replace(asked, data=IN_MEMORY), given)
     wanted, resolved = load(asked)
     assert found.fingerprint() == wanted.fingerprint()
     assert replace(config, data=asked.data) == resolved
     if kind != "pair":
-        assert found.group_names == wanted.group_names == ("f", "m")
+        assert found.parts["train"].group_names == wanted.parts["test"].group_names == ("f", "m")
 
 
 @pytest.mark.parametrize("kind", ["logits", "csv", "parquet"])
@@ -169,20 +173,25 @@ def test_nothing_is_fitted_to_a_test_part(tmp_path, kind):
 
 def test_bad_arrays(tmp_path):
     table: list[tuple[dict[str, Any], str]] = [
-        ({"x": X}, "the array 'y' is missing"),
+        ({"y": Y}, "an array 'features' or 'x' is needed"),
+        ({"x": X}, "one of the arrays 'labels' and 'y' is needed"),
         ({"x": X, "y": Y, "z": Y}, "unknown key 'z'"),
         ({"x": X[0], "y": Y}, r"x: must have shape \(rows, height, width\)"),
         ({"x": X.astype(int), "y": Y}, "x: must be uint8 .* got int64"),
         ({"x": np.full(X.shape, np.nan), "y": Y}, "x: all values must be finite"),
-        ({"x": X, "y": Y[1:]}, "y: must have shape"),
+        (
+            {"x": X, "y": Y[1:]},
+            r"y: must have shape \(200,\), one entry for each row of x",
+        ),
         ({"x": X, "y": Y - 1}, "y: -1 at row 0; must be a class"),
         ({"x": X, "y": np.where(Y == 1, np.nan, 0)}, "y: nan at row 1"),
         ({"x": X, "y": np.where(Y, "a", "b")}, "y: '[ab]' at row 0; must be a class in"),
         ({"x": X, "y": 0 * Y}, "number of classes must be"),
         ({"x": X, "y": Y, "client": Y / 2}, "client: 0.5 at row 1; must be whole numbers"),
-        ({"x": X, "y": Y, "test_x": X}, "the array 'test_y' is missing"),
+        ({"x": X, "y": Y, "test_x": X}, "one of the arrays 'test_labels' and 'test_y' is needed"),
+        ({"x": X, "y": Y, "norm": 1.0}, "norm has no effect here: the rows are not features"),
         ({"x": X, "y": Y, "test_x": X[:, 1:], "test_y": Y}, "kind of test_x must be"),
-        ({"x": X, "y": Y, "client": Y, "test_x": X, "test_y": Y}, "use of test_client must be"),
+        ({"x": X, "y": Y, "group": Y, "test_x": X, "test_y": Y}, "use of test_group must be"),
     ]
     path = str(tmp_path / "data.npz")
     each_is_refused(table, lambda arrays: read_labelled(npz(tmp_path, **arrays)), repr(path))

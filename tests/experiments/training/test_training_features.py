@@ -8,8 +8,7 @@ import pytest
 
 from fedcal.datasets import feature_sets
 from fedcal.experiments.training.config import TrainConfig
-from fedcal.experiments.training.features import read_labelled
-from fedcal.experiments.training.splits import PARTS, split
+from fedcal.experiments.training.data import PARTS, read_labelled, split
 from fedcal.partition import held_out
 
 RNG = np.random.default_rng(0)
@@ -27,7 +26,7 @@ def npz(folder: Path, name: str = "data.npz", **arrays: Any) -> str:
 def test_bytes_are_scaled_and_long_rows_shortened(tmp_path):
     data = npz(tmp_path, features=X, scale=0.01, labels=Y, norm=1.5)
     pool = read_labelled(data)
-    assert (pool.features, pool.x.dtype, pool.classes, pool.norm) == (True, np.float32, 3, 1.5)
+    assert (pool.x.dtype, pool.classes) == (np.float32, 3)
     given = X * 0.01
     length = np.linalg.norm(given, axis=1)
     assert (length > 1.5).any()
@@ -36,7 +35,7 @@ def test_bytes_are_scaled_and_long_rows_shortened(tmp_path):
     np.testing.assert_allclose(pool.x, expected, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(read_labelled(data, 9.0).x, given, rtol=1e-6)
     floats = read_labelled(npz(tmp_path, "f.npz", features=given, y=Y, class_names=list("abcd")))
-    assert (floats.names, floats.norm) == (("a", "b", "c", "d"), None)
+    assert floats.names == ("a", "b", "c", "d")
     np.testing.assert_allclose(floats.x, given, rtol=1e-6)
 
 
@@ -48,19 +47,17 @@ def test_the_source_s_test_rows_stay_test_rows(tmp_path):
         **{**TEST, "test_group": group[:40], "test_fog_3": -X[:40]},
     )
     made = split(read_labelled(path), TrainConfig(data=path, clients=4, partition="iid", seed=3))
-    assert (made.group_names, made.classes, made.shape) == (("m", "w"), 3, (5,))
-    ids = {part: np.concatenate([rows.ids for rows in made.parts[part]]) for part in PARTS}
-    assert len(ids["test"]) == 40
+    assert (made.parts["train"].group_names, made.classes, made.shape) == (("m", "w"), 3, (5,))
+    ids = {part: made.parts[part].subject for part in ("train", "calibration")}
+    ids["test"] = np.arange(40)
     assert sorted([*ids["train"], *ids["calibration"]]) == list(range(200))
     np.testing.assert_array_equal(  # Algorithm 1's tenth
         np.sort(ids["calibration"]), np.flatnonzero(held_out(np.arange(200), 3, 0.1))
     )
     for part in PARTS:
-        source = X[:40] if part == "test" else X
-        for rows in made.parts[part]:
-            np.testing.assert_array_equal(rows.x, source[rows.ids])
-            np.testing.assert_array_equal(rows.y, rows.ids % 3)
-            np.testing.assert_array_equal(rows.group, 1 - rows.ids % 2)
+        np.testing.assert_array_equal(made.parts[part].x, X[ids[part]])
+        np.testing.assert_array_equal(made.parts[part].y, ids[part] % 3)
+        np.testing.assert_array_equal(made.parts[part].group, 1 - ids[part] % 2)
 
 
 @pytest.mark.parametrize("entry", feature_sets(), ids=lambda entry: entry.name)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from fedcal.export import model_to_torch, save_model
-from fedcal.training.networks import NETWORKS
-from fedcal.training.trained_model import TrainedModel, load_model
+from fedcal.training.networks import NETWORKS, TrainedModel, load_model
 
 torch = pytest.importorskip("torch")
 

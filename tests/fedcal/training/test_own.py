@@ -9,9 +9,8 @@ from torch import nn
 
 from fedcal.clients.questions import Gradients
 from fedcal.core.errors import InputError
-from fedcal.training.local_sgd import weights_of
-from fedcal.training.networks import OWN, enlist, network_named
-from fedcal.training.trained_model import TrainedModel, load_model
+from fedcal.training.networks import OWN, TrainedModel, enlist, load_model, network_named
+from fedcal.training.row_gradients import weights_of
 
 X = np.random.default_rng(0).normal(size=(12, 5)).astype(np.float32)
 

@@ -11,9 +11,8 @@ from torch import nn
 
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
-from fedcal.training.local_sgd import set_weights, weights_of
 from fedcal.training.networks import Clipping, enlist, network_named, row_gradients
-from fedcal.training.row_gradients import CHUNK, _alone
+from fedcal.training.row_gradients import CHUNK, one_thread, set_weights, weights_of
 
 CLASSES, GRID = 4, 2.0**-36
 
@@ -78,9 +77,8 @@ def rows_of(network: str, n: int, seed: int = 0) -> tuple[NDArray[Any], Integers
 
 
 def steps(network: str, w: Floats, x: Any, y: Integers, clipping: Clipping, *cuts: int) -> Integers:
-    return network_named(network).steps(
-        w, x, y, np.array(cuts or (0, len(y))), CLASSES, clipping, GRID
-    )
+    rows = row_gradients(network_named(network), x.shape[1:], CLASSES)
+    return rows.steps(w, x, y, np.array(cuts or (0, len(y))), clipping, GRID)
 
 
 def plain_gradients(network: str, w: Floats, x: NDArray[Any], y: Integers) -> Floats:
@@ -124,7 +122,7 @@ def test_neighbours_differ_by_what_one_row_adds_and_no_more(network):
 
     def integers(rows: NDArray[Any]) -> Integers:
         inputs = network_named(network).tensor(rows)
-        with _alone():
+        with one_thread():
             parts = list(one._rows(inputs, torch.from_numpy(y), clipping, GRID))
         return np.concatenate([whole.numpy() for _, whole in parts], axis=1).astype(np.int64)
 
@@ -157,7 +155,8 @@ def test_no_row_adds_more_than_the_clip(network, scale):
     x[7] *= scale
     for clip in (1e-6, 0.3, 100.0):
         grid = float(2.0 ** np.floor(np.log2(clip))) * GRID
-        each = network_named(network).steps(w, x, y, np.arange(10), CLASSES, Clipping(clip), grid)
+        rows = row_gradients(network_named(network), x.shape[1:], CLASSES)
+        each = rows.steps(w, x, y, np.arange(10), Clipping(clip), grid)
         exact = [sum(int(v) ** 2 for v in row) for row in each]  # Python's: no rounding
         assert max(exact) <= (clip / grid) ** 2
         assert np.isfinite(scale) or not each[7].any()
@@ -167,11 +166,9 @@ def test_no_row_adds_more_than_the_clip(network, scale):
 
 def test_a_grid_that_does_not_fit_and_sums_without_a_bound_are_refused():
     x, y, w = rows_of("mlp", 2)
-    mlp = network_named("mlp")
+    rows = row_gradients(network_named("mlp"), x.shape[1:], CLASSES)
     table = [(2.0**-17, "use a larger clip"), (2.0**-50, "use a smaller clip")]
-    each_is_refused(
-        table, lambda grid: mlp.steps(w, x, y, np.array([0, 2]), CLASSES, Clipping(1.0), grid)
-    )
+    each_is_refused(table, lambda grid: rows.steps(w, x, y, np.array([0, 2]), Clipping(1.0), grid))
     with pytest.raises(Exception, match="too large: scale the features"):
         steps("softmax", rows_of("softmax", 2)[2], x * 1e9, y, Clipping(0.0, "none"))
 
@@ -243,7 +240,7 @@ def test_what_mixes_rows_or_has_no_gradients_of_them_is_refused():
     ]
 
     def tried(model: Any) -> None:
-        network_named(enlist(model)).check(X, 3, by_row=True)
+        row_gradients(network_named(enlist(model)), X.shape[1:], 3).check(X)
 
     each_is_refused(table, tried)
     tried(nn.Sequential(nn.GroupNorm(1, 5), nn.Dropout(0.5), nn.Linear(5, 3)))
@@ -260,7 +257,7 @@ def test_a_kernel_that_mixes_rows_by_a_bit_is_refused(monkeypatch):
 
     monkeypatch.setattr(torch.nn.functional, "linear", mixed)
     with pytest.raises(InputError, match="depends on other rows on this machine"):
-        network.check(X, 3, by_row=True)
+        row_gradients(network, X.shape[1:], 3).check(X)
 
 
 @pytest.mark.parametrize("network", SHAPES)

@@ -28,7 +28,7 @@ from fedcal.privacy.request import Request
 from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.methods.evaluate import SingleMetric
 from fedcal.strategies.settings import settings_of
-from fedcal.training.trained_model import TrainedModel
+from fedcal.training.networks import TrainedModel
 from fedcal.trust import NOISY
 from fedcal.units import UNITS
 

@@ -30,9 +30,8 @@ from fedcal.privacy.curator import OpenRound
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.methods.training import FedSGD
-from fedcal.training.networks import Rule
+from fedcal.training.networks import Rule, TrainedModel
 from fedcal.training.optimisers import langevin_lr
-from fedcal.training.trained_model import TrainedModel
 from fedcal.units import Example
 
 DELTA = 1e-5

@@ -25,7 +25,7 @@ from fedcal.experiments.research.studies.zhang.tasks import MIXTURE, Task, task,
 from fedcal.metrics import summary
 from fedcal.metrics.standard import BINS
 from fedcal.strategies.server.outcome import Progress
-from fedcal.training.trained_model import TrainedModel
+from fedcal.training.networks import TrainedModel
 
 MATTERS = 0.001
 """The least difference of accuracies or ECEs that is called one."""

@@ -14,7 +14,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets import feature_sets, read_feature_set
-from fedcal.experiments.training.features import SHIFTED, features_of
+from fedcal.experiments.training.data import SHIFTED, labelled_rows
 from fedcal.storage.npz import read_npz
 
 IMAGES, TABLE = "mnist-features", "adult-features"
@@ -76,13 +76,13 @@ def task(source: str) -> Task:
     arrays = read_feature_set(source) if shipped else read_npz(Path(source))
     if not {"features", "test_features"} <= arrays.keys():
         raise InputError(f"{source!r}: needs features with labels, and test_features with theirs")
-    rows = features_of(arrays, NORM)
+    rows = labelled_rows(arrays, NORM)
     test = rows.test
     if test is None:
         raise InputError(f"{source!r}: has no test rows")
     name = source if shipped else Path(source).name.removesuffix(".npz")
     shifted = {
-        (key[len("test_") : -2], int(key[-1])): features_of(
+        (key[len("test_") : -2], int(key[-1])): labelled_rows(
             arrays | {"test_features": x}, NORM
         ).test
         for key, x in arrays.items()
