@@ -17,24 +17,12 @@ from fedcal.core.checks import one_of
 from fedcal.core.registry import registry
 from fedcal.core.removed import check_kept
 from fedcal.core.types import Floats
+from fedcal.evaluation import intervals
 from fedcal.evaluation.estimators import metrics, slope_intercept
-from fedcal.evaluation.estimators.calibration import ClasswiseEce, Ece
+from fedcal.evaluation.estimators.calibration import Ece
 from fedcal.evaluation.estimators.metrics import Accuracy, Gap
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import (
-    FEW,
-    FIRM,
-    Asked,
-    Described,
-    Estimate,
-    Metric,
-    Span,
-    estimate,
-    fieller,
-    mover,
-    normal_quantile,
-    of_share,
-)
+from fedcal.evaluation.intervals import Asked, Estimate, Metric, Span
 
 METRICS: dict[str, type[Metric]] = registry(
     *(metrics.Accuracy, metrics.Precision, metrics.Recall, metrics.Specificity),
@@ -46,11 +34,6 @@ METRICS: dict[str, type[Metric]] = registry(
     Ece,
 )
 """Metrics of one histogram by name, in the order in which they are shown."""
-
-
-def described(name: str) -> type[Described] | None:
-    """Return the metric of a name, whatever it is read from; None = there is none."""
-    return ClasswiseEce if name == ClasswiseEce.name else METRICS.get(name)
 
 
 SCORES = ("positive", "confidence")
@@ -154,7 +137,11 @@ def _above_gap(ece: Estimate, gap: Estimate | None, hidden: bool) -> Estimate:
 def evaluate_classes(
     histograms: Sequence[Histogram], *, level: float = 0.95, rows: str = "new", seed: int = 0
 ) -> dict[str, Estimate]:
-    """Return the classwise ECE, by its name.
+    """Return the classwise ECE, the mean over classes of the ECE, by its name.
+
+    A row is in the histogram of every class, so their sampling errors depend on one another in a
+    way that histograms do not show: their standard deviations are added up as if they were
+    perfectly correlated. The noise of different histograms is independent.
 
     Parameters
     ----------
@@ -163,9 +150,14 @@ def evaluate_classes(
     level, rows, seed
         as in `evaluate`
     """
-    span, binning = ClasswiseEce.span(histograms, Asked(level, rows, seed=seed))
-    bounds, scale = ClasswiseEce.bounds, ClasswiseEce.scale
-    return {ClasswiseEce.name: estimate(span, binning, bounds, scale, level)}
+    ece, asked = Ece(), Asked(level, rows, seed)
+    spans = [ece.span(h, replace(asked, what=f"class {j}")) for j, h in enumerate(histograms)]
+    each = [(s.value, s.low, s.high, s.sampling) for s in spans]
+    noise = math.hypot(*(s.noise for s in spans)) / len(spans)
+    value, low, high, sampling = np.mean(each, axis=0).tolist()
+    span = Span(value, low, high, sampling, noise, all(s.firm for s in spans))
+    binning = float(np.mean([ece.binning(h) for h in histograms]))
+    return {"classwise_ece": intervals.estimate(span, binning, ece.bounds, ece.scale, level)}
 
 
 def compare(
@@ -206,19 +198,16 @@ def compare(
     dict[str, Estimate]
         metric -> difference
     """
-    asked, metrics = Asked(level, rows, seed=seed), metrics_of(score, threshold, only)
+    asked, metrics = Asked(level, rows, seed), metrics_of(score, threshold, only)
     first, second = ({n: m.span(h, asked) for n, m in metrics.items()} for h in (a, b))
     one, two = (estimates_of(metrics, s, h, level) for s, h in ((first, a), (second, b)))
     if agreement is not None:
-        one["accuracy"], two["accuracy"] = accuracies(
-            agreement, agreement_noise, level=level, rows=rows
-        )
+        pair = accuracies(agreement, agreement_noise, level=level, rows=rows)
+        one["accuracy"], two["accuracy"] = pair
     differences = {}
     for name in [name for name in one if name in two]:
-        metric = metrics[name]
-        before, after = first[name], second[name]
-        value = after.value - before.value
-        span = mover(before, after, value, (-1.0, 1.0))
+        metric, before, after = metrics[name], first[name], second[name]
+        span = intervals.mover(before, after, after.value - before.value, (-1.0, 1.0))
         if name == Ece.name and min(before.low, after.low) <= 0:
             span = replace(span, low=after.low - before.high, high=after.high - before.low)
         if name == "accuracy" and agreement is not None:
@@ -233,22 +222,12 @@ def accuracies(
     agreement: Floats, noise: float, *, level: float = 0.95, rows: str = "new"
 ) -> tuple[Estimate, Estimate]:
     """Return the accuracies of both views from the paired rows, so that all three agree."""
-    cells = np.asarray(agreement, np.float64)
-    first, second = (_accuracy(of, noise, rows, level) for of in (cells.T, cells))
+    accuracy, root = Accuracy(0.0), np.array([[noise * math.sqrt(2)]])  # of two cells each
+    edges, cells = np.array([0.0, 1.0]), np.asarray(agreement, np.float64)
+    each = (Histogram(edges, of.sum(axis=0)[:, None], root) for of in (cells.T, cells))
+    asked = Asked(level, rows)
+    first, second = (accuracy.estimate(accuracy.span(h, asked), level, h) for h in each)
     return first, second
-
-
-def _accuracy(right: Floats, noise: float, rows: str, level: float) -> Estimate:
-    """Return the share of the second column in (2, 2) counts, by Wilson's interval."""
-    top, total, z = float(right[:, 1].sum()), float(right.sum()), normal_quantile(level)
-    span = Span(math.nan, 0.0, 1.0, math.nan, math.nan, False)
-    if total > 0:
-        low, high = of_share(top, total, noise**2 * np.array([2.0, 2.0, 4.0]), z, rows)
-        value = top / total
-        by_rows = math.sqrt(max(value * (1 - value), 0.0) / total) if rows == "new" else 0.0
-        by_noise = noise * math.sqrt(2 * (1 - 2 * value) + 4 * value**2) / total
-        span = Span(value, float(low), float(high), by_rows, by_noise, total > FIRM * noise * 2)
-    return estimate(span, 0.0, Accuracy.bounds, Accuracy.scale, level)
 
 
 def _as_printed(change: Estimate, before: Estimate, after: Estimate) -> Estimate:
@@ -274,10 +253,12 @@ def _paired(agreement: Floats, noise: float, rows: str, level: float) -> Span:
     moved = max(float(only_a + only_b), 0.0)
     difference = float(only_b - only_a)
     if rows == "new":  # of difference - t n; of few that moved two more (Agresti & Min 2005)
-        variance += [moved + 2 * (moved < FEW), difference, total]
-    z = normal_quantile(level)
-    low, high = fieller(difference, total, variance, z, (-1.0, 1.0))
+        variance += [moved + 2 * (moved < intervals.FEW), difference, total]
+    z = intervals.normal_quantile(level)
+    low, high = intervals.fieller(difference, total, variance, z, (-1.0, 1.0))
     value = difference / total
     by_rows = math.sqrt(max(moved / total - value**2, 0.0) / total) if rows == "new" else 0.0
     by_noise = noise * math.sqrt(2 + 4 * value**2) / total
-    return Span(value, float(low), float(high), by_rows, by_noise, total > 3 * 2 * noise)
+    return Span(
+        value, float(low), float(high), by_rows, by_noise, total > intervals.FIRM * 2 * noise
+    )

@@ -7,24 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcal.core.classes import called
 from fedcal.core.pages import Curve, Intervals, Part, Point, Table
-from fedcal.core.types import Floats
-from fedcal.evaluation.estimates import described
+from fedcal.evaluation.estimates import METRICS
+from fedcal.evaluation.estimators import curves
 from fedcal.evaluation.estimators.calibration import FAR_TAIL
-from fedcal.evaluation.estimators.curves import (
-    DecisionCurve,
-    decision_curve,
-    precision_recall_curve,
-    reliability,
-    roc_curve,
-)
 from fedcal.evaluation.findings import Findings, Key, Metrics, counted
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import HIDES, Estimate, beyond
@@ -52,8 +45,8 @@ Lines = tuple[tuple[Point, ...], tuple[Point, ...]]
 
 _DIAGONAL: tuple[Point, ...] = ((0.0, 0.0), (1.0, 1.0))
 _CURVES: tuple[tuple[str, tuple[str, str], Any, dict[str, tuple[Point, ...]]], ...] = (
-    ("ROC", ("false positive rate", "true positive rate"), roc_curve, {"chance": _DIAGONAL}),
-    ("Precision and recall", ("recall", "precision"), precision_recall_curve, {}),
+    ("ROC", ("false positive rate", "true positive rate"), curves.roc_curve, {"chance": _DIAGONAL}),
+    ("Precision and recall", ("recall", "precision"), curves.precision_recall_curve, {}),
 )
 
 
@@ -63,30 +56,17 @@ def curve_parts(
     """Return the curves of a score over all rows; with several classes each is a series."""
     whole = {key: h for key, h in histograms.items() if key[1] == ""}
     if findings.score == "classes":
-        first = next(iter(whole))[0]
-        shown = {
-            called(names, int(part)): h for (view, _, part), h in whole.items() if view == first
-        }
-        series = dict(list(shown.items())[:MOST_CLASSES])
+        first = [(part, h) for (view, _, part), h in whole.items() if view == next(iter(whole))[0]]
+        series = {called(names, int(part)): h for part, h in first[:MOST_CLASSES]}
     else:
         views = names_of(findings.metrics)
         series = {views[view]: h for (view, _, _), h in whole.items()}
     level = findings.level
     parts: list[Part | None] = []
     if findings.score != "confidence":
-        parts += [
-            _part(
-                title,
-                axes,
-                {
-                    name: _lines(c.x, c.y, c.low, c.high)
-                    for name, h in series.items()
-                    for c in (curve(h, level=level),)
-                },
-                references,
-            )
-            for title, axes, curve, references in _CURVES
-        ]
+        for title, axes, curve, references in _CURVES:
+            lines = {name: _lines(curve(h, level=level)) for name, h in series.items()}
+            parts.append(_part(title, axes, lines, references))
     parts.append(reliability_part("Reliability", series, findings.score, level))
     if findings.score == "positive":
         parts.append(_decisions(series, level))
@@ -99,10 +79,11 @@ def reliability_part(
     """Return reliability diagrams with intervals; None if every bin is too uncertain."""
     outcome = "share correct" if score == "confidence" else "share of the outcome"
     named = "confidence" if score == "confidence" else "score"
+    diagrams = {name: curves.reliability(h, level=level) for name, h in series.items()}
     return _part(
         title,
         (f"mean {named}", outcome),
-        {name: _reliability(h, level) for name, h in series.items()},
+        {name: _lines(c, c.high - c.low <= WIDEST) for name, c in diagrams.items()},
         {"perfect": _DIAGONAL},
         f"Bins of the {named}, each with its {100 * level:g} % interval. A bin whose interval "
         f"is wider than {WIDEST:g} is left out.",
@@ -125,40 +106,28 @@ def _part(
     return Curve(title, *axes, series, bands, references, note)
 
 
-def _lines(
-    x: Floats, y: Floats, low: Floats, high: Floats, keep: NDArray[np.bool_] | None = None
-) -> Lines:
-    """Return finite points, each once, and intervals that contain them."""
-    there = np.isfinite(x) & np.isfinite(y) & np.isfinite(low) & np.isfinite(high)
-    if keep is not None:
-        there &= keep
-    low, high = np.minimum(low, y), np.maximum(high, y)
-    each = list(zip(*(np.round(v[there], 6).tolist() for v in (x, y, low, high)), strict=True))
+def _lines(c: curves.Curve, keep: Any = True) -> Lines:
+    """Return finite points to keep, each once, and intervals that contain them."""
+    ends = np.stack([c.x, c.y, np.minimum(c.low, c.y), np.maximum(c.high, c.y)])
+    each = np.round(ends[:, np.isfinite(ends).all(axis=0) & keep], 6).T.tolist()
     each = [row for k, row in enumerate(each) if k == 0 or row != each[k - 1]]
     return tuple((x, y) for x, y, _, _ in each), tuple((a, b) for _, _, a, b in each)
 
 
-def _reliability(h: Histogram, level: float) -> Lines:
-    r = reliability(h, level=level)
-    return _lines(r.score, r.share, r.low, r.high, r.high - r.low <= WIDEST)
-
-
 def _decisions(series: Mapping[str, Histogram], level: float) -> Curve | None:
     """Return the net benefit of each model, against treating all rows and none."""
-    curves = {name: decision_curve(h, level=level) for name, h in series.items()}
 
-    def line(c: DecisionCurve, y: Floats, low: Floats, high: Floats) -> Lines:
-        low = np.maximum(low, LEAST_BENEFIT)
-        return _lines(c.thresholds, y, low, high, y >= LEAST_BENEFIT)
+    def line(c: curves.Curve) -> Lines:
+        return _lines(replace(c, low=np.maximum(c.low, LEAST_BENEFIT)), c.y >= LEAST_BENEFIT)
 
-    lines = {name: line(c, c.net_benefit, c.low, c.high) for name, c in curves.items()}
-    first = next(iter(curves.values()))
-    everybody, _ = line(first, *[first.treat_all] * 3)
+    each = {name: curves.decision_curve(h, level=level) for name, h in series.items()}
+    name = next(iter(series))
+    everybody, _ = line(curves.Curve(each[name].x, *[curves.treat_all(series[name])] * 3))
     references = {"treat all": everybody, "treat none": ((0.0, 0.0), (1.0, 0.0))}
     return _part(
         "Decision curve",
         ("threshold", "net benefit"),
-        lines,
+        {name: line(c) for name, c in each.items()},
         {name: points for name, points in references.items() if points},
         "True positives minus false positives at the odds of the threshold, per row: the gain of "
         "treating rows with a risk above the threshold, compared with treating none.",
@@ -182,9 +151,11 @@ def heading(metric: str, score: str = "") -> str:
 
     The gap is the mean score minus the share of the outcome: below 0 the model predicts too low.
     """
-    metric_class = described(metric)
-    text = metric_class.of_score.get(score, metric_class.heading) if metric_class else ""
-    return text or {"mce": "MCE, %"}.get(metric, metric.replace("_", " "))
+    if metric in METRICS:
+        text = METRICS[metric].of_score.get(score, METRICS[metric].heading)
+    else:
+        text = {"mce": "MCE, %", "classwise_ece": "classwise ECE, %"}.get(metric, "")
+    return text or metric.replace("_", " ")
 
 
 def decimals(metric: str, low: float, high: float) -> int:

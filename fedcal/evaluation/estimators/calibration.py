@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers
+from fedcal.core.types import Floats
 from fedcal.evaluation.estimators.slope_intercept import logit
 from fedcal.evaluation.histogram import Histogram, monotone_counts
-from fedcal.evaluation.intervals import FIRM, Asked, Described, Estimate, Metric, Span
+from fedcal.evaluation.intervals import FIRM, Asked, Estimate, Metric, Span
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.bootstrap import Inverted, concentrated, invert, spread_out
 from fedcal.metrics.gap_change import holm
@@ -54,7 +54,7 @@ class Ece(Metric):
 
     def gaps(self, h: Histogram) -> Floats:
         """Return each bin's weights of residuals, over all rows, (bins, buckets)."""
-        return np.asarray(members_of(equal_width(h), BINS) / h.counts.sum())
+        return np.asarray(bin_members(h) / h.counts.sum())
 
     def value(self, h: Histogram) -> float:
         """Return the plug-in value: the error that the counts show, noise included."""
@@ -76,25 +76,20 @@ class Ece(Metric):
         """Return value and interval of the error, before binning."""
         if h.rows <= 0 or not (weights := self.gaps(h).T.astype(np.float32)).any():
             return self.no_span()
-        firm, simulated = h.rows > FIRM * h.rows_std, simulate(h, asked.seed, asked.what)
-        value, noise, noise_only, hidden = self.value(h), 0.0, None, False
+        by_noise, by_rows = (draws @ weights for draws in simulate(h, asked.seed, asked.what))
+        value, noise, sampling, hidden = self.value(h), 0.0, 0.0, False
+        low = high = value
         if h.noisy:
-            by_noise = simulated.noise @ weights
-            noise_only = self.inverted(h, by_noise, asked.level)
-            value, noise = noise_only.corrected, float(np.std(noise_only.replicates))
-            hidden = noise_only.low <= 0 and noise_only.limit > HIDDEN * self.scale
-        if asked.rows == "these":
-            ends = (value, value) if noise_only is None else (noise_only.low, noise_only.limit)
-            sampling = 0.0
-        else:
-            deviations = simulated.sampling @ weights
-            if h.noisy:
-                deviations += by_noise
-            both = self.inverted(h, deviations, asked.level)
-            ends = (both.low, both.limit)
+            inverted = self.inverted(h, by_noise, asked.level)
+            value, noise = inverted.corrected, float(np.std(inverted.replicates))
+            low, high = inverted.low, inverted.limit
+            hidden = low <= 0 and high > HIDDEN * self.scale
+        if asked.rows == "new":
+            both = self.inverted(h, by_rows + by_noise, asked.level)
+            low, high = both.low, both.limit
             sampling = math.sqrt(max(float(np.var(both.replicates)) - noise**2, 0.0))
-        low, high = min(ends[0], value), max(ends[1], value)
-        return Span(value, low, high, sampling, noise, firm, hidden)
+        firm = h.rows > FIRM * h.rows_std
+        return Span(value, min(low, value), max(high, value), sampling, noise, firm, hidden)
 
     def inverted(self, h: Histogram, deviations: NDArray[np.float32], level: float) -> Inverted:
         """Return high end and limit for spread-out true gaps, low end for concentrated ones.
@@ -114,42 +109,9 @@ class Ece(Metric):
         )
 
 
-class ClasswiseEce(Described):
-    """Mean over classes of the ECE, from one histogram of each class (score `classes`).
-
-    A row is in the histogram of every class, so their sampling errors depend on one another in a
-    way that histograms do not show: their standard deviations are added up as if they were
-    perfectly correlated. The noise of different histograms is independent.
-    """
-
-    name = "classwise_ece"
-    heading = "classwise ECE, %"
-    scale = Ece.scale
-
-    @staticmethod
-    def span(histograms: Sequence[Histogram], asked: Asked) -> tuple[Span, float]:
-        """Return the means of values, ends and sampling, and the binning; noise is independent."""
-        ece = Ece()
-        parts = [ece.span(h, replace(asked, what=f"class {j}")) for j, h in enumerate(histograms)]
-        value, low, high, sampling = np.mean(
-            [(s.value, s.low, s.high, s.sampling) for s in parts], axis=0
-        ).tolist()
-        noise = math.sqrt(sum(s.noise**2 for s in parts)) / len(parts)
-        span = Span(value, low, high, sampling, noise, all(s.firm for s in parts))
-        return span, float(np.mean([ece.binning(h) for h in histograms]))
-
-
-@dataclass(frozen=True)
-class Simulated:
-    """Deviations of residuals from the truth, (replicates, buckets) each."""
-
-    noise: NDArray[np.float32]
-    sampling: NDArray[np.float32]
-
-
 @lru_cache(maxsize=8)
-def simulate(h: Histogram, seed: int, what: str) -> Simulated:
-    """Draw the change of residuals by noise and by the choice of rows."""
+def simulate(h: Histogram, seed: int, what: str) -> tuple[NDArray[np.float32], ...]:
+    """Draw the change of residuals by noise, and by the choice of rows, (replicates, buckets)."""
     rng = stream(seed, Purpose.BOOTSTRAP, what=f"calibration {what}")
     size = (REPLICATES, h.buckets)
     noise = np.zeros(size, np.float32)
@@ -158,7 +120,7 @@ def simulate(h: Histogram, seed: int, what: str) -> Simulated:
         noise = (positive * (1 - h.middles) - negative * h.middles).astype(np.float32)
     n, p = monotone_counts(h)
     std = np.sqrt(p * (1 - h.middles) ** 2 + n * h.middles**2).astype(np.float32)
-    return Simulated(noise, std * rng.standard_normal(size, np.float32))
+    return noise, std * rng.standard_normal(size, np.float32)
 
 
 def rows_of(h: Histogram) -> Floats:
@@ -171,14 +133,9 @@ def residuals(h: Histogram) -> Floats:
     return np.asarray(h.counts[1] * (1 - h.middles) - h.counts[0] * h.middles)
 
 
-def members_of(bins: Integers, number: int) -> Floats:
-    """Return the membership of buckets in bins, (bins, buckets) of 0 and 1."""
-    return np.asarray(np.arange(number)[:, None] == bins, np.float64)
-
-
-def equal_width(h: Histogram, bins: int = BINS) -> Integers:
-    """Return the bin that contains each bucket's middle, (buckets,)."""
-    return bin_index(h.middles, bins)
+def bin_members(h: Histogram, bins: int = BINS) -> Floats:
+    """Return 1 where a bucket's middle is in a bin of equal width, else 0, (bins, buckets)."""
+    return np.asarray(np.arange(bins)[:, None] == bin_index(h.middles, bins), np.float64)
 
 
 FAR_TAIL = 1e-4
@@ -205,8 +162,9 @@ def cox(h: Histogram) -> CalibrationTest:
     squared over its variance of calibrated rows and of noise: chi-squared of 2 degrees. It sees
     scores that are too extreme (slope below 1) where their mean is right, at one group as well.
     """
-    rows, noise = rows_of(h), _noise_root(h)
+    rows, outcome = rows_of(h), np.stack([-h.middles, 1 - h.middles], axis=1)
     spread = rows * h.middles * (1 - h.middles)
+    noise = outcome[:, :, None] * h.root[:, None, :]  # of residuals, by the variates of both rows
 
     def product(a: Floats, b: Floats) -> float:
         """Return the covariance of two weighted sums of residuals."""
@@ -268,9 +226,3 @@ def _summed(statistics: Sequence[float], degrees: int) -> tuple[float, float]:
 
     statistic = math.fsum(statistics)
     return statistic, float(chdtrc(degrees * len(statistics), statistic)) if statistics else 1.0
-
-
-def _noise_root(h: Histogram) -> Floats:
-    """Return residuals' noise by the variates of both rows of counts, (buckets, 2, variates)."""
-    weights = np.stack([-h.middles, 1 - h.middles], axis=1)
-    return np.asarray(weights[:, :, None] * h.root[:, None, :])

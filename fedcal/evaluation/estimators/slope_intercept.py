@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from fedcal.core.numerics import FLOOR
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimators.metrics import LEAST, SmoothMetric, few_misplaced
+from fedcal.evaluation.estimators.metrics import LEAST, MISPLACED, RocAuc, SmoothMetric
 from fedcal.evaluation.histogram import Histogram, monotone_counts
 from fedcal.evaluation.intervals import Asked, Span
 
@@ -74,7 +74,9 @@ class Recalibration(SmoothMetric):
 
     def warning(self, h: Histogram) -> str:
         """Return a warning if scores nearly separate the outcomes: few rows then fix the slope."""
-        return few_misplaced(h)
+        least = float(h.counts.sum(axis=1).min())
+        separated = (1 - RocAuc().value(h)) * least < MISPLACED
+        return "few rows are misplaced" if separated else ""
 
     def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
         """Return the span of its efficient score test; unbounded if a denominator may be 0."""
