@@ -18,7 +18,7 @@ from fedcal.core.pages import Curve, Intervals, Part, Point, Table
 from fedcal.evaluation.estimates import METRICS
 from fedcal.evaluation.estimators import curves
 from fedcal.evaluation.estimators.calibration import FAR_TAIL
-from fedcal.evaluation.findings import Findings, Key, Metrics, counted
+from fedcal.evaluation.findings import Findings, Key, counted
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import HIDES, Estimate, beyond
 
@@ -195,17 +195,12 @@ def parts(
         names of the classes; None = their numbers
     """
     views = list(findings.metrics)
-    shown_parts: list[Part] = []
-    if len(views) == 2:
-        shown_parts.append(_both(findings, views))
+    shown_parts: list[Part] = [_both(findings, views)] if len(views) == 2 else []
     shown_parts += [_summary(findings, view, views, names) for view in views]
-    if findings.tests:
-        shown_parts.append(_tests(findings, views))
+    shown_parts += [_tests(findings, views)] if findings.tests else []
     shown_parts += curve_parts(findings, histograms, names)
-    if findings.groups:
-        rows = {group: counted(histograms, views[0], group)[0] for group in findings.groups}
-        shown_parts += _groups(findings, views, rows)
-    return shown_parts
+    rows = {group: counted(histograms, views[0], group)[0] for group in findings.groups}
+    return shown_parts + (_groups(findings, views, rows) if rows else [])
 
 
 def _of(view: str, views: Sequence[str]) -> str:
@@ -221,10 +216,8 @@ def _unknown(estimate: Estimate) -> bool:
 def texts(metric: str, estimate: Estimate, sign: bool = False) -> tuple[str, str]:
     """Return value and interval, to the digits that the interval deserves, with its warning."""
     digits = decimals(metric, estimate.low, estimate.high)
-    value, low, high = (
-        shown(metric, number, sign, digits)
-        for number in (estimate.value, estimate.low, estimate.high)
-    )
+    numbers = (estimate.value, estimate.low, estimate.high)
+    value, low, high = (shown(metric, number, sign, digits) for number in numbers)
     interval = f"{low} to {high}"
     if estimate.drowned and metric == "ece" and estimate.low == 0:
         interval = f"at most {high}"
@@ -262,10 +255,8 @@ def _summary(
             continue
         digits = decimals(metric, estimate.low, estimate.high)
         halves = (z * estimate.sampling, z * estimate.noise, estimate.binning)
-        half_widths = (
-            shown(metric, half, digits=digits) if half == half else "" for half in halves
-        )
-        rows.append((name, *texts(metric, estimate), *half_widths))
+        widths = ("" if math.isnan(half) else shown(metric, half, digits=digits) for half in halves)
+        rows.append((name, *texts(metric, estimate), *widths))
     of_rows, noise = findings.rows
     of = findings.weighting
     about = f"{_about(findings.score, names)}{of.words.capitalize()}. "
@@ -281,19 +272,9 @@ def _summary(
     )
     if unknown:
         note = f"Hidden by noise: {'; '.join(unknown)}. {note}"
-    return Table(
-        f"Metrics{_of(view, views)}: {of.head}",
-        (
-            "metric",
-            "value",
-            f"{100 * findings.level:g} % interval",
-            "sampling ±",
-            "noise ±",
-            "buckets ±",
-        ),
-        tuple(rows),
-        note,
-    )
+    interval = f"{100 * findings.level:g} % interval"
+    columns = ("metric", "value", interval, "sampling ±", "noise ±", "buckets ±")
+    return Table(f"Metrics{_of(view, views)}: {of.head}", columns, tuple(rows), note)
 
 
 def _both(findings: Findings, views: Sequence[str]) -> Table:
@@ -317,15 +298,11 @@ def _both(findings: Findings, views: Sequence[str]) -> Table:
 
 def _tests(findings: Findings, views: Sequence[str]) -> Table:
     """Return the table of tests of perfect calibration."""
-    rows = [
-        (
-            _TESTS[name] + _of(view, views),
-            f"{test.statistic:.4g}",
-            p_shown(test.p_value, test.floor),
-        )
-        for view in views
-        for name, test in findings.tests[view].items()
-    ]
+    rows = []
+    for view in views:
+        for name, test in findings.tests[view].items():
+            p = p_shown(test.p_value, test.floor)
+            rows.append((_TESTS[name] + _of(view, views), f"{test.statistic:.4g}", p))
     return Table(
         "Tests of calibration",
         ("test", "statistic", "p-value"),
@@ -345,28 +322,24 @@ _TESTS = {
 _OF_GROUPS = ("accuracy", "gap", "roc_auc", "confidence_auc")
 """Columns of the table of groups."""
 
+_CHARTS = (("accuracy", "Accuracy by group"), ("gap", "Calibration in the large by group"))
+
 _RATES = ("prevalence", "recall", "specificity", "precision")
 """Columns of a second table: errors of a model at the threshold."""
 
 
 def _groups(findings: Findings, views: Sequence[str], rows: Mapping[str, float]) -> list[Part]:
     """Return accuracy and calibration in the large of every group, and a table of both."""
-    by_group = {group: metrics for group, metrics in findings.groups.items() if metrics}
-    there = (
-        set.intersection(*(set(own[views[0]]) for own in by_group.values())) if by_group else set()
-    )
+    each = [set(own[views[0]]) for own in findings.groups.values() if own]
+    there = set.intersection(*each) if each else set()
     named = [m for m in _OF_GROUPS if m in there]
-    missing = [group for group in findings.groups if group not in by_group]
-    note = ""
-    if missing:
-        note = f"Too few rows for any result: {', '.join(missing)}."
-    charts: list[Part] = []
-    for metric, title in (
-        ("accuracy", "Accuracy by group"),
-        ("gap", "Calibration in the large by group"),
-    ):
-        if metric in named and by_group:
-            charts.append(_forest(findings, by_group, views, metric, title, note))
+    missing = [group for group, own in findings.groups.items() if not own]
+    note = f"Too few rows for any result: {', '.join(missing)}." if missing else ""
+    charts: list[Part] = [
+        _forest(findings, views, metric, title, note)
+        for metric, title in _CHARTS
+        if metric in named
+    ]
 
     def table(title: str, metrics: Sequence[str], p_values: Sequence[str], about: str) -> Table:
         pairs = [(metric, view) for metric in metrics for view in views]
@@ -375,18 +348,15 @@ def _groups(findings: Findings, views: Sequence[str], rows: Mapping[str, float])
             entries = [whole(m, own[view][m]) if own else "" for m, view in pairs]
             sure = [findings.single[view].get(group, math.nan) for view in p_values]
             size = f"{rows[group]:,.0f}" if own else "too few"
-            lines.append(
-                (group, size, *entries, *("" if p is None else p_shown(p, FAR_TAIL) for p in sure))
-            )
+            lines.append((group, size, *entries, *(p_shown(p, FAR_TAIL) for p in sure)))
         columns = [heading(m, findings.score) + _of(view, views) for m, view in pairs]
         columns += ["calibrated: p-value" + _of(view, views) for view in p_values]
         noun = findings.weighting.counted
         return Table(title, ("group", noun, *columns), tuple(lines), about.strip())
 
-    tests = (
-        "Each group's p-value is corrected for their number (Holm 1979)." if findings.single else ""
-    )
-    tables = [table("Groups", named, list(findings.single), f"{note} {tests}")]
+    holm = "Each group's p-value is corrected for their number (Holm 1979)."
+    about = f"{note} {holm}" if findings.single else note
+    tables = [table("Groups", named, list(findings.single), about)]
     if set(_RATES) <= there:
         title = f"Groups: errors at threshold {findings.threshold:g}"
         tables.append(table(title, _RATES, (), note))
@@ -394,14 +364,10 @@ def _groups(findings: Findings, views: Sequence[str], rows: Mapping[str, float])
 
 
 def _forest(
-    findings: Findings,
-    by_group: Mapping[str, Mapping[str, Metrics]],
-    views: Sequence[str],
-    metric: str,
-    title: str,
-    note: str,
+    findings: Findings, views: Sequence[str], metric: str, title: str, note: str
 ) -> Intervals:
-    first = views[0]
+    """Return a metric of each group that has it, of at most `MOST_GROUPS`."""
+    first, by_group = views[0], {group: own for group, own in findings.groups.items() if own}
     groups = list(by_group)
     if len(groups) > MOST_GROUPS:
         worst = np.argsort([-abs(by_group[g][first]["gap"].value) for g in groups], kind="stable")
