@@ -28,7 +28,7 @@ from fedcal.evaluation.estimators.slope_intercept import logistic, logit
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.page import reliability_part
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.sites import next_site
+from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.site_tests import Sites, ranking
 from fedcal.experiments.deploy.rows import read_rows, shards_of
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
@@ -152,7 +152,7 @@ def recalibrate(
     if (spread > _CLOSE * wide).all() and (np.abs(prior.mean) < _OFF * wide).all():
         notes.append(NO_NEWS)
     if not own_name and (expected := source.results().get("next_site")):
-        notes.append(next_site.sentence(expected))
+        notes.append(effects.next_site_sentence(expected))
     shards = shards_of(rows)
     weights = np.ones(len(rows.labels)) if rows.subject is None else shards.weights(1)
     if reversed_order := _reversed(shards, weights):

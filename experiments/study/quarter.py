@@ -24,7 +24,7 @@ from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate
 from fedcal.evaluation.page import reliability_part
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.sites import next_site
+from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.verdicts import enough, groups_of, verdicts_of
 from fedcal.evaluation.thresholds import at_threshold
 from fedcal.experiments.report.page import read_json, reading
@@ -140,7 +140,7 @@ def told_of(
         "curves": pages.to_json(_curves(histograms, score)),
     }
     if len(counts) > 2:
-        content["next_site"] = next_site.next_site(counts, edges, root, facts.took_part)
+        content["next_site"] = effects.next_site(counts, edges, root, facts.took_part)
     content = json.loads(
         json.dumps(content), parse_constant=lambda _: None
     )  # NaN is none of JSON's

@@ -16,7 +16,7 @@ from fedcal.evaluation.findings import KEYS, Findings, Key
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import HIDES, Estimate
 from fedcal.evaluation.page import WIDEST, names_of, p_shown, reliability_part
-from fedcal.evaluation.sites import next_site
+from fedcal.evaluation.sites import effects
 from fedcal.metrics.gap_change import ERROR, LEAST
 
 MOST_CURVES = 12
@@ -152,7 +152,7 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
         if any(site["hidden"] or site["before"] != site["after"] for site in sites.values()):
             lines.append(_harm(result[key], len(sites), noun))
     if "next_site" in result:
-        lines.append(next_site.sentence(result["next_site"]))
+        lines.append(effects.next_site_sentence(result["next_site"]))
     return lines
 
 

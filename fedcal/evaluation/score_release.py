@@ -23,7 +23,7 @@ from fedcal.evaluation.by_group import group_parts
 from fedcal.evaluation.findings import Counted, Estimand, Findings, Key
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.page import parts
-from fedcal.evaluation.sites import next_site
+from fedcal.evaluation.sites import effects
 from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.score_table import ScoreTable
 from fedcal.storage.artifact import Artifact
@@ -205,13 +205,13 @@ class ScoreRelease(Artifact):
         if len(counts) < 3:
             return {}
         every = np.array([*counts.values()])
-        return next_site.next_site(every, asked.edges_read, root, [*counts])
+        return effects.next_site(every, asked.edges_read, root, [*counts])
 
     def page(self) -> list[Part]:
         """Return tables and figures of metrics, curves and groups."""
         shown = parts(self.found, self.histograms, self.class_names)
         shown += group_parts(self.found, self.histograms)
-        return [*shown, next_site.table(self._next_site)] if self._next_site else shown
+        return [*shown, effects.next_site_table(self._next_site)] if self._next_site else shown
 
     # -- what is read from it -------------------------------------------------------------
 
