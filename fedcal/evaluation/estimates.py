@@ -47,7 +47,6 @@ def evaluate(
     threshold: float = 0.5,
     level: float = 0.95,
     rows: str = "new",
-    seed: int = 0,
     only: Collection[str] = (),
 ) -> dict[str, Estimate]:
     """Return every metric of a histogram, with intervals.
@@ -70,8 +69,6 @@ def evaluate(
     rows
         population of the intervals: `new` rows like these, each drawn independently, or `these`
         alone, where only noise and buckets make a value uncertain
-    seed
-        random seed of simulated noise; the same seed gives the same bits
     only
         names of the wanted metrics; none = all that the score has
 
@@ -80,7 +77,7 @@ def evaluate(
     dict[str, Estimate]
         by name of the metric
     """
-    asked = Asked(level, rows, seed)
+    asked = Asked(level, rows)
     for name in only:
         check_kept(name)
     metrics = metrics_of(score, threshold, {*only, *([Gap.name] if Ece.name in only else [])})
@@ -134,9 +131,7 @@ def _above_gap(ece: Estimate, gap: Estimate | None, hidden: bool) -> Estimate:
     return replace(ece, drowned=True) if hidden and ece.low <= 0 else ece
 
 
-def evaluate_classes(
-    histograms: Sequence[Histogram], *, level: float = 0.95, rows: str = "new", seed: int = 0
-) -> dict[str, Estimate]:
+def evaluate_classes(histograms: Sequence[Histogram], *, rows: str = "new") -> dict[str, Estimate]:
     """Return the classwise ECE, the mean over classes of the ECE, by its name.
 
     A row is in the histogram of every class, so their sampling errors depend on one another in a
@@ -147,17 +142,17 @@ def evaluate_classes(
     ----------
     histograms
         of class j: rows by the probability of j, with outcome 1 for the rows of class j
-    level, rows, seed
+    rows
         as in `evaluate`
     """
-    ece, asked = Ece(), Asked(level, rows, seed)
+    ece, asked = Ece(), Asked(rows=rows)
     spans = [ece.span(h, replace(asked, what=f"class {j}")) for j, h in enumerate(histograms)]
     each = [(s.value, s.low, s.high, s.sampling) for s in spans]
     noise = math.hypot(*(s.noise for s in spans)) / len(spans)
     value, low, high, sampling = np.mean(each, axis=0).tolist()
     span = Span(value, low, high, sampling, noise, all(s.firm for s in spans))
     binning = float(np.mean([ece.binning(h) for h in histograms]))
-    return {"classwise_ece": intervals.estimate(span, binning, ece.bounds, ece.scale, level)}
+    return {"classwise_ece": intervals.estimate(span, binning, ece.bounds, ece.scale, asked.level)}
 
 
 def compare(
@@ -168,9 +163,7 @@ def compare(
     agreement: Floats | None = None,
     agreement_noise: float = 0.0,
     threshold: float = 0.5,
-    level: float = 0.95,
     rows: str = "new",
-    seed: int = 0,
     only: Collection[str] = (),
 ) -> dict[str, Estimate]:
     """Return every metric of b less that of a, on the same rows.
@@ -186,7 +179,7 @@ def compare(
     ----------
     a, b
         rows by score and outcome; noise of the two independent
-    score, threshold, level, rows, seed, only
+    score, threshold, rows, only
         as in `evaluate`
     agreement
         (2, 2) rows by whether a is correct (0 = no) and whether b is
@@ -198,12 +191,11 @@ def compare(
     dict[str, Estimate]
         metric -> difference
     """
-    asked, metrics = Asked(level, rows, seed), metrics_of(score, threshold, only)
+    asked, metrics = Asked(rows=rows), metrics_of(score, threshold, only)
     first, second = ({n: m.span(h, asked) for n, m in metrics.items()} for h in (a, b))
-    one, two = (estimates_of(metrics, s, h, level) for s, h in ((first, a), (second, b)))
+    one, two = (estimates_of(metrics, s, h, asked.level) for s, h in ((first, a), (second, b)))
     if agreement is not None:
-        pair = accuracies(agreement, agreement_noise, level=level, rows=rows)
-        one["accuracy"], two["accuracy"] = pair
+        one["accuracy"], two["accuracy"] = accuracies(agreement, agreement_noise, rows)
     differences = {}
     for name in [name for name in one if name in two]:
         metric, before, after = metrics[name], first[name], second[name]
@@ -211,22 +203,20 @@ def compare(
         if name == Ece.name and min(before.low, after.low) <= 0:
             span = replace(span, low=after.low - before.high, high=after.high - before.low)
         if name == "accuracy" and agreement is not None:
-            span = _paired(np.asarray(agreement, np.float64), agreement_noise, rows, level)
+            span = _paired(np.asarray(agreement, np.float64), agreement_noise, asked)
         reach = metric.bounds[1] - metric.bounds[0]
-        change = metric.estimate(span, level, a, b, bounds=(-reach, reach))
+        change = metric.estimate(span, asked.level, a, b, bounds=(-reach, reach))
         differences[name] = _as_printed(change, one[name], two[name])
     return differences
 
 
-def accuracies(
-    agreement: Floats, noise: float, *, level: float = 0.95, rows: str = "new"
-) -> tuple[Estimate, Estimate]:
+def accuracies(agreement: Floats, noise: float, rows: str) -> tuple[Estimate, Estimate]:
     """Return the accuracies of both views from the paired rows, so that all three agree."""
     accuracy, root = Accuracy(0.0), np.array([[noise * math.sqrt(2)]])  # of two cells each
     edges, cells = np.array([0.0, 1.0]), np.asarray(agreement, np.float64)
     each = (Histogram(edges, of.sum(axis=0)[:, None], root) for of in (cells.T, cells))
-    asked = Asked(level, rows)
-    first, second = (accuracy.estimate(accuracy.span(h, asked), level, h) for h in each)
+    asked = Asked(rows=rows)
+    first, second = (accuracy.estimate(accuracy.span(h, asked), asked.level, h) for h in each)
     return first, second
 
 
@@ -244,7 +234,7 @@ def _as_printed(change: Estimate, before: Estimate, after: Estimate) -> Estimate
     )
 
 
-def _paired(agreement: Floats, noise: float, rows: str, level: float) -> Span:
+def _paired(agreement: Floats, noise: float, asked: Asked) -> Span:
     """Return (only b correct - only a correct) / n, with its variance (McNemar 1947)."""
     only_b, only_a, total = agreement[0, 1], agreement[1, 0], float(agreement.sum())
     if total <= 0:
@@ -252,12 +242,11 @@ def _paired(agreement: Floats, noise: float, rows: str, level: float) -> Span:
     variance = noise**2 * np.array([2.0, 0.0, 4.0])
     moved = max(float(only_a + only_b), 0.0)
     difference = float(only_b - only_a)
-    if rows == "new":  # of difference - t n; of few that moved two more (Agresti & Min 2005)
+    if asked.rows == "new":  # of difference - t n; of few that moved two more (Agresti & Min 2005)
         variance += [moved + 2 * (moved < intervals.FEW), difference, total]
-    z = intervals.normal_quantile(level)
-    low, high = intervals.fieller(difference, total, variance, z, (-1.0, 1.0))
+    low, high = intervals.fieller(difference, total, variance, asked.z, (-1.0, 1.0))
     value = difference / total
-    by_rows = math.sqrt(max(moved / total - value**2, 0.0) / total) if rows == "new" else 0.0
+    by_rows = math.sqrt(max(moved / total - value**2, 0.0) / total) * (asked.rows == "new")
     by_noise = noise * math.sqrt(2 + 4 * value**2) / total
     return Span(
         value, float(low), float(high), by_rows, by_noise, total > intervals.FIRM * 2 * noise

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -79,9 +78,68 @@ class Recalibration(SmoothMetric):
         return "few rows are misplaced" if separated else ""
 
     def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
-        """Return the span of its efficient score test; unbounded if a denominator may be 0."""
-        span = score_test_span(self, h, asked)
-        return span if self.firm(h) else replace(span, low=-math.inf, high=math.inf, firm=False)
+        """Return the interval by inverting its efficient score test.
+
+        At each value t the other coefficient is fitted to monotone counts, and the score of t, a
+        sum of the released counts with weights orthogonal to that fit, is compared with its
+        standard deviation: sums of noisy counts are unbiased. (The delta method divides by a noisy
+        information: at 20,000 rows it covered 83 to 98 % as the noise grew, this 93 to 98 %.)
+        The interval has no ends if a denominator may be 0.
+        """
+        from scipy.optimize import brentq
+
+        z, x, counts = asked.z, logit(h.middles, self.least), monotone_counts(h)
+        total, one = counts.sum(axis=0), np.ones(h.buckets)
+        own, rest = (x, one) if self.which else (one, x)
+        fit = regression(h, self.least)
+        # from 0 and 1 Newton's steps do not end where scores are far too extreme
+        start = 0.0 if fit is None else float(fit[1 - self.which])
+
+        def score(t: float) -> tuple[float, float, float, float]:
+            """Return the score, its variances by rows and by noise, and the information about t."""
+            at = start
+            for _ in range(_STEPS):
+                p = expit(t * own + at * rest)
+                weight = total * p * (1 - p)
+                step = float((counts[1] - total * p) @ rest) / max(float(weight @ rest**2), 1e-12)
+                at += min(max(step, -2.0), 2.0)
+                if abs(step) < 1e-8:
+                    break
+            lever = own - rest * float(weight @ (own * rest)) / max(float(weight @ rest**2), 1e-12)
+            weights = np.stack([-p * lever, (1 - p) * lever])
+            new = asked.rows == "new"
+            by_rows = float((counts * weights**2).sum()) if new else h.drawn_variance(weights)
+            observed = float((h.counts * weights).sum())
+            return (
+                observed,
+                by_rows,
+                float(h.noise_std(weights)) ** 2,
+                float(weight @ (lever * own)),
+            )
+
+        def accepted(t: float) -> float:
+            """Return a value below 0 if t is inside the interval."""
+            observed, by_rows, by_noise, _ = score(t)
+            return abs(observed) - z * math.sqrt(by_rows + by_noise)
+
+        _, by_rows, by_noise, information = score(value)
+        if information <= 0:
+            return Span(value, *self.bounds, math.nan, math.nan, False)
+        ends = []
+        for side in (-1.0, 1.0):
+            inside, reach = value, z * math.sqrt(by_rows + by_noise) / information
+            while accepted(value + side * reach) <= 0 and reach < _STEEPEST:
+                inside, reach = value + side * reach, 2 * reach + 1e-9
+            if reach >= _STEEPEST:
+                ends.append(side * math.inf)
+            elif accepted(inside) >= 0:  # neither rows nor noise
+                ends.append(inside)
+            else:
+                ends.append(float(brentq(accepted, inside, value + side * reach, rtol=1e-4)))
+        by_rows, by_noise = (math.sqrt(part) / information for part in (by_rows, by_noise))
+        if not self.firm(h):
+            return Span(value, *self.bounds, by_rows, by_noise, False)
+        return Span(value, ends[0], ends[1], by_rows, by_noise)
 
 
 class CalibrationSlope(Recalibration):
@@ -169,61 +227,3 @@ def logistic(x: Floats, rows: Floats, positive: Floats) -> Floats | None:
         if np.abs(at).max() > _STEEPEST:
             return None
     return at if np.abs(step).max() < 1e-6 else None
-
-
-def score_test_span(metric: Recalibration, h: Histogram, asked: Asked) -> Span:
-    """Return the interval of a coefficient by inverting its efficient score test.
-
-    At each value t the other coefficient is fitted to monotone counts, and the score of t, a sum
-    of the released counts with weights orthogonal to that fit, is compared with its standard
-    deviation: sums of noisy counts are unbiased. (The delta method divides by a noisy information:
-    at 20,000 rows it covered 83 to 98 % as the noise grew, this 93 to 98 %.)
-    """
-    from scipy.optimize import brentq
-
-    value = metric.value(h)
-    z, x, counts = asked.z, logit(h.middles, metric.least), monotone_counts(h)
-    total, one = counts.sum(axis=0), np.ones(h.buckets)
-    own, rest = (x, one) if metric.which else (one, x)
-    fit = regression(h, metric.least)
-    # from 0 and 1 Newton's steps do not end where scores are far too extreme
-    start = 0.0 if fit is None else float(fit[1 - metric.which])
-
-    def score(t: float) -> tuple[float, float, float, float]:
-        """Return the score, its variances by rows and by noise, and the information about t."""
-        at = start
-        for _ in range(_STEPS):
-            p = expit(t * own + at * rest)
-            weight = total * p * (1 - p)
-            step = float((counts[1] - total * p) @ rest) / max(float(weight @ rest**2), 1e-12)
-            at += min(max(step, -2.0), 2.0)
-            if abs(step) < 1e-8:
-                break
-        lever = own - rest * float(weight @ (own * rest)) / max(float(weight @ rest**2), 1e-12)
-        weights = np.stack([-p * lever, (1 - p) * lever])
-        new = asked.rows == "new"
-        by_rows = float((counts * weights**2).sum()) if new else h.drawn_variance(weights)
-        observed = float((h.counts * weights).sum())
-        return observed, by_rows, float(h.noise_std(weights)) ** 2, float(weight @ (lever * own))
-
-    def accepted(t: float) -> float:
-        """Return a value below 0 if t is inside the interval."""
-        observed, by_rows, by_noise, _ = score(t)
-        return abs(observed) - z * math.sqrt(by_rows + by_noise)
-
-    _, by_rows, by_noise, information = score(value)
-    if information <= 0:
-        return Span(value, *metric.bounds, math.nan, math.nan, False)
-    ends = []
-    for side in (-1.0, 1.0):
-        inside, reach = value, z * math.sqrt(by_rows + by_noise) / information
-        while accepted(value + side * reach) <= 0 and reach < _STEEPEST:
-            inside, reach = value + side * reach, 2 * reach + 1e-9
-        if reach >= _STEEPEST:
-            ends.append(side * math.inf)
-        elif accepted(inside) >= 0:  # neither rows nor noise
-            ends.append(inside)
-        else:
-            ends.append(float(brentq(accepted, inside, value + side * reach, rtol=1e-4)))
-    by_rows, by_noise = (math.sqrt(part) / information for part in (by_rows, by_noise))
-    return Span(value, ends[0], ends[1], by_rows, by_noise)
