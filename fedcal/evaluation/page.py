@@ -179,9 +179,7 @@ def shown(metric: str, value: float, sign: bool = False, digits: int | None = No
 
 
 def parts(
-    findings: Findings,
-    histograms: Mapping[Key, Histogram],
-    names: Sequence[str] | None = None,
+    findings: Findings, histograms: Mapping[Key, Histogram], names: Sequence[str] | None = None
 ) -> list[Part]:
     """Return the report's parts for a release, from top to bottom.
 

@@ -92,12 +92,7 @@ def at_threshold(h: Histogram, threshold: float, *, level: float = 0.95) -> dict
 
 
 def choose_threshold(
-    h: Histogram,
-    goal: Goal,
-    wanted: float,
-    *,
-    level: float = 0.95,
-    seed: int = 0,
+    h: Histogram, goal: Goal, wanted: float, *, level: float = 0.95, seed: int = 0
 ) -> Threshold:
     """Choose the threshold that reaches a goal at the least cost to other metrics.
 
