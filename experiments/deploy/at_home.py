@@ -24,7 +24,7 @@ from fedcal.core.pages import Part, Table
 from fedcal.core.printable import plain_name
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimators.slope_intercept import logistic, logit
+from fedcal.evaluation.estimators.calibration import logistic, logit
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.page import reliability_part
 from fedcal.evaluation.score_release import ScoreRelease

@@ -18,7 +18,7 @@ from fedcal.core.registry import registry
 from fedcal.core.removed import check_kept
 from fedcal.core.types import Floats
 from fedcal.evaluation import intervals
-from fedcal.evaluation.estimators import metrics, slope_intercept
+from fedcal.evaluation.estimators import calibration, metrics
 from fedcal.evaluation.estimators.calibration import Ece
 from fedcal.evaluation.estimators.metrics import Accuracy, Gap
 from fedcal.evaluation.histogram import Histogram
@@ -29,8 +29,8 @@ METRICS: dict[str, type[Metric]] = registry(
     *(metrics.Prevalence, metrics.NetBenefit),
     *(metrics.RocAuc, metrics.ConfidenceAuc, metrics.AveragePrecision),
     *(metrics.Gap, metrics.Brier, metrics.LogLoss, metrics.LogLossCut),
-    *(slope_intercept.CalibrationSlope, slope_intercept.CalibrationSlopeCut),
-    *(slope_intercept.CalibrationIntercept, slope_intercept.CalibrationInterceptCut),
+    *(calibration.CalibrationSlope, calibration.CalibrationSlopeCut),
+    *(calibration.CalibrationIntercept, calibration.CalibrationInterceptCut),
     Ece,
 )
 """Metrics of one histogram by name, in the order in which they are shown."""
@@ -199,7 +199,7 @@ def compare(
     differences = {}
     for name in [name for name in one if name in two]:
         metric, before, after = metrics[name], first[name], second[name]
-        span = intervals.mover(before, after, after.value - before.value, (-1.0, 1.0))
+        span = intervals.difference(before, after)
         if name == Ece.name and min(before.low, after.low) <= 0:
             span = replace(span, low=after.low - before.high, high=after.high - before.low)
         if name == "accuracy" and agreement is not None:

@@ -252,28 +252,19 @@ def normal_quantile(level: float) -> float:
     return NormalDist().inv_cdf(0.5 + fraction("level", level) / 2)
 
 
-def mover(first: Span, second: Span, value: float, weights: tuple[float, float]) -> Span:
-    """Return the weighted sum of two independent metrics from the intervals of both.
+def difference(first: Span, second: Span) -> Span:
+    """Return the second less the first of two independent metrics, from the intervals of both.
 
     Zou & Donner 2008 (method of variance estimates recovery): keeps how lopsided they are.
-
-    Parameters
-    ----------
-    first, second
-        the two metrics
-    value
-        value of the sum
-    weights
-        weights of both; -1 and 1 give second - first
     """
-    ends = [
-        sorted((w * (s.low - s.value), w * (s.high - s.value)))
-        for s, w in zip((first, second), weights, strict=True)
-    ]
-    down, up = (math.hypot(*each) for each in zip(*ends, strict=True))
-    sampling = math.hypot(weights[0] * first.sampling, weights[1] * second.sampling)
-    noise = math.hypot(weights[0] * first.noise, weights[1] * second.noise)
-    return Span(value, value - down, value + up, sampling, noise, first.firm and second.firm)
+    value = second.value - first.value
+    low = value - math.hypot(second.value - second.low, first.high - first.value)
+    high = value + math.hypot(second.high - second.value, first.value - first.low)
+    sampling, noise = (
+        math.hypot(first.sampling, second.sampling),
+        math.hypot(first.noise, second.noise),
+    )
+    return Span(value, low, high, sampling, noise, first.firm and second.firm)
 
 
 @dataclass(frozen=True)

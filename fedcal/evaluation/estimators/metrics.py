@@ -159,10 +159,6 @@ class RatioMetric(SmoothMetric):
         """
         return np.zeros(3)
 
-    def denominators(self, h: Histogram) -> Floats:
-        """Return the weights of the bottom, where it is a sum of counts, (1, 2, buckets)."""
-        return self.ratio(h)[3][None]
-
     def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
         """Return the interval by Fieller's test; for a fraction of rows by Wilson's."""
         top, bottom, *gradients = self.ratio(h)
@@ -211,6 +207,10 @@ class LinearRatio(RatioMetric):
         """Return both sums, with their weights as gradients."""
         top, bottom = self.weights(h)
         return float((top * h.counts).sum()), float((bottom * h.counts).sum()), top, bottom
+
+    def denominators(self, h: Histogram) -> Floats:
+        """Return the weights of the bottom, (1, 2, buckets)."""
+        return self.weights(h)[1][None]
 
     def of_cells(self, h: Histogram, cells: Cells) -> Floats:
         """Return the weights of counts, (2, buckets), from those of cells at the threshold."""
@@ -434,10 +434,6 @@ class RocAuc(RatioMetric):
         total = h.root.sum(axis=0)
         each = (np.square(through).sum(), total @ through @ total, np.square(total @ total))
         return np.array(each)
-
-    def denominators(self, h: Histogram) -> Floats:
-        """Return the weights of the rows of each outcome."""
-        return SmoothMetric.denominators(self, h)
 
 
 class ConfidenceAuc(RocAuc):
