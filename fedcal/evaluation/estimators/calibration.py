@@ -1,6 +1,6 @@
 """Calibration: distances of scores from rates, slope and intercept, tests.
 
-A calibration error is the sum of the absolute gaps of bins, and a gap is a weighted sum of the residuals
+A calibration error is the sum of the absolute gaps of bins, a gap a weighted sum of residuals
 r_b = sum over the rows of bucket b of (outcome - score), with scores read at the middles. It is
 not a smooth function of counts, and noise makes it too large:
 

@@ -250,33 +250,34 @@ class Accuracy(Predictions):
     top, bottom = (1, 0, 0, 1), (1, 1, 1, 1)
 
 
-class Precision(Predictions):
+class ConditionalShare(Predictions):
+    """Share among the rows of one outcome, or of one prediction."""
+
+    scores = ("positive",)
+    in_groups = of_choice = True
+
+
+class Precision(ConditionalShare):
     """Share of outcome 1 among the rows predicted positive."""
 
     name = "precision"
     heading = "precision, %"
-    scores = ("positive",)
-    in_groups = of_choice = True
     top, bottom = (0, 0, 0, 1), (0, 1, 0, 1)
 
 
-class Recall(Predictions):
+class Recall(ConditionalShare):
     """Share of predicted positives among the rows of outcome 1."""
 
     name = "recall"
     heading = "recall (sensitivity), %"
-    scores = ("positive",)
-    in_groups = of_choice = True
     top, bottom = (0, 0, 0, 1), (0, 0, 1, 1)
 
 
-class Specificity(Predictions):
+class Specificity(ConditionalShare):
     """Share of predicted negatives among the rows of outcome 0."""
 
     name = "specificity"
     heading = "specificity, %"
-    scores = ("positive",)
-    in_groups = of_choice = True
     top, bottom = (1, 0, 0, 0), (1, 1, 0, 0)
 
 

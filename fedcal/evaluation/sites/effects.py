@@ -244,7 +244,8 @@ def _shrunk(off: Floats, variance: Floats | float) -> Floats:
 FEWEST = 6
 """Sites from which on such an interval can be verified."""
 
-METRICS = ("calibration_in_the_large", "log_slope", "logit_auc", "log_observed_expected")
+LARGE = "calibration_in_the_large"
+METRICS = (LARGE, "log_slope", "logit_auc", "log_observed_expected")
 
 RELATIVE, MOST = 2.0, 1.0
 """Scale of tau's prior, in standard errors that a site typically has, and at most: with it 92 to
@@ -356,7 +357,7 @@ def next_site(counts: Floats, edges: Floats, root: Floats, names: Sequence[str])
             left = predicted(values[rest], variances[rest], variances)
             off = (values < left.low) | (values > left.high)
             outside = [names[int(k)] for k in np.flatnonzero(off)]
-        name, shown = _SHOWN[metric]
+        name, _, shown, _ = _SHOWN[metric]
         ends = {k: float(shown(getattr(each, k))) for k in ("mean", "low", "high")}
         taus = {k: float(getattr(each, k)) for k in ("tau", "tau_low", "tau_high", "i_squared")}
         metrics[name] = {**ends, **taus, "outside": outside}
@@ -367,9 +368,9 @@ def next_site_sentence(prediction: Mapping[str, Any]) -> str:
     """Return the result of `next_site` in words."""
     intervals: list[str] = []
     hidden: list[str] = []
-    for metric, name in _NAMES.items():
+    for metric, name, read, widest in _SHOWN.values():
         low, high = (prediction["metrics"][metric][end] for end in ("low", "high"))
-        wide = high > _WIDEST * low if metric in _RATIOS else high - low > _WIDEST_OF[metric]
+        wide = high > widest * low if read is _ratio else high - low > widest
         (hidden if wide else intervals).append(name if wide else f"{name} {low:.2f} to {high:.2f}")
     if not intervals:
         return f"A prediction for a new site like these {prediction['sites']} is not possible."
@@ -390,7 +391,7 @@ def next_site_table(prediction: Mapping[str, Any]) -> Table:
             f"{100 * one['i_squared']:.0f}",
             "not computed" if one["outside"] is None else ", ".join(one["outside"]) or "none",
         )
-        for metric, name in _NAMES.items()
+        for metric, name, _, _ in _SHOWN.values()
         for one in [prediction["metrics"][metric]]
     ]
     note = (
@@ -406,16 +407,6 @@ def next_site_table(prediction: Mapping[str, Any]) -> Table:
     return Table(f"At a new site, from {prediction['sites']} sites", columns, tuple(rows), note)
 
 
-_NAMES = {
-    "calibration_slope": "calibration slope",
-    "observed_expected": "observed / expected",
-    "calibration_in_the_large": "offset of the log odds",
-    "roc_auc": "AUC",
-}
-_RATIOS, _WIDEST = ("calibration_slope", "observed_expected"), 100.0
-_WIDEST_OF = {"calibration_in_the_large": 10.0, "roc_auc": 0.8}
-"""Wider intervals are uninformative: they are in the table, not in the sentence."""
-
 _LOOKED_AT = 100
 _FURTHEST = 1000.0
 
@@ -425,13 +416,14 @@ def _ratio(logarithm: float) -> float:
     return float(np.exp(np.clip(logarithm, -np.log(_FURTHEST), np.log(_FURTHEST))))
 
 
-_SHOWN: Mapping[str, tuple[str, Any]] = {
-    "calibration_in_the_large": ("calibration_in_the_large", np.asarray),
-    "log_slope": ("calibration_slope", _ratio),
-    "logit_auc": ("roc_auc", expit),
-    "log_observed_expected": ("observed_expected", _ratio),
+_SHOWN: Mapping[str, tuple[str, str, Any, float]] = {
+    "log_slope": ("calibration_slope", "calibration slope", _ratio, 100.0),
+    "log_observed_expected": ("observed_expected", "observed / expected", _ratio, 100.0),
+    LARGE: (LARGE, "offset of the log odds", np.asarray, 10.0),
+    "logit_auc": ("roc_auc", "AUC", expit, 0.8),
 }
-"""Metric -> its name and the value that people read."""
+"""Metric -> its name, that in words, the value that people read, the widest interval in words: a
+quotient of both ends where it is a ratio, else their difference. The table has them all."""
 
 
 @dataclass(frozen=True, eq=False)
