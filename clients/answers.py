@@ -115,7 +115,7 @@ def contribute(
             words[i] = 0  # its noise goes out all the same: nobody sees the coin
         if request.noise is not None:
             source = _source(request, Purpose.SHARE, f"site {site} {asked}", simulated)
-            words[i] = request.noise.law.client(words[i], request.ring, request.noise, source)
+            words[i] = request.noise.mechanism.client(words[i], request.ring, request.noise, source)
     return words
 
 

@@ -124,13 +124,9 @@ def answer_with(words: Words, message: Message, request: Request, site: int) -> 
     return Message(RecordDict({"answer": record}), reply_to=message)
 
 
-def _rows(context: Context) -> Shards:
-    return site_rows(context.run_config, context.node_config)
-
-
-def _dealt_to(context: Context) -> int:
-    return dealt_to(context.run_config, context.node_config)
-
-
-app = client_app(_rows, simulated=True, dealt_to=_dealt_to)
+app = client_app(
+    lambda context: site_rows(context.run_config, context.node_config),
+    simulated=True,
+    dealt_to=lambda context: dealt_to(context.run_config, context.node_config),
+)
 """What Flower runs on each node of a simulation: `fedcal.clients.client_app:app`."""

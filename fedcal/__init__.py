@@ -5,6 +5,7 @@ stand above it: `fedcal.clients` computes contributions, `fedcal.strategies` ask
 `fedcal.experiments` runs and shows. Their folders lie beside this one; `setup.py` maps them.
 """
 
+# ruff: noqa: F405  (names of star imports, which only type checkers read)
 from __future__ import annotations
 
 from importlib import import_module
@@ -22,47 +23,8 @@ from fedcal.core.removed import refuse
 
 if TYPE_CHECKING:
     from fedcal.clients.any_app import add_answers
-    from fedcal.experiments import (
-        AfterTraining,
-        CalibratedModel,
-        Comparison,
-        FederatedCalibrator,
-        InProcessGrid,
-        SimulationResult,
-        compare,
-        evaluate,
-        plan,
-        prediction_sets,
-        run_inline,
-        simulate,
-        train,
-    )
-    from fedcal.strategies import (
-        DPTS,
-        ECET,
-        NLLT,
-        AccT,
-        DPFedAvg,
-        DPHistogram,
-        DPPlatt,
-        FedAccuracy,
-        FedAvg,
-        FedBBQ,
-        FedBin,
-        FedCal,
-        FedConformal,
-        FederatedStrategy,
-        FedEvaluate,
-        FedMatrix,
-        FedNewton,
-        FedNewtonEntropy,
-        FedNewtonVector,
-        FedOneShot,
-        FedOPVector,
-        FedSGD,
-        FedTemp,
-        FedVector,
-    )
+    from fedcal.experiments import *  # noqa: F403
+    from fedcal.strategies import *  # noqa: F403
 
 __version__: str
 __all__ = [

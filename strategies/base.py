@@ -4,43 +4,22 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core import fields
-from fedcal.core.checks import listed, one_of, positive, unused
+from fedcal.core.checks import interval, listed, unused
 from fedcal.core.errors import InputError
 from fedcal.mechanisms import MECHANISMS, Exponential
-from fedcal.privacy import Federation, Ledger, Plan, make_plan
-from fedcal.privacy.declared import Range
-from fedcal.privacy.federation import AUTO
-from fedcal.privacy.query import Order, Query
+from fedcal.privacy import AUTO, Federation, Ledger, Plan, Query, Range, make_plan
+from fedcal.privacy.query import Order
 from fedcal.strategies.method import Family
 from fedcal.strategies.server.transport import FlowerTransport
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
-
-
-def among(names: Iterable[str]) -> fields.Check:
-    """Return the check of one of these names."""
-    return lambda name, value: one_of(name, value, names)
-
-
-def non_negative(name: str, value: Any) -> float:
-    """Return `value` as a finite float >= 0, or raise InputError."""
-    if value == 0 and not isinstance(value, bool):
-        return 0.0
-    return positive(f"{name}, unless it is 0,", value)
-
-
-def share(name: str, value: Any) -> float:
-    """Return `value` as a float between 0 and 1, or raise InputError."""
-    if positive(name, value) >= 1:
-        raise InputError(f"{name} must be in (0, 1), got {value!r}")
-    return float(value)
 
 
 def _number(name: str, value: Any) -> Any:
@@ -55,10 +34,10 @@ def _names(name: str, value: Any) -> Any:
 
 # Kinds of settings, with what they may be.
 Positive = fields.Positive
-integer = fields.within
+integer, among = fields.within, fields.among
 Number = Annotated[float, _number]  # of a plain `int` or `float`
-NonNegative = Annotated[float, non_negative]
-Share = Annotated[float, share]
+NonNegative = Annotated[float, interval("[0, inf)")]
+Share = Annotated[float, interval("(0, 1)")]
 Count = Annotated[int, integer(1)]
 Text = Annotated[str, lambda _, value: str(value)]  # `--set` may give a number
 Names = Annotated[Sequence[str], _names]

@@ -16,12 +16,9 @@ from typing import Any, ClassVar, Literal
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError, PrivacyError
 from fedcal.core.types import Floats, Integers, Words
-from fedcal.privacy.curator import Asked, Curator, Release
-from fedcal.privacy.declared import Question, Range, check_question
-from fedcal.privacy.federation import Federation
-from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.noise_plan import Plan
-from fedcal.privacy.query import Query
+from fedcal.privacy import Federation, Ledger, Plan, Query, Question, Range
+from fedcal.privacy.curator import Curator, OpenRound, Release
+from fedcal.privacy.declared import check_question
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.messages import message_bytes
@@ -89,7 +86,7 @@ class Method(ABC):
         self, plan: Plan, *, ledger: Ledger | None = None, secure_aggregation: str = "masks"
     ) -> None:
         one_of("secure aggregation", secure_aggregation, SECURE_AGGREGATION)
-        if (secure_aggregation == "protocol") != plan.protocol:
+        if (secure_aggregation == "protocol") != bool(plan.committee):
             raise InputError(
                 "secure aggregation 'protocol' needs a committee of sites, and a committee needs it"
             )
@@ -172,7 +169,7 @@ class Method(ABC):
     def _declared(self) -> tuple[Question, ...]:
         return self.questions()
 
-    def open_round(self, round_number: int) -> Asked | None:
+    def open_round(self, round_number: int) -> OpenRound | None:
         """Return the round's query and its clients, or None if the method is done.
 
         Raises InputError if the method does not declare the query: no real site would answer it.
@@ -194,7 +191,7 @@ class Method(ABC):
             return 8 * numbers
         return message_bytes(Committee.of_first(*self.plan.committee), numbers)[0]
 
-    def charge_round(self, asked: Asked, repliers: int) -> None:
+    def charge_round(self, asked: OpenRound, repliers: int) -> None:
         """Charge the ledger for a round, before its `repliers` answers are added up or unmasked.
 
         Raises
@@ -206,7 +203,7 @@ class Method(ABC):
         """
         self._curator.charge(asked, repliers)
 
-    def close_round(self, asked: Asked, total: Words) -> Release:
+    def close_round(self, asked: OpenRound, total: Words) -> Release:
         """Release the sum of a charged round's encoded contributions and learn from it."""
         release = self._curator.close(asked, total)
         self._released(release)

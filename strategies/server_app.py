@@ -95,7 +95,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
             strategy.tolerant, strategy.class_digest = job.tolerant, job.class_digest
             strategy.without_unready = without_unready
             strategy.scores = (job.federation.classes, job.input)
-            if job.plan.protocol:
+            if job.plan.committee:
                 agreed = job_digest(fields, strategy.run)
                 strategy.secure = SecureRounds(
                     Roster.from_text(job.roster), agreed, strategy.run, folder
@@ -281,7 +281,7 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: NodeInfo | None) -> 
         }
     job = Job.from_fields(fields, nodes=clients, classes=_ANY)
     known = who is None or who.site is not None
-    if job.tolerant and not known and job.plan.model.shared and not job.plan.protocol:
+    if job.tolerant and not known and job.plan.model.shared and not job.plan.committee:
         raise InputError(
             f"trust '{job.plan.trust}' with real sites needs secure aggregation among them: the "
             "server would see each share of the noise; give --federation, or use central or local"

@@ -12,7 +12,7 @@ from fedcal.core.checks import near
 from fedcal.core.errors import InputError
 from fedcal.core.removed import check_kept
 from fedcal.core.shards import NO_SUBJECTS, Population
-from fedcal.privacy.federation import Federation
+from fedcal.privacy import Federation
 from fedcal.strategies import STRATEGIES
 from fedcal.units import UNITS
 

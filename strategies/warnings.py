@@ -19,7 +19,8 @@ from typing import Any
 
 from fedcal.core.errors import InputError, TooLittle
 from fedcal.core.shards import Population
-from fedcal.privacy.federation import MOST_CLIENTS, Federation
+from fedcal.privacy import Federation
+from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 from fedcal.units import Example
@@ -124,9 +125,9 @@ def noise_ratio(job: Job, rows_per_client: float | None) -> float | None:
         most *= limits_of(job.method).row_share * rows_per_client
     elif rows_per_client is not None:
         most *= min(1.0, rows_per_client)  # no more clients than rows have anything to add
-    if plan.law.answers == "index":  # as much as Laplace noise of the same budget
+    if plan.mechanism.answers == "index":  # as much as Laplace noise of the same budget
         return math.sqrt(8.0) * plan.diameter / plan.epsilon_per_release / most
-    if not plan.noisy_sums or plan.noise_std is None:
+    if plan.mechanism.answers != "sum" or plan.noise_std is None:
         return None
     return min(s / n for s, n in zip(plan.noise_std, bound.norms, strict=True)) / most
 
@@ -138,7 +139,7 @@ def limits_of(method: str) -> Limits:
 
 def noise_limit(job: Job) -> float:
     """Return the noise ratio above which chance decides if a run helps."""
-    if job.plan.law.answers == "index":
+    if job.plan.mechanism.answers == "index":
         return _DRAWN
     posterior = job.method == "acct" and job.settings.get("search", "golden") != "golden"
     return limits_of("acct, posterior" if posterior else job.method).most_noise

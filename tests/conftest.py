@@ -63,7 +63,7 @@ def quick_figures():
 
     For modules about files, commands and numbers; test_figures.py and test_report.py draw.
     """
-    from fedcal.experiments.report import page
+    from fedcal.experiments.report.figures import drawing
 
     def save_sheets(sheets: Mapping[str, Any], folder: Path) -> list[str]:
         written = [f"{name}{suffix}" for name in sheets for suffix in (".png", ".svg")]
@@ -73,10 +73,10 @@ def quick_figures():
         return written
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "save_sheets", save_sheets)
-        patch.setattr(page, "key_svg", lambda series, *_: f"<svg>{series}</svg>")
+        patch.setattr(drawing, "save_sheets", save_sheets)
+        patch.setattr(drawing, "key_svg", lambda series, *_: f"<svg>{series}</svg>")
         patch.setattr(
-            page,
+            drawing,
             "panel_svgs",
             lambda sheet, *_: [f"<svg>{html.escape(panel.said)}</svg>" for panel in sheet.panels],
         )

@@ -6,28 +6,27 @@ t_j (the first: at most t_1), as in Angelopoulos et al. (2102.06202), Algorithm 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.clients.questions.scores import MOST_IN_HALVES, counted_words, group_of, halves_of
-from fedcal.core.checks import one_of
+from fedcal.clients.questions.scores import CountedRows, counted_words, group_of, halves_of
+from fedcal.core.checks import interval, one_of
 from fedcal.core.errors import InputError
-from fedcal.core.fields import Classes, Finite, Vector, vector
+from fedcal.core.fields import Classes, Finite, NotNegative, Vector, vector
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers, Words, override
+from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.conformity import BY, Conformity, quantile_costs
 from fedcal.metrics.encodings import Height, check_encoding, column_norm, decoder_of, matrix_of
 from fedcal.metrics.score_table import check_names
-from fedcal.privacy.query import ROOM, Order, Part, Summed, not_too_long, with_room
+from fedcal.privacy.query import ROOM, Order, Part, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.units import Example, Subject
-from fedcal.units.bounding import Bound, Rule
+from fedcal.units.bounding import Bound
 
 _LARGEST = 1e6
 """Limit of what a row of a class adds."""
@@ -37,7 +36,7 @@ _APART = 0x5E75
 
 
 @dataclass(frozen=True, eq=False)
-class SetQuery(Summed):
+class SetQuery(CountedRows):
     """Base class of questions about conformity scores: the score, thresholds and parts of rows.
 
     Parameters
@@ -100,33 +99,10 @@ class SetQuery(Summed):
         """Number of parts of the rows; with groups, all other rows are one more part."""
         return {"none": 1, "class": self.classes, "group": len(self.names) + 1}[self.by]
 
-    @abstractmethod
-    def row_norm(self, order: Order) -> float:
-        """Return the largest norm that bounds what a row adds."""
-
-    @abstractmethod
-    def add_rows(self, sums: ClientSums, shards: Shards, ring: Ring) -> None:
-        """Add up the encoded contributions of rows."""
-
-    def row_words(self, shards: Shards, bound: Bound, ring: Ring) -> Words | None:
-        """Return each client's sum over its rows, every row encoded by itself; None = not so.
-
-        The words are those that clipping, encoding and adding up row after row gives: what a row
-        adds to a number is one of two values, both inside the bound, so they are added up by how
-        often they occur.
-
-        Returns
-        -------
-        Words or None
-            (clients, length) uint64, saturated as `ClientSums` is
-        """
-        many = shards.rows.max(initial=0) > MOST_IN_HALVES
-        inside = self.row_norm(bound.order) <= min(bound.norms, default=0.0) * bound.most
-        if len(bound.norms) > 1 or many or self.once or not inside:
-            return None
-        sums = ClientSums(shards.clients, bound.length, ring)
-        self.add_rows(sums, shards, ring)
-        return sums.saturated()
+    @override
+    def counts_rows(self, bound: Bound) -> bool:
+        most = min(bound.norms, default=0.0) * bound.most
+        return not self.once and self.row_norm(bound.order) <= most
 
     def rows_by_bucket(self, shards: Shards, which: NDArray[np.bool_] | None = None) -> Integers:
         """Rows in each bucket, and above the last threshold, (clients, parts, thresholds + 1)."""
@@ -168,6 +144,7 @@ class SetGaps(SetQuery):
     """
 
     kind = "set_gaps"
+    rule = "per_value"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0]), "need": np.array([0.9])},
         {
@@ -182,7 +159,7 @@ class SetGaps(SetQuery):
     need: Any = None
     hit: Any = None
     level: Finite = 0.0
-    tilt: Finite = 0.0
+    tilt: NotNegative = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -194,9 +171,6 @@ class SetGaps(SetQuery):
         if (need < 0).any() or (hit < need).any() or not 0 < hit.max() <= _LARGEST:
             raise InputError(f"hit must be >= need >= 0 and <= {_LARGEST:g}, not all 0")
         self._set(hit=hit, need=need)
-        if self.tilt < 0:
-            raise InputError(f"tilt must be >= 0, got {self.tilt:g}")
-        not_too_long(self)
 
     def lengths(self) -> tuple[int, ...]:
         """Return one block with all numbers."""
@@ -205,11 +179,6 @@ class SetGaps(SetQuery):
     def row_norm(self, order: Order) -> float:
         """Return the largest absolute value that a row adds to a number."""
         return float(np.maximum(self.hit - self.need, self.need).max())
-
-    @property
-    def rule(self) -> Rule:
-        """Rule that clips each number by itself."""
-        return "per_value"
 
     def added(self, part: Part, order: Order) -> float:
         """Return the largest absolute value that a row adds to a number."""
@@ -276,20 +245,18 @@ class SetRanks(SetGaps):
 
     kind = "set_ranks"
     signed = False
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0]), "quantile": 0.9},
         {"classes": 3, "thresholds": np.array([0.5, 1.0]), "quantile": 0.4},
     )
 
     need: Any = (0.0,)
-    quantile: Finite = 0.5
+    quantile: Annotated[float, interval("(0, 1)")] = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.thresholds[-1] != 1 or self.parts > 1:
             raise InputError("a quantile needs by = 'none', and the last threshold must be 1")
-        if not 0 < self.quantile < 1:
-            raise InputError(f"quantile must be in (0, 1), got {self.quantile:g}")
 
     def costs(self, sums: Floats) -> Floats:
         """Return the `quantile_costs` of `fedcal.conformal.angelopoulos`.
@@ -314,7 +281,7 @@ class SetCounts(SetQuery):
 
     kind = "set_counts"
     signed = False
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0])},
         {"classes": 3, "thresholds": np.array([0.3, 0.6, 0.9, 1.0]), "encoding": "prefix"},
         {
@@ -334,7 +301,6 @@ class SetCounts(SetQuery):
         if self.thresholds[-1] != 1:
             raise InputError("the last threshold must be 1, so that each row is counted")
         check_encoding(self.encoding, self.buckets, self.height)
-        not_too_long(self)
 
     @property
     def buckets(self) -> int:

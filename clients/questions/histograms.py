@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
-from fedcal.calibrators.histogram_binning import (
-    Counts,
-    cells_of,
-    count_cells,
-    count_pooled,
-    outcome_cells,
-    pooled_cells_of,
-    tables,
-)
+from fedcal.calibrators import histogram_binning as binning
 from fedcal.core.fields import Classes, Seed, within
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
-from fedcal.privacy.query import Cell, Order, Part, Query, Summed, not_too_long
+from fedcal.privacy.query import Cell, Order, Part, Query, Summed
 from fedcal.units import Example
 from fedcal.units.bounding import Bound
 
@@ -50,10 +42,6 @@ class HistogramQuery(Query):
 
     bins: Annotated[int, within(2, MOST_BINS)]
     classes: Classes
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        not_too_long(self)
 
     @abstractmethod
     def norms(self, positive: float, negative: float) -> tuple[float, ...]:
@@ -91,18 +79,15 @@ class ClassHistograms(HistogramQuery):
     """
 
     kind = "class_histograms"
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"bins": 16, "classes": 3},
-        {"bins": 128, "classes": 3},
-    )
+    examples = ({"bins": 16, "classes": 3}, {"bins": 128, "classes": 3})
 
     def lengths(self) -> tuple[int, ...]:
         """Return blocks P_1, ..., P_c, N_1, ..., N_c."""
-        return (self.bins,) * (2 * tables(self.classes))
+        return (self.bins,) * (2 * binning.tables(self.classes))
 
     def norms(self, positive: float, negative: float) -> tuple[float, ...]:
         """Return the norms of each P and of each N."""
-        m = tables(self.classes)
+        m = binning.tables(self.classes)
         return (positive,) * m + (negative,) * m
 
     def ones(self, order: Order) -> float:
@@ -116,8 +101,8 @@ class ClassHistograms(HistogramQuery):
         two classes only class 1's. Unit: rows.
         """
         bins = self.bins
-        cells = shards.derived(("cells", bins), lambda s: cells_of(s.probs, s.labels, bins))
-        counts = count_cells(cells, bins, shards.owner, shards.clients)
+        cells = shards.derived(("cells", bins), lambda s: binning.cells_of(s.probs, s.labels, bins))
+        counts = binning.count_cells(cells, bins, shards.owner, shards.clients)
         return counts.reshape(shards.clients, -1).astype(np.float64)
 
 
@@ -130,10 +115,7 @@ class PooledHistograms(HistogramQuery):
     """
 
     kind = "pooled_histograms"
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"bins": 16, "classes": 3},
-        {"bins": 128, "classes": 3},
-    )
+    examples = ({"bins": 16, "classes": 3}, {"bins": 128, "classes": 3})
 
     def lengths(self) -> tuple[int, ...]:
         """Return blocks P, N's first bin, N's other bins."""
@@ -160,9 +142,9 @@ class PooledHistograms(HistogramQuery):
         """
         bins = self.bins
         cells = shards.derived(
-            ("pooled cells", bins), lambda s: pooled_cells_of(s.probs, s.labels, bins)
+            ("pooled cells", bins), lambda s: binning.pooled_cells_of(s.probs, s.labels, bins)
         )
-        return count_pooled(cells, bins, shards.owner, shards.clients).astype(np.float64)
+        return binning.count_pooled(cells, bins, shards.owner, shards.clients).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -179,7 +161,7 @@ class ClassCounts(Summed):
     facts = ("classes",)
     signed = False
     everyone = True
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"classes": 3},)
+    examples = ({"classes": 3},)
 
     classes: Classes
 
@@ -199,9 +181,6 @@ class ClassCounts(Summed):
         return counts.reshape(shards.clients, c).astype(np.float64)
 
 
-MOST_BINS = 2**16
-
-
 @dataclass(frozen=True)
 class BinOutcomes(Query):
     """Question for correct predictions in each bin of the confidence, then wrong or all ones.
@@ -218,13 +197,10 @@ class BinOutcomes(Query):
 
     kind = "bin_outcomes"
     signed = False
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"bins": 15, "counts": "correct_wrong"},
-        {"bins": 4, "counts": "correct_total"},
-    )
+    examples = ({"bins": 15, "counts": "correct_wrong"}, {"bins": 4, "counts": "correct_total"})
 
     bins: Annotated[int, within(1, MOST_BINS)]
-    counts: Counts
+    counts: binning.Counts
 
     def lengths(self) -> tuple[int, ...]:
         """Return one block with all counts."""
@@ -274,10 +250,7 @@ class OutcomeCell(Cell):
     """
 
     kind = "outcome_cell"
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"bins": 15, "seed": 0},
-        {"bins": 4, "seed": 7},
-    )
+    examples = ({"bins": 15, "seed": 0}, {"bins": 4, "seed": 7})
 
     bins: Annotated[int, within(1, MOST_BINS)]
     seed: Seed
@@ -309,4 +282,6 @@ def one_of_each(shards: Shards, cells: Integers, numbers: int, seed: int) -> Flo
 
 
 def _cells(shards: Shards, bins: int) -> Integers:
-    return shards.derived(("outcomes", bins), lambda s: outcome_cells(s.probs, s.labels, bins))
+    return shards.derived(
+        ("outcomes", bins), lambda s: binning.outcome_cells(s.probs, s.labels, bins)
+    )

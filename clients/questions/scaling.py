@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
+from fedcal.calibrators import order_preserving as mlp
 from fedcal.calibrators.base import kinds
 from fedcal.calibrators.minimisers import residuals
-from fedcal.calibrators.order_preserving import (
-    OrderPreservingMLP,
-    batch_shape,
-    batches,
-    sgd_step,
-)
 from fedcal.calibrators.parametric import LocalLosses, ParametricScaling, local_fits, rows_of
 from fedcal.calibrators.scaling import TemperatureScaling
-from fedcal.clients.questions.temperature import (
-    MOST_STEPS,
-    ROW_GRADIENT,
-    Update,
-    client_curvature,
-    label_logits,
-    row_curvature,
-    shifted_logits,
-)
-from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError
-from fedcal.core.fields import Classes, Finite, Positive, Seed, Vector, within
+from fedcal.clients.questions import temperature
+from fedcal.core.checks import one_of, same
+from fedcal.core.fields import Classes, NotNegative, Positive, Seed, Vector, within
 from fedcal.core.numerics import sigmoid, softplus, tempered_mean
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
-from fedcal.privacy.query import Order, Part, Query, Summed, not_too_long
+from fedcal.privacy.query import Order, Part, Query, Summed
 from fedcal.units.bounding import Bound, bounded
 
 ROW_CLIP = 10.0
@@ -75,15 +61,11 @@ class _OfForm(Query):
 
     def _check_size(self, size: int) -> None:
         """Refuse a number of parameters that differs from that of the form."""
-        if len(self.w) != size:
-            raise InputError(
-                f"{self.form} scaling of {self.classes} classes has {size} parameters here, the "
-                f"query has {len(self.w)}"
-            )
+        same(_parameters(self.form, self.classes), len(self.w), size)
 
 
 @dataclass(frozen=True, eq=False)
-class ScalingUpdate(_OfForm, Update):
+class ScalingUpdate(_OfForm, temperature.Update):
     """Question for the difference of a client's own optimum from w (Maddock et al., Algorithm 2).
 
     The answer has as many numbers as w and, with `count`, a 1 if the client has rows. `bound` needs
@@ -105,7 +87,7 @@ class ScalingUpdate(_OfForm, Update):
 
     kind = "scaling_update"
     learned = ("w",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"form": "vector", "w": _VECTOR, "proximal": 0.0, "steps": 50, "count": True},
         {"form": "vector", "w": _VECTOR, "proximal": 1.0, "steps": 20, "count": False},
         {"form": "matrix", "w": _MATRIX, "proximal": 0.5, "steps": 8, "count": False},
@@ -120,14 +102,9 @@ class ScalingUpdate(_OfForm, Update):
 
     w: Vector
     form: Form
-    proximal: Finite
-    steps: Annotated[int, within(1, MOST_STEPS)]
+    proximal: NotNegative
+    steps: Annotated[int, within(1, temperature.MOST_STEPS)]
     count: bool
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.proximal < 0:
-            raise InputError(f"proximal must be >= 0, got {self.proximal:g}")
 
     def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
         """u_k = w - w_k, how far the client's own optimum is from the global parameters w.
@@ -139,13 +116,11 @@ class ScalingUpdate(_OfForm, Update):
         """
         form, w, shards = _form(shards, self), self.w, shards.ordered
         update = w - local_fits(form, shards, w, proximal=self.proximal, steps=self.steps)
-        if not self.count:
-            return update
-        return np.column_stack([update, shards.rows > 0])
+        return self.counted(update, shards)
 
 
 @dataclass(frozen=True, eq=False)
-class MLPUpdate(_OfForm, Update):
+class MLPUpdate(_OfForm, temperature.Update):
     """Question for the change of w by SGD on a client's rows (Maddock et al.; Peng et al.).
 
     Numbers and bound are those of `ScalingUpdate`.
@@ -164,7 +139,7 @@ class MLPUpdate(_OfForm, Update):
 
     kind = "mlp_update"
     learned = ("w",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"w": _MLP, "epochs": 2, "batch": 64, "lr": 0.05, "seed": 7, "count": True},
         {"w": 0.5 * _MLP, "epochs": 1, "batch": 8, "lr": 0.05, "seed": 7, "count": False},
     )
@@ -186,10 +161,10 @@ class MLPUpdate(_OfForm, Update):
         Returns (clients, size) or, with `count`, (clients, size + 1).
         """
         w, batch, shards = self.w, self.batch, shards.ordered
-        out = np.zeros((shards.clients, len(w) + self.count))
-        y, rank = rows_of(OrderPreservingMLP, shards)
+        out = np.zeros((shards.clients, len(w)))
+        y, rank = rows_of(mlp.OrderPreservingMLP, shards)
         orders = {
-            n: batches(n, self.epochs, batch, self.seed)
+            n: mlp.batches(n, self.epochs, batch, self.seed)
             for n in np.unique(shards.rows).tolist()
             if n
         }
@@ -202,15 +177,13 @@ class MLPUpdate(_OfForm, Update):
                 k = len(going)  # those with more steps stand first
                 rows = np.stack([order[t] for order, _ in going]) + first[:k]
                 weights = np.stack([weight[t] for _, weight in going])
-                sgd_step(trained[:k], y[rows], rank[rows], weights, self.lr)
-            out[ids, : len(w)] = w - trained
-        if self.count:
-            out[:, -1] = shards.rows > 0
-        return out
+                mlp.sgd_step(trained[:k], y[rows], rank[rows], weights, self.lr)
+            out[ids] = w - trained
+        return self.counted(out, shards)
 
 
 @dataclass(frozen=True, eq=False)
-class ScalingNewton(_OfForm):
+class ScalingNewton(_OfForm, temperature.Newton):
     """Gradient and Gauss-Newton curvature of the negative log-likelihood at w, in nats.
 
     The curvature is its upper triangle, row by row. `bound` needs the clip of a client's gradient;
@@ -227,8 +200,7 @@ class ScalingNewton(_OfForm):
     """
 
     kind = "scaling_newton"
-    facts = ("classes",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"form": "entropy-temperature", "w": np.array([0.25, -0.5]), "classes": 3},
         {"form": "entropy-temperature", "w": np.array([2.0, -9.0]), "classes": 3},
         {"form": "vector", "w": _VECTOR, "classes": 3},
@@ -241,18 +213,11 @@ class ScalingNewton(_OfForm):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_size(form_of(self.form).size(self.classes))
-        not_too_long(self)
 
     def lengths(self) -> tuple[int, ...]:
         """Return blocks G, H."""
         size = len(self.w)
         return (size, size * (size + 1) // 2)
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Return the bounds of G and H: the clip and 3 times the clip; a row has constants."""
-        if self.takes_clips(part, clips, 1):
-            return Bound(self.lengths(), (clips[0], client_curvature(clips[0])), order=order)
-        return Bound(self.lengths(), (ROW_GRADIENT, row_curvature(self.classes)), order=order)
 
     def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
         """Gradient and Gauss-Newton curvature, at w, of the client's negative log-likelihood.
@@ -295,7 +260,7 @@ class ScalingGradients(_OfForm, Summed):
 
     kind = "scaling_gradients"
     facts = ("classes",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"form": "temperature", "w": np.array([0.5]), "classes": 3, "clip": 2.0},
         {"form": "temperature", "w": np.array([-0.25]), "classes": 3},
         {"form": "vector", "w": _VECTOR, "classes": 3, "clip": 0.5},
@@ -310,7 +275,6 @@ class ScalingGradients(_OfForm, Summed):
         super().__post_init__()
         one = self.form == TemperatureScaling.kind
         self._check_size(1 if one else form_of(self.form).size(self.classes))
-        not_too_long(self)
 
     def lengths(self) -> tuple[int, ...]:
         """Return one block with as many numbers as w."""
@@ -338,8 +302,8 @@ def _gradients(shards: Shards, query: ScalingGradients) -> Floats:
     """Return the gradient of each row, (n, size)."""
     if query.form == TemperatureScaling.kind:
         a, slope = softplus(query.w)[0], sigmoid(query.w)[0]
-        mean = tempered_mean(shifted_logits(shards), a)
-        return np.asarray(slope * (mean - label_logits(shards)))[:, None]
+        mean = tempered_mean(temperature.shifted_logits(shards), a)
+        return np.asarray(slope * (mean - temperature.label_logits(shards)))[:, None]
     form = _form(shards, query)
     x, columns = rows_of(form, shards)
     residual = residuals(form.scores(x, query.w), columns)[1]
@@ -351,21 +315,21 @@ def _form(
 ) -> type[ParametricScaling]:
     """Return the form of scaling; InputError if its parameters do not fit such rows."""
     form = form_of(query.form)
-    if query.w.shape != (form.size(shards.classes),):
-        raise InputError(
-            f"{form.kind} scaling of {shards.classes} classes has {form.size(shards.classes)} "
-            f"parameters, the query has {query.w.size}"
-        )
+    same(_parameters(form.kind, shards.classes), query.w.size, form.size(shards.classes))
     return form
 
 
-_TOGETHER = 8  # clients trained at once: their parameters and batches stay in the cache
+def _parameters(form: str, classes: int) -> str:
+    return f"number of parameters of {form} scaling of {classes} classes"
+
+
+_TOGETHER = 8  # clients trained at once: their parameters and mlp.batches stay in the cache
 
 
 def _groups(rows: Integers, batch: int) -> list[Integers]:
     """Clients with rows, a few at a time: of one batch width, those with more steps first."""
     some = np.flatnonzero(rows)
-    shapes = [batch_shape(n, batch) for n in rows[some].tolist()]
+    shapes = [mlp.batch_shape(n, batch) for n in rows[some].tolist()]
     widths = np.array([width for _, _, width in shapes], np.int64)
     steps = np.array([per_epoch for per_epoch, _, _ in shapes], np.int64)
     groups = []

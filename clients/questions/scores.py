@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 
 from fedcal.calibrators.base import of_text
 from fedcal.clients.questions.histograms import one_of_each
-from fedcal.core.checks import whole
+from fedcal.core.checks import same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Classes, Numbers, Positive, Seed, vector
 from fedcal.core.printable import look_of
@@ -23,14 +23,50 @@ from fedcal.core.types import Floats, Integers, Words, override
 from fedcal.metrics.buckets import Score, bucket_of, far_share, fine_tails, scored
 from fedcal.metrics.encodings import Height, node_of
 from fedcal.metrics.score_table import By, ScoreTable
-from fedcal.privacy.query import Cell, Order, Part, Summed, not_too_long, with_room
+from fedcal.privacy.query import Cell, Order, Part, Summed, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.units import Example, Subject
 from fedcal.units.bounding import Bound
 
 
+class CountedRows(Summed):
+    """Question whose rows are added up by how many there are of each kind.
+
+    What a row adds to a number has one of few values, all inside the bound.
+    """
+
+    @abstractmethod
+    def row_norm(self, order: Order) -> float:
+        """Return the largest norm that bounds what a row adds."""
+
+    @abstractmethod
+    def counts_rows(self, bound: Bound) -> bool:
+        """Return whether rows can be counted, and none of them is clipped by the bound."""
+
+    @abstractmethod
+    def add_rows(self, sums: ClientSums, shards: Shards, ring: Ring) -> None:
+        """Add up the encoded contributions of rows."""
+
+    def row_words(self, shards: Shards, bound: Bound, ring: Ring) -> Words | None:
+        """Return each client's sum over its rows, every row encoded by itself; None = not so.
+
+        The words are those that clipping, encoding and adding up row after row gives.
+
+        Returns
+        -------
+        Words or None
+            (clients, length) uint64, saturated as `ClientSums` is
+        """
+        many = shards.rows.max(initial=0) > MOST_IN_HALVES
+        if len(bound.norms) > 1 or many or not self.counts_rows(bound):
+            return None
+        sums = ClientSums(shards.clients, bound.length, ring)
+        self.add_rows(sums, shards, ring)
+        return sums.saturated()
+
+
 @dataclass(frozen=True, eq=False)
-class ScoreCounts(ScoreTable, Summed):
+class ScoreCounts(ScoreTable, CountedRows):
     """Question for the number of rows of each outcome in each bucket of the score.
 
     A client sends its encoded counts, laid out by `ScoreTable`, whose parameters come first.
@@ -54,7 +90,7 @@ class ScoreCounts(ScoreTable, Summed):
     version = 2
     optional = None
     cuts = ("edges",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"classes": 3, "edges": np.array([4.0])},
         {"classes": 3, "edges": np.array([0.0, 0.25, 0.7, 1.0]), "encoding": "prefix"},
         {"classes": 3, "edges": np.array([6.0]), "encoding": "tree", "height": 2, "gain": 0.5},
@@ -71,13 +107,11 @@ class ScoreCounts(ScoreTable, Summed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        not_too_long(self)
         if self.reference is not None:
             if self.subject_rows:
                 raise InputError("a reference needs rows that count once each: subject_rows = 0")
             reference = vector("reference", self.reference)
-            if len(reference) != self.counts:
-                raise InputError(f"reference has {len(reference)} numbers, not {self.counts}")
+            same("length of the reference", len(reference), self.counts)
             self._set(reference=reference)
         self._set(signed=self.reference is not None)  # counts are not negative, residuals may be
 
@@ -100,7 +134,7 @@ class ScoreCounts(ScoreTable, Summed):
         """Return one block with all numbers."""
         return (math.prod(self.shape[:-1]) * len(self.matrix) + self.cells + self.pad,)
 
-    def row_norm(self, order: Literal[1, 2]) -> float:
+    def row_norm(self, order: Order) -> float:
         """Return the largest norm of what one row adds, without a reference and before any gain."""
         norm = float(np.linalg.norm(self.matrix, order, axis=0).max())
         cells = self.ones - self.shape[0] * self.shape[2]
@@ -177,34 +211,22 @@ class ScoreCounts(ScoreTable, Summed):
             answers = answers - shards.rows[:, None] * expected
         return answers if self.gain == 1 else answers * self.gain
 
-    def row_words(self, shards: Shards, bound: Bound, ring: Ring) -> Words | None:
-        """Each client's sum over its rows, every row encoded by itself; None = not by this way.
+    @override
+    def counts_rows(self, bound: Bound) -> bool:
+        plain = not self.pad and not self.subject_rows and self.reference is None
+        drawn = bool(self.seed) or not self.tail_nodes
+        most = min(bound.norms, default=0.0) * bound.most
+        return plain and drawn and self.row_norm(bound.order) * self.gain <= most
 
-        The words are those that clipping, encoding and adding up row after row gives: a row's part
-        is a 1 in one count of each histogram, so it has one of few values, all of them inside the
-        bound. They are added up by how often they occur.
-
-        Returns
-        -------
-        Words or None
-            (clients, length) uint64, saturated as `ClientSums` is
-        """
-        if self.pad or self.subject_rows or (self.tail_nodes and not self.seed):
-            return None
-        inside = self.row_norm(bound.order) * self.gain <= min(bound.norms) * bound.most
-        most = int(shards.rows.max(initial=0))
-        many = most > MOST_IN_HALVES
-        if not inside or len(bound.norms) > 1 or self.reference is not None or many:
-            return None
+    @override
+    def add_rows(self, sums: ClientSums, shards: Shards, ring: Ring) -> None:
         counts = self.counts_of(shards).astype(np.int64)
         size = math.prod(self.shape)
         halves = counts[:, :size].reshape(shards.clients, -1, self.buckets)
-        sums = ClientSums(shards.clients, bound.length, ring)
         parts = counted_words(halves, ring.encode(self.matrix.T * self.gain))
         for k, word in enumerate(halves_of(ring.encode(np.array([[self.weight * self.gain]])))):
             parts[k] = np.concatenate([parts[k], counts[:, size:] * word[0, 0]], axis=1)
         sums.add_halves(*parts)
-        return sums.saturated()
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +261,7 @@ class ScoreCell(Cell):
     asked_once = True
     facts = ("classes",)
     cuts = ("edges",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"classes": 3, "edges": np.array([4.0]), "height": 1, "level": 0, "seed": 0},
         {"classes": 3, "edges": np.array([9.0]), "height": 2, "level": 0, "seed": 7},
         {"classes": 3, "edges": np.array([9.0]), "height": 2, "level": 1, "seed": 7},
@@ -254,7 +276,7 @@ class ScoreCell(Cell):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        counts = ScoreCounts(self.classes, self.edges, self.score, "tree", self.height)
+        counts = self.as_counts
         if counts.ones > 1:
             raise InputError("unary encoding hides one cell of a row: score 'classes' has several")
         self._set(

@@ -6,10 +6,9 @@ one draw, and is clipped by itself.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -64,9 +63,9 @@ class TemperatureQuery(Query):
         return 1
 
     @property
-    @abstractmethod
     def row_bound(self) -> float:
         """Largest L1 norm of what one row adds to the answer for one temperature."""
+        return 1.0
 
     def lengths(self) -> tuple[int, ...]:
         """Return a block for each temperature; one block for all if each has a single number."""
@@ -76,11 +75,9 @@ class TemperatureQuery(Query):
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """Return the bound of each temperature's numbers: a client's clip, or `row_bound`."""
         norm = clips[0] if self.takes_clips(part, clips, 1) else self.row_bound
-        lengths, rule = self.lengths(), "joint"
-        if isinstance(self.temperatures, tuple):
-            rule = "per_block" if self.numbers > 1 else "per_value"
-        named: Rule = rule  # type: ignore[assignment]
-        return Bound(lengths, (norm,) * len(lengths), named, order)
+        lengths, several = self.lengths(), isinstance(self.temperatures, tuple)
+        each: Rule = "per_block" if self.numbers > 1 else "per_value"
+        return Bound(lengths, (norm,) * len(lengths), each if several else "joint", order)
 
 
 @dataclass(frozen=True)
@@ -88,15 +85,7 @@ class AccuracyGap(TemperatureQuery):
     """Sum over rows of (correct - confidence at T), in rows; a row adds less than 1."""
 
     kind = "accuracy_gap"
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"temperatures": 1.7},
-        {"temperatures": (0.5, 1.0, 3.0)},
-    )
-
-    @property
-    def row_bound(self) -> float:
-        """One row, as a row adds less than 1."""
-        return 1.0
+    examples = ({"temperatures": 1.7}, {"temperatures": (0.5, 1.0, 3.0)})
 
     def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
         """sum_i (correct_i - conf_i(T)): its root makes mean confidence equal accuracy (Acc-T).
@@ -120,7 +109,7 @@ class ClippedNLL(TemperatureQuery):
 
     kind = "clipped_nll"
     signed = False
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"temperatures": 1.7, "nll_clip": 10.0},
         {"temperatures": (0.5, 1.0, 3.0), "nll_clip": 2.5},
     )
@@ -128,6 +117,7 @@ class ClippedNLL(TemperatureQuery):
     nll_clip: Positive
 
     @property
+    @override
     def row_bound(self) -> float:
         """Clip of the statistic itself, in nats."""
         return self.nll_clip
@@ -157,10 +147,7 @@ class CalibrationGaps(TemperatureQuery):
     """
 
     kind = "calibration_gaps"
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"temperatures": 1.7, "bins": 15},
-        {"temperatures": (0.5, 1.0, 3.0), "bins": 4},
-    )
+    examples = ({"temperatures": 1.7, "bins": 15}, {"temperatures": (0.5, 1.0, 3.0), "bins": 4})
 
     bins: Annotated[int, within(1, MOST_BINS)]
 
@@ -173,11 +160,6 @@ class CalibrationGaps(TemperatureQuery):
     @override
     def numbers(self) -> int:
         return self.bins
-
-    @property
-    def row_bound(self) -> float:
-        """Bound of 1, as a row is in one bin and adds less than 1 there."""
-        return 1.0
 
     def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
         """sum_{i in b} (correct_i - conf_i(T)) of each bin b of the confidence at T (ECE-T).
@@ -218,10 +200,7 @@ class MeanGaps(Summed):
 
     kind = "mean_gaps"
     version = 2
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"low": 0.7, "high": 0.7},
-        {"low": 0.0, "high": 1.0, "points": 5, "gain": 0.5},
-    )
+    examples = ({"low": 0.7, "high": 0.7}, {"low": 0.0, "high": 1.0, "points": 5, "gain": 0.5})
 
     low: Finite
     high: Finite
@@ -236,6 +215,7 @@ class MeanGaps(Summed):
             raise InputError(
                 f"{points} candidates in [0, 1] cannot lie from low = {low:g} to high = {high:g}"
             )
+        self._set(rule="per_value" if points > 1 else "joint")
 
     @property
     def candidates(self) -> Floats:
@@ -245,11 +225,6 @@ class MeanGaps(Summed):
     def lengths(self) -> tuple[int, ...]:
         """Return one block with a sum for each candidate."""
         return (self.points,)
-
-    @property
-    def rule(self) -> Rule:
-        """Rule that clips each sum by itself."""
-        return "per_value" if self.points > 1 else "joint"
 
     def added(self, part: Part, order: Order) -> float:
         """Return the largest absolute value that a row or a subject adds to a sum."""

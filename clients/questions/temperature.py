@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from fedcal.core.checks import positive
+from fedcal.core import numerics
+from fedcal.core.checks import interval
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Classes, Positive, finite, within
-from fedcal.core.numerics import (
-    LOG_A_LIMIT,
-    by_class,
-    label_entries,
-    log_grid,
-    shifted,
-    tempered_mean,
-    tempered_moments,
-)
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
 from fedcal.personal.at_site import posterior
 from fedcal.personal.prior import identity_prior
 from fedcal.privacy.query import Order, Part, Query, Summed
-from fedcal.units.bounding import Bound, Rule
+from fedcal.units.bounding import Bound
 
 Average = Literal["inverse", "temperature"]
 
@@ -46,11 +38,8 @@ COUNTED = 2.0
 """Bound of a count that is at most 1, and so is never clipped."""
 
 
-def check_limit(name: str, value: Any) -> float:
-    """Return the largest 1/T and T, or raise InputError."""
-    if not 1 < positive(name, value) <= 1e6:
-        raise InputError(f"{name} must be above 1 and at most 1e6, got {value:g}")
-    return float(value)
+check_limit = interval("(1, 1e6]")
+"""Check of the largest 1/T and T."""
 
 
 def row_curvature(classes: int) -> float:
@@ -91,6 +80,10 @@ class Update(Query):
             return Bound(self.lengths(), (clips[0],), order=order)
         return Bound(self.lengths(), (clips[0], COUNTED), "per_block", order)
 
+    def counted(self, update: Floats, shards: Shards) -> Floats:
+        """Return the answers to the question, from each client's update, (clients, numbers)."""
+        return np.column_stack([update, shards.rows > 0]) if self.count else update
+
 
 @dataclass(frozen=True)
 class TemperatureUpdate(Update):
@@ -115,7 +108,7 @@ class TemperatureUpdate(Update):
 
     kind = "temperature_update"
     optional = None
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"w": 1.0, "average": "inverse", "count": True},
         {"w": 2.375, "average": "temperature", "count": False},
         {"w": 20.0, "average": "inverse", "count": False},
@@ -136,17 +129,32 @@ class TemperatureUpdate(Update):
         Returns (clients, 1) or, with `count`, (clients, 2).
         """
         w, inverse = self.w, self.average == "inverse"
-        limit = LOG_A_LIMIT if self.limit == LIMIT else float(np.log(self.limit))
+        limit = numerics.LOG_A_LIMIT if self.limit == LIMIT else float(np.log(self.limit))
         log_a = local_log_a(shards, np.log(w) if inverse else -np.log(w), limit, self.steps)
         has_rows = shards.rows > 0
         update = np.where(has_rows, w - np.exp(log_a if inverse else -log_a), 0.0)
-        if not self.count:
-            return update[:, None]
-        return np.stack([update, has_rows.astype(np.float64)], axis=1)
+        return self.counted(update[:, None], shards)
+
+
+class Newton(Query):
+    """Question for gradients G and curvatures H, which are clipped together.
+
+    `bound` needs the clip of a client's gradient.
+    """
+
+    classes: int
+    facts = ("classes",)
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """Return the bounds of G and H: the clip and 3 times the clip; a row has constants."""
+        norms = ROW_GRADIENT, row_curvature(self.classes)
+        if self.takes_clips(part, clips, 1):
+            norms = clips[0], client_curvature(clips[0])
+        return Bound(self.lengths(), norms, order=order)
 
 
 @dataclass(frozen=True)
-class TemperatureNewton(Query):
+class TemperatureNewton(Newton):
     """Gradient and curvature of the negative log-likelihood at log(1/T), in nats.
 
     `bound` needs the clip of a client's gradient; both numbers are clipped together.
@@ -160,8 +168,7 @@ class TemperatureNewton(Query):
     """
 
     kind = "temperature_newton"
-    facts = ("classes",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"log_a": 0.0, "classes": 3},
         {"log_a": -0.875, "classes": 3},
         {"log_a": 2.5, "classes": 3},
@@ -174,12 +181,6 @@ class TemperatureNewton(Query):
         """Return blocks G and H of one number each."""
         return (1, 1)
 
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Return the bounds of G and H: the clip and 3 times the clip; a row has constants."""
-        if self.takes_clips(part, clips, 1):
-            return Bound((1, 1), (clips[0], client_curvature(clips[0])), order=order)
-        return Bound((1, 1), (ROW_GRADIENT, row_curvature(self.classes)), order=order)
-
     def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
         """Gradient and curvature of the negative log-likelihood in log a, a = 1/T.
 
@@ -188,7 +189,7 @@ class TemperatureNewton(Query):
         Returns (clients, 2): G, H in nats.
         """
         a = math.exp(self.log_a)
-        mean, var = tempered_moments(shifted_logits(shards), a)
+        mean, var = numerics.tempered_moments(shifted_logits(shards), a)
         g = a * (mean - label_logits(shards))
         return np.stack([shards.sum_rows(g), shards.sum_rows(a * a * var)], axis=1)
 
@@ -208,7 +209,8 @@ class TemperatureScores(Summed):
     """
 
     kind = "temperature_scores"
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"low": 0.25, "high": 8.0, "points": 7},)
+    rule = "per_value"
+    examples = ({"low": 0.25, "high": 8.0, "points": 7},)
 
     low: Positive
     high: Positive
@@ -223,11 +225,6 @@ class TemperatureScores(Summed):
         """Return one block with a score for each temperature."""
         return (self.points,)
 
-    @property
-    def rule(self) -> Rule:
-        """Rule that clips each score by itself."""
-        return "per_value"
-
     @override
     def added(self, part: Part, order: Order) -> float:
         return ROW_GRADIENT
@@ -240,7 +237,7 @@ class TemperatureScores(Summed):
 
         Returns (clients, points) in nats.
         """
-        log_t = log_grid(self.low, self.high, self.points)
+        log_t = numerics.log_grid(self.low, self.high, self.points)
         nodes = score_nodes(self, shards.classes)
         if len(nodes) >= self.points:
             return _scores_at(shards, log_t)
@@ -265,7 +262,7 @@ class SiteEffects(Query):
     kind = "site_effects"
     row_sums = False
     facts = ("classes",)
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"classes": 3},)
+    examples = ({"classes": 3},)
 
     classes: Classes
 
@@ -290,12 +287,12 @@ class SiteEffects(Query):
 
 def shifted_logits(shards: Shards) -> Floats:
     """Return the rows' logits minus their maximum, computed once a run, (n, c)."""
-    return shards.derived("shifted", lambda s: shifted(by_class(s.logits)))
+    return shards.derived("shifted", lambda s: numerics.shifted(numerics.by_class(s.logits)))
 
 
 def label_logits(shards: Shards) -> Floats:
     """Return the shifted logit of each row's label, computed once a run, (n,)."""
-    return shards.derived("label", lambda s: label_entries(shifted_logits(s), s.labels))
+    return shards.derived("label", lambda s: numerics.label_entries(shifted_logits(s), s.labels))
 
 
 def correct(shards: Shards) -> Floats:
@@ -310,7 +307,7 @@ def _scores_at(shards: Shards, log_t: Floats) -> Floats:
     z, of_label = shifted_logits(shards), label_logits(shards)
     out = np.empty((len(log_t), shards.clients))
     for t, a in enumerate(np.exp(-log_t)):
-        out[t] = shards.sum_rows(a * (tempered_mean(z, a) - of_label))
+        out[t] = shards.sum_rows(a * (numerics.tempered_mean(z, a) - of_label))
     return out.T
 
 
@@ -352,7 +349,7 @@ _FLAT = 1e-300  # a curvature of 0 asks for the largest step
 
 
 def local_log_a(
-    shards: Shards, start: float, limit: float = LOG_A_LIMIT, steps: int | None = None
+    shards: Shards, start: float, limit: float = numerics.LOG_A_LIMIT, steps: int | None = None
 ) -> Floats:
     """Each client's best log(1/T), bounded to [-limit, limit], shape (clients,).
 
@@ -403,5 +400,5 @@ def local_log_a(
 def _derivatives(part: Shards, log_a: Floats) -> tuple[Floats, Floats]:
     """First and Gauss-Newton second derivative of each client's loss at its own log(1/T)."""
     a = np.exp(log_a)[part.owner]
-    mean, var = tempered_moments(shifted_logits(part), a[:, None])
+    mean, var = numerics.tempered_moments(shifted_logits(part), a[:, None])
     return part.sum_rows(a * (mean - label_logits(part))), part.sum_rows(a * a * var)

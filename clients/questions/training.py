@@ -5,30 +5,21 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.checks import same
 from fedcal.core.errors import ContributionRefused, InputError
-from fedcal.core.fields import Param, flag, number_of_classes, vector
+from fedcal.core.fields import Classes, Param, Positive, Seed, Vector, within
 from fedcal.core.shards import Shards
-from fedcal.core.streams import Purpose, check_seed, stream
+from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers, Words
-from fedcal.privacy.query import Order, Part, Query, not_too_long
+from fedcal.privacy.query import Order, Part, Query
 from fedcal.secure_aggregation import Ring
-from fedcal.training.networks import (
-    RULES,
-    Clipping,
-    LocalSGD,
-    Network,
-    Rule,
-    network_named,
-    shape_of,
-    text_of,
-)
+from fedcal.training import networks
 from fedcal.units.bounding import Bound
 
 COUNT_NORM = 5.0
@@ -43,30 +34,38 @@ MOST_EPOCHS, MOST_BATCH, MOST_ROUNDS = 10**4, 2**31, 10**5
 _W = np.linspace(-0.5, 0.5, 12)
 
 
+@dataclass(frozen=True, eq=False)
 class _OfNetwork(Query):
     """Question about a network on inputs of one shape, at its weights w."""
 
+    facts = ("classes",)
+
     network: str
     shape: str
-    w: Floats
-    classes: int
-    facts = ("classes",)
+    w: Vector
+    classes: Classes = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        size = self.architecture.size(self.reads, self.classes)
+        what = f"{self.network} of {self.classes} classes on {self.shape}"
+        same(f"number of weights of the network {what}", len(self.w), size)
 
     @classmethod
     def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any]:
         """Return weights for inputs that are logits."""
-        size = network_named(example["network"]).size((classes,), classes)
+        size = networks.network_named(example["network"]).size((classes,), classes)
         return {"shape": str(classes), "w": np.linspace(-0.5, 0.5, size)}
 
     @property
-    def architecture(self) -> Network:
+    def architecture(self) -> networks.Network:
         """Network that is trained."""
-        return network_named(self.network)
+        return networks.network_named(self.network)
 
     @property
     def reads(self) -> tuple[int, ...]:
         """Shape of one input of the network."""
-        return shape_of(self.shape)
+        return networks.shape_of(self.shape)
 
     @property
     def key(self) -> str:
@@ -76,17 +75,6 @@ class _OfNetwork(Query):
         digest = hashlib.sha256(repr((self.kind, *rest)).encode())
         digest.update(self.w.tobytes())
         return digest.hexdigest()
-
-    def _check_weights(self) -> None:
-        """Replace weights and classes by their checked values, or raise InputError."""
-        w, classes = vector("w", self.w), number_of_classes(self.classes)
-        size = self.architecture.size(shape_of(self.shape), classes)
-        if len(w) != size:
-            raise InputError(
-                f"the network {self.network} of {classes} classes on {self.shape} has {size} "
-                f"weights, the query has {len(w)}"
-            )
-        self._set(w=w, classes=classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +104,7 @@ class Gradients(_OfNetwork):
 
     kind = "gradients"
     fine = True
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {"network": "softmax", "shape": "3", "w": _W, "clip": 0.5, "classes": 3},
         {
             "network": "softmax",
@@ -129,24 +117,14 @@ class Gradients(_OfNetwork):
         },
     )
 
-    network: str
-    shape: str
-    w: Floats
-    clip: float
-    classes: int
-    clipping: Rule = "row"
-    reach: float = 1.0
-
-    def __post_init__(self) -> None:
-        one_of("clipping", self.clipping, RULES)
-        self._check_weights()
-        self._set(clip=positive("clip", self.clip), reach=positive("reach", self.reach))
-        not_too_long(self)
+    clip: Positive
+    clipping: networks.Rule = "row"
+    reach: Positive = 1.0
 
     @property
-    def rows(self) -> Clipping:
+    def rows(self) -> networks.Clipping:
         """Clipping rule of a row's gradient."""
-        return Clipping(self.clip, self.clipping, self.reach)
+        return networks.Clipping(self.clip, self.clipping, self.reach)
 
     @property
     def grid(self) -> float:
@@ -199,7 +177,7 @@ class Gradients(_OfNetwork):
         clipping = self.rows
         if bound.finite:  # the norm is the plan's
             rule = "row" if clipping.rule == "none" else clipping.rule
-            clipping = Clipping(min(bound.norms), rule, self.reach)
+            clipping = networks.Clipping(min(bound.norms), rule, self.reach)
         steps = _steps(shards, self, clipping, ring.grid)
         if not bound.finite and (np.abs(steps) > ring.limit).any():
             raise ContributionRefused(
@@ -218,29 +196,14 @@ class _OfLocalSGD(_OfNetwork):
 
     row_sums = False
 
-    network: str
-    shape: str
-    w: Floats
-    epochs: int
-    batch: int
-    lr: float
+    epochs: Annotated[int, within(1, MOST_EPOCHS)]
+    batch: Annotated[int, within(1, MOST_BATCH)]
+    lr: Positive
 
     @property
-    def sgd(self) -> LocalSGD:
+    def sgd(self) -> networks.LocalSGD:
         """Settings of a client's SGD."""
-        return LocalSGD(self.epochs, self.batch, self.lr)
-
-    def params(self) -> Mapping[str, Param]:
-        """Return all fields but the public facts."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in self.facts}
-
-    def _check_sgd(self) -> None:
-        self._check_weights()
-        self._set(
-            epochs=whole("epochs", self.epochs, 1, MOST_EPOCHS),
-            batch=whole("batch", self.batch, 1, MOST_BATCH),
-            lr=positive("lr", self.lr),
-        )
+        return networks.LocalSGD(self.epochs, self.batch, self.lr)
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,24 +228,14 @@ class LocalUpdate(_OfLocalSGD):
     """
 
     kind = "local_update"
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+    examples = (
         {**_SGD, "epochs": 2, "batch": 8, "lr": 0.5, "clip": 0.25, "count": True, "seed": 3},
         {**_SGD, "epochs": 1, "batch": 64, "lr": 0.1, "clip": 2.0, "count": False, "seed": 3},
     )
 
-    clip: float
+    clip: Positive
     count: bool
-    seed: int
-    classes: int
-
-    def __post_init__(self) -> None:
-        self._check_sgd()
-        self._set(
-            clip=positive("clip", self.clip),
-            count=flag("count", self.count),
-            seed=check_seed(self.seed),
-        )
-        not_too_long(self)
+    seed: Seed
 
     def lengths(self) -> tuple[int, ...]:
         """Return a block with as many numbers as w, and a block with the count."""
@@ -348,18 +301,10 @@ class WeightedUpdate(_OfLocalSGD):
 
     kind = "weighted_update"
     by_site = True
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {**_SGD, "epochs": 2, "batch": 8, "lr": 0.5, "seed": 3, "round": 1},
-    )
+    examples = ({**_SGD, "epochs": 2, "batch": 8, "lr": 0.5, "seed": 3, "round": 1},)
 
-    seed: int
-    round: int
-    classes: int
-
-    def __post_init__(self) -> None:
-        self._check_sgd()
-        self._set(seed=check_seed(self.seed), round=whole("round", self.round, 1, MOST_ROUNDS))
-        not_too_long(self)
+    seed: Seed
+    round: Annotated[int, within(1, MOST_ROUNDS)]
 
     def lengths(self) -> tuple[int, ...]:
         """Return a block as long as w, and a block with the three sums."""
@@ -410,12 +355,12 @@ def _inputs(shards: Shards, query: Gradients | LocalUpdate | WeightedUpdate) -> 
     if shards.input_shape != query.reads or shards.classes != query.classes:
         raise InputError(
             f"the network reads inputs of shape {query.shape} and has {query.classes} classes; "
-            f"the rows here have {text_of(shards.input_shape)} and {shards.classes}"
+            f"the rows here have {networks.text_of(shards.input_shape)} and {shards.classes}"
         )
     return np.asarray(inputs)
 
 
-def _steps(shards: Shards, query: Gradients, clipping: Clipping, grid: float) -> Integers:
+def _steps(shards: Shards, query: Gradients, clipping: networks.Clipping, grid: float) -> Integers:
     shards = shards.ordered
     inputs = _inputs(shards, query)
     return query.architecture.steps(

@@ -17,13 +17,11 @@ from typing import Any
 from fedcal import __version__
 from fedcal.clients.answers import check_columns
 from fedcal.clients.site.prepared import Prepared
-from fedcal.core.checks import read, same
+from fedcal.core.checks import read, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.shards import NO_SUBJECTS
 from fedcal.mechanisms import FORMER, MECHANISMS
-from fedcal.privacy.agreement import Terms, TermsOfJob, context_of, job_digest, own_request
-from fedcal.privacy.declared import Question
-from fedcal.privacy.noise_plan import Federation, Plan
+from fedcal.privacy import agreement, declared, noise_plan
 from fedcal.privacy.request import RUN, Request
 from fedcal.storage.atomic import locked, whole_file
 from fedcal.training.networks import need_torch, text_of
@@ -39,8 +37,8 @@ SYSTEM = "system"
 
 
 def own_terms(
-    fields: Mapping[str, Any], run: str, site: Prepared, terms_of_job: TermsOfJob
-) -> Terms:
+    fields: Mapping[str, Any], run: str, site: Prepared, terms_of_job: agreement.TermsOfJob
+) -> agreement.Terms:
     """Return the site's own terms of a job, if that is about its classes and scores.
 
     Parameters
@@ -63,15 +61,15 @@ def own_terms(
     _check_site(fields, site)
     if site.policy is not None:
         site.policy.check_method(fields)  # a plan of any other settings may take all memory
-    job, path = job_digest(fields, run), site.folder / PLANS
+    job, path = agreement.job_digest(fields, run), site.folder / PLANS
     made_of = [job, __version__, site.shards.classes, site.shards.input]
     with locked(site.folder / f".{PLANS}.lock", "another process answers", wait=True):
         cached = _kept(path)
         if run in cached:
             was, plan, questions, form, size = cached[run]
             if was == made_of:
-                asked = tuple(Question.from_plain(question) for question in questions)
-                return Terms(plan_from(plan), asked, form, size)
+                asked = tuple(declared.Question.from_plain(question) for question in questions)
+                return agreement.Terms(plan_from(plan), asked, form, size)
             if was[0] != job:
                 raise InputError("the job's public facts are not those that the run began with")
         made = terms_of_job(fields, site.shards.classes, site.shards.input)
@@ -95,20 +93,24 @@ def _check_site(fields: Mapping[str, Any], site: Prepared) -> None:
         same("noise-source of the run", read(fields, "noise-source", str), SYSTEM)
 
 
-def plan_fields(plan: Plan) -> dict[str, Any]:
+def plan_fields(plan: noise_plan.Plan) -> dict[str, Any]:
     """Return a plan as plain values; `plan_from` reads them."""
     fields = asdict(plan)
-    return {**fields, "law": [plan.law.name, fields["law"]]}
+    parts = fields.pop("mechanism")
+    return {**fields, "law": [plan.mechanism.name, parts]}
 
 
-def plan_from(values: Mapping[str, Any]) -> Plan:
+def plan_from(values: Mapping[str, Any]) -> noise_plan.Plan:
     """Return the plan that `plan_fields` wrote."""
     plain = {key: _tupled(value) for key, value in values.items()}
-    name, parts = plain["law"]
-    law: Any = MECHANISMS[FORMER.get(name, name)]
+    name, parts = plain.pop("law")
+    mechanism: Any = MECHANISMS[FORMER.get(name, name)]
     bound = plain["bound"] and {key: _tupled(value) for key, value in plain["bound"].items()}
-    made = {"federation": Federation(**plain["federation"]), "law": law(**parts)}
-    return Plan(**{**plain, **made, "bound": bound and Bound(**bound)})
+    made = {
+        "federation": noise_plan.Federation(**plain["federation"]),
+        "mechanism": mechanism(**parts),
+    }
+    return noise_plan.Plan(**{**plain, **made, "bound": bound and Bound(**bound)})
 
 
 def _tupled(value: Any) -> Any:
@@ -125,8 +127,8 @@ MOST_NUMBERS = 1 << 22
 
 
 def check(
-    fields: Mapping[str, Any], request: Request, site: Prepared, terms_of_job: TermsOfJob
-) -> tuple[Request, Terms]:
+    fields: Mapping[str, Any], request: Request, site: Prepared, terms_of_job: agreement.TermsOfJob
+) -> tuple[Request, agreement.Terms]:
     """Return the request as this site may answer it, with its own noise if clients add noise.
 
     Parameters
@@ -149,20 +151,17 @@ def check(
         One line that says what differs, or what the site's policy does not allow; nothing in it
         comes from a row.
     """
-    context = context_of(request)
+    context = agreement.context_of(request)
     _check_inputs(request.query.reads, site)
-    if request.bound.length > MOST_NUMBERS:
-        raise InputError(
-            f"the request asks for {request.bound.length} numbers; at most {MOST_NUMBERS} are sent"
-        )
+    whole("the length of an answer", request.bound.length, 0, MOST_NUMBERS)
     terms = own_terms(fields, context.run, site, terms_of_job)
     plan = terms.plan
-    if plan.model.shared and not plan.protocol and not site.simulated:
+    if plan.model.shared and not plan.committee and not site.simulated:
         raise InputError(
             f"a share of the noise protects nothing alone: trust '{plan.trust}' needs secure "
             "aggregation among the sites"
         )
-    own = own_request(fields, request, terms)
+    own = agreement.own_request(fields, request, terms)
     site.check_policy(fields, terms, own.bound.length)
     if own.bound.per == "subject" and site.shards.subjects is None:
         raise InputError(NO_SUBJECTS)
@@ -174,10 +173,6 @@ def _check_inputs(reads: tuple[int, ...] | None, site: Prepared) -> None:
     """Refuse a question about scores where there are none, or a network that is not for here."""
     if reads is None and site.shards.inputs is not None:
         raise InputError("the question is about scores, this site has rows to train on")
-    if reads not in (None, own := site.shards.input_shape):
-        raise InputError(
-            f"the network reads inputs of shape {text_of(reads or ())}, this site's are of shape "
-            f"{text_of(own)}"
-        )
     if reads is not None:
+        same("shape of the network's inputs", text_of(reads), text_of(site.shards.input_shape))
         need_torch()

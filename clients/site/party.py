@@ -26,27 +26,12 @@ import numpy as np
 
 from fedcal.clients.site.records.job_facts import JobFacts
 from fedcal.clients.site.records.records import SiteRecords
-from fedcal.core.checks import same, whole
+from fedcal.core import checks, types
 from fedcal.core.errors import InputError
-from fedcal.core.types import Words
+from fedcal.secure_aggregation import masking, messages
 from fedcal.secure_aggregation.committee import hidden, new_seeds, stream_sum
 from fedcal.secure_aggregation.keys import SigningKey, new_exchange_key, seal, shared_key, unseal
-from fedcal.secure_aggregation.masking import SEED_BYTES
-from fedcal.secure_aggregation.messages import (
-    NONCE_BYTES,
-    Confirmation,
-    Contribution,
-    Damaged,
-    Enrolment,
-    Header,
-    Opening,
-    commitment,
-    exchange_keys,
-    header_by,
-    sealed_for,
-    sum_digest,
-    vector_digest,
-)
+from fedcal.secure_aggregation.messages import header_by
 from fedcal.secure_aggregation.roster import Roster, check_digest
 
 
@@ -86,8 +71,10 @@ class Party:
 
         def make() -> tuple[bytes, bytes]:
             secret, public = new_exchange_key()
-            nonce = os.urandom(NONCE_BYTES)
-            signed = Enrolment.made(self._key, bytes.fromhex(job), self.site, public, nonce)
+            nonce = os.urandom(messages.NONCE_BYTES)
+            signed = messages.Enrolment.made(
+                self._key, bytes.fromhex(job), self.site, public, nonce
+            )
             return secret, signed.to_bytes()
 
         return self._records.enrol(job, about, make)
@@ -99,7 +86,7 @@ class Party:
         round_number: int,
         question: str,
         enrolments: Sequence[bytes],
-        draw: Callable[[], Words],
+        draw: Callable[[], types.Words],
         *,
         asked_once: bool = False,
     ) -> tuple[bytes, bool]:
@@ -122,7 +109,7 @@ class Party:
             If fewer members than can open a sum have an enrolment that can be used; or as
             `SiteRecords.answer`.
         """
-        own = Enrolment.from_bytes(self.enrol(job, about)).exchange
+        own = messages.Enrolment.from_bytes(self.enrol(job, about)).exchange
         secret, of = self._records.private_key(job), bytes.fromhex(job)
 
         def make() -> bytes:
@@ -133,21 +120,22 @@ class Party:
             sent = draw()  # after all that can be refused
             seeds = new_seeds(len(self._roster.committee.pieces))
             words = hidden(sent, seeds)
-            header = Header(
+            header = messages.Header(
                 job=of,
                 round=round_number,
                 question=bytes.fromhex(question),
                 site=self.site,
                 exchange=own,
                 length=len(words),
-                vector=vector_digest(words),
+                vector=messages.vector_digest(words),
                 receivers=tuple(sorted(members)),
                 commitments=tuple(
-                    commitment(of, round_number, self.site, k, seed) for k, seed in enumerate(seeds)
+                    messages.commitment(of, round_number, self.site, k, seed)
+                    for k, seed in enumerate(seeds)
                 ),
             ).signed(self._key)
             sealed = self._sealed(header, members, seeds)
-            return Contribution(header, words, sealed).to_bytes()
+            return messages.Contribution(header, words, sealed).to_bytes()
 
         return self._records.answer(job, about, round_number, question, make, asked_once=asked_once)
 
@@ -155,9 +143,9 @@ class Party:
         """X25519 keys of members, each signed by its member for this job; enough to open a sum."""
         committee = self._roster.committee
         # before any signature is verified
-        whole("the number of enrolments", len(enrolments), 0, len(committee.members))
-        known = exchange_keys(self._roster, job, enrolments)
-        whole("the number of members that have enrolled", len(known), committee.threshold)
+        checks.whole("the number of enrolments", len(enrolments), 0, len(committee.members))
+        known = messages.exchange_keys(self._roster, job, enrolments)
+        checks.whole("the number of members that have enrolled", len(known), committee.threshold)
         return known
 
     def _sealed(
@@ -167,7 +155,7 @@ class Party:
         sealed = {}
         for member, key in keys.items():
             text = b"".join(seeds[k] for k in self._roster.committee.held_by(member))
-            sealed[member] = seal(key, text, sealed_for(header, member))
+            sealed[member] = seal(key, text, messages.sealed_for(header, member))
         return sealed
 
     def confirm(
@@ -189,12 +177,12 @@ class Party:
             this round was signed before. Nothing is signed then.
         """
         headers = [text for text, _ in contributions]
-        of = sum_digest(bytes.fromhex(job), round_number, headers)
+        of = messages.sum_digest(bytes.fromhex(job), round_number, headers)
         secret = self._records.private_key(job)
 
         def make() -> tuple[bytes, bytes]:
             sums = self._sums(job, secret, round_number, least, contributions)
-            return Confirmation.made(self._key, self.site, of).to_bytes(), sums.tobytes()
+            return messages.Confirmation.made(self._key, self.site, of).to_bytes(), sums.tobytes()
 
         return self._records.confirm(job, round_number, of.hex(), make)
 
@@ -205,35 +193,37 @@ class Party:
         round_number: int,
         least: int,
         contributions: Sequence[tuple[bytes, bytes]],
-    ) -> Words:
+    ) -> types.Words:
         """Return the checked pieces, summed over the contributors: (pieces held, length) uint64."""
         of = bytes.fromhex(job)
         contributors, questions = set[int](), set[tuple[bytes, int]]()
         seed_lists: list[list[bytes]] = []
         for text, sealed in contributions:
-            header = Header.read(text)
+            header = messages.Header.read(text)
             site = header.site
             if site >= len(self._roster.sites) or site in contributors:
                 raise InputError(f"site {site} is not in the federation, or twice in the sum")
             if not header_by(self._roster.sites[site].key, text):
                 raise InputError(f"the contribution of site {site} is not signed by it")
-            same(f"round of the contribution of site {site}", header.round, round_number)
-            same(f"job of the contribution of site {site}", header.job, of)
+            checks.same(f"round of the contribution of site {site}", header.round, round_number)
+            checks.same(f"job of the contribution of site {site}", header.job, of)
             contributors.add(site)
             questions.add((header.question, header.length))
             key = shared_key(secret, header.exchange, of, site, self.site)
-            seed_lists.append(self._seeds(header, unseal(key, sealed, sealed_for(text, self.site))))
-        whole("the number of contributions in a sum", len(contributors), least)
-        same("number of questions in one sum", len(questions), 1)
+            seed_lists.append(
+                self._seeds(header, unseal(key, sealed, messages.sealed_for(text, self.site)))
+            )
+        checks.whole("the number of contributions in a sum", len(contributors), least)
+        checks.same("number of questions in one sum", len(questions), 1)
         ((_, length),) = questions
         return np.array([stream_sum(seeds, length) for seeds in zip(*seed_lists, strict=True)])
 
-    def _seeds(self, header: Header, text: bytes) -> list[bytes]:
+    def _seeds(self, header: messages.Header, text: bytes) -> list[bytes]:
         """Return a contributor's seeds for this member, if they match its commitments."""
-        held, starts = self.pieces, range(0, len(text), SEED_BYTES)
-        seeds = [text[a : a + SEED_BYTES] for a in starts]
+        held, starts = self.pieces, range(0, len(text), masking.SEED_BYTES)
+        seeds = [text[a : a + masking.SEED_BYTES] for a in starts]
         made = [
-            commitment(header.job, header.round, header.site, k, seed)
+            messages.commitment(header.job, header.round, header.site, k, seed)
             for k, seed in zip(held, seeds, strict=False)
         ]
         pieces = len(self._roster.committee.pieces)
@@ -258,12 +248,12 @@ class Party:
         check_digest("a sum's digest", of)
         committee, signed = self._roster.committee, set[int]()
         for text in dict.fromkeys(confirmations):  # a copy costs no second verification
-            with suppress(Damaged):
-                one = Confirmation.from_bytes(text)
+            with suppress(messages.Damaged):
+                one = messages.Confirmation.from_bytes(text)
                 if one.site in committee.members and one.by(
                     self._roster.sites[one.site].key, bytes.fromhex(of)
                 ):
                     signed.add(one.site)
-        whole("the number of members that signed this sum", len(signed), committee.threshold)
+        checks.whole("the number of members that signed this sum", len(signed), committee.threshold)
         pieces = self._records.sums(job, round_number, of)
-        return Opening.made(self._key, bytes.fromhex(of), pieces).to_bytes()
+        return messages.Opening.made(self._key, bytes.fromhex(of), pieces).to_bytes()

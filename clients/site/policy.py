@@ -35,9 +35,7 @@ from fedcal.clients.site.process.limits import LEAST_MIB, MEMORY_MIB
 from fedcal.core.checks import interval, one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.mechanisms import FORMER, MECHANISMS
-from fedcal.privacy.agreement import Terms
-from fedcal.privacy.declared import cells_of
-from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy import agreement, declared, noise_plan
 from fedcal.secure_aggregation.committee import check_committee
 from fedcal.secure_aggregation.roster import Roster, check_digest, check_key
 from fedcal.storage.toml_files import read_as, record_of
@@ -245,7 +243,7 @@ class Policy:
     def check(
         self,
         job: Mapping[str, Any],
-        terms: Terms,
+        terms: agreement.Terms,
         length: int,
         roster: Roster | None,
         today: datetime.date | None = None,
@@ -288,14 +286,14 @@ class Policy:
         if plan.private:
             _at_most("epsilon", plan.epsilon, self.epsilon_per_run)
             _at_most("delta", plan.delta, self.delta_per_run)
-            _one_of("mechanism", plan.mechanism, self.mechanism or (plan.mechanism,))
+            _one_of("mechanism", plan.mechanism.name, self.mechanism or (plan.mechanism.name,))
         elif not self.exact_sums:
             raise _refusal("sums", "without noise", "with noise alone (exact-sums = true)")
         _at_most("rounds", plan.rounds, self.rounds)
         _at_most("numbers in an answer", length, self.largest_vector)
         if plan.model.noise_by != "client" and self.site_rows:
-            rows = self.site_rows * (summed if plan.protocol else 1)
-            self._check_resolution(rows, cells_of(terms.questions, plan.rounds))
+            rows = self.site_rows * (summed if plan.committee else 1)
+            self._check_resolution(rows, declared.cells_of(terms.questions, plan.rounds))
 
     def check_method(self, job: Mapping[str, Any]) -> None:
         """InputError for a method, or a setting of it, that is not allowed."""
@@ -303,7 +301,7 @@ class Policy:
         self._check_settings(method, job.get("settings", "{}"))
 
     def _check_protocol(
-        self, job: Mapping[str, Any], plan: Plan, roster: Roster | None, summed: int
+        self, job: Mapping[str, Any], plan: noise_plan.Plan, roster: Roster | None, summed: int
     ) -> None:
         """Check which sums are visible to which parties."""
         self.check_roster(roster)

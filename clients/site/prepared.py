@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from fedcal.clients.site.policy import CPU_SECONDS, Policy
 from fedcal.clients.site.process.limits import COPIES, MEMORY_MIB
+from fedcal.core import scores, types
 from fedcal.core.checks import one_of, same
 from fedcal.core.classes import class_names, digest_of
 from fedcal.core.errors import InputError
-from fedcal.core.scores import KINDS
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers
 from fedcal.privacy.agreement import Terms
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.secure_aggregation.roster import Roster
@@ -71,7 +70,7 @@ class Prepared:
 
     folder: Path
     shards: Shards
-    test: tuple[Floats, Integers] | None
+    test: tuple[types.Floats, types.Integers] | None
     test_inputs: NDArray[Any] | None
     names: tuple[str, ...]
     number: int | None
@@ -126,7 +125,7 @@ class Prepared:
         """
         if self.policy is not None:
             self.policy.check(job, terms, length, self.roster)
-        elif terms.plan.protocol and not self.simulated:
+        elif terms.plan.committee and not self.simulated:
             raise InputError(
                 "secure aggregation by protocol needs --federation, --sign-key and --policy"
             )
@@ -136,7 +135,7 @@ def prepare(
     folder: Path,
     shards: Shards,
     *,
-    test: tuple[Floats, Integers] | None = None,
+    test: tuple[types.Floats, types.Integers] | None = None,
     test_inputs: NDArray[Any] | None = None,
     names: Sequence[str] | None = None,
     number: int | None = None,
@@ -312,7 +311,7 @@ def prepared(folder: Path) -> Prepared:
         same(f"version of {folder} (start fedcal site again)", site["version"], _VERSION)
         arrays = {name: _mapped(folder / f"{name}.npy") for name in site["arrays"]}
         offsets = np.array([0, len(arrays["labels"])])
-        kind = one_of("input", site["input"], KINDS)
+        kind = one_of("input", site["input"], scores.KINDS)
         columns: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}
         columns |= {
             "group_names": tuple(site["group_names"]),

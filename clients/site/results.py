@@ -12,13 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fedcal.clients.site.prepared import Prepared
-from fedcal.core.checks import one_of, whole
+from fedcal.core import checks, numerics
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import softmax
 from fedcal.privacy.agreement import Terms
+from fedcal.storage import atomic, npz
 from fedcal.storage.artifact import ARTIFACTS, Artifact, Holdout
-from fedcal.storage.atomic import file_errors, whole_file
-from fedcal.storage.npz import read_npz
 
 RESULTS, METRICS = "results", "metrics.json"
 SHOWN = {"accuracy": "accuracy", "ece": "top-label ECE", "nll": "NLL", "brier": "Brier"}
@@ -91,7 +89,7 @@ def keep_result(
     InputError
         If something is not as it should be; nothing is kept.
     """
-    artifact_class = ARTIFACTS[one_of("form of this run's result", form, (terms.form,))]
+    artifact_class = ARTIFACTS[checks.one_of("form of this run's result", form, (terms.form,))]
     name = f"{form}.npz"
     content = files.get(name)
     if not _RUN.fullmatch(run):
@@ -100,7 +98,7 @@ def keep_result(
     if not isinstance(content, bytes) or len(content) > most:
         raise InputError(f"the result has no file {name} of at most {most >> 10} KiB")
     try:
-        read_npz(BytesIO(content), UNPACKED * most)
+        npz.read_npz(BytesIO(content), UNPACKED * most)
     except InputError as e:
         raise InputError(f"{name}: {e}") from None
     path = _made(site.folder / RESULTS, run) / name
@@ -115,7 +113,7 @@ def keep_result(
         if before != [path] or path.read_bytes() != content:
             raise InputError("another result of this run came before")
     else:
-        with whole_file(path) as file:
+        with atomic.whole_file(path) as file:
             file.write(content)
     return artifact
 
@@ -125,9 +123,9 @@ def judge_result(site: Prepared, run: str, artifact: Artifact) -> Judged:
     logits, labels = site.test or (site.shards.logits, site.shards.labels)
     rows = "test" if site.test else "calibration"
     inputs = site.test_inputs if site.test else site.shards.inputs
-    test = Holdout(logits, softmax(logits), labels, inputs=inputs)
+    test = Holdout(logits, numerics.softmax(logits), labels, inputs=inputs)
     judged = Judged(rows, artifact.judge(test) if len(labels) else {})
-    with whole_file(site.folder / RESULTS / run / METRICS) as file:
+    with atomic.whole_file(site.folder / RESULTS / run / METRICS) as file:
         content = {"run": run, "rows": rows, "class_names": list(site.names), **judged.judged}
         file.write(json.dumps(content, indent=2).encode())
     return judged
@@ -135,9 +133,9 @@ def judge_result(site: Prepared, run: str, artifact: Artifact) -> Judged:
 
 def _made(results: Path, run: str) -> Path:
     folder = results / run
-    with file_errors(f"cannot write {results.name}"):
+    with atomic.file_errors(f"cannot write {results.name}"):
         results.mkdir(exist_ok=True)
         others = {path.name for path in results.iterdir()} - {run}
-        whole("the number of results (move old ones away)", len(others), 0, MOST_RESULTS - 1)
+        checks.whole("the number of results (move old ones away)", len(others), 0, MOST_RESULTS - 1)
         folder.mkdir(exist_ok=True)
     return folder

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from fedcal import datasets
-from fedcal.core.checks import one_of, same, whole
+from fedcal.core import checks, scores
 from fedcal.core.errors import InputError
-from fedcal.core.scores import KINDS
 from fedcal.core.shards import Shards
 from fedcal.partition import DEALT, client_names, deal
 from fedcal.storage.npz import read_npz
@@ -53,8 +52,8 @@ def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
     except KeyError as missing:
         raise InputError(f"a site needs the key {missing} to find its rows") from None
     shards = _dealt(*shared, str(run.get("method", "")))
-    same("input of the run", run.get("input") or shards.input, shards.input)
-    whole("the number of a site in these data", site, 0, shards.clients - 1)
+    checks.same("input of the run", run.get("input") or shards.input, shards.input)
+    checks.whole("the number of a site in these data", site, 0, shards.clients - 1)
     return shards.block(site, site + 1)
 
 
@@ -83,11 +82,11 @@ def _dealt(data: str, partition: str, clients: int, seed: int, method: str) -> S
     try:
         arrays = read_npz(Path(data))
         logits, labels, offsets, kind = (arrays[name] for name in _DEALT)
-        kind_read = one_of("input", str(kind), KINDS)
+        kind_read = checks.one_of("input", str(kind), scores.KINDS)
         known: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}
         known |= {name: tuple(arrays[name].tolist()) for name in _NAMES}
         shards = Shards(logits, labels, offsets, kind_read, **known)
     except KeyError as missing:
         raise InputError(f"{data} contains no partitioned rows: {missing} is missing") from None
-    same(f"number of clients in {data}", clients, shards.clients)
+    checks.same(f"number of clients in {data}", clients, shards.clients)
     return shards

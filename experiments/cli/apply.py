@@ -20,24 +20,19 @@ from fedcal.calibrators import Calibrator
 from fedcal.conformal import PredictionSets, load
 from fedcal.conformal.coverage import FEW_CLASSES, judged
 from fedcal.conformal.page import AT_TARGET, class_table
+from fedcal.core import classes, numerics, optional, types
 from fedcal.core.checks import same, unused, whole
-from fedcal.core.classes import class_names
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import softmax
-from fedcal.core.optional import need
-from fedcal.core.types import Floats, Integers
 from fedcal.datasets import IDS, Dataset, feature_sets, read_feature_set
 from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet
 from fedcal.experiments.report.tables import TextTable, of_part, print_table
 from fedcal.experiments.report.terminal import SHOWN, console, headings, shown
-from fedcal.experiments.runs.files import to_json
-from fedcal.experiments.runs.folders import claim_file
+from fedcal.experiments.runs import files, folders
 from fedcal.experiments.training.features import LabelledRows, features_of, named, read_labelled
 from fedcal.metrics import summary
 from fedcal.metrics.buckets import check_score
+from fedcal.storage import atomic, npz
 from fedcal.storage.artifact import form_of
-from fedcal.storage.atomic import path_of, whole_file
-from fedcal.storage.npz import read_npz
 from fedcal.training.trained_model import TrainedModel, load_model
 
 EXAMPLES = (
@@ -77,7 +72,7 @@ def command(
         raise InputError(f"--out {out}: allowed are {', '.join(FORMATS)}")
     if Path(data).exists() and out.exists() and out.samefile(data):
         raise InputError(f"--out {out} is the data file itself")
-    claim_file(out, overwrite=overwrite)
+    folders.claim_file(out, overwrite=overwrite)
     if form_of(calibrator) == TrainedModel.form:
         unused("a model has no sets", alpha=alpha)
         unused("a model reads features, not CSV files", csv=csv)
@@ -110,7 +105,7 @@ def command(
 def _show(rows: int, test: int, done: Told, out: Path, *, quiet: bool, json: bool) -> None:
     verb, content, lines = done
     if json:
-        print(to_json({"rows": rows, "out": str(out), **content}), end="")
+        print(files.to_json({"rows": rows, "out": str(out), **content}), end="")
     elif not quiet:
         to = console()
         parts = f" (metrics: the {test} of its test part)" if test else ""
@@ -145,9 +140,9 @@ class Rows:
         (c,) the column here of each column of the file
     """
 
-    logits: Floats
-    probs: Floats
-    labels: Integers | None
+    logits: types.Floats
+    probs: types.Floats
+    labels: types.Integers | None
     judged: NDArray[np.bool_]
     ids: Mapping[str, NDArray[Any]]
     names: tuple[str, ...] | None
@@ -179,7 +174,7 @@ class Rows:
     @property
     def called(self) -> tuple[str, ...]:
         """Names of the classes in the order of the file's columns."""
-        names = class_names(self.names, len(self.place))
+        names = classes.class_names(self.names, len(self.place))
         return tuple(names[j] for j in self.place)
 
     @property
@@ -299,7 +294,7 @@ def _write(
     columns: Mapping[str, NDArray[Any]],
 ) -> None:
     """Write the array as .npy, with its columns as .npz, or a table: ids, labels, columns."""
-    with whole_file(out) as f:
+    with atomic.whole_file(out) as f:
         if out.suffix == ".npy":
             (array,) = values.values()
             np.save(f, array, allow_pickle=False)
@@ -315,7 +310,7 @@ def _write(
 def _write_table(out: Path, file: IO[bytes], table: Mapping[str, NDArray[Any]]) -> None:
     """Columns as .parquet, .csv or .csv.gz."""
     if out.suffix == ".parquet":
-        need("pyarrow", "parquet", "writing a .parquet file")
+        optional.need("pyarrow", "parquet", "writing a .parquet file")
         import pyarrow
         import pyarrow.parquet
 
@@ -328,7 +323,7 @@ def _write_table(out: Path, file: IO[bytes], table: Mapping[str, NDArray[Any]]) 
         csv.writer(text).writerows([[*table], *lines])
 
 
-Part = tuple[Floats, Integers | None]
+Part = tuple[types.Floats, types.Integers | None]
 """Logits (n, c) and labels (n,); None = the file has none."""
 
 
@@ -361,17 +356,17 @@ def logits_of_file(model: TrainedModel, data: str) -> tuple[Part, Part | None]:
 def metrics_of(part: Part) -> dict[str, float]:
     """Metrics of the model's probabilities; none without labels."""
     logits, labels = part
-    return {} if labels is None else summary(softmax(logits), labels)
+    return {} if labels is None else summary(numerics.softmax(logits), labels)
 
 
 def _read(model: TrainedModel, data: str) -> tuple[LabelledRows, bool]:
     """Read the rows, and return whether their labels are known."""
-    path = path_of(data)
+    path = atomic.path_of(data)
     if data in {entry.name for entry in feature_sets()}:
         arrays: dict[str, Any] = read_feature_set(data)
     elif path.suffix.lower() == ".npz" and path.is_file():
         with named(data):
-            arrays = dict(read_npz(path))
+            arrays = dict(npz.read_npz(path))
     else:
         return read_labelled(data), True
     if "features" not in arrays:

@@ -10,22 +10,10 @@ from typing import Annotated, Any
 
 from fedcal.core.errors import FedcalError
 from fedcal.core.options import RUNNING
-from fedcal.experiments.cli.parameters import (
-    FILES,
-    ConfigFile,
-    Json,
-    NoReport,
-    Overwrite,
-    Quiet,
-    Settings,
-    other,
-    with_options,
-)
-from fedcal.experiments.report.tables import print_table
-from fedcal.experiments.report.terminal import console, progress
-from fedcal.experiments.runs.comparison import Comparison, compare
-from fedcal.experiments.runs.comparison.grid import Grid
-from fedcal.experiments.runs.comparison.table import as_table, harmed
+from fedcal.experiments.cli import parameters
+from fedcal.experiments.cli.parameters import other
+from fedcal.experiments.report import tables, terminal
+from fedcal.experiments.runs.comparison import Comparison, compare, grid, table
 from fedcal.experiments.runs.config import Config, parse_setting
 from fedcal.experiments.runs.files import to_json
 
@@ -36,13 +24,13 @@ EXAMPLES = (
 )
 
 
-@with_options(
+@parameters.with_options(
     Config,
     but=("engine", "ray_address"),
     lists=True,
     unset={"method": "those that calibrate, and the baselines", "epsilon": "inf,1"},
 )
-@with_options(Grid, "seeds")
+@parameters.with_options(grid.Grid, "seeds")
 def command(
     *,
     jobs: Annotated[
@@ -62,20 +50,20 @@ def command(
             "--resume",
         ),
     ] = False,
-    set: Settings = None,
-    config: ConfigFile = None,
+    set: parameters.Settings = None,
+    config: parameters.ConfigFile = None,
     out: Annotated[
         Path | None,
-        other(FILES, "Folder for rows, tables and report."),
+        other(parameters.FILES, "Folder for rows, tables and report."),
     ] = None,
-    overwrite: Overwrite = False,
-    no_report: NoReport = False,
-    quiet: Quiet = False,
-    json: Json = False,
+    overwrite: parameters.Overwrite = False,
+    no_report: parameters.NoReport = False,
+    quiet: parameters.Quiet = False,
+    json: parameters.Json = False,
     **options: Any,
 ) -> None:
     """Run and show it; the exit code is 1 where runs failed."""
-    with progress("comparing", quiet=quiet) as steps:
+    with terminal.progress("comparing", quiet=quiet) as steps:
         comparison = compare(
             config=config,
             out=out,
@@ -102,11 +90,11 @@ def command(
 
 def show(comparison: Comparison, out: Path | None) -> None:
     """Print the table and its statement."""
-    to = console()
+    to = terminal.console()
     to.print(comparison.headline)
-    if worse := harmed(comparison.cells):
+    if worse := table.harmed(comparison.cells):
         to.print(worse)
-    print_table(to, as_table(comparison.cells), gap=0)
+    tables.print_table(to, table.as_table(comparison.cells), gap=0)
     for line in comparison.statement:
         to.print(f"- {line}")
     if out is not None:

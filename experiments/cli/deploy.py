@@ -15,17 +15,7 @@ from rich.console import Console
 from fedcal.core.checks import needed, one_of, unused
 from fedcal.core.options import SITES
 from fedcal.core.printable import listed
-from fedcal.experiments.cli.parameters import (
-    FILES,
-    ConfigFile,
-    Json,
-    Overwrite,
-    Quiet,
-    Settings,
-    other,
-    with_options,
-)
-from fedcal.experiments.cli.simulate import show
+from fedcal.experiments.cli import parameters, simulate
 from fedcal.experiments.deploy.run import (
     Control,
     asked_for,
@@ -34,11 +24,9 @@ from fedcal.experiments.deploy.run import (
     flower_run,
     standing,
 )
-from fedcal.experiments.report.tables import TextTable, print_table
-from fedcal.experiments.report.terminal import console, progress
+from fedcal.experiments.report import tables, terminal
+from fedcal.experiments.runs import files, jobs
 from fedcal.experiments.runs.config import SIMULATED, Config, load_config, merge, parse_setting
-from fedcal.experiments.runs.files import to_json
-from fedcal.experiments.runs.jobs import BY, settings
 
 EXAMPLES = (
     "fedcal deploy register site-a.pub --control 127.0.0.1:8000 --root-certificates ca.crt",
@@ -63,37 +51,40 @@ _UNSET = {
 _FIRST = ("control", "root_certificates", "federation", "method", "clients", "epsilon", "unit")
 
 
-@with_options(Config, but=SIMULATED, unset=_UNSET, first=_FIRST)
+@parameters.with_options(Config, but=SIMULATED, unset=_UNSET, first=_FIRST)
 def command(
     *,
     action: Annotated[str, typer.Argument(metavar="|".join(ACTIONS), show_default=False)],
     keys: Annotated[list[Path] | None, typer.Argument(metavar="[KEY.pub]...")] = None,
     by: Annotated[
-        str, other(SITES, "none | site: evaluate each site of --federation separately.")
+        str, parameters.other(SITES, "none | site: evaluate each site of --federation separately.")
     ] = "none",
-    set: Settings = None,
-    config: ConfigFile = None,
-    out: Annotated[Path | None, other(FILES, "Folder of the run.")] = None,
-    overwrite: Overwrite = False,
+    set: parameters.Settings = None,
+    config: parameters.ConfigFile = None,
+    out: Annotated[Path | None, parameters.other(parameters.FILES, "Folder of the run.")] = None,
+    overwrite: parameters.Overwrite = False,
     without_unready: Annotated[
-        bool, other(SITES, "Continue without sites that cannot take part.", "--without-unready")
+        bool,
+        parameters.other(
+            SITES, "Continue without sites that cannot take part.", "--without-unready"
+        ),
     ] = False,
-    quiet: Quiet = False,
-    json: Json = False,
+    quiet: parameters.Quiet = False,
+    json: parameters.Json = False,
     **options: Any,
 ) -> None:
     """Do it and show what came of it."""
     one_of("action", action, ACTIONS)
-    to = console()
+    to = terminal.console()
     if action != "register":
         unused("keys are for register", keys=keys or None)
     if action != "run":
         unused(f"{action} begins no run", overwrite=overwrite or None)
     if action in ("run", "resume"):
-        known = settings(one_of("by", by, BY[:2])) | dict(map(parse_setting, set or ()))
+        known = jobs.settings(one_of("by", by, jobs.BY[:2])) | dict(map(parse_setting, set or ()))
         asked = _asked(action, {**options, "set": known}, config, out)
         test = options["data"] if action == "run" else asked.data or None
-        with progress(f"{asked.method}: waiting for the sites", quiet=quiet) as steps:
+        with terminal.progress(f"{asked.method}: waiting for the sites", quiet=quiet) as steps:
             result = deployed(
                 asked,
                 test=test,
@@ -104,9 +95,9 @@ def command(
                 progress=lambda done, total: steps(done, total, asked.method),
             )
         if json:
-            print(to_json(result.to_json()), end="")
+            print(files.to_json(result.to_json()), end="")
         elif not quiet:
-            show(result, out)
+            simulate.show(result, out)
         return
     known = {k: v for k, v in options.items() if k in ("control", "root_certificates")}
     if out is not None:
@@ -118,7 +109,7 @@ def command(
         if action == "register":
             keys = needed("KEY.pub", keys or None, "the public keys of sites are registered")
             roster = [(str(key), node) for key, node in superlink.register(keys)]
-            print_table(to, TextTable(("key", "site"), roster), edge=True)
+            tables.print_table(to, tables.TextTable(("key", "site"), roster), edge=True)
         elif action == "stop":
             out = needed("--out", out, _FOLDER)
             superlink.stop(flower_run(out))
@@ -147,10 +138,10 @@ def _show_status(to: Console, superlink: Control, out: Path | None, json: bool) 
         nodes = [node._replace(name=state.names.get(node.number, "")) for node in nodes]
     if json:
         run = None if state is None else state._asdict()
-        print(to_json({"sites": [node._asdict() for node in nodes], "run": run}), end="")
+        print(files.to_json({"sites": [node._asdict() for node in nodes], "run": run}), end="")
         return
     rows = [(node.name or f"node {node.number}", node.status) for node in nodes]
-    print_table(to, TextTable(("site", "status"), rows), edge=True)
+    tables.print_table(to, tables.TextTable(("site", "status"), rows), edge=True)
     if state is not None:
         planned = f" of {state.planned}" if state.planned else ""
         to.print(f"{state.status}; rounds done: {state.done}{planned}")

@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import __version__
+from fedcal.core import flower_internals, optional
 from fedcal.core.errors import InputError
-from fedcal.core.flower_internals import check_flower
-from fedcal.core.optional import EXTRAS, Use, install, packages
 from fedcal.core.parallel import usable_cores
-from fedcal.experiments.cli.main import COMMANDS
-from fedcal.experiments.cli.parameters import Json, Quiet
-from fedcal.experiments.report.tables import TextTable, print_table
-from fedcal.experiments.report.terminal import console
+from fedcal.experiments.cli import main, parameters
+from fedcal.experiments.report import tables, terminal
 from fedcal.experiments.runs.engines.superlink import scripts
 from fedcal.experiments.runs.files import to_json
 from fedcal.storage.atomic import posix_locks
@@ -31,35 +28,35 @@ _FLOWER = ("site", "simulate --engine grpc")
 _DEVELOPERS = {"all", "bench", "dev", "docs"}
 
 
-def command(quiet: Quiet = False, json: Json = False) -> None:
+def command(quiet: parameters.Quiet = False, json: parameters.Json = False) -> None:
     """Inspect the installation and show the result."""
     facts = look()
     if json:
         print(to_json(facts), end="")
     elif not quiet:
-        to = console()
+        to = terminal.console()
         to.print("\n".join([facts["summary"], *facts["lacking"]]))
         parts = ("versions", "extras", "machine")
         rows = [(name, str(value or "?")) for part in parts for name, value in facts[part].items()]
-        print_table(to, TextTable(("", "here"), rows, left={0, 1}), edge=True)
+        tables.print_table(to, tables.TextTable(("", "here"), rows, left={0, 1}), edge=True)
 
 
 def look() -> dict[str, Any]:
     """Return what `--json` prints: sentences, lines by command, versions, extras, the machine."""
-    versions = {package.name: str(package).partition(" ")[2] for package in packages()}
+    versions = {package.name: str(package).partition(" ")[2] for package in optional.packages()}
     names = metadata.metadata("fedcal").get_all("Provides-Extra") or ()
-    extras = {name: sorted(packages(name)) for name in names if name not in _DEVELOPERS}
+    extras = {name: sorted(optional.packages(name)) for name in names if name not in _DEVELOPERS}
     lost = {name: ", ".join(str(p) for p in own if not p.fits) for name, own in extras.items()}
     lacks = [*_lacking(lost), *_refused()]
     stopped = {name for lack in lacks if lack.all for name in lack.commands}
-    runs = ", ".join(name for name in COMMANDS if " " not in name and name not in stopped)
+    runs = ", ".join(name for name in main.COMMANDS if " " not in name and name not in stopped)
     whole = "all but what the next lines name" if lacks else "with every option"
     return {
         "summary": f"fedcal {runs} run here, {whole}.",
         "lacking": [f"fedcal {', '.join(n.commands) or 'in Python'}: {n.what}" for n in lacks],
         "commands": {
             name: [n.what for n in lacks if name in {c.partition(" --")[0] for c in n.commands}]
-            for name in COMMANDS
+            for name in main.COMMANDS
         },
         "versions": {"fedcal": __version__, "Python": platform.python_version()} | versions,
         "extras": {
@@ -73,24 +70,24 @@ def look() -> dict[str, Any]:
     }
 
 
-def _lacking(lost: Mapping[str, str]) -> Iterator[Use]:
+def _lacking(lost: Mapping[str, str]) -> Iterator[optional.Use]:
     """Yield what each extra is for that lacks packages, and which it lacks."""
     for name in filter(lost.get, lost):
-        use = EXTRAS.get(name, Use((), f"what the extra {name} is for"))
-        yield use._replace(what=f"{use.what} lack {lost[name]}: {install(name)}")
+        use = optional.EXTRAS.get(name, optional.Use((), f"what the extra {name} is for"))
+        yield use._replace(what=f"{use.what} lack {lost[name]}: {optional.install(name)}")
 
 
-def _refused() -> Iterator[Use]:
+def _refused() -> Iterator[optional.Use]:
     """Yield what this system, or this Flower, does not run."""
     try:
         posix_locks(Path("its folder"))
     except InputError as e:
-        yield Use(_LOCKING, str(e), all=True)
+        yield optional.Use(_LOCKING, str(e), all=True)
     try:
         scripts("Flower's engine", "superlink", "supernode", "superexec", "flwr")
     except InputError as e:
-        yield Use(_FLOWER, str(e), all=True)
+        yield optional.Use(_FLOWER, str(e), all=True)
     try:
-        check_flower()
+        flower_internals.check_flower()
     except (InputError, ImportError) as e:
-        yield Use(_FLOWER, str(e), all=True)
+        yield optional.Use(_FLOWER, str(e), all=True)

@@ -8,30 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from fedcal.core import pages
-from fedcal.core.checks import needed, same, unused
-from fedcal.core.classes import in_a_line
-from fedcal.experiments.cli.parameters import (
-    FILES,
-    ConfigFile,
-    Json,
-    NoReport,
-    Overwrite,
-    Quiet,
-    Settings,
-    other,
-    with_options,
-)
-from fedcal.experiments.cli.simulate import run_and_show
+from fedcal.core import checks, classes, pages
+from fedcal.experiments.cli import parameters, simulate
+from fedcal.experiments.cli.parameters import other
+from fedcal.experiments.report import tables, terminal
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.tables import of_part, print_table
-from fedcal.experiments.report.terminal import console
+from fedcal.experiments.runs import files, folders, jobs, rereading
 from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
-from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.folders import READING as FOLDER
-from fedcal.experiments.runs.folders import claim, claim_file
-from fedcal.experiments.runs.jobs import METHOD, about_intervals, evaluates, settings
-from fedcal.experiments.runs.rereading import Reading, reread
 
 EXAMPLES = (
     "fedcal evaluate --data imdb-binary --epsilon 1 --unit example --out run",
@@ -45,7 +29,7 @@ EVALUATION = "What is evaluated"
 AGAIN = "Reading a release again: no run, no charge"
 
 
-@with_options(Config, but=("method",))
+@parameters.with_options(Config, but=("method",))
 def command(
     *,
     calibrator: Annotated[
@@ -104,15 +88,15 @@ def command(
     since: Annotated[
         Path | None, other(AGAIN, "Test for changes since this earlier release.npz.")
     ] = None,
-    set: Settings = None,
-    config: ConfigFile = None,
+    set: parameters.Settings = None,
+    config: parameters.ConfigFile = None,
     out: Annotated[
-        Path | None, other(FILES, "Folder for result files; with --calibrate a file.")
+        Path | None, other(parameters.FILES, "Folder for result files; with --calibrate a file.")
     ] = None,
-    overwrite: Overwrite = False,
-    no_report: NoReport = False,
-    quiet: Quiet = False,
-    json: Json = False,
+    overwrite: parameters.Overwrite = False,
+    no_report: parameters.NoReport = False,
+    quiet: parameters.Quiet = False,
+    json: parameters.Json = False,
     **options: Any,
 ) -> None:
     """Run and show it, or read a release again."""
@@ -127,15 +111,15 @@ def command(
     if release is not None:
         given = {**options, **of_runs, "by": None if by == "none" else by}
         given |= {"set": set, "config": config}
-        unused("--release reads what a run left", **given)
+        checks.unused("--release reads what a run left", **given)
         if calibrate is not None:
-            needed("--out FILE", out, "--calibrate writes a calibrator to a file")
+            checks.needed("--out FILE", out, "--calibrate writes a calibrator to a file")
         if out is not None and calibrate is not None:
-            claim_file(out, overwrite=overwrite)
+            folders.claim_file(out, overwrite=overwrite)
         elif out is not None:
-            claim(out, FOLDER, overwrite=overwrite, report=not no_report)
+            folders.claim(out, FOLDER, overwrite=overwrite, report=not no_report)
         how: Any = calibrate  # checked where it is used
-        found = reread(release, threshold=threshold, at=at, calibrate=how, since=since)
+        found = rereading.reread(release, threshold=threshold, at=at, calibrate=how, since=since)
         if out is not None and found.calibrator is not None:
             found.calibrator.save(out)
         elif out is not None:
@@ -143,36 +127,40 @@ def command(
         _show(found, release, out, quiet=quiet, json=json)
         return
     of_releases = {"at": at, "calibrate": calibrate, "since": since}
-    unused("it reads an earlier run's release: give --release FILE", **of_releases)
-    asked = settings(by, threshold=threshold, **of_runs)
+    checks.unused("it reads an earlier run's release: give --release FILE", **of_releases)
+    asked = jobs.settings(by, threshold=threshold, **of_runs)
     run = {**options, "set": {**asked, **dict(map(parse_setting, set or ()))}}
-    known = merge({"method": METHOD}, run) if config is None else load_config(config, run)
-    if not evaluates(known.method):
-        same("method of an evaluation (others: fedcal simulate)", known.method, METHOD)
-    run_and_show(known, out, overwrite=overwrite, report=not no_report, quiet=quiet, json=json)
+    known = merge({"method": jobs.METHOD}, run) if config is None else load_config(config, run)
+    if not jobs.evaluates(known.method):
+        checks.same("method of an evaluation (others: fedcal simulate)", known.method, jobs.METHOD)
+    simulate.run_and_show(
+        known, out, overwrite=overwrite, report=not no_report, quiet=quiet, json=json
+    )
 
 
-def _show(reading: Reading, release: Path, out: Path | None, *, quiet: bool, json: bool) -> None:
+def _show(
+    reading: rereading.Reading, release: Path, out: Path | None, *, quiet: bool, json: bool
+) -> None:
     """Show what was read, as text or JSON."""
     if json:
-        print(to_json(reading.to_json()), end="")
+        print(files.to_json(reading.to_json()), end="")
         return
     if quiet:
         return
-    to = console()
+    to = terminal.console()
     to.print(f"{release} read again: no run, and no further charge")
     if reading.release.class_names is not None:
-        to.print(in_a_line(reading.release.class_names))
+        to.print(classes.in_a_line(reading.release.class_names))
     asked = reading.asked
     for part in reading.page() if asked is None else asked:
         if isinstance(part, pages.Table):
-            print_table(to, of_part(part), edge=True)
+            tables.print_table(to, tables.of_part(part), edge=True)
             if asked is not None and part.note:
                 to.print(part.note)
     if asked is not None:
         to.print("All that it says: --release alone, --json, or a folder as --out.")
     content = reading.to_json()
-    for sentence in (reading.not_compared, about_intervals(content)):
+    for sentence in (reading.not_compared, jobs.about_intervals(content)):
         if sentence:
             to.print(sentence)
     for sentence in reading.release.privacy[:1]:

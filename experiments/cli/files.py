@@ -11,8 +11,7 @@ import typer
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet, show_written
 from fedcal.experiments.report.terminal import console
-from fedcal.experiments.runs.files import to_json
-from fedcal.experiments.runs.folders import claim_file
+from fedcal.experiments.runs import files, folders
 
 EXAMPLES = {
     "report": ("fedcal report run",),
@@ -87,7 +86,7 @@ def export(
     from fedcal.storage.artifact import form_of
     from fedcal.training.trained_model import TrainedModel, load_model
 
-    claim_file(out, overwrite=overwrite)
+    folders.claim_file(out, overwrite=overwrite)
     if (form := form_of(calibrator)) == TrainedModel.form:
         export.save_model(load_model(calibrator), out)
     else:
@@ -117,7 +116,7 @@ def datasets(quiet: Quiet = False, json: Json = False) -> None:
 
     if json:
         entries: list[Any] = [*datasets.catalogue(), *datasets.feature_sets()]
-        print(to_json([dataclasses.asdict(entry) for entry in entries]), end="")
+        print(files.to_json([dataclasses.asdict(entry) for entry in entries]), end="")
         return
     if quiet:
         return

@@ -19,9 +19,8 @@ from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 from fedcal import __version__
-from fedcal.core.checks import number_in, one_of
+from fedcal.core import checks, removed
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.removed import check_kept
 from fedcal.experiments.report.terminal import console
 
 COMMANDS = {
@@ -71,8 +70,8 @@ ALL = "--help-all"
 _HELP = {"help_option_names": ["--help", "-h"]}
 
 _PLAIN: Any = {kind: copy.copy(kind) for kind in (click.INT, click.FLOAT)}
-_PLAIN[click.INT]._number_class = partial(number_in, kind=int)
-_PLAIN[click.FLOAT]._number_class = number_in
+_PLAIN[click.INT]._number_class = partial(checks.number_in, kind=int)
+_PLAIN[click.FLOAT]._number_class = checks.number_in
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -93,8 +92,8 @@ def load_command(name: str, *, every: bool = True) -> click.Command:
 
     Only now its module is imported.
     """
-    check_kept(f"fedcal {name}")
-    one_of("command", name, COMMANDS, "fedcal --help")
+    removed.check_kept(f"fedcal {name}")
+    checks.one_of("command", name, COMMANDS, "fedcal --help")
     place, _, function = COMMANDS[name].partition(":")
     module = import_module(f"{PACKAGE}.{place}")
     command = getattr(module, function or "command")
@@ -144,7 +143,7 @@ class Commands(TyperGroup):
         if below and rest and not rest[0].startswith("-"):
             name, rest = f"{name} {rest[0]}", rest[1:]
         for word in rest:
-            check_kept(f"fedcal {name} {word.partition('=')[0]}")
+            removed.check_kept(f"fedcal {name} {word.partition('=')[0]}")
         rest = [_HELP["help_option_names"][0] if word == ALL else word for word in rest]
         return name, load_command(name, every=ALL in args), rest
 

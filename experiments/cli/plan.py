@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fedcal.experiments.cli.parameters import FIRST, Json, Quiet, other, with_options
-from fedcal.experiments.report.tables import TextTable, print_table
-from fedcal.experiments.report.terminal import console
-from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.report import tables, terminal
+from fedcal.experiments.runs import config, files
 from fedcal.experiments.runs.plan import plan
 from fedcal.strategies.warnings import percent
 
@@ -21,7 +19,7 @@ _COLUMNS = ("method", "rounds", "noise", "bearable", "helps", "fewest clients", 
 
 
 @with_options(
-    Config,
+    config.Config,
     *("clients", "rounds", "sampling_rate"),
     *("epsilon", "delta", "unit", "trust", "mechanism", "quorum"),
     unset={"clients": "required", "rounds": "the method's"},
@@ -41,10 +39,10 @@ def command(
     given = {k: v for k, v in options.items() if v is not None}
     found = plan(**given, methods=method.split(",") if method else None)
     if json:
-        print(to_json(found.to_json()), end="")
+        print(files.to_json(found.to_json()), end="")
     if json or quiet:
         return
-    to = console()
+    to = terminal.console()
     to.print(found.heading)
     rows = [
         [
@@ -54,7 +52,7 @@ def command(
         ]
         for line in found.methods
     ]
-    print_table(to, TextTable(_COLUMNS, rows, left=(0, 4)), edge=True)
+    tables.print_table(to, tables.TextTable(_COLUMNS, rows, left=(0, 4)), edge=True)
     why = [line["why"] for line in found.methods if line["why"]]
     why += [f"{name} is left out: {reason}" for name, reason in found.refused]
     for text in (*why, *found.words()):

@@ -10,17 +10,7 @@ from fedcal.core.classes import in_a_line
 from fedcal.core.errors import InputError
 from fedcal.core.options import RUNNING
 from fedcal.evaluation.by_group import change_table
-from fedcal.experiments.cli.parameters import (
-    FILES,
-    ConfigFile,
-    Json,
-    NoReport,
-    Overwrite,
-    Quiet,
-    Settings,
-    other,
-    with_options,
-)
+from fedcal.experiments.cli import parameters
 from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.result import (
     before_and_after,
@@ -30,9 +20,8 @@ from fedcal.experiments.report.result import (
 )
 from fedcal.experiments.report.tables import TextTable, of_part, print_table
 from fedcal.experiments.report.terminal import console, headings, progress
+from fedcal.experiments.runs import files, jobs
 from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
-from fedcal.experiments.runs.files import to_json
-from fedcal.experiments.runs.jobs import about_intervals
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.experiments.runs.simulation import simulate
 
@@ -50,19 +39,22 @@ _STARTING = {
 _WAITING = ": waiting for the sites"
 
 
-@with_options(Config)
+@parameters.with_options(Config)
 def command(
     *,
     resume: Annotated[
-        bool, other(RUNNING, "For compare only: a single run is simply repeated.", "--resume")
+        bool,
+        parameters.other(RUNNING, "For compare only: a single run is simply repeated.", "--resume"),
     ] = False,
-    set: Settings = None,
-    config: ConfigFile = None,
-    out: Annotated[Path | None, other(FILES, "Folder for result files.")] = None,
-    overwrite: Overwrite = False,
-    no_report: NoReport = False,
-    quiet: Quiet = False,
-    json: Json = False,
+    set: parameters.Settings = None,
+    config: parameters.ConfigFile = None,
+    out: Annotated[
+        Path | None, parameters.other(parameters.FILES, "Folder for result files.")
+    ] = None,
+    overwrite: parameters.Overwrite = False,
+    no_report: parameters.NoReport = False,
+    quiet: parameters.Quiet = False,
+    json: parameters.Json = False,
     **options: Any,
 ) -> None:
     """Run a simulation and show its result."""
@@ -90,7 +82,7 @@ def run_and_show(
             asked.data, config=asked, out=out, overwrite=overwrite, report=report, progress=moved
         )
     if json:
-        print(to_json(result.to_json()), end="")
+        print(files.to_json(result.to_json()), end="")
     elif not quiet:
         show(result, out)
 
@@ -103,7 +95,7 @@ def show(result: SimulationResult, out: Path | None) -> None:
         to.print(in_a_line(result.class_names))
     for table in _tables(result):
         print_table(to, table, edge=True)
-    if about := about_intervals(result.judged):
+    if about := jobs.about_intervals(result.judged):
         to.print(about)
     for warning in result.judged.get("coverage_warnings", ()):
         to.print(f"Warning: {warning}")

@@ -10,16 +10,12 @@ from typing import Annotated
 
 import typer
 
-from fedcal.core import pages
-from fedcal.core.checks import interval, needed
-from fedcal.core.classes import names_in
+from fedcal.core import checks, classes, pages
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.parameters import FILES, Csv, Json, Overwrite, other
 from fedcal.experiments.deploy.fleet import read_address
-from fedcal.experiments.report.tables import TextTable, of_part, print_table
-from fedcal.experiments.report.terminal import Stopped, console
-from fedcal.experiments.runs.files import to_json
-from fedcal.experiments.runs.folders import AT_HOME, claim
+from fedcal.experiments.report import tables, terminal
+from fedcal.experiments.runs import files, folders
 from fedcal.secure_aggregation.roster import in_words
 
 EXAMPLES = {
@@ -101,20 +97,20 @@ def run(
     from fedcal.experiments.deploy.rows import site_rows
     from fedcal.experiments.deploy.site import run_site
 
-    names = None if class_names is None else names_in(class_names)
+    names = None if class_names is None else classes.names_in(class_names)
     if dry_run:
         rows = site_rows(data, names, csv)
-        console().print("\n".join([rows.described(), *rows.doubts()]))
+        terminal.console().print("\n".join([rows.described(), *rows.doubts()]))
         return
     why = "a site connects to a SuperLink (or --dry-run)"
     run_site(
         data,
-        fleet=read_address("--fleet", needed("--fleet", fleet, why)),
-        root_certificates=needed("--root-certificates", root_certificates, why),
-        key=needed("--key", key, why),
+        fleet=read_address("--fleet", checks.needed("--fleet", fleet, why)),
+        root_certificates=checks.needed("--root-certificates", root_certificates, why),
+        key=checks.needed("--key", key, why),
         names=names,
         state=state,
-        wait=interval("[0, 86400]")("--wait", wait),
+        wait=checks.interval("[0, 86400]")("--wait", wait),
         policy=policy,
         federation=federation,
         sign_key=sign_key,
@@ -145,10 +141,10 @@ def join(
     try:
         rows, warnings, made = join(kit, data, csv, new_keys=new_keys, adopt=made_here)
     except KeyboardInterrupt:
-        raise Stopped(
+        raise terminal.Stopped(
             "interrupted; the same command continues, with the keys made so far"
         ) from None
-    to = console()
+    to = terminal.console()
     to.print("\n".join([rows.described(), *warnings]))
     to.print(
         f"{kit / 'home' / 'report.html'}: this site's own exact calibration, for its eyes alone.\n"
@@ -170,7 +166,7 @@ def accept(
     """Accept a sealed study at a site, after showing its questions, budget and digest."""
     from fedcal.experiments.study.joining import Offer
 
-    offer, to = Offer.read(kit, file), console()
+    offer, to = Offer.read(kit, file), terminal.console()
     to.print("\n".join(offer.lines()))
     if not yes and sys.stdin.isatty():
         to.print("Compare the words by telephone with the coordinator and another site. Equal, and")
@@ -197,7 +193,7 @@ def start(
     from fedcal.experiments.study.site_side import start
 
     # what goes into a file or a container's log tells of no rows
-    to = console(stderr=True)
+    to = terminal.console(stderr=True)
     start(kit, data, to.print if sys.stderr.isatty() else lambda line: None, csv)
 
 
@@ -211,7 +207,7 @@ def status(
 
     state = status(kit)
     if json:
-        print(to_json(state), end="")
+        print(files.to_json(state), end="")
         return
     jobs, refused, last = (state.pop(name) for name in ("answered", "refused", "next"))
     shown = {name: value for name, value in state.items() if value is not None}
@@ -219,11 +215,11 @@ def status(
     shown["running"] = "yes" if shown["running"] else "no"
     if "digest" in shown:
         shown["digest"] = in_words(shown["digest"])
-    to = console()
+    to = terminal.console()
     to.print("\n".join(f"{name}: {value}" for name, value in shown.items()))
     if jobs:
         rows = [[str(entry) for entry in job.values()] for job in jobs[-12:]]  # --json has all
-        print_table(to, TextTable(tuple(jobs[0]), rows, left=(0, 1, 3)), edge=True)
+        tables.print_table(to, tables.TextTable(tuple(jobs[0]), rows, left=(0, 1, 3)), edge=True)
     to.print("\n".join([*refused, f"next: {last}"]))
 
 
@@ -249,16 +245,16 @@ def recalibrate(
     from fedcal.experiments.deploy.at_home import recalibrate
 
     if out is not None:
-        claim(out, AT_HOME, overwrite=overwrite)
-    names = None if class_names is None else names_in(class_names)
+        folders.claim(out, folders.AT_HOME, overwrite=overwrite)
+    names = None if class_names is None else classes.names_in(class_names)
     result = recalibrate(release, data, site, names, positive, csv)
     if out is not None:
         result.save(out)
-    to = console()
+    to = terminal.console()
     to.print(result.told["verdict"])
     for part in result.parts:
         if isinstance(part, pages.Table):
-            print_table(to, of_part(part), edge=True)
+            tables.print_table(to, tables.of_part(part), edge=True)
             to.print(part.note)
     to.print("\n".join(result.told["statement"]))
     if out is not None:

@@ -11,54 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedcal.core.options import RUNNING
-from fedcal.experiments.cli.parameters import (
-    FILES,
-    ConfigFile,
-    Json,
-    Overwrite,
-    Quiet,
-    Settings,
-    other,
-    with_options,
-)
+from fedcal.experiments.cli import parameters
 from fedcal.experiments.report import terminal
 from fedcal.experiments.runs.config import parse_setting, read_options
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.run import train
-
-
-def run_train(
-    options: Mapping[str, Any],
-    config_file: Path | None,
-    out: Path | None,
-    *,
-    resume: bool,
-    overwrite: bool,
-    quiet: bool,
-    as_json: bool,
-) -> None:
-    """`fedcal train`."""
-    given = {} if config_file is None else read_options(config_file)
-    settings = {**given.get("set", {}), **options.get("set", {})}  # --set adds to the file's
-    given |= {k: v for k, v in options.items() if v is not None}
-    if settings:
-        given["set"] = settings
-    with terminal.progress("reading", quiet=quiet) as steps:
-
-        def moved(done: int, total: int, record: dict[str, Any]) -> None:
-            what = f"loss {loss:.3f}" if (loss := record.get("train_loss")) is not None else ""
-            if math.isfinite(record.get("epsilon", math.inf)):
-                what = f"epsilon at most {record['epsilon']:.2f} so far"
-            if "test_accuracy" in record:
-                what += f", test accuracy {100 * record['test_accuracy']:.2f} %"
-            steps(done, total, what)
-
-        training = train(out=out, resume=resume, overwrite=overwrite, progress=moved, **given)
-    if as_json:
-        print(to_json(training.to_json()), end="")
-    elif not quiet:
-        _show(training.to_json(), out)
 
 
 def _show(training: Mapping[str, Any], out: Path | None) -> None:
@@ -93,19 +51,42 @@ EXAMPLES = (
 )
 
 
-@with_options(TrainConfig)
+@parameters.with_options(TrainConfig)
 def command(
     *,
-    set: Settings = None,
-    resume: Annotated[bool, other(RUNNING, "Continue the training in --out.", "--resume")] = False,
-    config: ConfigFile = None,
-    out: Annotated[Path | None, other(FILES, "Folder for model, logits and checkpoint.")] = None,
-    overwrite: Overwrite = False,
-    quiet: Quiet = False,
-    json: Json = False,
+    set: parameters.Settings = None,
+    resume: Annotated[
+        bool, parameters.other(RUNNING, "Continue the training in --out.", "--resume")
+    ] = False,
+    config: parameters.ConfigFile = None,
+    out: Annotated[
+        Path | None, parameters.other(parameters.FILES, "Folder for model, logits and checkpoint.")
+    ] = None,
+    overwrite: parameters.Overwrite = False,
+    quiet: parameters.Quiet = False,
+    json: parameters.Json = False,
     **options: Any,
 ) -> None:
     """Train and show it."""
     if set:
         options["set"] = dict(map(parse_setting, set))
-    run_train(options, config, out, resume=resume, overwrite=overwrite, quiet=quiet, as_json=json)
+    given = {} if config is None else read_options(config)
+    settings = {**given.get("set", {}), **options.get("set", {})}  # --set adds to the file's
+    given |= {k: v for k, v in options.items() if v is not None}
+    if settings:
+        given["set"] = settings
+    with terminal.progress("reading", quiet=quiet) as steps:
+
+        def moved(done: int, total: int, record: dict[str, Any]) -> None:
+            what = f"loss {loss:.3f}" if (loss := record.get("train_loss")) is not None else ""
+            if math.isfinite(record.get("epsilon", math.inf)):
+                what = f"epsilon at most {record['epsilon']:.2f} so far"
+            if "test_accuracy" in record:
+                what += f", test accuracy {100 * record['test_accuracy']:.2f} %"
+            steps(done, total, what)
+
+        training = train(out=out, resume=resume, overwrite=overwrite, progress=moved, **given)
+    if json:
+        print(to_json(training.to_json()), end="")
+    elif not quiet:
+        _show(training.to_json(), out)

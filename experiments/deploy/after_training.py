@@ -13,15 +13,10 @@ from flwr.serverapp import Grid
 
 from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
+from fedcal.experiments.runs import files, folders, jobs, load, simulation
 from fedcal.experiments.runs.config import APP, Config, merge
-from fedcal.experiments.runs.files import write_folder
-from fedcal.experiments.runs.folders import RUN, Paid, claim
-from fedcal.experiments.runs.jobs import job_of
-from fedcal.experiments.runs.load import load_any, test_part
 from fedcal.experiments.runs.result import SimulationResult
-from fedcal.experiments.runs.simulation import of_messages
-from fedcal.storage.artifact import Holdout
-from fedcal.storage.atomic import path_of
+from fedcal.storage import artifact, atomic
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.outcome import Outcome
 from fedcal.strategies.server.run_folder import LOCK, alone
@@ -82,12 +77,12 @@ class AfterTraining:
         self._config = merge({"method": method, **options, **here})
         if STRATEGIES[self._config.method].family == "train":
             raise InputError(f"{self._config.method} trains a model; the app has trained its own")
-        self._out = path_of(out).resolve() if out else None
+        self._out = atomic.path_of(out).resolve() if out else None
         self._test = None if test is None else _all_rows(test, self._config)
         # refuses now what it would refuse after the training
-        _ = job_of(replace(self._config, clients=self._config.clients or 100), None).plan
+        _ = jobs.job_of(replace(self._config, clients=self._config.clients or 100), None).plan
         if self._out is not None:
-            claim(self._out, RUN, overwrite=overwrite)
+            folders.claim(self._out, folders.RUN, overwrite=overwrite)
 
     def start(
         self, grid: Grid, initial_arrays: ArrayRecord, timeout: float | None = None
@@ -117,17 +112,17 @@ class AfterTraining:
             config = replace(config, clients=len(list(grid.get_node_ids())))
         if timeout is not None:
             config = replace(config, timeout=timeout)
-        job = job_of(config, None)
+        job = jobs.job_of(config, None)
         classes = job.federation.classes if config.class_names else 0  # 0 = as the clients say
         if self._test is not None:
             classes = self._test.probs.shape[1]
         here = {"classes": classes, "input": "", "engine": APP, "data": ""}
         fields = {**job.to_fields(), **FRESH, **here, "partition": config.partition}
-        paid = Paid(self._out, RUN, "")
+        paid = folders.Paid(self._out, folders.RUN, "")
         with paid.reporting():
             outcome = self._serve(grid, fields, initial_arrays)
             paid.known = self._out is not None
-            result = of_messages(outcome, self._test, class_names=config.class_names)
+            result = simulation.of_messages(outcome, self._test, class_names=config.class_names)
             if self._out is not None:
                 result.save(self._out)
                 logging.getLogger("flwr").info("fedcal: written to %s", self._out)
@@ -143,15 +138,17 @@ class AfterTraining:
         with alone(out):
             shutil.rmtree(work, ignore_errors=True)  # of a run that was killed, or failed
             outcome = serve(grid, {**fields, "out": str(work)}, arrays)
-            write_folder(out, outcome.save, stale={*RUN.files} - {*RUN.unfinished})
+            files.write_folder(
+                out, outcome.save, stale={*folders.RUN.files} - {*folders.RUN.unfinished}
+            )
             shutil.rmtree(work, ignore_errors=True)
             (out / LOCK).unlink(missing_ok=True)
         return outcome
 
 
-def _all_rows(test: Any, config: Config) -> Holdout:
+def _all_rows(test: Any, config: Config) -> artifact.Holdout:
     """Return the test part of the given data; without one all of it."""
-    data = load_any(test, config.class_names, csv=config.csv)
+    data = load.load_any(test, config.class_names, csv=config.csv)
     if data.test_scores is None:
         data = replace(data, test_scores=data.scores, test_labels=data.labels)
-    return test_part(data, config.seed)
+    return load.test_part(data, config.seed)

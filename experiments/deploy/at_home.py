@@ -17,22 +17,15 @@ from typing import Any
 import numpy as np
 
 from fedcal.calibrators import Calibrator
-from fedcal.core import pages
+from fedcal.core import numerics, pages, printable, types
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import label_entries, logits_from_probs
-from fedcal.core.pages import Part, Table
-from fedcal.core.printable import plain_name
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats
+from fedcal.evaluation import histogram, page, score_release
 from fedcal.evaluation.estimators.calibration import logistic, logit
-from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.page import reliability_part
-from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.site_tests import Sites, ranking
 from fedcal.experiments.deploy.rows import read_rows, shards_of
-from fedcal.experiments.runs.files import PAGE, to_json, write_folder
-from fedcal.experiments.runs.folders import AT_HOME
+from fedcal.experiments.runs import files, folders
 from fedcal.experiments.runs.result import versions
 from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.buckets import bucket_of, check_score, equal_width, score_and_outcome
@@ -75,7 +68,7 @@ class AtHome:
 
     told: Mapping[str, Any]
     calibrator: Calibrator | None
-    parts: Sequence[Part]
+    parts: Sequence[pages.Part]
 
     def save(self, out: Path) -> None:
         """Write calibrator, `result.json` and report, for this user alone, into a folder.
@@ -91,14 +84,14 @@ class AtHome:
                 out.chmod(0o700)
             if self.calibrator is not None:
                 self.calibrator.save(folder / "calibrator.npz")
-            (folder / "result.json").write_text(to_json(self.told), "utf-8")
+            (folder / "result.json").write_text(files.to_json(self.told), "utf-8")
             parts = {"schema": 1, "parts": pages.to_json(self.parts)}
-            (folder / PAGE).write_text(to_json(parts), "utf-8")
+            (folder / files.PAGE).write_text(files.to_json(parts), "utf-8")
             write_reading_report(folder)
             for path in folder.iterdir():
                 path.chmod(0o600)
 
-        write_folder(out, write, stale=AT_HOME.files)
+        files.write_folder(out, write, stale=folders.AT_HOME.files)
 
 
 def recalibrate(
@@ -128,9 +121,9 @@ def recalibrate(
             f"release {str(release)!r} is a folder: name prior.npz or release.npz in it"
         )
     path, name = path_of(release), path_of(release).name.removesuffix(".npz")
-    source: Any = ARTIFACTS.get(form_of(path), ScoreRelease).read(path.parent, name)
-    sites = source.question.group_names if isinstance(source, ScoreRelease) else ()
-    site = None if site is None else plain_name("--site", site)
+    source: Any = ARTIFACTS.get(form_of(path), score_release.ScoreRelease).read(path.parent, name)
+    sites = source.question.group_names if isinstance(source, score_release.ScoreRelease) else ()
+    site = None if site is None else printable.plain_name("--site", site)
     own_name, known = site if site in sites else "", source.class_names
     prior = priors_of(source, [own_name])[own_name]
     classes = getattr(source, "question", source).classes
@@ -172,7 +165,7 @@ def recalibrate(
     lines = [(k, gate[t["taken"]], *(_shown(t[n]) for n in _NUMBERS)) for k, t in tried.items()]
     views = {"before": shards.probs, "after, by the calibrator of other rows": after}
     facts, *curve = _own_parts(own, shards, weights, views)
-    table = Table("Recalibration here", ("prior", "gate", *_NUMBERS), tuple(lines), _ABOUT)
+    table = pages.Table("Recalibration here", ("prior", "gate", *_NUMBERS), tuple(lines), _ABOUT)
     return AtHome(result, made, (facts, table, *curve))
 
 
@@ -211,15 +204,15 @@ def _shown(value: float | str | None) -> pages.Entry:
 
 
 def _own_parts(
-    own: Mapping[str, Any], shards: Shards, weights: Floats, views: Mapping[str, Floats]
-) -> tuple[Part, ...]:
+    own: Mapping[str, Any], shards: Shards, weights: types.Floats, views: Mapping[str, types.Floats]
+) -> tuple[pages.Part, ...]:
     """Return a table of the exact numbers and, if there is one, the reliability curve."""
     counted = {view: _counted(shards, probs, weights) for view, probs in views.items()}
-    curve = reliability_part("Reliability", counted, check_score("", shards.classes), 0.95)
+    curve = page.reliability_part("Reliability", counted, check_score("", shards.classes), 0.95)
     facts = tuple((name, _shown(value)) for name, value in own.items())
     note = "Slope below 1: scores too extreme."
     note += " Each subject counts once, in all but the number of rows." * ("subjects" in own)
-    table = Table("This site's rows", ("", "exact"), facts, note)
+    table = pages.Table("This site's rows", ("", "exact"), facts, note)
     return (table,) if curve is None else (table, curve)
 
 
@@ -230,7 +223,7 @@ def priors_of(release: Any, only: Sequence[str] | None = None) -> dict[str, Site
     """
     if hasattr(release, "priors"):
         return dict(release.priors(only))
-    if not isinstance(release, ScoreRelease):
+    if not isinstance(release, score_release.ScoreRelease):
         raise InputError(f"a prior is learnt from a release of sites, not from a {release.noun}")
     if (asked := release.question).score != check_score("", asked.classes):
         raise InputError(f"a prior is not learnt from the score {asked.score!r}")
@@ -272,11 +265,13 @@ def _bias(own: Mapping[str, Any], binary: bool) -> str:
     return f"{'says' if binary else 'is'} {size} too {way} on average{chance}"
 
 
-def _losses(shards: Shards, probs: Floats) -> Floats:
-    return -label_entries(logits_from_probs(probs), shards.labels)
+def _losses(shards: Shards, probs: types.Floats) -> types.Floats:
+    return -numerics.label_entries(numerics.logits_from_probs(probs), shards.labels)
 
 
-def _mean(shards: Shards, values: Floats, weights: Floats) -> tuple[float, float | None]:
+def _mean(
+    shards: Shards, values: types.Floats, weights: types.Floats
+) -> tuple[float, float | None]:
     """Weighted mean and its standard error; subjects, not their rows, are independent."""
     mean = float(weights @ values / weights.sum())
     who = np.arange(len(values)) if shards.subjects is None else shards.subjects
@@ -285,7 +280,7 @@ def _mean(shards: Shards, values: Floats, weights: Floats) -> tuple[float, float
     return mean, math.sqrt(slack @ slack * n / (n - 1)) / float(weights.sum()) if n > 1 else None
 
 
-def _reversed(shards: Shards, weights: Floats) -> str:
+def _reversed(shards: Shards, weights: types.Floats) -> str:
     """Return words if scores run against outcomes: an AUC below 1/2 at a level of 97.5 %; or ""."""
     value, outcome = score_and_outcome(shards.probs, shards.labels)
     _, at = np.unique(value, return_inverse=True)
@@ -301,7 +296,7 @@ def _reversed(shards: Shards, weights: Floats) -> str:
     )
 
 
-def _own(shards: Shards, weights: Floats) -> dict[str, Any]:
+def _own(shards: Shards, weights: types.Floats) -> dict[str, Any]:
     """Exact numbers of the site's rows and of the model as it is."""
     probs = shards.probs
     value, outcome = score_and_outcome(probs, shards.labels)
@@ -318,8 +313,8 @@ def _own(shards: Shards, weights: Floats) -> dict[str, Any]:
 
 
 def _tried(
-    shards: Shards, prior: SitePrior, weights: Floats
-) -> tuple[dict[str, Any], at_site.AtSite, Floats]:
+    shards: Shards, prior: SitePrior, weights: types.Floats
+) -> tuple[dict[str, Any], at_site.AtSite, types.Floats]:
     """Fit with a prior: numbers, the fit, and each row's probabilities by the other folds' fit."""
     at = at_site.recalibrated(shards, [prior], weights)
     probs = at_site.cross_validated(shards, [prior], weights)
@@ -332,9 +327,9 @@ def _tried(
     return tried, at, probs
 
 
-def _counted(shards: Shards, probs: Floats, weights: Floats) -> Histogram:
+def _counted(shards: Shards, probs: types.Floats, weights: types.Floats) -> histogram.Histogram:
     """Rows by score and outcome, for the figure."""
     (value, outcome), edges = score_and_outcome(probs, shards.labels), equal_width(_BUCKETS)
     cell = outcome.astype(np.int64) * _BUCKETS + bucket_of(value, edges)
     counts = np.bincount(cell, weights, 2 * _BUCKETS).reshape(2, _BUCKETS)
-    return Histogram.exact(edges, counts.astype(np.float64))
+    return histogram.Histogram.exact(edges, counts.astype(np.float64))

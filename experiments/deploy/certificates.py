@@ -37,6 +37,7 @@ CA_LIVES = 10
 _HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LONGEST = 3650
+_AUTHORITY, _SERVER = "fedcal deployment CA", "fedcal SuperLink"
 _SLOW_CLOCKS = timedelta(hours=1)
 
 
@@ -110,11 +111,23 @@ def _server_files(folder: Path, names: list[x509.GeneralName], days: int) -> dic
         authority, authority_key = _read_authority(folder)
     else:
         authority_key = ec.generate_private_key(ec.SECP256R1())
-        authority = _authority(authority_key, CA_LIVES * days)
+        extensions: dict[x509.ExtensionType, bool] = {
+            x509.BasicConstraints(ca=True, path_length=0): True,
+            _key_usage(key_cert_sign=True, crl_sign=True): True,
+        }
+        public, lives = authority_key.public_key(), CA_LIVES * days
+        authority = _certificate(_AUTHORITY, public, lives, None, authority_key, extensions)
         files |= {"ca.crt": _pem(authority), "ca.key": _pkcs8(authority_key)}
         files |= {"executor.key": secrets.token_hex(32).encode()}
     key = ec.generate_private_key(ec.SECP256R1())
-    certificate = _server_certificate(key.public_key(), names, days, authority, authority_key)
+    extensions = {
+        x509.BasicConstraints(ca=False, path_length=None): True,
+        _key_usage(digital_signature=True): True,
+        x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]): False,
+        x509.SubjectAlternativeName(names): False,
+    }
+    issuer = authority.subject
+    certificate = _certificate(_SERVER, key.public_key(), days, issuer, authority_key, extensions)
     return files | {"server.crt": _pem(certificate), "server.key": _pkcs8(key)}
 
 
@@ -130,53 +143,27 @@ def _read_authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePri
     raise InputError(f"{folder}: ca.crt and ca.key cannot be read, or do not go together")
 
 
-def _authority(key: ec.EllipticCurvePrivateKey, days: int) -> x509.Certificate:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedcal deployment CA")])
-    usage = _key_usage(key_cert_sign=True, crl_sign=True)
-    return (
-        _builder(name, name, key.public_key(), key.public_key(), days)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
-        .sign(key, hashes.SHA256())
-    )
-
-
-def _server_certificate(
+def _certificate(
+    name: str,
     key: ec.EllipticCurvePublicKey,
-    names: list[x509.GeneralName],
     days: int,
-    authority: x509.Certificate,
-    authority_key: ec.EllipticCurvePrivateKey,
+    issuer: x509.Name | None,
+    issuer_key: ec.EllipticCurvePrivateKey,
+    extensions: Mapping[x509.ExtensionType, bool],
 ) -> x509.Certificate:
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedcal SuperLink")])
-    serves = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-    return (
-        _builder(subject, authority.subject, key, authority_key.public_key(), days)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(digital_signature=True), critical=True)
-        .add_extension(serves, critical=False)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-
-
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
-    issuer_key: ec.EllipticCurvePublicKey,
-    days: int,
-) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    own = x509.SubjectKeyIdentifier.from_public_key(key)
-    issued_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key)
-    return (
-        x509.CertificateBuilder(issuer, subject, key, x509.random_serial_number())
+    """Return a signed certificate; `extensions` say whether they are critical."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now, number = datetime.now(UTC), x509.random_serial_number()
+    issued_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
+    own = {x509.SubjectKeyIdentifier.from_public_key(key): False, issued_by: False}
+    builder = (
+        x509.CertificateBuilder(issuer or subject, subject, key, number)
         .not_valid_before(now - _SLOW_CLOCKS)
         .not_valid_after(now + timedelta(days=days))
-        .add_extension(own, critical=False)
-        .add_extension(issued_by, critical=False)
     )
+    for extension, critical in (own | dict(extensions)).items():
+        builder = builder.add_extension(extension, critical=critical)
+    return builder.sign(issuer_key, hashes.SHA256())
 
 
 def _key_usage(**allowed: bool) -> x509.KeyUsage:

@@ -19,12 +19,9 @@ from fedcal.core.errors import InputError
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.jobs import METHOD
 from fedcal.privacy.federation import Federation
-from fedcal.storage.atomic import file_errors, whole_file
-from fedcal.storage.toml_files import parse_toml
-from fedcal.strategies import FedConformal, FedPrior, FedSGD
+from fedcal.storage import atomic, toml_files
+from fedcal.strategies import FedConformal, FedPrior, FedSGD, server_app, settings
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.server_app import FRESH
-from fedcal.strategies.settings import Plain
 
 FILE = "pyproject.toml"
 NAME = "fedcal-app"
@@ -45,13 +42,13 @@ FAMILIES = {
 """Family -> the method of its app, if `-c` names no other."""
 
 
-def run_config(family: str = "calibrate") -> dict[str, Plain]:
+def run_config(family: str = "calibrate") -> dict[str, settings.Plain]:
     """Every key of the run config: the defaults of `simulate`; what is 0 or "" the run fills in."""
     config = Config(method=FAMILIES[one_of("family", family, FAMILIES)])
     job = Job(config.method, Federation(clients=1, classes=2))
     fields = job.to_fields() | {"clients": 0, "classes": 0, "trust": "", "input": ""}
     here = {"data": config.data, "partition": config.partition, "out": ""}
-    return fields | here | FRESH
+    return fields | here | server_app.FRESH
 
 
 def app_toml(fields: Mapping[str, Any]) -> str:
@@ -81,11 +78,11 @@ def write_app(folder: Path, family: str = "calibrate") -> Path:
     `pyproject.toml` that is somebody else's.
     """
     file, fields = folder / FILE, run_config(family)
-    with file_errors(f"cannot write {file}"):
+    with atomic.file_errors(f"cannot write {file}"):
         folder.mkdir(parents=True, exist_ok=True)
         if file.exists() and not _is_ours(file.read_bytes()):
             raise InputError(f"{file} is not of `fedcal flower-app`; choose another folder")
-        with whole_file(file) as out:
+        with atomic.whole_file(file) as out:
             out.write((_HEADER + app_toml(fields)).encode())
     return file
 
@@ -93,7 +90,7 @@ def write_app(folder: Path, family: str = "calibrate") -> Path:
 def _is_ours(content: bytes) -> bool:
     """Return whether overwriting the content loses nothing of another owner's."""
     try:
-        known = parse_toml(content, FILE)
+        known = toml_files.parse_toml(content, FILE)
     except ValueError:
         return False
     project = known.get("project")

@@ -13,17 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal import datasets
-from fedcal.core.checks import same, unused
+from fedcal.core import checks, types
 from fedcal.core.classes import class_names, first_names
 from fedcal.core.errors import InputError
 from fedcal.core.optional import named as function_named
 from fedcal.core.shards import Shards
-from fedcal.core.types import Floats, Integers
 from fedcal.datasets import Dataset
 from fedcal.datasets.plausible_rows import doubts_of
 from fedcal.experiments.training.features import LabelledRows, features_of, named
-from fedcal.storage.atomic import path_of
-from fedcal.storage.npz import read_npz
+from fedcal.storage import atomic, npz
 from fedcal.training.networks import need_torch, text_of
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -52,7 +50,7 @@ def read_rows(
             # in sorted order they may be other columns than at another site
             warnings.filterwarnings("error", "labels are names")
             if is_function:
-                unused(f"{data} is a function", csv=None if csv == "en" else csv)
+                checks.unused(f"{data} is a function", csv=None if csv == "en" else csv)
                 rows = _called(data, names)
             else:
                 rows = datasets.load(data, classes=names, others=others, csv=csv)
@@ -66,11 +64,7 @@ def read_rows(
 
 def only_client(data: str, clients: int) -> None:
     """Refuse rows that belong to several clients."""
-    if clients > 1:
-        raise InputError(
-            f"{data} has a column client with {clients} clients; a site is one client: give each "
-            "site a file with its rows"
-        )
+    checks.same(f"number of clients in {data} (give each site a file of its own)", clients or 1, 1)
 
 
 def _called(data: str, names: Sequence[str] | None) -> Dataset:
@@ -118,7 +112,7 @@ class SiteRows:
     more: str
     shards: Shards
     names: tuple[str, ...]
-    test: tuple[Floats, Integers] | None
+    test: tuple[types.Floats, types.Integers] | None
     test_inputs: NDArray[Any] | None = None
 
     def described(self, *, counts: bool = True) -> str:
@@ -186,11 +180,11 @@ def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:
     Raises InputError if the file cannot be used, the rows belong to several clients, or training
     has not been installed.
     """
-    path = path_of(data)
+    path = atomic.path_of(data)
     if path.suffix.lower() != ".npz" or not path.is_file():
         return None
     with named(data):
-        arrays = read_npz(path)
+        arrays = npz.read_npz(path)
         if "features" not in arrays:
             return None
         need_torch()
@@ -201,7 +195,7 @@ def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:
                 "all sites, or the array class_names"
             )
         if names is not None and own is not None:
-            same("classes of --class-names", tuple(names), own)
+            checks.same("classes of --class-names", tuple(names), own)
         rows = features_of(arrays | {"class_names": np.array(own or tuple(names or ()))})
     only_client(data, 1 if rows.client is None else len(np.unique(rows.client)))
     return _site_rows(path.name, rows)

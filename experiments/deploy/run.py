@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from fedcal.core.checks import needed, one_of, same
 from fedcal.core.errors import FedcalError, InputError, Interrupted, RoundFailed
 from fedcal.experiments.deploy.fleet import check_control, check_public_key, read_address, trusted
+from fedcal.experiments.runs import folders, jobs, load
 from fedcal.experiments.runs.config import Config, load_config
 from fedcal.experiments.runs.engines.superlink import (
     CONNECTION,
@@ -30,9 +31,6 @@ from fedcal.experiments.runs.engines.superlink import (
     json_in,
     run_folder,
 )
-from fedcal.experiments.runs.folders import DEPLOYED, Paid, claim
-from fedcal.experiments.runs.jobs import by_roster, job_of
-from fedcal.experiments.runs.load import load_any, name_of, test_part
 from fedcal.experiments.runs.record import recorded, result_of
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.secure_aggregation.roster import Roster
@@ -112,14 +110,14 @@ def deployed(
     """
     place: Any = needed("--out", out, "the server writes to the folder of the run")
     out = path_of(place).resolve()
-    rows = None if test is None else load_any(test, csv=config.csv).split(config.seed)
-    held = None if rows is None else test_part(rows, config.seed)
-    config = by_roster(_with_federation(config))
-    config = _as_it_is(config, "" if rows is None else name_of(test, rows))
-    job = job_of(config, None)
+    rows = None if test is None else load.load_any(test, csv=config.csv).split(config.seed)
+    held = None if rows is None else load.test_part(rows, config.seed)
+    config = jobs.by_roster(_with_federation(config))
+    config = _as_it_is(config, "" if rows is None else load.name_of(test, rows))
+    job = jobs.job_of(config, None)
     work = out / SERVER
     _check_folder(out, work, resume, overwrite)
-    claim(out, DEPLOYED, overwrite=overwrite, resume=resume)
+    folders.claim(out, folders.DEPLOYED, overwrite=overwrite, resume=resume)
     if not resume or not (work / OUTCOME).exists():
         with control(str(config.control), str(config.root_certificates)) as superlink:
             if resume and _goes_on(superlink, out):
@@ -127,7 +125,7 @@ def deployed(
             elif not resume or not (work / OUTCOME).exists():
                 _start(superlink, job, config, out, resume, without_unready)
             _follow(superlink, out, progress)
-    with Paid(out, DEPLOYED, "", known=True).reporting():
+    with folders.Paid(out, folders.DEPLOYED, "", known=True).reporting():
         return _result(config, out, held, report)
 
 

@@ -19,9 +19,8 @@ from fedcal.clients.site.policy import CPU_SECONDS, NO_POLICY, Policy
 from fedcal.clients.site.prepared import FEDERATION, count_beside, prepare, prepared
 from fedcal.clients.site.records.records import RECORDS, records_in
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
-from fedcal.core.checks import one_of
+from fedcal.core import checks, flower_internals
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.flower_internals import check_flower
 from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, trusted
 from fedcal.experiments.deploy.rows import SiteRows, site_rows
 from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, supernode
@@ -96,7 +95,7 @@ def run_site(
     Stopped
         Ctrl-C. SIGTERM just ends it.
     """
-    check_flower()
+    flower_internals.check_flower()
     own, context = public_key(key), trusted(root_certificates)
     if policy is not None:
         check_policy(policy)
@@ -134,10 +133,10 @@ def check_policy(path: Path) -> None:
     """InputError if a policy speaks of methods or settings that fedcal does not have."""
     policy = Policy.read(path)
     for method in policy.methods:
-        one_of(f"method of {path}", method, STRATEGIES, "fedcal simulate --help")
+        checks.one_of(f"method of {path}", method, STRATEGIES, "fedcal simulate --help")
     for method, settings in policy.settings.items():
         for name in settings:
-            one_of(f"setting of {method} in {path}", name, settings_of(method))
+            checks.one_of(f"setting of {method} in {path}", name, settings_of(method))
 
 
 def check_federation(state: Path, federation: Path | None) -> None:

@@ -8,28 +8,12 @@ from typing import Any
 from zlib import crc32
 
 from fedcal.core import pages
-from fedcal.experiments.report import labels
+from fedcal.experiments.report import labels, page, tables
 from fedcal.experiments.report.families import Family, columns_of, family_in, shown
-from fedcal.experiments.report.figures.curves import (
-    NAMES,
-    budget,
-    bytes_sheet,
-    differing,
-    epsilon_sheet,
-    told,
-)
-from fedcal.experiments.report.figures.diagrams import diagram
+from fedcal.experiments.report.figures import curves, diagrams
 from fedcal.experiments.report.figures.drawing import Sheet, fixed
 from fedcal.experiments.report.headline import HIGHER_IS_BETTER, headline
-from fedcal.experiments.report.page import (
-    figure,
-    read_json,
-    reading,
-    render,
-    sections,
-    write_with_figures,
-)
-from fedcal.experiments.report.tables import Entry, Marked, TextTable
+from fedcal.experiments.report.page import sections
 from fedcal.metrics import Reliability
 from fedcal.storage.atomic import path_of
 
@@ -50,11 +34,11 @@ def write_comparison_report(folder: str | Path) -> Path:
         The folder cannot be written.
     """
     folder = path_of(folder)
-    comparison = read_json(folder / "compare.json", "comparison")
-    with reading(folder, "compare.json"):
+    comparison = page.read_json(folder / "compare.json", "comparison")
+    with page.reading(folder, "compare.json"):
         sheets = comparison_sheets(finished(comparison["cells"]))
         context = comparison_context(comparison, sheets)
-        return write_with_figures(folder, "comparison.html.j2", context, sheets)
+        return page.write_with_figures(folder, "comparison.html.j2", context, sheets)
 
 
 def finished(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -83,10 +67,10 @@ def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> dict[str, Sheet]:
         stem = "" if len(sets) == 1 else f"-{i + 1}"
         if any(not c["baseline"] for c in mine):
             title = f"Quality against epsilon: {name}"
-            sheets[f"epsilon{stem}"] = epsilon_sheet(mine, plotted, title)
+            sheets[f"epsilon{stem}"] = curves.epsilon_sheet(mine, plotted, title)
         if any(c["bytes_up"] > 0 and not c["baseline"] for c in mine):
             title = f"Quality against bytes: {name}"
-            sheets[f"bytes{stem}"] = bytes_sheet(mine, pair, title)
+            sheets[f"bytes{stem}"] = curves.bytes_sheet(mine, pair, title)
     return sheets
 
 
@@ -115,7 +99,11 @@ def comparison_context(
         "seeds": seeds,
         "count": len(cells),
         "sheets": [
-            (name, sheet.title if named else sheet.title.partition(":")[0], figure(sheet, f"s{i}"))
+            (
+                name,
+                sheet.title if named else sheet.title.partition(":")[0],
+                page.figure(sheet, f"s{i}"),
+            )
             for i, (name, sheet) in enumerate(sheets.items())
         ],
         "handed_over": labels.handed_over(*(str(c["data"]) for c in comparison["cells"])),
@@ -144,7 +132,7 @@ def _failures(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def cells_table(cells: Sequence[Mapping[str, Any]]) -> TextTable:
+def cells_table(cells: Sequence[Mapping[str, Any]]) -> tables.TextTable:
     """All cells, grouped by facet and budget; the best of a column in its group is marked."""
     names = names_of(cells)
     base = [c for c in cells if c["baseline"]]
@@ -152,30 +140,30 @@ def cells_table(cells: Sequence[Mapping[str, Any]]) -> TextTable:
         f"baselines, {name}": [c for c in base if str(c["data"]) == data]
         for data, name in names.items()
     }
-    keys, places = differing(cells), dict[str, list[Mapping[str, Any]]]()
+    keys, places = curves.differing(cells), dict[str, list[Mapping[str, Any]]]()
     for c in cells:
         if not c["baseline"]:
-            places.setdefault(told(c, keys) or str(c["partition"]), []).append(c)
+            places.setdefault(curves.told(c, keys) or str(c["partition"]), []).append(c)
     for place, some in places.items():
-        for c in sorted(some, key=budget):
+        for c in sorted(some, key=curves.budget):
             spent = "no privacy" if c["epsilon"] is None else f"ε = {c['epsilon']:g}"
             groups.setdefault(f"{place}, {spent}", []).append(c)
     family = family_in(cells)
     metrics = family.plotted or tuple(columns_of(cells))
-    rows: list[tuple[Entry, ...]] = []
+    rows: list[tuple[tables.Entry, ...]] = []
     sections = {}
     for title, some in groups.items():
         if some:
             sections[len(rows)] = title
             rows += _rows(some, family, metrics)
-    headings = [NAMES[m].replace(", nats", "") for m in metrics]
+    headings = [curves.NAMES[m].replace(", nats", "") for m in metrics]
     columns = ("method", *headings, "bytes up", "bytes down", "rounds", "seconds")
-    return TextTable(columns, rows, "All cells", sections=sections)
+    return tables.TextTable(columns, rows, "All cells", sections=sections)
 
 
 def _rows(
     cells: Sequence[Mapping[str, Any]], family: Family, columns: Sequence[str]
-) -> list[tuple[Entry, ...]]:
+) -> list[tuple[tables.Entry, ...]]:
     """Return the rows of a group, in the order of the family."""
     best = {}
     whole = [c for c in cells if not c.get("failures")]  # others are means over other seeds
@@ -183,7 +171,7 @@ def _rows(
         means = [shown(metric, c["after"][metric]["mean"]) for c in whole if not c["baseline"]]
         pick = max if metric in HIGHER_IS_BETTER else min
         best[metric] = pick(means, key=float) if len(set(means)) > 1 else None
-    rows: list[tuple[Entry, ...]] = []
+    rows: list[tuple[tables.Entry, ...]] = []
     if family.order:
         cells = sorted(cells, key=lambda c: float(c["after"][family.order]["mean"]))
     for c in cells:
@@ -191,16 +179,18 @@ def _rows(
         for metric in columns:
             over = c["after"].get(metric, {})
             if over.get("mean") is None:
-                entries.append(Marked(""))
+                entries.append(tables.Marked(""))
                 continue
             mean, std = (shown(metric, over[k]) for k in ("mean", "std"))
             spread = f"± {std}" if float(std) else ""
             starred = c in whole and mean == best.get(metric)
-            entries.append(Marked(mean, best=starred, small=spread))
+            entries.append(tables.Marked(mean, best=starred, small=spread))
         runs = f"{len(c['seeds'])} of {_asked(c)} runs" if c.get("failures") else ""
         sent = (f"{round(c[key]):,}" for key in ("bytes_up", "bytes_down"))
         seconds = "" if (s := c["seconds"]["mean"]) is None else f"{s:.3f}"
-        rows.append((Marked(c["label"], small=runs), *entries, *sent, str(c["rounds"]), seconds))
+        rows.append(
+            (tables.Marked(c["label"], small=runs), *entries, *sent, str(c["rounds"]), seconds)
+        )
     return rows
 
 
@@ -215,8 +205,8 @@ def result_card(result: dict[str, Any], reliability: Mapping[str, Reliability]) 
         "before", "after"
     """
     few = labels.few_rows(result, reliability["after"].rows)
-    panels = tuple(diagram(part, reliability[part]) for part in ("before", "after"))
-    drawn = figure(Sheet("", 2, panels), _unique(result["config"], result["after"]), fixed)
+    panels = tuple(diagrams.diagram(part, reliability[part]) for part in ("before", "after"))
+    drawn = page.figure(Sheet("", 2, panels), _unique(result["config"], result["after"]), fixed)
     parts: list[dict[str, Any]] = [
         {"title": "", "table": labels.metric_table(result)},
         {"title": "", "figure": drawn},
@@ -241,7 +231,7 @@ def comparison_card(comparison: Mapping[str, Any]) -> str:
 
 
 def _card(title: str, parts: Sequence[Mapping[str, Any]], *lines: str) -> str:
-    return render("card.html.j2", title=title, parts=parts, lines=lines)
+    return page.render("card.html.j2", title=title, parts=parts, lines=lines)
 
 
 def _title(result: Mapping[str, Any]) -> str:

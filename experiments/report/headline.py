@@ -13,8 +13,7 @@ from statistics import NormalDist
 from typing import Any
 
 from fedcal.conformal.coverage import SHORT
-from fedcal.core.classes import called
-from fedcal.core.printable import listed
+from fedcal.core import classes, printable
 from fedcal.datasets import BLOCKS
 from fedcal.evaluation.by_group import sentences as of_groups
 from fedcal.evaluation.page import decimals, heading, shown
@@ -189,7 +188,7 @@ def at_home(result: Result) -> str:
         sentence = (
             f"{personal['taken']} of {sites} sites recalibrate at home, {personal['kept']} keep "
             f"the model: log loss from {before} to {after} ({personal['judged_on']}). "
-            f"{listed(worse, most=MOST_NAMED) or 'No site'} "
+            f"{printable.listed(worse, most=MOST_NAMED) or 'No site'} "
             f"{'are' if len(worse) > 1 else 'is'} shown to be worse by more than {HARM:g}"
             f"{f' (of {len(seen)} with rows to be judged on)' * (len(seen) < sites)}. "
         )
@@ -246,7 +245,7 @@ def changed(result: Result) -> str:
     names = [_CHANGES[name] for name, p in sure.items() if p < ERROR]
     if not names:
         return "Nothing has changed beyond chance since the earlier release."
-    return f"Since the earlier release {listed(names, ' and ')} changed beyond chance."
+    return f"Since the earlier release {printable.listed(names, ' and ')} changed beyond chance."
 
 
 def at_sites(result: Result) -> str:
@@ -349,13 +348,13 @@ def _score(result: Result) -> str:
 
 
 def _ece(result: Result) -> str:
-    positive = f"ECE of {called(result.get('class_names'), 1)}"
+    positive = f"ECE of {classes.called(result.get('class_names'), 1)}"
     return {"positive": positive, "confidence": "top-label ECE"}.get(_score(result), "ECE")
 
 
 def _subject(result: Result) -> str:
     if _score(result) == "positive":
-        return f"the probability of {called(result.get('class_names'), 1)}"
+        return f"the probability of {classes.called(result.get('class_names'), 1)}"
     return "its confidence"
 
 
@@ -398,7 +397,7 @@ def _worst(off: Mapping[str, Mapping[str, Any]]) -> str:
         return abs(float(middle))
 
     worst = sorted(off, key=size, reverse=True)
-    return listed([f"{group} (by {_by(off[group])})" for group in worst], most=MOST_NAMED)
+    return printable.listed([f"{group} (by {_by(off[group])})" for group in worst], most=MOST_NAMED)
 
 
 def _by(gap: Mapping[str, Any]) -> str:

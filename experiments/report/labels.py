@@ -12,9 +12,8 @@ from fedcal.core.classes import called
 from fedcal.datasets import is_shipped
 from fedcal.evaluation import page
 from fedcal.evaluation.intervals import from_json
+from fedcal.experiments.report import headline, tables
 from fedcal.experiments.report.figures.curves import NAMES
-from fedcal.experiments.report.headline import HIGHER_IS_BETTER, measured
-from fedcal.experiments.report.tables import Entry, Marked, TextTable
 from fedcal.experiments.runs.config import APP
 from fedcal.metrics.bootstrap import FEWEST
 
@@ -99,22 +98,22 @@ def with_interval(result: Mapping[str, Any], part: str, metric: str) -> tuple[st
     return show(value), " to ".join(map(show, ends or ()))
 
 
-def metric_table(result: dict[str, Any]) -> TextTable:
+def metric_table(result: dict[str, Any]) -> tables.TextTable:
     """Metrics before and after, and what changed, each above its interval if a result has any."""
     intervals = result.get("intervals") or {}
     rows = []
     for metric, (heading, _) in meanings(result).items():
-        row: list[Entry] = [heading]
+        row: list[tables.Entry] = [heading]
         values = [float(result[part][metric]) for part in ("before", "after")]
         for part, value in zip(("before", "after"), values, strict=True):
             text, interval = with_interval(result, part, metric)
             why = inflated(value, intervals.get(part, {}).get(metric))
-            row.append(Marked(text, small=interval + why))
+            row.append(tables.Marked(text, small=interval + why))
         text, interval = with_interval(result, "difference", metric)
         ends = intervals.get("difference", {}).get(metric)
         mark = _says(metric, values[1] - values[0], ends)
-        rows.append([*row, Marked(text, mark=mark, small=interval)])
-    return TextTable(("metric", "before", "after", "change"), rows)
+        rows.append([*row, tables.Marked(text, mark=mark, small=interval)])
+    return tables.TextTable(("metric", "before", "after", "change"), rows)
 
 
 def inflated(value: float, ends: Sequence[float] | None) -> str:
@@ -128,7 +127,7 @@ def _says(metric: str, change: float, ends: list[float] | None) -> str:
         return "unchanged"
     if not ends or ends[0] <= 0 <= ends[1]:
         return "" if not ends else "no clear change"
-    return "better" if (change > 0) == (metric in HIGHER_IS_BETTER) else "worse"
+    return "better" if (change > 0) == (metric in headline.HIGHER_IS_BETTER) else "worse"
 
 
 _TILES = ("accuracy", "roc_auc", "ece", "gap")
@@ -145,7 +144,7 @@ def metric_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
         heading = page.heading(name, str(result.get("score", "")))
         estimate = page.whole(name, from_json(metrics[name]))
         if metrics[name]["value"] is not None:
-            estimate = measured(name, metrics[name])
+            estimate = headline.measured(name, metrics[name])
         tiles.append((heading.removesuffix(", %"), estimate))
     return tiles
 

@@ -14,15 +14,7 @@ from typing import Any
 from fedcal.core import pages
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.pages import Intervals, Part, Table
-from fedcal.experiments.report.figures.drawing import (
-    Palette,
-    Sheet,
-    key_svg,
-    panel_svgs,
-    save_sheets,
-    variable,
-)
-from fedcal.experiments.report.figures.style import HUES
+from fedcal.experiments.report.figures import drawing, style
 from fedcal.experiments.report.shown import part_sheet
 from fedcal.experiments.report.tables import html, of_part
 from fedcal.storage.atomic import file_errors, whole_file
@@ -64,7 +56,7 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"hues": HUES, "html": html, "title_and_rest": title_and_rest}
+    environment.globals |= {"hues": style.HUES, "html": html, "title_and_rest": title_and_rest}
     return environment
 
 
@@ -89,10 +81,10 @@ def write_page(path: Path, template: str, **context: Any) -> None:
 
 
 def write_with_figures(
-    folder: Path, template: str, context: Mapping[str, Any], sheets: Mapping[str, Sheet]
+    folder: Path, template: str, context: Mapping[str, Any], sheets: Mapping[str, drawing.Sheet]
 ) -> Path:
     """Write a filled-in template as `report.html`, and each sheet as PNG and SVG beside it."""
-    files = save_sheets(sheets, folder)
+    files = drawing.save_sheets(sheets, folder)
     write_page(folder / FILE, template, figures=files, **context)
     return folder / FILE
 
@@ -156,7 +148,9 @@ def reading(folder: Path, name: str) -> Iterator[None]:
         raise InputError(f"{folder / name} does not hold what a report needs ({what})") from None
 
 
-def figure(sheet: Sheet, name: str, palette: Palette = variable) -> dict[str, Any]:
+def figure(
+    sheet: drawing.Sheet, name: str, palette: drawing.Palette = drawing.variable
+) -> dict[str, Any]:
     """Convert a sheet for the template: panels as {title, note, svg}, the legend as {text, svg}.
 
     The markup is made here from numbers and escaped words, so it is marked as safe.
@@ -167,10 +161,12 @@ def figure(sheet: Sheet, name: str, palette: Palette = variable) -> dict[str, An
     return {
         "panels": [
             {"title": panel.title, "note": panel.note, "svg": safe(svg)}
-            for panel, svg in zip(sheet.panels, panel_svgs(sheet, name, palette), strict=True)
+            for panel, svg in zip(
+                sheet.panels, drawing.panel_svgs(sheet, name, palette), strict=True
+            )
         ],
         "legend": [
-            {"text": text, "svg": safe(key_svg(series, f"{name}-l{i}", palette))}
+            {"text": text, "svg": safe(drawing.key_svg(series, f"{name}-l{i}", palette))}
             for i, (series, text) in enumerate(sheet.legend)
         ],
         "title": sheet.title,
@@ -185,8 +181,8 @@ COMMON = ("schema", "method", "config", "privacy", "communication", "seconds", "
 def sections(
     parts: Sequence[Part],
     name: str = "p",
-    palette: Palette = variable,
-    sheets: Iterable[Sheet] | None = None,
+    palette: drawing.Palette = drawing.variable,
+    sheets: Iterable[drawing.Sheet] | None = None,
 ) -> list[dict[str, Any]]:
     """Each part for the template: {title, note, table} or {title, note, figure}.
 

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedcal.core.checks import one_of
+from fedcal.core import checks, optional, pages
 from fedcal.core.errors import InputError
-from fedcal.core.optional import need
-from fedcal.core.pages import Curve, Intervals, Part, Table
 from fedcal.experiments.report.figures.drawing import WIDTH, Panel, Sheet, curve, draw, draw_on
 from fedcal.experiments.report.figures.style import BASELINE_STYLES, LINES, METHOD_STYLES
 
@@ -30,15 +28,15 @@ LONGEST = 22
 _LINE = 0.15  # inches of a forest plot for each of its lines
 
 
-def part_sheet(shown: Curve | Intervals, title: str) -> Sheet:
+def part_sheet(shown: pages.Curve | pages.Intervals, title: str) -> Sheet:
     """Draw a part as one panel, its series and references in the legend."""
-    panel = _curve(shown) if isinstance(shown, Curve) else _forest(shown)
+    panel = _curve(shown) if isinstance(shown, pages.Curve) else _forest(shown)
     series = zip(METHOD_STYLES, shown.series, strict=False)
     references = zip(BASELINE_STYLES, shown.references, strict=False)
     return Sheet(title, 1, (panel,), (*series, *references))
 
 
-def _curve(shown: Curve) -> Panel:
+def _curve(shown: pages.Curve) -> Panel:
     lines = (*shown.series.values(), *shown.references.values(), *shown.bands.values())
     shares = all(0 <= n <= 1 for line in lines for point in line for n in point)
 
@@ -73,7 +71,7 @@ def _thinned(line: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [line[k] for k in chosen]
 
 
-def _forest(shown: Intervals) -> Panel:
+def _forest(shown: pages.Intervals) -> Panel:
     labels = shown.labels
     place = {label: k for k, label in enumerate(labels)}
     many = len(shown.series)
@@ -121,7 +119,7 @@ class Shown(ABC):
 
     def to_frame(self) -> DataFrame:
         """Return the numbers as a pandas DataFrame; InputError without pandas or numbers."""
-        pandas = need("pandas", "frames", "to_frame")
+        pandas = optional.need("pandas", "frames", "to_frame")
         if not (lines := self._lines()):
             raise InputError("this result has no numbers here: no rows judged it")
         frame: DataFrame = pandas.json_normalize(lines)
@@ -150,23 +148,24 @@ class Shown(ABC):
         sheets = self._figures()
         if not sheets:
             raise InputError("this result has no figure; to_frame() has its numbers")
-        sheet = sheets[next(iter(sheets)) if figure is None else one_of("figure", figure, sheets)]
+        sheet = sheets[
+            next(iter(sheets)) if figure is None else checks.one_of("figure", figure, sheets)
+        ]
         if ax is None:
             from matplotlib import pyplot
 
             axes = draw(sheet, on=pyplot.figure()).axes  # made under the user's settings
         else:
             axes = list(np.ravel(ax))
-            if len(axes) != len(sheet.panels):
-                raise InputError(f"the figure has {len(sheet.panels)} panels, ax {len(axes)} Axes")
+            checks.same("number of Axes", len(axes), len(sheet.panels))
             draw_on(sheet, axes)
         return axes[0] if len(axes) == 1 else np.array(axes)
 
 
-def figures_of(parts: Sequence[Part], title: Callable[[str], str]) -> dict[str, Sheet]:
+def figures_of(parts: Sequence[pages.Part], title: Callable[[str], str]) -> dict[str, Sheet]:
     """Return the figures among parts of a page by their titles, intervals before curves."""
-    drawn = [part for part in parts if not isinstance(part, Table)]
-    ordered = sorted(drawn, key=lambda part: isinstance(part, Curve))
+    drawn = [part for part in parts if not isinstance(part, pages.Table)]
+    ordered = sorted(drawn, key=lambda part: isinstance(part, pages.Curve))
     return {part.title: part_sheet(part, title(part.title)) for part in ordered}
 
 

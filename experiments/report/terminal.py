@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from fedcal.core.classes import called
-from fedcal.core.errors import FedcalError, Interrupted
+from fedcal.core import classes, errors
 from fedcal.core.printable import printable
 
 SHOWN = {
@@ -30,7 +29,7 @@ _QUIET_SECONDS, _SECONDS_BETWEEN = 3.0, 5.0
 """Without a terminal: when the first line of progress comes, and the next ones."""
 
 
-class Stopped(FedcalError):
+class Stopped(errors.FedcalError):
     """Ctrl-C, where something was kept; the exit code is the shells' own."""
 
     exit_code = 130
@@ -41,7 +40,7 @@ def headings(score: str = "", names: Sequence[str] | None = None) -> dict[str, s
 
     The classwise ECE of two classes is that of class 1, but for rows on the edge of a bin.
     """
-    of_two = {"ece": "top-label ECE %", "classwise_ece": f"ECE of {called(names, 1)} %"}
+    of_two = {"ece": "top-label ECE %", "classwise_ece": f"ECE of {classes.called(names, 1)} %"}
     return SHOWN | of_two if score == "positive" else SHOWN
 
 
@@ -110,7 +109,7 @@ def progress(what: str, *, quiet: bool = False) -> Iterator[Steps]:
     try:
         with bar:
             yield steps
-    except Interrupted as e:
+    except errors.Interrupted as e:
         raise Stopped(str(e)) from None
     finally:
         end.set()

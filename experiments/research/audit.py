@@ -1,7 +1,7 @@
 """Attacks on a plan: how much epsilon its noise spends at least, found by experiment.
 
 What is attacked: the noise that a `Plan` asks for, drawn by the code that a run uses (`Noise.draw`,
-`mechanisms.exponential`, `mechanisms.unary`) and added to contributions that went through the
+`mechanisms.choice`) and added to contributions that went through the
 clipping that a run uses (`encode_bounded`). Two inputs that differ in one protected unit are given
 to it many times over; whoever can tell their outputs apart has shown that epsilon is at least so
 much. The units, and which inputs are neighbours, are the plan's:
@@ -41,7 +41,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.mechanisms import Exponential, Laplace, Noise, Source, Unary, samplers, words_of
-from fedcal.mechanisms.exponential import draw_index, scores_of
+from fedcal.mechanisms.choice import draw_index, scores_of
 from fedcal.privacy.noise_plan import Plan
 from fedcal.units.bounding import Bound, encode_bounded
 
@@ -198,7 +198,7 @@ def worst_pair(plan: Plan) -> tuple[Floats, Floats]:
     number of each group. The exponential mechanism: changes that improve the favoured candidates
     and worsen all others. Unary encoding: two different one-hot answers.
     """
-    bound, law = _bound_of(plan), plan.law
+    bound, law = _bound_of(plan), plan.mechanism
     if isinstance(law, Unary):
         if bound.length < 2:
             raise InputError("unary encoding of one number has no pair of one-hot answers")
@@ -251,11 +251,11 @@ def attack(
     if plan.federation.noise_source == "seeded":
         source = stream(seed, Purpose.NOISE, 0, f"audit {plan.key} {present}")
     words = encode_bounded(np.stack(pair or worst_pair(plan)), bound, plan.ring)
-    if isinstance(plan.law, Exponential):
-        return _drawn(plan, plan.law, words, present, trials, source)
+    if isinstance(plan.mechanism, Exponential):
+        return _drawn(plan, plan.mechanism, words, present, trials, source)
     mine = words[0 if present else 1]
-    if isinstance(plan.law, Unary):
-        return _encoded(plan, plan.law, words, mine, trials, source)
+    if isinstance(plan.mechanism, Unary):
+        return _encoded(plan, plan.mechanism, words, mine, trials, source)
     return _told_apart(plan, words, mine, trials, source)
 
 
@@ -268,7 +268,7 @@ def _told_apart(plan: Plan, words: Words, mine: Words, trials: int, source: Sour
     """Return the log-likelihood ratio of all releases, or the number if there is only one."""
     noise, ring, rate = plan.noise, plan.ring, plan.amplifying_rate
     if noise is None:
-        raise InputError(f"'{plan.law.name}' adds no noise")
+        raise InputError(f"'{plan.mechanism.name}' adds no noise")
     a, b = ring.decode(words)
     scales = np.repeat(noise.scales, noise.lengths) * ring.grid
     seen = np.zeros(trials)
@@ -279,7 +279,7 @@ def _told_apart(plan: Plan, words: Words, mine: Words, trials: int, source: Sour
         x = ring.decode(sent)
         if plan.rounds == 1 and words.shape[1] == 1:
             return np.asarray(x[:, 0])
-        if isinstance(plan.law, Laplace):
+        if isinstance(plan.mechanism, Laplace):
             ratio = ((np.abs(x - b) - np.abs(x - a)) / scales).sum(axis=1)
         else:
             ratio = ((x - (a + b) / 2) * (a - b) / scales**2).sum(axis=1)
@@ -291,7 +291,7 @@ def _told_apart(plan: Plan, words: Words, mine: Words, trials: int, source: Sour
 def _wide(noise: Noise, trials: int, source: Source) -> Integers:
     """Return `trials` draws of one noise, (trials, length), as one draw of longer blocks."""
     lengths = tuple(n * trials for n in noise.lengths)
-    long = Noise(noise.law, lengths, noise.scales, noise.shares)
+    long = Noise(noise.mechanism, lengths, noise.scales, noise.shares)
     blocks = np.split(long.draw(source), np.cumsum(lengths)[:-1])
     return np.concatenate([block.reshape(trials, -1) for block in blocks], axis=1)
 

@@ -11,12 +11,12 @@ calibrator of fedcal's behind the classifier; `FederatedCalibrator` learns one, 
 
 from __future__ import annotations
 
-from fedcal.core.optional import absent
+from fedcal.core import checks, optional, types
 
 try:
     import sklearn.base  # noqa: F401  only whether it is there
 except ModuleNotFoundError:
-    raise absent("scikit-learn", "sklearn", "fedcal.experiments.runs.estimator") from None
+    raise optional.absent("scikit-learn", "sklearn", "fedcal.experiments.runs.estimator") from None
 
 import copy
 from inspect import Parameter, Signature
@@ -34,12 +34,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedcal import datasets
 from fedcal.calibrators import Calibrator
-from fedcal.core.checks import one_of, same, unused
 from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError
 from fedcal.core.options import options_of
 from fedcal.core.scores import KINDS, in_class_order, of_both, without_gradient
-from fedcal.core.types import Floats
 from fedcal.datasets.model_scores import columns_of, in_columns, method_for, scores_of
 from fedcal.experiments.deploy.at_home import priors_of
 from fedcal.experiments.runs.config import Config, merge
@@ -135,11 +133,8 @@ class CalibratedModel(Classifier):
             Weights or other arguments, labels that a fitted classifier does not know, a class
             with fewer rows than folds; or as `scores_of` and the calibrator's `fit`.
         """
-        if others:
-            raise InputError(
-                f"fit takes X, y, client and subject, not {', '.join(others)}: calibrators count "
-                "each row once; a classifier that needs more may be fitted before"
-            )
+        why = "calibrators count each row once; a classifier that needs more may be fitted before"
+        checks.unused(why, **others)
         if self._finished():
             for stale in ("estimator_", "calibrator_"):  # of an earlier fit, of other parts
                 self.__dict__.pop(stale, None)
@@ -164,7 +159,7 @@ class CalibratedModel(Classifier):
                 setattr(self, name, getattr(self.estimator_, name))
         return self
 
-    def _trained(self, X: Any, y: NDArray[Any]) -> tuple[Any, Floats]:
+    def _trained(self, X: Any, y: NDArray[Any]) -> tuple[Any, types.Floats]:
         """Return the fitted classifier, and scores of rows that it was not trained on."""
         kind = self.calibrator.input
         if _is_fitted(self.estimator):
@@ -182,13 +177,13 @@ class CalibratedModel(Classifier):
         predictions = cross_val_predict(clone(self.estimator), X, y, cv=cv, method=method)
         return fitted, in_columns(fitted, predictions, method, kind)
 
-    def _calibrated(self, scores: Floats, y: NDArray[Any], **owned: ArrayLike | None) -> Any:
+    def _calibrated(self, scores: types.Floats, y: NDArray[Any], **owned: ArrayLike | None) -> Any:
         if getattr(self.calibrator, "personal", False):
             raise InputError("a personal calibrator is for one client alone: fit it on scores")
         classes = np.asarray(self.estimator_.classes_)
         if not isinstance(self.calibrator, Calibrator):
             return clone(self.calibrator).set_params(classes=classes).fit(scores, y, **owned)
-        unused("the calibrator takes pooled rows, and is not a FederatedCalibrator", **owned)
+        checks.unused("the calibrator takes pooled rows, and is not a FederatedCalibrator", **owned)
         return copy.deepcopy(self.calibrator).fit(scores, columns_of(classes, y, len(classes)))
 
     @property
@@ -196,7 +191,7 @@ class CalibratedModel(Classifier):
         """Classes of the classifier, (c,)."""
         return np.asarray(getattr(self, "estimator_", self.estimator).classes_)
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: Any) -> types.Floats:
         """Calibrated probabilities, (n, c), in the order of `classes_`.
 
         Raises InputError if the number of classes differs between the two, or as `scores_of`.
@@ -208,9 +203,9 @@ class CalibratedModel(Classifier):
         kind = calibrator.input
         scores = scores_of(getattr(self, "estimator_", self.estimator), X, kind)
         # a decision function is one, also where a single row of it could be taken for probabilities
-        probs: Floats = (calibrator.calibrated if kind == "logits" else calibrator.predict_proba)(
-            scores
-        )
+        probs: types.Floats = (
+            calibrator.calibrated if kind == "logits" else calibrator.predict_proba
+        )(scores)
         return probs
 
     def set_params(self, **params: Any) -> Self:
@@ -351,8 +346,10 @@ class FederatedCalibrator(Classifier):
             Nobody who was sampled answered.
         """
         if client is not None:
-            one_of("partition where fit gets client", self.partition or "natural", ["natural"])
-        one_of("input", self.input, KINDS)
+            checks.one_of(
+                "partition where fit gets client", self.partition or "natural", ["natural"]
+            )
+        checks.one_of("input", self.input, KINDS)
         given, y = self._columns(X), without_gradient(y, "y")
         X, y = validate_data(self, given, y, dtype=np.float64, ensure_min_features=2)
         check_classification_targets(y)
@@ -371,7 +368,7 @@ class FederatedCalibrator(Classifier):
                 raise InputError(f"personal needs client, and the method {FedPrior.name!r} or none")
             options["method"] = FedPrior.name
         config = merge({"data": data.name}, options, {"set": self.set})
-        one_of("federated method", config.method, STRATEGIES)
+        checks.one_of("federated method", config.method, STRATEGIES)
         shards = deal(data, config.partition, config.clients, config.seed)
         if self.personal:
             config, shards = resolved(config, shards, data.client_names or ())
@@ -400,7 +397,7 @@ class FederatedCalibrator(Classifier):
         X = without_gradient(X, "X")
         return of_both("X", X) if self.input == "probs" and np.ndim(X) == 1 else X
 
-    def predict_proba(self, X: Any, client: Any = None) -> Floats:
+    def predict_proba(self, X: Any, client: Any = None) -> types.Floats:
         """Calibrated probabilities of scores, as `fit` takes them, -> (n, c).
 
         With `personal`, `client` is whose calibrator each row gets, (n,), or one for all rows;
@@ -415,16 +412,16 @@ class FederatedCalibrator(Classifier):
         if client is None:
             return self.calibrator_.predict_proba(X)
         if np.ndim(client):
-            same("shape of client", np.shape(client), (len(X),))
+            checks.same("shape of client", np.shape(client), (len(X),))
         probs, whose = np.empty(X.shape), np.broadcast_to(ids_of("client", client), len(X))
         for one in np.unique(whose).tolist():
             if one not in self.calibrators_:
-                one_of("client", str(one), map(str, self.calibrators_), "calibrators_")
+                checks.one_of("client", str(one), map(str, self.calibrators_), "calibrators_")
             probs[whose == one] = self.calibrators_[one].predict_proba(X[whose == one])
         return probs
 
 
-def _in_order(X: Any, classes: NDArray[Any]) -> Floats:
+def _in_order(X: Any, classes: NDArray[Any]) -> types.Floats:
     """Return checked scores with a frame's columns in the order of the classes, if they have names.
 
     Classes that are the numbers of the columns have none.

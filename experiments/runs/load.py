@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import datasets
+from fedcal.core import classes, removed
 from fedcal.core.checks import same, unused
-from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
-from fedcal.core.removed import check_kept
 from fedcal.core.shards import Population, Shards
 from fedcal.datasets import BlockRows, Dataset
 from fedcal.datasets.plausible_rows import doubts_of
@@ -45,7 +44,7 @@ def load_any(
     csv
         form of a CSV file, see `datasets.load`
     """
-    names = None if class_names is None else names_in(class_names)
+    names = None if class_names is None else classes.names_in(class_names)
     named: Any = {"classes": names, "positive": positive}
     if isinstance(data, Mapping) and datasets.is_shipped(str(data.get("name"))):
         raise InputError(f"name {data['name']!r} is a shipped set's, and its config would run that")
@@ -58,7 +57,7 @@ def load_any(
     if isinstance(data, (str, Path)):
         return datasets.load(data, **named, csv=csv)
     if type(data).__module__.partition(".")[0] == "datasets":  # Hugging Face's
-        check_kept("reading a datasets.Dataset")
+        removed.check_kept("reading a datasets.Dataset")
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
         return datasets.from_frame(data, **named)
     if isinstance(data, tuple) and len(data) == 2:
@@ -241,7 +240,7 @@ def rows_in_blocks(config: Config, data: Any, progress: Progress | None = None) 
     if isinstance(data, BlockRows):
         shards = data
     else:
-        names = None if config.class_names is None else names_in(config.class_names)
+        names = None if config.class_names is None else classes.names_in(config.class_names)
         given: Any = {"classes": names, "positive": config.positive, "tested": evaluates}
         shards = datasets.in_blocks(data, **given, progress=progress)
     if config.clients is not None:

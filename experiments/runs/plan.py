@@ -198,7 +198,7 @@ def _line(variant: Variant, federation: Federation, each: float) -> dict[str, An
     return {
         "method": variant.text,
         "rounds": made.rounds - made.counting_rounds,
-        "mechanism": made.mechanism,
+        "mechanism": made.mechanism.name,
         "noise_std": made.noise_std and list(made.noise_std),
         "noise": warnings.noise_ratio(job, each),
         "bearable": warnings.noise_limit(job),

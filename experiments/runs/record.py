@@ -8,9 +8,8 @@ from typing import Any
 
 from fedcal.core.classes import names_in
 from fedcal.datasets import BlockRows, Dataset, is_shipped
+from fedcal.experiments.runs import result, statement
 from fedcal.experiments.runs.config import APP, Config
-from fedcal.experiments.runs.result import SimulationResult, versions
-from fedcal.experiments.runs.statement import of_plan
 from fedcal.experiments.runs.statement.sentences import AT_HOME, sets_noise, with_real_sites
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
@@ -64,7 +63,7 @@ def recorded(
     noun = outcome.artifact.noun
     real, guarded = config.real, config.control is not None
     simulated = None if real else rows  # a simulation's number may tell of its rows
-    privacy = of_plan(
+    privacy = statement.of_plan(
         plan,
         len(outcome.records),
         job.secure_aggregation,
@@ -115,7 +114,7 @@ def result_of(
     given: Config,
     test: Holdout | None,
     data: Dataset | BlockRows | None,
-) -> SimulationResult:
+) -> result.SimulationResult:
     """Return the result of a run.
 
     Parameters
@@ -141,7 +140,7 @@ def result_of(
     for each in (artifact, *outcome.history):
         each.of_classes(names)
     ends = {"at_limits": outcome.at_limits} if outcome.at_limits else {}
-    return SimulationResult(
+    return result.SimulationResult(
         artifact=artifact,
         judged={**artifact.results(), **({} if test is None else artifact.judge(test)), **ends},
         privacy=privacy,
@@ -149,7 +148,7 @@ def result_of(
         config=config,
         given=given,
         seconds=outcome.seconds,
-        versions=versions(),
+        versions=result.versions(),
         rounds=outcome.records,
         test=test,
         data=data if isinstance(data, Dataset) else None,

@@ -8,25 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.calibrators.score_map import How, OfScore, calibrator_from
-from fedcal.core import pages
-from fedcal.core.checks import one_of, same, unused
-from fedcal.core.classes import called
+from fedcal.core import checks, classes, pages
 from fedcal.core.errors import InputError
-from fedcal.core.pages import Part, Table
 from fedcal.datasets import is_shipped
-from fedcal.evaluation.by_group import change_table, group_parts
-from fedcal.evaluation.drift import Change, drift_between, same_edges
+from fedcal.evaluation import by_group, drift, histogram, intervals, thresholds
 from fedcal.evaluation.estimates import METRICS
 from fedcal.evaluation.findings import ESTIMANDS, Findings
-from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import Estimate
 from fedcal.evaluation.page import heading, names_of, p_shown, parts, texts
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.verdicts import changes_under
-from fedcal.evaluation.thresholds import Threshold, choose_threshold, goal_of
+from fedcal.experiments.runs import folders, result
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
-from fedcal.experiments.runs.folders import READING
-from fedcal.experiments.runs.result import versions
 from fedcal.metrics import gap_change
 from fedcal.metrics.gap_change import GapChange
 from fedcal.storage.atomic import path_of
@@ -65,9 +57,9 @@ class Reading:
     release: ScoreRelease
     found: Findings
     threshold: float | None
-    chosen: Threshold | None
+    chosen: thresholds.Threshold | None
     calibrator: OfScore | None
-    changes: Mapping[str, Change]
+    changes: Mapping[str, drift.Change]
     gaps: Mapping[str, GapChange]
     unknown: tuple[str, ...] = ()
 
@@ -85,19 +77,19 @@ class Reading:
         content["class_names"] = None if names is None else list(names)
         return {**content, "statement": list(self.release.privacy)}
 
-    def page(self) -> list[Part]:
+    def page(self) -> list[pages.Part]:
         """Return the report's tables and figures."""
         release = self.release
         return [
             *(self.asked or ()),
             *parts(self.found, release.histograms, release.class_names),
-            *group_parts(self.found, release.histograms),
+            *by_group.group_parts(self.found, release.histograms),
         ]
 
     @property
-    def asked(self) -> list[Part] | None:
+    def asked(self) -> list[pages.Part] | None:
         """Tables of what was asked for in particular; None = of all that the release says."""
-        tables: list[Part] = []
+        tables: list[pages.Part] = []
         if self.chosen is not None:
             tables.append(_chosen(self.chosen, self._at(self.chosen.value)))
         if self.threshold is not None:
@@ -112,13 +104,13 @@ class Reading:
             tables.append(_changes(self.changes, self.not_compared))
         if self.gaps:
             lines = gap_change.changes_record(self.gaps, self.found.score)
-            tables.append(change_table(lines, "group"))
+            tables.append(by_group.change_table(lines, "group"))
         return tables if tables or self.calibrator is not None else None
 
     def _at(self, threshold: float) -> str:
         of = "confidence"
         if self.found.score == "positive":
-            of = f"probability of {called(self.release.class_names, 1)}"
+            of = f"probability of {classes.called(self.release.class_names, 1)}"
         return f"Threshold {threshold:.6g} of the {of}"
 
     @property
@@ -134,7 +126,7 @@ class Reading:
         def write(folder: Path) -> None:
             content = {"schema": 1, "release": str(self.path), **self.to_json()}
             (folder / "reading.json").write_text(
-                to_json(content | {"versions": versions()}), "utf-8"
+                to_json(content | {"versions": result.versions()}), "utf-8"
             )
             parts = pages.to_json(self.page())
             (folder / PAGE).write_text(to_json({"schema": 1, "parts": parts}), "utf-8")
@@ -143,7 +135,7 @@ class Reading:
 
                 write_reading_report(folder)
 
-        write_folder(out, write, stale=READING.files)
+        write_folder(out, write, stale=folders.READING.files)
 
 
 def read_release(path: str | Path) -> ScoreRelease:
@@ -190,9 +182,9 @@ def reread(
     release = read_release(path)
     chosen = None
     if at is not None:
-        unused("at finds a threshold", threshold=threshold)
-        same("score that has a threshold", release.question.score, "positive")
-        chosen = choose_threshold(release.histograms[ALL], *goal_of(at))
+        checks.unused("at finds a threshold", threshold=threshold)
+        checks.same("score that has a threshold", release.question.score, "positive")
+        chosen = thresholds.choose_threshold(release.histograms[ALL], *thresholds.goal_of(at))
         threshold = chosen.value
     wished = threshold if chosen is None else None
     made = _calibrator(release, calibrate)
@@ -204,7 +196,9 @@ def reread(
     return read if since is None else _compared(read, read_release(since))
 
 
-def _joined(findings: Findings, chosen: Threshold) -> tuple[Findings, Threshold]:
+def _joined(
+    findings: Findings, chosen: thresholds.Threshold
+) -> tuple[Findings, thresholds.Threshold]:
     """Both with one interval of each metric: the wider one, as the best of many was chosen."""
     first = next(iter(findings.metrics))
     own = dict(findings.metrics[first])
@@ -221,7 +215,7 @@ def _compared(read: Reading, earlier: ScoreRelease) -> Reading:
     """Return the reading with the changes since an earlier one; InputError if questions differ."""
     unknown = comparable(earlier, read.release)
     before, now = earlier.histograms, read.release.histograms
-    changes = drift_between(before[ALL], now[ALL])
+    changes = drift.drift_between(before[ALL], now[ALL])
     return replace(read, changes=changes, unknown=unknown)
 
 
@@ -239,7 +233,7 @@ def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
         elif before != now:
             differences.append(f"{name} ({before}, now {now})")
     one, another = (release.question for release in (earlier, later))
-    if not same_edges(one.bucket_edges, another.bucket_edges):
+    if not drift.same_edges(one.bucket_edges, another.bucket_edges):
         differences.append(f"buckets ({one.buckets}, now {another.buckets} with other edges)")
     if one.calibrator != another.calibrator and bool(one.calibrator) == bool(another.calibrator):
         differences.append("calibrator (two different ones)")
@@ -255,7 +249,7 @@ def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
         raise InputError(
             f"these releases cannot be compared, they differ in: {'; '.join(differences)}"
         )
-    one_of("score of releases to compare", one.score, _WHOLE)
+    checks.one_of("score of releases to compare", one.score, _WHOLE)
     return tuple(unknown)
 
 
@@ -273,7 +267,7 @@ def _facts(release: ScoreRelease) -> dict[str, str | None]:
     }
 
 
-def _plain(changes: Mapping[str, Change]) -> dict[str, Any]:
+def _plain(changes: Mapping[str, drift.Change]) -> dict[str, Any]:
     return {name: change.to_json() for name, change in changes.items()}
 
 
@@ -281,8 +275,8 @@ def _calibrator(release: ScoreRelease, how: How | None) -> OfScore | None:
     if how is None:
         return None
     asked = release.question
-    one_of("score to calibrate", asked.score, _WHOLE)
-    whole: Histogram = release.histograms[ALL]
+    checks.one_of("score to calibrate", asked.score, _WHOLE)
+    whole: histogram.Histogram = release.histograms[ALL]
     score: Any = asked.score
     made = calibrator_from(whole, score, how, asked.classes, release.input)
     made.of_classes(release.class_names)
@@ -296,12 +290,12 @@ _CHANGES = {
 }
 
 
-def _changes(changes: Mapping[str, Change], missing: str) -> Table:
+def _changes(changes: Mapping[str, drift.Change], missing: str) -> pages.Table:
     rows = [
         (_CHANGES[name], f"{100 * test.change:.2f}", p_shown(test.p_value, test.floor))
         for name, test in changes.items()
     ]
-    return Table(
+    return pages.Table(
         "Since the earlier release",
         ("what", "change, %", "p-value"),
         tuple(rows),
@@ -310,7 +304,7 @@ def _changes(changes: Mapping[str, Change], missing: str) -> Table:
     )
 
 
-def _chosen(threshold: Threshold, title: str) -> Table:
+def _chosen(threshold: thresholds.Threshold, title: str) -> pages.Table:
     """Return the table of the chosen threshold and its expected performance."""
     end = "lowest" if threshold.goal == "precision" else "highest"
     return _estimates(
@@ -321,7 +315,9 @@ def _chosen(threshold: Threshold, title: str) -> Table:
     )
 
 
-def _estimates(title: str, estimates: Mapping[str, Estimate], note: str = "") -> Table:
+def _estimates(
+    title: str, estimates: Mapping[str, intervals.Estimate], note: str = ""
+) -> pages.Table:
     """Metrics with their intervals."""
     rows = [(heading(name, "positive"), *texts(name, e)) for name, e in estimates.items()]
-    return Table(title, ("metric", "value", "95 % interval"), tuple(rows), note)
+    return pages.Table(title, ("metric", "value", "95 % interval"), tuple(rows), note)

@@ -298,8 +298,6 @@ class Folder:
         returns a row that was read, or raises ValueError
     done
         the file that is there when all runs are finished
-    files
-        names, or patterns, of what else lies there when they are
     overwrite
         begin anew where something is unfinished
     """
@@ -309,7 +307,6 @@ class Folder:
     what_differs: Callable[[Mapping[str, Any]], Sequence[str]]
     check: Callable[[Any], Row]
     done: str
-    files: Sequence[str] = ()
     overwrite: bool = False
 
 
@@ -482,15 +479,15 @@ def _lines(path: Path) -> list[bytes]:
 def _read(path: Path, check: Callable[[Any], Row]) -> dict[str, Row]:
     """Return the rows of a file by `key_of`."""
     rows: dict[str, Row] = {}
+    number = 0
     for number, line in enumerate(_lines(path), 1):
         try:
             row = check(json.loads(line, parse_constant=_refuse))
             key = key_of(row["run"])
         except (ValueError, RecursionError):
             raise InputError(f"{path}, line {number} is not a row") from None
-        if key in rows:
-            raise InputError(f"{path}, line {number}: this run occurs twice")
         rows[key] = row
+    same(f"number of runs that differ in {path}", len(rows), number)
     return rows
 
 

@@ -24,16 +24,14 @@ import tomli_w
 from fedcal import __version__
 from fedcal.core.errors import InputError
 from fedcal.evaluation.sites.verdicts import SEEN, detectable, least_points
-from fedcal.experiments.deploy.certificates import is_certified, make_certificates
-from fedcal.experiments.deploy.fleet import read_address
+from fedcal.experiments.deploy import certificates, fleet
 from fedcal.experiments.report.page import render
 from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.study.sealed import SEALED, Join, Sealed, write_text
 from fedcal.experiments.study.study_file import Study, named
 from fedcal.experiments.study.study_server import folder_of
 from fedcal.metrics.gap_change import ERROR
-from fedcal.secure_aggregation.keys import make_key, read_key
-from fedcal.secure_aggregation.roster import in_words
+from fedcal.secure_aggregation import keys, roster
 from fedcal.storage.atomic import file_errors
 
 KIT, STUDY, AUTHORITY, UNIT = "kit.json", "study.toml", "ca.crt", "fedcal-site.service"
@@ -61,20 +59,20 @@ def make_kits(path: Path) -> list[str]:
     """
     study = Study.read(path)
     own, server, kits = (folder_of(path, study.study, p) for p in ("coordinator", "server", "kits"))
-    host = read_address("server", study.server).host
+    host = fleet.read_address("server", study.server).host
     is_ours = is_here(host)
     with file_errors(f"cannot write {path.parent}"):
         for folder in (own, server):
             folder.mkdir(mode=0o700, exist_ok=True)
         if not (own / KEY).exists():
-            make_key(own / KEY)
-        if not is_certified(own / "server.crt", host, study.until):
+            keys.make_key(own / KEY)
+        if not certificates.is_certified(own / "server.crt", host, study.until):
             for name in ("server.crt", "server.key"):
                 (own / name).unlink(missing_ok=True)
             left = (study.until - datetime.datetime.now(datetime.UTC).date()).days
             days = min(max(left, 0) + _SPARE, _LONGEST)
             names = list(dict.fromkeys((host, "localhost", "127.0.0.1")))
-            make_certificates(own, names=names, sites=[], days=days)
+            certificates.make_certificates(own, names=names, sites=[], days=days)
         for name in _SERVED:
             shutil.copy(own / name, server / name)  # with its mode
     for site in study.sites:
@@ -145,8 +143,8 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
     own, out = folder_of(path, study.study, "coordinator"), path.with_suffix(SEALED)
     if not (own / KEY).exists():
         raise InputError(f"{own / KEY} is not there: fedcal study kit {path} makes it")
-    signer, authority = read_key(own / KEY), (own / AUTHORITY).read_text("ascii")
-    is_ours = is_here(read_address("server", study.server).host)
+    signer, authority = keys.read_key(own / KEY), (own / AUTHORITY).read_text("ascii")
+    is_ours = is_here(fleet.read_address("server", study.server).host)
     sealed = Sealed.of(study, [Join.read(join) for join in joins], authority, signer)
     sealed, notes = replace(sealed, one_machine=is_ours), [ONE_MACHINE] * is_ours
     before = [Sealed.read(last) for last in (out, own / out.name) if last.exists()]
@@ -158,7 +156,7 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
         write_text(place, sealed.to_text(signer))
     return [
         f"{out}: {len(study.sites)} sites, until {study.until}, revision {sealed.revision}; digest",
-        f"\n{in_words(sealed.digest)}\n",
+        f"\n{roster.in_words(sealed.digest)}\n",
         "Read these 12 words to each site by telephone; each compares them with another site, too. "
         "Equal words mean equal terms, sites, keys, coordinator and server.",
         f"Next: each site calls `fedcal site accept` with {out.name}; the server calls "
@@ -221,7 +219,7 @@ def check(study: Study) -> dict[str, Any]:
         "epsilon": {"release": plan.epsilon, "year": study.epsilon, "all": study.epsilon_total},
         "noise_std": std,
         "unit": plan.unit,
-        "mechanism": plan.mechanism,
+        "mechanism": plan.mechanism.name,
         "sites": about_sizes,
         "sees": sees,
         "sentences": [sentence for sentence in sentences if sentence],

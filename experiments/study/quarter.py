@@ -18,24 +18,17 @@ from typing import Any
 from fedcal.core import pages
 from fedcal.core.checks import same, whole
 from fedcal.core.errors import InputError
-from fedcal.evaluation.drift import few
+from fedcal.evaluation import drift, histogram, intervals, page, thresholds
 from fedcal.evaluation.estimates import evaluate
-from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import Estimate
-from fedcal.evaluation.page import reliability_part
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.verdicts import enough, groups_of, verdicts_of
-from fedcal.evaluation.thresholds import at_threshold
 from fedcal.experiments.report.page import read_json, reading
-from fedcal.experiments.runs.files import to_json, write_folder
-from fedcal.experiments.runs.folders import QUARTER
-from fedcal.experiments.runs.rereading import comparable, read_release
+from fedcal.experiments.runs import files, folders, rereading
 from fedcal.experiments.study.quarter_page import Told, in_words, write_quarter_page
 from fedcal.experiments.study.sealed import Sealed, write_signature
 from fedcal.experiments.study.study_file import NAME, Study
-from fedcal.metrics.gap_change import ERROR
-from fedcal.metrics.score_table import names_text
+from fedcal.metrics import gap_change, score_table
 from fedcal.secure_aggregation.keys import SigningKey
 
 TOLD, LEDGER, STUDY, SEALED = "study.json", "ledger.json", "study.toml", "study.sealed"
@@ -108,7 +101,7 @@ def told_of(
     here, score = present(release, facts.took_part), study.score
     since = {name: _since(study, release, facts, *one) for name, one in earlier.items()}
     both = {n: present(earlier[n][0], one["sites"]) for n, one in since.items() if not one["why"]}
-    level = ERROR / study.per_year
+    level = gap_change.ERROR / study.per_year
     verdicts = verdicts_of(here, both, level=level)
     for name, before in both.items():  # of that release alone: this one needs no other's word
         then = verdicts_of(before, {}, level=level)["sites"]
@@ -132,7 +125,9 @@ def told_of(
         "enough": enough(here, verdicts),
         "metrics": {site: _metrics(h, score, _METRICS[score]) for site, h in each},
         "thresholds": {
-            f"{at:g}": {s: _told(h, {} if few(h) else at_threshold(h, at)) for s, h in each}
+            f"{at:g}": {
+                s: _told(h, {} if drift.few(h) else thresholds.at_threshold(h, at)) for s, h in each
+            }
             for at in study.model.thresholds
         },
         "groups": groups_of(here),
@@ -162,7 +157,7 @@ def earlier_of(out: Path, study: Study) -> dict[str, Earlier]:
             with reading(path.parent, TOLD):
                 facts = {**content["terms"]["model"]} | {key: content[key] for key in KEPT}
                 if not facts["rehearsal"] and NAME.fullmatch(name):
-                    one = read_release(path.with_name("release.npz")), content
+                    one = rereading.read_release(path.with_name("release.npz")), content
                     quarters.append((str(facts["date"]), name, one))
         except InputError as e:
             warnings.warn(f"passed over: {e}", stacklevel=2)
@@ -178,7 +173,7 @@ def present(release: ScoreRelease, sites: Sequence[str]) -> ScoreRelease:
     if asked.by != "site" or not set(sites) <= {*names}:
         raise InputError(f"the release does not count {', '.join(sites)[:200]} apart")
     own = release.counts.reshape(len(names), -1)[[names.index(site) for site in sites]]
-    question = replace(asked, groups=names_text(sites))
+    question = replace(asked, groups=score_table.names_text(sites))
     narrowed = replace(release, question=question, counts=own.ravel())
     narrowed.of_classes(release.class_names)
     return narrowed
@@ -203,27 +198,27 @@ def _since(
     elif earlier["rehearsal"] != facts.rehearsal or not sites:
         why = "one of the two is a rehearsal, or no site took part in both"
     try:
-        comparable(before, release)
+        rereading.comparable(before, release)
     except InputError as e:
         why = why or str(e)
     return {**{key: earlier[key] for key in KEPT}, "why": why, "sites": sites}
 
 
-def _metrics(h: Histogram, score: str, names: Sequence[str]) -> dict[str, Any]:
-    return _told(h, {} if few(h) else evaluate(h, score, only=names))
+def _metrics(h: histogram.Histogram, score: str, names: Sequence[str]) -> dict[str, Any]:
+    return _told(h, {} if drift.few(h) else evaluate(h, score, only=names))
 
 
-def _told(h: Histogram, estimates: Mapping[str, Estimate]) -> dict[str, Any]:
+def _told(h: histogram.Histogram, estimates: Mapping[str, intervals.Estimate]) -> dict[str, Any]:
     """Return the number of rows, and metrics with intervals; {} of these if there are too few."""
     of = {name: e.to_json() for name, e in estimates.items()}
     return {"rows": h.rows, "noise": h.rows_std, "of": of}
 
 
-def _curves(histograms: Mapping[str, Histogram], score: str) -> list[pages.Curve]:
+def _curves(histograms: Mapping[str, histogram.Histogram], score: str) -> list[pages.Curve]:
     """Reliability of each site beside that of all."""
     (name, whole), *sites = histograms.items()
-    each = {site: {name: whole} | ({} if few(h) else {"this site": h}) for site, h in sites}
-    parts = [reliability_part(site, series, score, 0.95) for site, series in each.items()]
+    each = {site: {name: whole} | ({} if drift.few(h) else {"this site": h}) for site, h in sites}
+    parts = [page.reliability_part(site, series, score, 0.95) for site, series in each.items()]
     return [part for part in parts if part is not None]
 
 
@@ -256,15 +251,15 @@ def write_quarter(
         if signer is not None:
             write_signature(draft, signer)
 
-    write_folder(folder, write, stale=QUARTER.files)
+    files.write_folder(folder, write, stale=folders.QUARTER.files)
     return made
 
 
 def write_files(folder: Path, study: Study, release: ScoreRelease, of: Told, then: Before) -> None:
     """Write what follows from terms, release, quarters before, and `of`, a `study.json`."""
     (folder / STUDY).write_text(study.to_toml(), "utf-8")
-    (folder / TOLD).write_text(to_json(of), "utf-8")
-    (folder / LEDGER).write_text(to_json({"schema": 1, **of["ledger"]}), "utf-8")
+    (folder / TOLD).write_text(files.to_json(of), "utf-8")
+    (folder / LEDGER).write_text(files.to_json({"schema": 1, **of["ledger"]}), "utf-8")
     release.write(folder, release.form)
     for name, (before, _) in then.items():
         before.write(folder, f"{EARLIER}{name}")

@@ -9,17 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import pages
-from fedcal.core.pages import Part, Table
-from fedcal.core.printable import listed
+from fedcal.core import pages, printable
 from fedcal.evaluation.intervals import from_json
 from fedcal.evaluation.page import heading, whole
 from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.verdicts import ALL, MOST, ORDER, least_points
+from fedcal.experiments.report import page, tables
 from fedcal.experiments.report.figures.drawing import Sheet
-from fedcal.experiments.report.page import figure, sections, write_with_figures
 from fedcal.experiments.report.shown import part_sheet
-from fedcal.experiments.report.tables import TextTable
 from fedcal.experiments.study.study_file import named
 
 Told = Mapping[str, Any]
@@ -36,7 +33,7 @@ def in_words(quarter: Told) -> dict[str, Any]:
 def some(names: Sequence[str]) -> str:
     """Names as a sentence has them; of many the first ones, and never "and 1 more"."""
     many = len(names) > _MOST_NAMED + 1
-    return listed(names, most=_MOST_NAMED) if many else named(names) if names else ""
+    return printable.listed(names, most=_MOST_NAMED) if many else named(names) if names else ""
 
 
 def faults(quarter: Told) -> list[str]:
@@ -72,7 +69,7 @@ def _headline(quarter: Told) -> str:
     sites, off = quarter["sites"], faults(quarter)
     sentence = f"No site of {len(sites)} shows a fault."
     if off:
-        each = listed([f"{site} {sites[site]['words']}" for site in off], "; ", 3)
+        each = printable.listed([f"{site} {sites[site]['words']}" for site in off], "; ", 3)
         sentence = f"{len(off)} of {len(sites)} sites show{'s' * (len(off) == 1)} a fault: {each}."
     if unseen := hidden(quarter):
         sentence += f" At {some(unseen)} noise hides too much to tell."
@@ -157,18 +154,18 @@ def write_quarter_page(folder: Path, quarter: Told) -> Path:
         "verdict": quarter["headline"],
         "versions": quarter["versions"],
         "told": quarter,
-        "facts": TextTable((), [pair for pair in facts.items() if pair[1]], left=(0, 1)),
-        "verdicts": TextTable(_COLUMNS, lines[:MOST_LINES], left=(0, 1)),
+        "facts": tables.TextTable((), [pair for pair in facts.items() if pair[1]], left=(0, 1)),
+        "verdicts": tables.TextTable(_COLUMNS, lines[:MOST_LINES], left=(0, 1)),
         "more": len(lines) - MOST_LINES,
         "steps": [step.split("`") for step in quarter["next"]],
-        "sections": sections(list(parts(quarter))),
-        "curves": curves and figure(curves, "curves"),
-        "items": TextTable(_GUIDES, items(quarter), left=range(4)),
+        "sections": page.sections(list(parts(quarter))),
+        "curves": curves and page.figure(curves, "curves"),
+        "items": tables.TextTable(_GUIDES, items(quarter), left=range(4)),
         "words": _words(quarter),
         "cuts": ", ".join(f"{edge:.4g}" for edge in quarter["edges"][1:-1]),
     }
     sheets = {"curve-1": curves} if curves else {}
-    return write_with_figures(folder, "quarter.html.j2", context, sheets)
+    return page.write_with_figures(folder, "quarter.html.j2", context, sheets)
 
 
 def _model(quarter: Told) -> str:
@@ -199,7 +196,7 @@ def _p_value(p: float) -> str:
     return f"{p:.3f}" if p >= 1e-3 else "<\xa00.001"
 
 
-def parts(quarter: Told) -> Iterator[Part]:
+def parts(quarter: Told) -> Iterator[pages.Part]:
     """Tables of the details, from top to bottom."""
     rows: Any = []
     for site, words, gap, slope in _verdicts(quarter, 1):
@@ -212,7 +209,7 @@ def parts(quarter: Told) -> Iterator[Part]:
         "rounded up, and more are found with a probability of 80 %."
     )
     columns = ("intercept", "p-value", "seen from", "verdict")
-    yield Table("Calibration", ("site", *_COLUMNS[2:], *columns), tuple(rows), note)
+    yield pages.Table("Calibration", ("site", *_COLUMNS[2:], *columns), tuple(rows), note)
     note = "Numbers with the standard deviation of their noise; metrics with 95 % intervals."
     yield _measured("By site", quarter["metrics"], quarter, note)
     for name, one in quarter["since"].items():
@@ -223,7 +220,7 @@ def parts(quarter: Told) -> Iterator[Part]:
             rows.append((site or "all sites", c["words"], *moved, _p_value(c["adjusted"])))
         rows = rows or [("all sites", f"not comparable: {one['why']}", "", "", "")]
         columns = ("calibration", "gap, points: change", "slope: change", "p-value")
-        yield Table(f"Change since {name}", ("site", *columns), tuple(rows))
+        yield pages.Table(f"Change since {name}", ("site", *columns), tuple(rows))
     for at, each in quarter["thresholds"].items():
         yield _measured(f"Threshold {at} of the {outcome(quarter)}", each, quarter, "")
     if quarter["groups"]:
@@ -232,7 +229,7 @@ def parts(quarter: Told) -> Iterator[Part]:
         for one in quarter["groups"]:
             both = _interval(one["gap"], 100, 1), _interval(one["slope"])
             rows.append((one["site"] or "all sites", one["group"], _number(one), *both))
-        yield Table(
+        yield pages.Table(
             "Groups", ("site", "group", quarter["plural"], *_COLUMNS[2:]), tuple(rows), note
         )
     if quarter["next_site"]:
@@ -243,7 +240,7 @@ def _number(one: Told) -> str:
     return f"{max(one['rows'], 0):,.0f} ± {one['noise']:,.0f}"
 
 
-def _measured(title: str, each: Told, quarter: Told, note: str) -> Table:
+def _measured(title: str, each: Told, quarter: Told, note: str) -> pages.Table:
     """Return a table of numbers and metrics of each site."""
     names = max((list(one["of"]) for one in each.values()), key=len)
     rows = []
@@ -252,7 +249,7 @@ def _measured(title: str, each: Told, quarter: Told, note: str) -> Table:
         whole_metrics = {name: whole(kind, estimate) for name, kind, estimate in of}
         rows.append((site, _number(one), *(whole_metrics.get(name, "too few") for name in names)))
     headings = [_SHARES.get(name) or heading(name, quarter["score"]) for name in names]
-    return Table(title, ("site", quarter["plural"], *headings), tuple(rows), note)
+    return pages.Table(title, ("site", quarter["plural"], *headings), tuple(rows), note)
 
 
 def _curves(quarter: Told) -> Sheet | None:

@@ -20,11 +20,9 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.deploy.run import SERVER, deployed
 from fedcal.experiments.runs.result import SimulationResult, versions
 from fedcal.experiments.runs.simulation import simulate
-from fedcal.experiments.study.kits import KEY
-from fedcal.experiments.study.quarter import Facts, earlier_of, write_quarter
+from fedcal.experiments.study import kits, quarter, study_server
 from fedcal.experiments.study.sealed import SEALED, Sealed
 from fedcal.experiments.study.study_file import DELTA, Study, check_file_name, named
-from fedcal.experiments.study.study_server import CONTROL, folder_of, roster
 from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.secure_aggregation.keys import read_key
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
@@ -45,7 +43,7 @@ def rehearse(
     config = study.config(partition="natural", seed=seed)
     result = simulate(rows, config=replace(config, data=rows.name))
     facts = replace(_facts(name, result, study), dealt=dealt)
-    return write_quarter(
+    return quarter.write_quarter(
         out, study, study.to_toml(), cast(ScoreRelease, result.artifact), facts, {}, None
     )
 
@@ -58,11 +56,11 @@ def _facts(
     run: str = "",
     one_machine: bool = False,
     made: float | None = None,
-) -> Facts:
+) -> quarter.Facts:
     """Return the facts beside a run's release; `book` has the ledger's year, None = rehearsed."""
     absent, spent = (result.sites or {"absent": []})["absent"], sum(e.epsilon for e in book or ())
     own = [{**vars(e), "charged": [*e.charged]} for e in book or () if e.run == run]
-    return Facts(
+    return quarter.Facts(
         name=name,
         date=datetime.datetime.fromtimestamp(made or time.time(), datetime.UTC).date().isoformat(),
         took_part=tuple(site for site in study.sites if site not in absent),
@@ -137,32 +135,33 @@ def release(
     if path != sealed_path:
         study = Study.read(path)  # question and contributors are not sealed
     same(f"terms of {path} (seal them anew)", study.digest, sealed.study.digest)
-    key = folder_of(path, study.study, "coordinator") / KEY
+    key = study_server.folder_of(path, study.study, "coordinator") / kits.KEY
     if key.exists() and sealed.one_machine is False:
         raise InputError(
             f"{key} lies on the server's machine, and by {sealed_path} it does not: move it to "
             "another machine, and sign there (fedcal study sign)"
         )
-    home = folder_of(path, study.study, "server").resolve()
+    home = study_server.folder_of(path, study.study, "server").resolve()
     if at is None:
-        if not (home / CONTROL).exists():
+        if not (home / study_server.CONTROL).exists():
             raise InputError(f"no server runs here: fedcal study serve {sealed_path}")
-        at = (home / CONTROL).read_text("ascii").strip()
+        at = (home / study_server.CONTROL).read_text("ascii").strip()
     work, year = home / "runs" / name, study.year(datetime.datetime.now(datetime.UTC).date())
     ledger = home / f"ledger-{year}.sqlite"
     config = study.config(
         engine="grpc",
         control=at,
         root_certificates=str(home / "ca.crt"),
-        federation=str(roster(home, sealed)),
+        federation=str(study_server.roster(home, sealed)),
         ledger=str(ledger),
         cap=study.epsilon,
         cap_delta=DELTA * study.per_year,
     )
     config = replace(config, clients=None)
     begun = (work / SERVER / CHECKPOINT).exists()
-    if begun and Checkpoint.load(work / SERVER).job.get("roster") != sealed.roster.to_text():
-        raise InputError(f"{work} is a release of other terms or keys: choose another name")
+    if begun:
+        then = Checkpoint.load(work / SERVER).job.get("roster")
+        same(f"federation of {work} (else choose another name)", then, sealed.roster.to_text())
     work.parent.mkdir(parents=True, exist_ok=True)
     again = "the same command, in a minute, waits for it, and it is charged once"
     try:
@@ -193,8 +192,8 @@ def release(
     ours = key.exists() if sealed.one_machine is None else sealed.one_machine
     facts = _facts(name, result, study, entries, run, ours, made)
     text, signer = sealed_path.read_text("utf-8"), read_key(key) if key.exists() else None
-    counts, earlier = cast(ScoreRelease, result.artifact), earlier_of(out, study)
-    return write_quarter(out, study, text, counts, facts, earlier, signer)
+    counts, earlier = cast(ScoreRelease, result.artifact), quarter.earlier_of(out, study)
+    return quarter.write_quarter(out, study, text, counts, facts, earlier, signer)
 
 
 def _folder(path: Path, name: str) -> Path:

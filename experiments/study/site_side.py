@@ -10,19 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedcal.clients.site.prepared import SITE, alone
+from fedcal.clients.site import prepared, results, site_log
 from fedcal.clients.site.records.job_facts import spent_in_all
 from fedcal.clients.site.records.records import RECORDS, records_in
-from fedcal.clients.site.results import RESULTS
-from fedcal.clients.site.site_log import LOG
 from fedcal.core.errors import InputError
-from fedcal.experiments.deploy.fleet import read_address
+from fedcal.experiments.deploy import fleet, site
 from fedcal.experiments.deploy.rows import SiteRows
-from fedcal.experiments.deploy.site import run_site
 from fedcal.experiments.runs.files import write_folder
-from fedcal.experiments.study import joining
-from fedcal.experiments.study.joining import CONNECTION, SIGNING, Kit, csv_option, rows_of
-from fedcal.experiments.study.kits import AUTHORITY
+from fedcal.experiments.study import joining, kits
 
 _REFUSALS = ("refused to", "cannot take part", "cannot be used")
 
@@ -36,7 +31,7 @@ def start(
     are its rows from now on (None = the present ones), `csv` the form of that file; `say` gets
     warnings about them, for the site's own terminal.
     """
-    kit = Kit.read(folder)
+    kit = joining.Kit.read(folder)
     if (sealed := kit.accepted) is None or not kit.is_enrolled(sealed):
         raise InputError(
             f"{kit.site} has accepted nothing, or has other keys since: fedcal site accept {folder}"
@@ -47,24 +42,24 @@ def start(
     form = kit.csv if data is None and csv is None else csv
 
     def read() -> SiteRows:
-        site_rows, warnings = rows_of(sealed.study, rows, kit.site, form)
+        site_rows, warnings = joining.rows_of(sealed.study, rows, kit.site, form)
         for line in warnings:
             say(line)
         kit.use(rows, site_rows, form)
         return site_rows
 
     write_folder(folder, lambda draft: joining.write_rules(draft, sealed))
-    run_site(
+    site.run_site(
         rows,
-        fleet=read_address("server", sealed.study.server),
-        root_certificates=folder / AUTHORITY,
-        key=kit.own / CONNECTION,
+        fleet=fleet.read_address("server", sealed.study.server),
+        root_certificates=folder / kits.AUTHORITY,
+        key=kit.own / joining.CONNECTION,
         names=sealed.study.classes,
         state=folder / joining.STATE,
         wait=math.inf,
         policy=folder / joining.POLICY,
         federation=folder / joining.FEDERATION,
-        sign_key=kit.own / SIGNING,
+        sign_key=kit.own / joining.SIGNING,
         read=read,
         watched=Path(rows),
     )
@@ -75,7 +70,7 @@ def status(folder: Path) -> dict[str, Any]:
 
     Raises InputError if the folder is no kit, or its records cannot be used.
     """
-    kit, state = Kit.read(folder), folder / joining.STATE
+    kit, state = joining.Kit.read(folder), folder / joining.STATE
     study = kit.study if kit.accepted is None else kit.accepted.study
     jobs, spent, refusal = [], 0.0, ""
     if (state / RECORDS).exists():
@@ -86,11 +81,11 @@ def status(folder: Path) -> dict[str, Any]:
             epsilon = None if job.about.exact else job.about.epsilon
             asked = {"answered": _time(job.when), "asked by": job.about.server}
             jobs.append({**asked, "epsilon": epsilon, "state": job.closed or "open"})
-    log = state / LOG
+    log = state / site_log.LOG
     lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
-    releases = (state / RESULTS).glob("*/release.npz")
+    releases = (state / results.RESULTS).glob("*/release.npz")
     last = max(releases, key=lambda path: path.stat().st_mtime, default=None)
-    has_joined, is_read = kit.has_joined, (state / SITE).exists()
+    has_joined, is_read = kit.has_joined, (state / prepared.SITE).exists()
     content: dict[str, Any] = {
         "study": study.study,
         "until": study.until.isoformat(),
@@ -99,7 +94,7 @@ def status(folder: Path) -> dict[str, Any]:
         "asked by": study.server,
         "digest": None if kit.accepted is None else kit.accepted.digest,
         "rows": kit.data if has_joined else None,
-        "read": _time((state / SITE).stat().st_mtime) if is_read else None,
+        "read": _time((state / prepared.SITE).stat().st_mtime) if is_read else None,
         "epsilon": {
             "spent": spent,
             "left": max(study.epsilon_total - spent, 0.0),
@@ -114,7 +109,7 @@ def status(folder: Path) -> dict[str, Any]:
     return content | {"next": _next(kit, content)}
 
 
-def _next(kit: Kit, content: dict[str, Any]) -> str:
+def _next(kit: joining.Kit, content: dict[str, Any]) -> str:
     """Return the hospital's next step."""
     folder, rows = kit.folder, content["rows"]
     if rows is None:
@@ -131,14 +126,14 @@ def _next(kit: Kit, content: dict[str, Any]) -> str:
     again = f"before the next release put the new rows into {rows}"
     if content["release"] is None:
         return again
-    form = csv_option(kit.csv)
+    form = joining.csv_option(kit.csv)
     at_home = f"--release {content['release']} {rows}{form} --site {kit.site} --out at-home"
     return f"{again}; to recalibrate at home, fedcal site recalibrate {at_home}"
 
 
 def _runs(state: Path) -> bool:
     try:
-        with alone(state):
+        with prepared.alone(state):
             return False
     except InputError:
         return True

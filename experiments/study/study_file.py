@@ -31,8 +31,7 @@ from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.jobs import METHOD, job_of
 from fedcal.mechanisms import Laplace
-from fedcal.metrics.buckets import check_score
-from fedcal.metrics.encodings import FLAT
+from fedcal.metrics import buckets, encodings
 from fedcal.privacy.noise_plan import Plan
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
@@ -265,7 +264,7 @@ class Study:
     @property
     def score(self) -> str:
         """Score that is binned."""
-        return check_score("", len(self.model.classes))
+        return buckets.check_score("", len(self.model.classes))
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -285,7 +284,7 @@ class Study:
     @property
     def settings(self) -> dict[str, Any]:
         """Settings of the method; each is named by a run and fixed by a policy."""
-        asked: dict[str, Any] = {"by": "site", "cuts": list(self.cuts), "encoding": FLAT}
+        asked: dict[str, Any] = {"by": "site", "cuts": list(self.cuts), "encoding": encodings.FLAT}
         asked["groups"] = list(self.sites)
         asked |= {"within": list(self.groups)} if self.groups else {}
         if self.score == "positive":
@@ -385,10 +384,10 @@ def sites_of(text: str) -> dict[str, int]:
     sites: dict[str, int] = {}
     for part in text.split(","):
         name, _, about = part.strip().partition("=")
-        if name in sites:
-            raise InputError(f"--sites names {name!r} twice")
-        if about and not (about.isascii() and about.isdecimal()):
-            raise InputError(f"--sites: {part.strip()!r} is neither NAME nor NAME=NUMBER")
+        if name in sites or (about and not (about.isascii() and about.isdecimal())):
+            raise InputError(
+                f"--sites: {part.strip()!r} is neither NAME nor NAME=NUMBER, or occurs twice"
+            )
         sites[name] = int(about or 0)
     return sites
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from fedcal.core.checks import same
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.flower_internals import check_flower
 from fedcal.experiments.deploy.fleet import Address, read_address
@@ -74,8 +75,8 @@ def serve(
     files = {name: home / name for name in ("ca.crt", "server.crt", "server.key", "executor.key")}
     if missing := [file for file in files.values() if not file.is_file()]:
         raise InputError(f"{missing[0]} is missing: carry the folder {home.name} to the server")
-    if files["ca.crt"].read_text("ascii", "replace") != sealed.authority:
-        raise InputError(f"{files['ca.crt']} is not the authority that the sites were sealed with")
+    authority = files["ca.crt"].read_text("ascii", "replace")
+    same(f"authority of the server, in {files['ca.crt']},", authority, sealed.authority)
     named = read_address("server", sealed.study.server)
     sites = Address("0.0.0.0", named.port) if listen is None else read_address("--listen", listen)
     ours = read_address("--control", at)

@@ -24,6 +24,7 @@ from typing import Any, cast
 import numpy as np
 
 from fedcal import __version__
+from fedcal.core.checks import same
 from fedcal.core.errors import InputError
 from fedcal.core.printable import printable
 from fedcal.core.types import Floats
@@ -75,8 +76,8 @@ def sign(folder: Path, key: SigningKey, own: Path | None = None) -> list[str]:
         raise InputError(
             f"{folder} is " + (f"signed {why}" if sealed else "a rehearsal: not signed")
         )
-    if Study.read(folder / quarter.STUDY) != sealed.study:
-        raise InputError(f"{folder / quarter.STUDY} is not as it was sealed: seal it anew")
+    own_study = Study.read(folder / quarter.STUDY)
+    same(f"study of {folder} (seal it anew)", own_study.to_toml(), sealed.study.to_toml())
     sentences = [_sealed_by(folder, sealed, own), *_held(folder), UNCHECKED]
     write_signature(folder, key)
     return sentences
@@ -163,7 +164,8 @@ def _agreed(
         study.year(day)
         yield "digest of the terms", study.digest, sealed.study.digest
         yield "word on rows without sites", facts.dealt, False
-        line = {name: getattr(plan, name) for name in _SPENT} | {"releases": 1, "charged": [1]}
+        line = {name: getattr(plan, name) for name in _SPENT}
+        line |= {"mechanism": plan.mechanism.name, "releases": 1, "charged": [1]}
         for name in sorted({*line, *facts.ledger} - {"run"}):
             yield f"ledger's {name}", facts.ledger.get(name), line.get(name)
         of = of_plan(plan, 1, job.secure_aggregation, None, tested=False, real=True)["statement"]

@@ -7,23 +7,11 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from typing import Annotated, Any
 
-from fedcal.core.checks import interval, positive, same, unused
+from fedcal.core import checks, fields, options
 from fedcal.core.errors import InputError
-from fedcal.core.fields import among, within
-from fedcal.core.options import (
-    DATA,
-    PRIVACY,
-    REQUIRED,
-    RUNNING,
-    TRAINING,
-    layered,
-    like,
-    option,
-    options_of,
-)
+from fedcal.core.options import DATA, TRAINING, option
 from fedcal.experiments.runs.config import RunOptions, check_partition
-from fedcal.privacy.federation import MOST_CLIENTS
-from fedcal.privacy.privacy import Rate, Rounds
+from fedcal.privacy import federation, privacy
 from fedcal.strategies import STRATEGIES, FedAvg
 from fedcal.strategies.settings import Setting, check_settings
 from fedcal.training.networks import NETWORKS, OWN, enlist, network_named
@@ -53,7 +41,7 @@ FOLLOWING = {"network": "--model says it", "shape": "the data say it"}
 
 _OF_FEDAVG = ("local_epochs", "server_lr", "evaluate_every")
 
-Count = Annotated[int, within(1)]
+Count = Annotated[int, fields.within(1)]
 
 
 def _network(_: str, value: Any) -> str:
@@ -93,7 +81,7 @@ class TrainConfig(RunOptions):
         MISSING,
         DATA,
         ".npz of features or images, or the name of shipped features",
-        unset=REQUIRED,
+        unset=options.REQUIRED,
     )
     model: Annotated[str, _network] | None = option(
         None,
@@ -102,13 +90,13 @@ class TrainConfig(RunOptions):
         unset="softmax",
         read=enlist,
     )
-    method: Annotated[str, among(TRAINERS)] | None = option(
+    method: Annotated[str, fields.among(TRAINERS)] | None = option(
         None,
         TRAINING,
         f"{' | '.join(TRAINERS)}; --set has its settings",
         unset="fedsgd, or dp-fedavg with --unit user",
     )
-    clients: Annotated[int, within(1, MOST_CLIENTS)] | None = option(
+    clients: Annotated[int, fields.within(1, federation.MOST_CLIENTS)] | None = option(
         None, DATA, "Number of simulated clients", unset="100; fedsgd: 1, all rows in one place"
     )
     partition: Annotated[str, check_partition] | None = option(
@@ -117,7 +105,7 @@ class TrainConfig(RunOptions):
         "Partition of the rows over clients, as for simulate",
         unset="natural if the data name clients, else dirichlet:0.1",
     )
-    rounds: Rounds = like(
+    rounds: privacy.Rounds = options.like(
         RunOptions,
         "rounds",
         None,
@@ -125,7 +113,7 @@ class TrainConfig(RunOptions):
         group=TRAINING,
         unset="the model's, or by epochs",
     )
-    sampling_rate: Rate = like(
+    sampling_rate: privacy.Rate = options.like(
         RunOptions,
         "sampling_rate",
         0.1,
@@ -138,35 +126,37 @@ class TrainConfig(RunOptions):
         "Batch size of local SGD; for fedsgd: expected rows in a round",
         unset="the model's",
     )
-    lr: Annotated[float, positive] | None = option(
+    lr: Annotated[float, checks.positive] | None = option(
         None, TRAINING, "Learning rate of local SGD, or of fedsgd", unset="the model's"
     )
-    server_lr: Annotated[float, positive] | None = option(
+    server_lr: Annotated[float, checks.positive] | None = option(
         None, TRAINING, "Learning rate of the server", unset="1"
     )
-    unit: Annotated[str, among(UNITS)] = like(RunOptions, "unit", Example.name)
-    held_out: Annotated[float, interval("[0, 1)")] = option(
+    unit: Annotated[str, fields.among(UNITS)] = options.like(RunOptions, "unit", Example.name)
+    held_out: Annotated[float, checks.interval("[0, 1)")] = option(
         0.1,
         DATA,
         "Fraction of training rows held out for calibration; 0: it uses the training rows",
     )
-    min_rows: Annotated[int, within(0)] = option(
+    min_rows: Annotated[int, fields.within(0)] = option(
         0, DATA, "Least number of rows of a client; smaller clients are left out"
     )
     max_rows: Count | None = option(None, DATA, "Largest number of rows of a client", unset="all")
-    feature_norm: Annotated[float, positive] | None = option(
+    feature_norm: Annotated[float, checks.positive] | None = option(
         None,
         DATA,
         "Public bound on the norm of a row's features; longer rows are scaled",
         unset="the file's",
     )
-    evaluate_every: Count = option(10, RUNNING, "Rounds between evaluations on the test rows")
-    checkpoint_every: Count = option(10, RUNNING, "Rounds between checkpoints in --out")
+    evaluate_every: Count = option(
+        10, options.RUNNING, "Rounds between evaluations on the test rows"
+    )
+    checkpoint_every: Count = option(10, options.RUNNING, "Rounds between checkpoints in --out")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.model in OWN:
-            same("engine of a model of your own", self.engine, "inline")
+            checks.same("engine of a model of your own", self.engine, "inline")
         if self.method is not None:
             self._check_method(self.method)
 
@@ -175,25 +165,25 @@ class TrainConfig(RunOptions):
         if method != FEDAVG:
             # one that samples rows has all clients in each round
             names = [*_OF_FEDAVG, *(("sampling_rate",) if STRATEGIES[method].one_place else ())]
-            unused(f"method '{method}'", **self.changed(*names))
+            checks.unused(f"method '{method}'", **self.changed(*names))
             self._check_cuts()
             self._check_set()
             check_settings(method, self.set)
             return
-        known = options_of(TrainConfig).values()
-        names = [one.name for one in known if one.group == PRIVACY and one.name != "unit"]
+        known = options.options_of(TrainConfig).values()
+        names = [one.name for one in known if one.group == options.PRIVACY and one.name != "unit"]
         why = f"method '{FEDAVG}' has no privacy and runs inline"
-        unused(why, **self.changed(*names, "engine", "held_out"))
-        unused(f"method '{FEDAVG}' has no settings of its own", set=self.set or None)
+        checks.unused(why, **self.changed(*names, "engine", "held_out"))
+        checks.unused(f"method '{FEDAVG}' has no settings of its own", set=self.set or None)
 
     def _check_set(self) -> None:
         """Refuse settings of the method that an option, or the data, say too."""
         for name, setting_of in FOLLOWING.items():
-            unused(setting_of, **{name: self.set.get(name)})
+            checks.unused(setting_of, **{name: self.set.get(name)})
         for name, setting in SETTINGS.items():
             value, own = getattr(self, name), self.set.get(setting)
             if None not in (value, own):
-                same(f"{name}, by --set {setting},", value, own)
+                checks.same(f"{name}, by --set {setting},", value, own)
 
     def _check_cuts(self) -> None:
         """Refuse cuts by a client's number of rows where that number is protected.
@@ -234,7 +224,7 @@ class TrainConfig(RunOptions):
 
 def merged(*layers: Mapping[str, Any]) -> TrainConfig:
     """Return a TrainConfig from several layers, later ones winning; None means not given."""
-    values = layered(options_of(TrainConfig), *layers)
+    values = options.layered(options.options_of(TrainConfig), *layers)
     if not values.get("data"):
         raise InputError("say what to train on: --data PATH (see docs/guide/train.md)")
     return TrainConfig(**values)

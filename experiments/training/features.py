@@ -16,14 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import near, one_of, positive, same, unused, whole
+from fedcal.core import checks, types
 from fedcal.core.classes import class_names, ids_of, per_row, places_of, words_among
 from fedcal.core.errors import InputError
 from fedcal.core.scores import as_array, numbers
-from fedcal.core.types import Integers
 from fedcal.datasets import IDS, feature_sets, read_feature_set
-from fedcal.storage.atomic import path_of
-from fedcal.storage.npz import read_npz
+from fedcal.storage import atomic, npz
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -56,18 +54,18 @@ def read_labelled(source: str, feature_norm: float | None = None) -> LabelledRow
     InputError
         One line that begins with the path.
     """
-    shipped, path = [entry.name for entry in feature_sets()], path_of(source)
+    shipped, path = [entry.name for entry in feature_sets()], atomic.path_of(source)
     with named(source):
         if source in shipped:
             return features_of(read_feature_set(source), feature_norm)
         if path.suffix.lower() != ".npz" and path.exists():
             raise InputError("unknown kind of data; allowed: .npz with features, or x and y")
         if not path.is_file():
-            raise InputError(f"no such file, nor shipped features; {near(source, shipped)}")
-        arrays = read_npz(path)
+            raise InputError(f"no such file, nor shipped features; {checks.near(source, shipped)}")
+        arrays = npz.read_npz(path)
         if "features" in arrays:
             return features_of(arrays, feature_norm)
-        unused("the file holds no features", feature_norm=feature_norm)
+        checks.unused("the file holds no features", feature_norm=feature_norm)
         return rows_of_arrays(arrays)
 
 
@@ -97,8 +95,8 @@ def features_of(arrays: Arrays, norm: float | None = None) -> LabelledRows:
     """
     for key in arrays:
         if not SHIFTED.fullmatch(key):
-            one_of("key", key, KEYS)
-    bound = _number(arrays, "norm") if norm is None else positive("feature_norm", norm)
+            checks.one_of("key", key, KEYS)
+    bound = _number(arrays, "norm") if norm is None else checks.positive("feature_norm", norm)
     reader = _Reader(arrays, _number(arrays, "scale"), bound, _names(arrays, "class_names"))
     rows, test = reader.rows(""), None
     if "test_features" in arrays:
@@ -107,7 +105,7 @@ def features_of(arrays: Arrays, norm: float | None = None) -> LabelledRows:
         raise InputError(f"{stray[0]} without test_features")
     parts = [rows] if test is None else [rows, test]
     classes = len(reader.class_names) or max(part.classes for part in parts)
-    whole("the number of classes", classes, 2)
+    checks.whole("the number of classes", classes, 2)
     names = reader.class_names or tuple(map(str, range(classes)))
     parts = [replace(part, names=names) for part in _with_groups(parts, arrays)]
     return parts[0] if test is None else replace(parts[0], test=parts[1])
@@ -136,9 +134,7 @@ class _Reader:
         if x.ndim != 2 or 0 in x.shape or x.shape[2 - len(shape) :] != shape:
             rows, width = ("rows", "features", *shape)[-2:]
             raise InputError(f"{key}: must have shape ({rows}, {width}), got {x.shape}")
-        if x.dtype.kind not in "iuf":
-            raise InputError(f"{key}: must hold numbers, got type {x.dtype}")
-        if (x.dtype.kind == "f") != (self.scale is None):
+        if x.dtype.kind not in ("f" if self.scale is None else "iu"):
             having = "without" if self.scale is None else "with"
             raise InputError(
                 f"{key}: whole numbers need scale, floats have none; got {x.dtype} {having} scale"
@@ -177,8 +173,8 @@ def _floats(key: str, x: NDArray[Any]) -> NDArray[np.float32]:
 def _number(arrays: Arrays, key: str) -> float | None:
     if key not in arrays:
         return None
-    same(f"number of numbers in {key}", arrays[key].size, 1)
-    return positive(key, arrays[key].item())
+    checks.same(f"number of numbers in {key}", arrays[key].size, 1)
+    return checks.positive(key, arrays[key].item())
 
 
 def _names(arrays: Arrays, key: str) -> tuple[str, ...]:
@@ -189,7 +185,7 @@ def _with_groups(parts: list[LabelledRows], arrays: Arrays) -> list[LabelledRows
     """Training and test rows with their groups numbered alike."""
     keys = ("group", "test_group")[: len(parts)]
     for key in keys:
-        same(f"use of {key}", key in arrays, keys[0] in arrays)
+        checks.same(f"use of {key}", key in arrays, keys[0] in arrays)
     if keys[0] not in arrays:
         return parts
     columns = [
@@ -197,7 +193,7 @@ def _with_groups(parts: list[LabelledRows], arrays: Arrays) -> list[LabelledRows
     ]
     names = _names(arrays, "group_names")
     if names:
-        codes: list[Integers] = [
+        codes: list[types.Integers] = [
             places_of(key, ids, None, (len(ids), len(names)))
             for key, ids in zip(keys, columns, strict=True)
         ]
@@ -238,11 +234,11 @@ def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows
     for part in ("", "test_"):
         if (x := arrays.pop(f"{part}rows", None)) is not None:
             key = f"{part}features" if x.ndim == 2 else f"{part}x"
-            unused(f"{part}rows are given", **{key: arrays.get(key)})
+            checks.unused(f"{part}rows are given", **{key: arrays.get(key)})
             arrays[key] = x
     _number_labels(arrays)
     if "features" not in arrays:
-        unused("the rows are not features", feature_norm=feature_norm)
+        checks.unused("the rows are not features", feature_norm=feature_norm)
         if (known := arrays.pop("class_names", None)) is not None:
             names = class_names(known.ravel().tolist(), known.size)
             own = {k: y for k, y in arrays.items() if k in _LABELS}
@@ -258,9 +254,9 @@ def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows
 def _of_frame(frame: Any) -> dict[str, Any]:
     """Return the columns of a frame as arrays."""
     own = {str(name): name for name in frame.columns}
-    one_of("column", "label", own)
+    checks.one_of("column", "label", own)
     features = [name for name in own if name not in ("label", *IDS)]
-    whole("the number of columns of features", len(features), 1)
+    checks.whole("the number of columns of features", len(features), 1)
     columns = [numbers(name, frame[own[name]].to_numpy()) for name in features]
     ids = {name: frame[name].to_numpy() for name in IDS if name in own}
     return {"rows": np.column_stack(columns), "labels": frame["label"].to_numpy(), **ids}
@@ -309,15 +305,15 @@ class LabelledRows:
     """
 
     x: NDArray[Any] = field(repr=False)
-    y: Integers = field(repr=False)
+    y: types.Integers = field(repr=False)
     names: tuple[str, ...] | None = None
     client: NDArray[Any] | None = field(default=None, repr=False)
-    subject: Integers | None = field(default=None, repr=False)
-    group: Integers | None = field(default=None, repr=False)
+    subject: types.Integers | None = field(default=None, repr=False)
+    group: types.Integers | None = field(default=None, repr=False)
     group_names: tuple[str, ...] = ()
     norm: float | None = None
     test: LabelledRows | None = field(default=None, repr=False)
-    ids: Integers | None = field(default=None, repr=False)
+    ids: types.Integers | None = field(default=None, repr=False)
 
     @property
     def features(self) -> bool:
@@ -332,11 +328,11 @@ class LabelledRows:
         return max(int(self.y.max()) + 1, 0 if self.test is None else self.test.classes)
 
     @property
-    def numbers(self) -> Integers:
+    def numbers(self) -> types.Integers:
         """The rows' numbers in their source, (n,)."""
         return np.arange(len(self.y)) if self.ids is None else self.ids
 
-    def take(self, rows: Integers | NDArray[np.bool_] | slice) -> LabelledRows:
+    def take(self, rows: types.Integers | NDArray[np.bool_] | slice) -> LabelledRows:
         """Return some of the rows, without the source's test rows."""
         own = {name: getattr(self, name) for name in _PER_ROW}
         picked = {name: column[rows] for name, column in own.items() if column is not None}
@@ -363,13 +359,13 @@ def rows_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> LabelledRows:
     Raises InputError, one line that begins with the key.
     """
     for key in arrays:
-        one_of("key", key, (*_KEYS, "features"))
+        checks.one_of("key", key, (*_KEYS, "features"))
     rows = _checked(arrays, "")
     if "test_x" in arrays or "test_y" in arrays:
         rows = replace(rows, test=_checked(arrays, "test_"))
-        same("kind of test_x", _kind(rows.test or rows), _kind(rows))
-        same("use of test_client", "test_client" in arrays, "client" in arrays)
-    whole("the number of classes", rows.classes, 2)
+        checks.same("kind of test_x", _kind(rows.test or rows), _kind(rows))
+        checks.same("use of test_client", "test_client" in arrays, "client" in arrays)
+    checks.whole("the number of classes", rows.classes, 2)
     return rows
 
 

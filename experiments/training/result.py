@@ -14,10 +14,9 @@ from fedcal.core import pages
 from fedcal.core.optional import need
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.shown import Shown, figures_of
+from fedcal.experiments.runs import record, result
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.experiments.runs.folders import TRAINING as KIND
-from fedcal.experiments.runs.record import communication_of
-from fedcal.experiments.runs.result import versions
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.splits import PARTS, ClientData
 from fedcal.storage.atomic import path_of
@@ -97,9 +96,9 @@ class Training(Shown):
             "rounds": self.history,
             "event": self.event,
             "privacy": self.privacy,
-            "communication": communication_of(self.outcome, self.federation.clients),
+            "communication": record.communication_of(self.outcome, self.federation.clients),
             "seconds": self.outcome.seconds,
-            "versions": versions() | self._torch(),
+            "versions": result.versions() | self._torch(),
         }
 
     def __repr__(self) -> str:

@@ -12,57 +12,49 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedcal.accounting.zcdp import rdp_epsilons
+from fedcal.accounting.gaussian import rdp_epsilons
 from fedcal.core.checks import needed, same, whole
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.core.numerics import softmax
-from fedcal.experiments.runs import engines
+from fedcal.experiments.runs import engines, folders, jobs
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.experiments.runs.folders import CONFIG, Paid, claim
 from fedcal.experiments.runs.folders import TRAINING as KIND
-from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.record import recorded
+from fedcal.experiments.training import features, result, splits
 from fedcal.experiments.training.config import TrainConfig, merged
 from fedcal.experiments.training.features import NAME as IN_MEMORY
-from fedcal.experiments.training.features import rows_in_memory
-from fedcal.experiments.training.result import Training
-from fedcal.experiments.training.splits import PARTS, ClientData, load, run_config
 from fedcal.metrics import accuracy, nll, summary
-from fedcal.privacy.curator import Release
-from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy import curator, noise_plan
 from fedcal.storage.atomic import locked, path_of
-from fedcal.strategies import FedAvg, FedSGD
-from fedcal.strategies.base import FederatedStrategy
+from fedcal.strategies import FedAvg, FedSGD, base, settings
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome
 from fedcal.strategies.server.run_folder import LOCK
-from fedcal.strategies.settings import check_subjects
-from fedcal.training.networks import OWN, enlist, network_named
-from fedcal.training.trained_model import TrainedModel
+from fedcal.training import networks, trained_model
 
 
 class Looks:
     """Drives a method over clients' rows; of FedAvg it notes loss and accuracy on the test rows."""
 
-    def __init__(self, config: TrainConfig, data: ClientData) -> None:
+    def __init__(self, config: TrainConfig, data: splits.ClientData) -> None:
         self._every = config.evaluate_every
         self._inputs, self._labels = data.inputs("test"), data.labels("test")
-        self._strategy: FederatedStrategy | None = None
+        self._strategy: base.FederatedStrategy | None = None
 
     def round_record(self, round_number: int) -> dict[str, Any]:
         """Return what the method tells of a round."""
         return {} if self._strategy is None else self._strategy.round_record(round_number)
 
-    def drive(self, strategy: FederatedStrategy, **rows: Any) -> None:
+    def drive(self, strategy: base.FederatedStrategy, **rows: Any) -> None:
         """Run a strategy on the clients' rows, as `run_inline` takes them.
 
         Raises RoundFailed if the loss on the test rows is no number.
         """
         report, self._strategy = strategy.on_release, strategy
 
-        def note(release: Release) -> None:
+        def note(release: curator.Release) -> None:
             number = release.round
             due = number % self._every == 0 or number == strategy.plan.rounds
             if isinstance(strategy, FedAvg) and due:
@@ -119,7 +111,7 @@ def train(
     overwrite: bool = False,
     progress: AfterRound | None = None,
     **options: Any,
-) -> Training:
+) -> result.Training:
     """Train a model over simulated clients: by FedAvg, or privately by another method.
 
     Parameters
@@ -160,25 +152,25 @@ def train(
     options_given |= {k: v for k, v in options.items() if v is not None}
     rows = None
     if not isinstance(options_given.get("data", ""), (str, Path)):
-        rows = rows_in_memory(options_given["data"], options_given.get("feature_norm"))
+        rows = features.rows_in_memory(options_given["data"], options_given.get("feature_norm"))
         options_given["data"] = IN_MEMORY
     if "model" in options_given:
-        options_given["model"] = enlist(
+        options_given["model"] = networks.enlist(
             options_given["model"]
         )  # before any file of this training names it
     if folder is None:
         if resume:
             needed("--out DIR", folder, "--resume continues the training there")
-        data, resolved = load(merged(options_given), rows)
+        data, resolved = splits.load(merged(options_given), rows)
         return train_on(resolved, data, progress=progress)
-    claim(folder, KIND, overwrite=overwrite, resume=resume)
+    folders.claim(folder, KIND, overwrite=overwrite, resume=resume)
     if not (resume or overwrite) and any((folder / name).exists() for name in KIND.unfinished):
         raise InputError(
             f"--out {folder} holds an unfinished training: continue with --resume, or replace it "
             "with --overwrite"
         )
     if not resume:
-        data, resolved = load(merged(options_given), rows)
+        data, resolved = splits.load(merged(options_given), rows)
     reached, checkpoint = 0, None
 
     def told(done: int, total: int, record: dict[str, Any]) -> None:
@@ -190,7 +182,7 @@ def train(
     with _alone(folder):
         if resume:  # what is there must not change on the way
             asked, checkpoint = _resumed(folder, options_given)
-            data, resolved = load(asked, rows)
+            data, resolved = splits.load(asked, rows)
         try:
             return train_on(
                 resolved, data, folder=folder, resume=resume, checkpoint=checkpoint, progress=told
@@ -210,13 +202,13 @@ def train(
 
 def train_on(
     config: TrainConfig,
-    data: ClientData,
+    data: splits.ClientData,
     *,
     folder: Path | None = None,
     resume: bool = False,
     checkpoint: Checkpoint | None = None,
     progress: AfterRound | None = None,
-) -> Training:
+) -> result.Training:
     """Train a model on rows that are dealt.
 
     Parameters
@@ -239,12 +231,12 @@ def train_on(
     RoundFailed
         If a client failed, or the training diverged.
     """
-    network, by_row = network_named(str(config.model)), config.method == FedSGD.name
+    network, by_row = networks.network_named(str(config.model)), config.method == FedSGD.name
     # now, before a ledger is charged
     network.check(data.inputs("train"), data.classes, by_row=by_row)
-    run, shards = run_config(config, data), data.shards(trainers=not config.by_method)
-    job = job_of(run, shards)
-    check_subjects(job.federation, shards)
+    run, shards = splits.run_config(config, data), data.shards(trainers=not config.by_method)
+    job = jobs.job_of(run, shards)
+    settings.check_subjects(job.federation, shards)
     _warn_of_one(job.plan)
     about = {ROWS: data.fingerprint(), TRAINING: config.to_dict()} if folder is not None else {}
     begun = resume and folder is not None and (folder / CHECKPOINT).is_file()
@@ -274,23 +266,23 @@ def train_on(
         )
 
     ended = resume and folder is not None and (folder / OUTCOME).is_file()
-    paid = Paid(folder, KIND, config.to_toml(), resume=ended)
+    paid = folders.Paid(folder, KIND, config.to_toml(), resume=ended)
     with paid.reporting():
         outcome = paid.outcome(job, trained)
-        model = cast(TrainedModel, outcome.artifact)
+        model = cast(trained_model.TrainedModel, outcome.artifact)
         known, privacy = recorded(run, job, outcome, tested=True)
         privacy["statement"] += _about_parts(config, job.plan)
-        logits = {part: model.predict(data.inputs(part)) for part in PARTS}
+        logits = {part: model.predict(data.inputs(part)) for part in splits.PARTS}
         if not all(np.isfinite(some).all() for some in logits.values()):
             raise RoundFailed(f"the training diverged in its last round; lower --lr ({config.lr})")
-        metrics = {part: summary(softmax(logits[part]), data.labels(part)) for part in PARTS}
-        training = Training(
+        metrics = {part: summary(softmax(logits[part]), data.labels(part)) for part in splits.PARTS}
+        training = result.Training(
             config=config,
             model=model,
             privacy=privacy,
             metrics=metrics["test"],
             train_metrics=metrics["train"],
-            logits={part: logits[part].astype(np.float32) for part in PARTS},
+            logits={part: logits[part].astype(np.float32) for part in splits.PARTS},
             federation=data,
             outcome=outcome,
             settings=dict(known.set),
@@ -310,7 +302,7 @@ def _resumed(folder: Path, options: dict[str, Any]) -> tuple[TrainConfig, Checkp
     """
     if not (folder / CHECKPOINT).is_file():
         if (folder / OUTCOME).is_file():
-            return merged(read_options(folder / CONFIG), options), None
+            return merged(read_options(folder / folders.CONFIG), options), None
         finished = (folder / "training.json").is_file()
         why = "the training there is finished" if finished else f"there is no {CHECKPOINT}"
         raise InputError(f"nothing to resume in {folder}: {why}")
@@ -336,11 +328,12 @@ def _check_rows(
     config: TrainConfig, checkpoint: Checkpoint, job: Job, about: dict[str, Any]
 ) -> None:
     """Refuse a checkpoint of other rows or of another job."""
-    same(f"digest of the rows of {config.data}", about[ROWS], checkpoint.job.get(ROWS))
+    if checkpoint.job.get(ROWS) != about[ROWS]:  # a digest of rows is for no eyes
+        raise InputError(f"{config.data} holds other rows than when the training began")
     checkpoint.check({**job.to_fields(), **about})
 
 
-def _warn_of_one(plan: Plan) -> None:
+def _warn_of_one(plan: noise_plan.Plan) -> None:
     """Say it where one client trains in each round."""
     rate, clients = plan.federation.sampling_rate, plan.clients
     if plan.cohort and clients > 1 and len(plan.sample(1)) == 1:
@@ -365,23 +358,23 @@ def _alone(folder: Path) -> Iterator[None]:
                 folder.rmdir()  # only if nothing was kept
 
 
-def _about_parts(config: TrainConfig, plan: Plan) -> list[str]:
+def _about_parts(config: TrainConfig, plan: noise_plan.Plan) -> list[str]:
     """Return sentences on files about private rows, and on budgets of later stages."""
     if not plan.private:
         return []
-    own = [OF_OWN] if config.model in OWN else []
+    own = [OF_OWN] if config.model in networks.OWN else []
     if plan.protected.per != "row":
         return [EXACT, TOGETHER, *own]
     return [EXACT, APART if config.held_out else REUSED, *own]
 
 
-def _spent(plan: Plan) -> Callable[[int], float]:
+def _spent(plan: noise_plan.Plan) -> Callable[[int], float]:
     """Return a function: rounds done -> epsilon of the releases so far, at the plan's delta.
 
     By Renyi DP, which is quick and above the account that the noise was planned by; so the plan's
     epsilon, which holds for all rounds, stands in where that is less.
     """
-    if not plan.private or plan.law.order != 2:
+    if not plan.private or plan.mechanism.order != 2:
         return lambda rounds: plan.epsilon
     epsilon_of = rdp_epsilons(plan.delta, plan.multiplier, plan.amplifying_rate)
     return lambda rounds: min(plan.epsilon, epsilon_of(rounds))

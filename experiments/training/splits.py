@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import one_of, whole
+from fedcal.core import checks, types
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Integers
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.training.config import (
@@ -69,15 +68,15 @@ class ClientData:
         """Number of clients."""
         return len(self.names)
 
-    def sizes(self, part: str) -> Integers:
+    def sizes(self, part: str) -> types.Integers:
         """Rows of each client in one part, (clients,)."""
         return np.array([len(rows.y) for rows in self.parts[part]], np.int64)
 
-    def labels(self, part: str) -> Integers:
+    def labels(self, part: str) -> types.Integers:
         """Classes of one part, client by client."""
         return np.concatenate([rows.y for rows in self.parts[part]])
 
-    def column(self, part: str, name: str) -> Integers | None:
+    def column(self, part: str, name: str) -> types.Integers | None:
         """Return a column of all clients' rows in a part, client by client, or None."""
         columns = [getattr(rows, name) for rows in self.parts[part]]
         return None if any(c is None for c in columns) else np.concatenate(columns)
@@ -180,12 +179,12 @@ def _by_hash(rows: LabelledRows, config: TrainConfig, tested: bool) -> list[Labe
     return [rows.take(~calibration), rows.take(calibration), *last]
 
 
-def _chosen(sizes: Integers, config: TrainConfig) -> list[int]:
+def _chosen(sizes: types.Integers, config: TrainConfig) -> list[int]:
     """Clients with enough rows; of natural ones `config.clients`, drawn by seed."""
     enough = np.flatnonzero(sizes >= config.min_rows)
     least = config.clients or 1 if config.partition == "natural" else 1
     what = f"the number of clients in {config.data} with at least {config.min_rows} rows"
-    whole(what, len(enough), least)
+    checks.whole(what, len(enough), least)
     if config.partition == "natural" and config.clients is not None:
         drawn = stream(config.seed, Purpose.PARTITION, 0, "clients").permutation(len(enough))
         enough = enough[np.sort(drawn[: config.clients])]
@@ -249,7 +248,7 @@ def load(config: TrainConfig, rows: LabelledRows | None = None) -> tuple[ClientD
     """
     if rows is None:
         rows = read_labelled(config.data, config.feature_norm)
-    by_user = UNITS[one_of("unit", config.unit, UNITS)].whole_client
+    by_user = UNITS[checks.one_of("unit", config.unit, UNITS)].whole_client
     method = config.method or ("dp-fedavg" if by_user else FedSGD.name)
     config = replace(config, model=config.model or "softmax", method=method)
     network_named(str(config.model)).size(rows.x.shape[1:], rows.classes)

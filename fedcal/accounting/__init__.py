@@ -1,4 +1,4 @@
-"""Noise for a privacy budget: `gaussian` (tight), `zcdp` (the source paper's, looser)."""
+"""Noise for a privacy budget: tight accounting, and the source paper's, which is looser."""
 
 from fedcal.accounting.gaussian import (
     check_delta,

@@ -22,19 +22,33 @@ every user in every round (rate 1)  closed form      Balle & Wang 2018, Theorem 
 Poisson-sampled users, one round    closed form      Balle, Barthe & Gaboardi 2018, Theorem 8
 Poisson-sampled users, more rounds  PLD, rounded up  dp-accounting (Doroshenko et al. 2022)
 ==================================  ===============  =========================================
+
+Accounting of the source paper, zCDP, and RDP: looser than `accounting`.
+
+Noise multipliers of earlier searches, one small JSON file each.
+
+The folder is `FEDCAL_CACHE`, else `XDG_CACHE_HOME/fedcal`, else `~/.cache/fedcal`. Nothing in it is
+trusted: `accounting` checks each entry before it uses it. Errors of the folder are ignored.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
 import math
+import os
 from collections.abc import Callable
 from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
 
-from scipy.special import erfc, erfcx
+import numpy as np
+from scipy.special import erfc, erfcx, gammaln, logsumexp
 
-from fedcal.accounting import plan_cache
 from fedcal.core.checks import fraction, positive, whole
-from fedcal.core.errors import InputError
+from fedcal.core.errors import FedcalError, InputError
+from fedcal.storage.atomic import whole_file
 
 # PLD arithmetic. The grid is a small fraction of one round's part of epsilon: its rounding inflates
 # the variance of the loss by R h^2 / 4, which at this fraction moves epsilon by less than 1e-4.
@@ -410,8 +424,8 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
     def settled(multiplier: float) -> bool:
         return multiplier >= high or -5 * _SLACK <= excess(multiplier) <= 0
 
-    key = plan_cache.plan_key(epsilon, delta, rounds, rate)
-    cached = plan_cache.read(key)
+    key = plan_key(epsilon, delta, rounds, rate)
+    cached = cached_plan(key)
     if cached is not None and low <= cached <= high and settled(cached):
         return cached
     # Central limit of many sampled rounds (Dong, Roth & Su 2022, section 4): rate^2 R
@@ -421,7 +435,7 @@ def _amplified_multiplier(epsilon: float, delta: float, rounds: int, rate: float
     # The public function chooses its own grid and must agree that this is private.
     while result < high and _poisson_gaussian_epsilon(delta, result, rounds, rate) > epsilon:
         result = min(result * (1 + _SLACK / 2), high)
-    plan_cache.write(key, result)
+    cache_plan(key, result)
     return result
 
 
@@ -464,3 +478,127 @@ def private_side(
         side = moved
         x = (a * f_b - b * f_a) / (f_b - f_a)
     return math.exp(b)
+
+
+def _zcdp_delta(rho: float, epsilon: float) -> float:
+    """Return the delta of a rho-zCDP mechanism at ``epsilon`` (Lemma B.3), minimal over alpha.
+
+    The exponent is convex in alpha and its slope is (2 alpha - 1) rho - eps + log(1 - 1/alpha), so
+    the minimum is where that changes sign. Any alpha gives a valid delta.
+    """
+
+    def rising(log_t: float) -> bool:  # alpha = 1 + t
+        t = math.exp(log_t)
+        return (2 * t + 1) * rho - epsilon + log_t - math.log1p(t) >= 0
+
+    high = math.log(max(1.0, (epsilon + 1) / (2 * rho)))  # rising there: log(1 - 1/2) > -1
+    t = math.exp(smallest(rising, -700.0, high) if not rising(-700.0) else -700.0)
+    alpha = 1 + t
+    log_t = math.log(t)
+    exponent = t * (alpha * rho - epsilon) - log_t + alpha * (log_t - math.log1p(t))
+    return math.exp(min(exponent, 0.0))
+
+
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """Return the largest rho for which rho-zCDP implies (epsilon, delta)-DP by Lemma B.3.
+
+    Parameters
+    ----------
+    epsilon, delta
+        epsilon finite and above 0, delta in (0, 1).
+
+    Raises
+    ------
+    InputError
+        For a value outside of these ranges.
+
+    Source
+    ------
+    Maddock, Cormode & Maple (Private federated multiclass post-hoc calibration), Lemma B.3; it is
+    Canonne, Kamath & Steinke 2020 (The discrete Gaussian), Corollary 13.
+    """
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+
+    def too_much(rho: float) -> bool:
+        return _zcdp_delta(rho, epsilon) > delta
+
+    return math.nextafter(smallest_positive(too_much), 0.0)
+
+
+def zcdp_multiplier(epsilon: float, delta: float, rounds: int = 1) -> float:
+    """Return the paper's noise multiplier, sqrt(rounds / (2 rho)), which is loose.
+
+    It is Lemma B.7 for sensitivity 1 without sampling. The lemma's further factor sqrt(2c) for
+    binning is a sensitivity (two histograms per class, each clipped to C, give a vector of norm
+    C sqrt(2c)); here it belongs to the method's bound, not to the multiplier.
+
+    Raises InputError as ``zcdp_rho``, and for rounds below 1.
+    """
+    return math.sqrt(check_rounds(rounds) / (2 * zcdp_rho(epsilon, delta)))
+
+
+_QUICK = np.array([*range(2, 64), 128, 256, 512])
+
+
+def rdp_epsilons(delta: float, multiplier: float, rate: float = 1.0) -> Callable[[int], float]:
+    """Return a function from the number of rounds to the epsilon by Renyi differential privacy.
+
+    The divergence of one release is computed once, so that a call after every round is cheap.
+
+    Source
+    ------
+    Mironov, Talwar & Zhang 2019, section 3.3: of order a the divergence of one release is
+    log(sum_k binom(a, k) (1 - q)^(a - k) q^k exp((k^2 - k) / (2 sigma^2))) / (a - 1).
+    """
+    from dp_accounting.rdp import compute_epsilon
+
+    delta, multiplier = check_delta(delta), check_multiplier(multiplier)
+    each = _QUICK / (2 * multiplier**2)
+    if check_rate(rate) < 1:
+        each = np.array([_divergence(order, multiplier, rate) for order in _QUICK.tolist()])
+    return lambda rounds: float(compute_epsilon(_QUICK, rounds * each, delta)[0])
+
+
+def _divergence(order: int, multiplier: float, rate: float) -> float:
+    k = np.arange(order + 1)
+    ways = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
+    taken = (order - k) * math.log1p(-rate) + k * math.log(rate)
+    return float(logsumexp(ways + taken + (k * k - k) / (2 * multiplier**2))) / (order - 1)
+
+
+def plan_key(epsilon: float, delta: float, rounds: int, rate: float) -> dict[str, object]:
+    """Return all that a search depends on."""
+    try:
+        version = metadata.version("dp-accounting")
+    except metadata.PackageNotFoundError:
+        version = "unknown"
+    plan = {"epsilon": epsilon, "delta": delta, "rounds": rounds, "rate": rate}
+    return {"plan": "poisson gaussian, zero-out", **plan, "dp_accounting": version}
+
+
+def _plan_file(key: dict[str, object]) -> Path:
+    """Return the file of a search; RuntimeError without a home directory."""
+    own, shared = os.environ.get("FEDCAL_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    caches = Path(shared) if shared else Path.home() / ".cache" if not own else Path()
+    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
+    return (Path(own) if own else caches / "fedcal") / f"plan-{name}.json"
+
+
+def cached_plan(key: dict[str, object]) -> float | None:
+    """Return the cached multiplier of ``key``, unchecked; None if there is none."""
+    try:
+        with _plan_file(key).open("rb") as stream:
+            entry = json.loads(stream.read(4096))
+        multiplier, fits = entry["multiplier"], {k: entry[k] for k in key} == key
+    except (OSError, ValueError, TypeError, KeyError, RuntimeError):
+        return None
+    return multiplier if fits and isinstance(multiplier, float) else None
+
+
+def cache_plan(key: dict[str, object], multiplier: float) -> None:
+    """Cache the result of a search atomically; a folder without write access is ignored."""
+    with contextlib.suppress(OSError, RuntimeError, FedcalError):
+        file = _plan_file(key)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(file) as stream:
+            stream.write(json.dumps({**key, "multiplier": multiplier}).encode())

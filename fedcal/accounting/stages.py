@@ -22,13 +22,6 @@ import numpy as np
 from scipy.special import gammaln
 
 from fedcal.accounting import gaussian
-from fedcal.accounting.gaussian import (
-    check_delta,
-    check_epsilon,
-    check_multiplier,
-    check_rate,
-    check_rounds,
-)
 from fedcal.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,9 +50,9 @@ class Stage:
     rate: float = 1.0
 
     def __post_init__(self) -> None:
-        check_multiplier(self.multiplier)
-        check_rounds(self.rounds)
-        check_rate(self.rate)
+        gaussian.check_multiplier(self.multiplier)
+        gaussian.check_rounds(self.rounds)
+        gaussian.check_rate(self.rate)
 
 
 @dataclass(frozen=True, order=True)
@@ -79,10 +72,10 @@ class Guarantee:
     rounds: int = 1
 
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
+        gaussian.check_epsilon(self.epsilon)
         if self.delta != 0:
-            check_delta(self.delta)
-        check_rounds(self.rounds)
+            gaussian.check_delta(self.delta)
+        gaussian.check_rounds(self.rounds)
 
 
 AnyStage: TypeAlias = Stage | Guarantee
@@ -118,7 +111,7 @@ def composed_epsilon(stages: Iterable[AnyStage], delta: float) -> float:
     Dong, Roth & Su 2022 (Gaussian stages); dp-accounting (connect-the-dots, Doroshenko et al.
     2022); a guarantee's worst case is randomised response (Kairouz, Oh & Viswanath 2015).
     """
-    delta, parts = check_delta(delta), _merged(stages)
+    delta, parts = gaussian.check_delta(delta), _merged(stages)
     sampled, fixed, square = parts
     if not sampled and not fixed:
         return gaussian._gaussian_epsilon(delta, math.sqrt(square))
@@ -148,7 +141,7 @@ def composed_delta(stages: Iterable[AnyStage], epsilon: float, near: float | Non
     InputError
         As `composed_epsilon`, and for a negative epsilon.
     """
-    epsilon = check_epsilon(epsilon) if epsilon else 0.0
+    epsilon = gaussian.check_epsilon(epsilon) if epsilon else 0.0
     sampled, fixed, square = parts = _merged(stages)
     if not sampled and not fixed:
         return gaussian._hockey_stick(epsilon, math.sqrt(square))

@@ -15,7 +15,7 @@ from typing import IO, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import one_of, whole
+from fedcal.core.checks import one_of, same, whole
 from fedcal.core.classes import class_names, places_of
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.scores import KINDS, Kind, check_scores, finite, logits_of, moderate, own_names
@@ -146,10 +146,7 @@ class Calibrator(Artifact):
         return self._of_logits(moderate("logits", checked), input)
 
     def _of_logits(self, z: Floats, input: Kind) -> Floats:
-        if z.shape[1] != self.classes:
-            raise InputError(
-                f"the calibrator is for {self.classes} classes, the {self.input} have {z.shape[1]}"
-            )
+        same("number of classes, as of the calibrator,", z.shape[1], self.classes)
         return self._predict(z, input)
 
     def __repr__(self) -> str:
@@ -290,10 +287,7 @@ def kinds() -> dict[str, type[Calibrator]]:
 
 def text_of(path: str | Path, classes: int) -> str:
     """Return the checked file of a calibrator for so many classes, as base64 text."""
-    calibrator = load(path)
-    if calibrator.classes != classes:
-        own = f"is for {calibrator.classes} classes, not for {classes}"
-        raise InputError(f"the calibrator {str(path)!r} {own}")
+    same(f"classes of the calibrator {str(path)!r}", load(path).classes, classes)
     return base64.b64encode(path_of(path).read_bytes()).decode()
 
 

@@ -28,23 +28,14 @@ from collections.abc import Callable
 import numpy as np
 
 from fedcal.calibrators.parametric import ParametricScaling, rank_variances
-from fedcal.core.numerics import (
-    FLOOR,
-    label_entries,
-    product,
-    row_max,
-    row_sum,
-    sigmoid,
-    softmax,
-    softplus,
-)
+from fedcal.core import numerics
 from fedcal.core.scores import Kind
 from fedcal.core.types import Floats, Integers, override
 
 UNIT = math.log(math.e - 1)
 """softplus(UNIT) = 1: with all m_k = UNIT the scores are the logits."""
 
-LOWEST = math.log(FLOOR)
+LOWEST = math.log(numerics.FLOOR)
 """m sees no log-probability below this one."""
 
 
@@ -65,7 +56,7 @@ def sorted_log_probs(logits: Floats) -> tuple[Floats, Integers]:
     order = np.argsort(-logits, axis=1, kind="stable")
     z = np.take_along_axis(logits, order, axis=1)
     z -= z[:, :1]
-    z -= np.log(row_sum(np.exp(z)))[:, None]
+    z -= np.log(numerics.row_sum(np.exp(z)))[:, None]
     return z, order
 
 
@@ -90,7 +81,7 @@ def scores_from_slopes(y: Floats, m: Floats) -> Floats:
         (n, c)
     """
     f = np.zeros_like(y)
-    np.cumsum((y[:, 1:] - y[:, :-1]) * softplus(m[..., :-1]), axis=1, out=f[:, 1:])
+    np.cumsum((y[:, 1:] - y[:, :-1]) * numerics.softplus(m[..., :-1]), axis=1, out=f[:, 1:])
     return f
 
 
@@ -110,7 +101,7 @@ def slopes_gradient(y: Floats, m: Floats, residual: Floats) -> Floats:
     below = np.cumsum(residual[:, :0:-1], axis=1)[:, ::-1]
     out = np.zeros_like(y)
     np.multiply(below, y[:, 1:] - y[:, :-1], out=out[:, :-1])
-    out[:, :-1] *= sigmoid(m[..., :-1])
+    out[:, :-1] *= numerics.sigmoid(m[..., :-1])
     return out
 
 
@@ -123,7 +114,9 @@ def keep_top(probs: Floats, logits: Floats) -> Floats:
     moved = np.flatnonzero(probs.argmax(axis=1) != logits.argmax(axis=1))
     if len(moved):
         z = logits[moved]
-        probs[moved] *= np.where(z == row_max(z)[:, None], 1 + np.finfo(np.float64).eps, 1.0)
+        probs[moved] *= np.where(
+            z == numerics.row_max(z)[:, None], 1 + np.finfo(np.float64).eps, 1.0
+        )
     return probs
 
 
@@ -141,7 +134,7 @@ class OrderPreserving(ParametricScaling):
 
     def _predict(self, logits: Floats, input: Kind) -> Floats:
         y, order = sorted_log_probs(logits)
-        probs, out = softmax(self.scores(y, self.w)), np.empty_like(y)
+        probs, out = numerics.softmax(self.scores(y, self.w)), np.empty_like(y)
         np.minimum.accumulate(probs, axis=1, out=probs)  # exp may be a last bit from monotone
         np.put_along_axis(out, order, probs, axis=1)
         return keep_top(out, logits)
@@ -186,7 +179,9 @@ class OrderPreservingVector(OrderPreserving):
     def _factors(cls, y: Floats, w: Floats) -> Floats:
         """Return the change by a_k and b_k of each score down to rank k, (n, 2c)."""
         g = np.zeros_like(y)
-        np.multiply(y[:, :-1] - y[:, 1:], sigmoid(cls._slopes(y, w)[..., :-1]), out=g[:, :-1])
+        np.multiply(
+            y[:, :-1] - y[:, 1:], numerics.sigmoid(cls._slopes(y, w)[..., :-1]), out=g[:, :-1]
+        )
         return np.concatenate([g * seen(y), g], axis=1)
 
     @staticmethod
@@ -343,7 +338,7 @@ def sgd_step(w: Floats, y: Floats, rank: Integers, weights: Floats, lr: float) -
         step
     """
     g = batch_gradient(w, y, rank, weights)
-    norm = np.sqrt(row_sum(g * g))
+    norm = np.sqrt(numerics.row_sum(g * g))
     g *= (lr * LARGEST_GRADIENT / np.maximum(norm, LARGEST_GRADIENT))[:, None]
     w -= g
 
@@ -357,14 +352,14 @@ def batch_gradient(w: Floats, y: Floats, rank: Integers, weights: Floats) -> Flo
     """
     c = y.shape[-1]
     x, w = _inputs(y), moderate(w)
-    h1, h2, m = _forward(x, w, product)
+    h1, h2, m = _forward(x, w, numerics.product)
     flat_y, flat_m = y.reshape(-1, c), m.reshape(-1, c)
-    residual = softmax(scores_from_slopes(flat_y, flat_m))
+    residual = numerics.softmax(scores_from_slopes(flat_y, flat_m))
     residual[np.arange(len(residual)), rank.ravel()] -= 1.0
     residual *= weights.reshape(-1, 1)
     slope = slopes_gradient(flat_y, flat_m, residual).reshape(y.shape)
     out = np.empty(w.shape)
-    _backward((x, h1, h2), slope, w, out, product)
+    _backward((x, h1, h2), slope, w, out, numerics.product)
     return out
 
 
@@ -417,7 +412,7 @@ def _backward(
     into, at = layers(out, slope.shape[-1]), layers(w, slope.shape[-1])
     for layer in (2, 1, 0):
         x = inputs[layer]
-        into[2 * layer][:] = product(x.swapaxes(-1, -2), slope)
+        into[2 * layer][:] = numerics.product(x.swapaxes(-1, -2), slope)
         slope.sum(axis=-2, keepdims=True, out=into[2 * layer + 1])
         if layer:
             slope = multiply(slope, at[2 * layer].swapaxes(-1, -2))
@@ -437,4 +432,8 @@ def _by_columns(x: Floats, w: Floats) -> Floats:
 
 def _loss(scores: Floats, rank: Integers) -> float:
     """Return the mean negative log-likelihood."""
-    return float(-np.log(np.maximum(label_entries(softmax(scores), rank), FLOOR)).mean())
+    return float(
+        -np.log(
+            np.maximum(numerics.label_entries(numerics.softmax(scores), rank), numerics.FLOOR)
+        ).mean()
+    )

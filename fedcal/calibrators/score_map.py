@@ -41,28 +41,15 @@ from typing import TYPE_CHECKING, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedcal.calibrators import histogram_binning
 from fedcal.calibrators.base import Calibrator, check_shares
-from fedcal.calibrators.histogram_binning import (
-    binning_model,
-    by_evidence,
-    norm_sub,
-    with_confidence,
-)
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import row_max, sigmoid
 from fedcal.core.removed import check_kept
 from fedcal.core.scores import KINDS, Kind, probs_of
 from fedcal.core.types import Floats, Integers, override
-from fedcal.metrics.buckets import (
-    BELOW_HALF,
-    DIGITS,
-    Score,
-    bucket_of,
-    check_score,
-    equal_width,
-    scored,
-)
+from fedcal.metrics import buckets
 
 if TYPE_CHECKING:
     from fedcal.evaluation.histogram import Histogram
@@ -111,10 +98,10 @@ def bbq(h: Histogram) -> Floats:
     for size in [*sizes, len(finest)]:
         groups = _even(len(finest), size)
         wrong, right = np.maximum(_sums(counts, groups), 0.0)[:, None]
-        score, mean = binning_model(right, wrong, _middles(h, finest[groups]))
+        score, mean = histogram_binning.binning_model(right, wrong, _middles(h, finest[groups]))
         scores.append(score)
         means.append(_spread(mean[0], finest[groups], h.buckets)[None])
-    return np.asarray(by_evidence(np.stack(scores), np.stack(means))[0])
+    return np.asarray(histogram_binning.by_evidence(np.stack(scores), np.stack(means))[0])
 
 
 def isotonic(h: Histogram) -> Floats:
@@ -133,7 +120,7 @@ def isotonic(h: Histogram) -> Floats:
     if total[0] <= 0:  # one group: almost nothing is known
         return curve
     value = pool_adjacent_violators(right / total, total)
-    rows = norm_sub(h.counts.sum(axis=0)) + LEAST_ROWS
+    rows = histogram_binning.norm_sub(h.counts.sum(axis=0)) + LEAST_ROWS
     first = np.flatnonzero(np.append(True, value[1:] != value[:-1]))
     out = np.empty(h.buckets)
     for i, j in pairwise(np.append(first, len(value))):
@@ -200,7 +187,9 @@ def near_rows(h: Histogram) -> Floats:
     """Return each bucket's rows as the mean of its noisy neighbours, not negative, (buckets,)."""
     near = np.ones(2 * _NEIGHBOURS + 1) / (2 * _NEIGHBOURS + 1)
     total = h.counts.sum(axis=0)
-    return norm_sub(np.convolve(np.pad(total, _NEIGHBOURS, "edge"), near, "valid"))
+    return histogram_binning.norm_sub(
+        np.convolve(np.pad(total, _NEIGHBOURS, "edge"), near, "valid")
+    )
 
 
 def _quasi_likelihood(h: Histogram, x: Floats) -> Floats:
@@ -287,7 +276,7 @@ class OfScore(Calibrator):
 
     def _set_score(self, score: str, classes: int) -> None:
         self.classes = whole("classes", classes, 2)
-        self.score = check_score(one_of("score", score, SCORES), classes)
+        self.score = buckets.check_score(one_of("score", score, SCORES), classes)
 
     @abstractmethod
     def value(self, scores: Floats) -> Floats:
@@ -302,9 +291,9 @@ class OfScore(Calibrator):
         """Count the pooled rows in 240 buckets of equal width, by their default score."""
         from fedcal.evaluation.histogram import Histogram  # the room may import calibrators
 
-        score, edges = check_score("", z.shape[1]), equal_width(BUCKETS)
-        scores, outcomes = scored(probs_of(self.input, z), y, score)
-        cells = (bucket_of(scores, edges) + BUCKETS * outcomes).ravel()
+        score, edges = buckets.check_score("", z.shape[1]), buckets.equal_width(BUCKETS)
+        scores, outcomes = buckets.scored(probs_of(self.input, z), y, score)
+        cells = (buckets.bucket_of(scores, edges) + BUCKETS * outcomes).ravel()
         counts = np.bincount(cells, minlength=2 * BUCKETS).reshape(2, BUCKETS)
         h = Histogram.exact(edges, counts.astype(np.float64))
         made = self.from_histogram(h, self.how, score, z.shape[1])
@@ -315,9 +304,11 @@ class OfScore(Calibrator):
         """Return the calibrated probability of class 1, or confidence."""
         probs = probs_of(input, logits)
         if self.score == "confidence":
-            return with_confidence(logits, probs, self.value(row_max(probs)))
+            return histogram_binning.with_confidence(logits, probs, self.value(row_max(probs)))
         s = probs[:, 1]  # 1/2 is counted below it, as `scored` does
-        v = self.value(np.where(np.round(s, DIGITS) <= 0.5, np.minimum(s, BELOW_HALF), s))
+        v = self.value(
+            np.where(np.round(s, buckets.DIGITS) <= 0.5, np.minimum(s, buckets.BELOW_HALF), s)
+        )
         return np.stack([1.0 - v, v], axis=1)
 
 
@@ -376,7 +367,7 @@ class ScoreMap(OfScore):
 
     @override
     def value(self, scores: Floats) -> Floats:
-        bucket = bucket_of(np.round(scores, DIGITS), self.edges)
+        bucket = buckets.bucket_of(np.round(scores, buckets.DIGITS), self.edges)
         return np.asarray(self.values[bucket])
 
 
@@ -442,7 +433,7 @@ How = Literal[Table, Curve]
 
 
 def calibrator_from(
-    h: Histogram, score: Score, how: How, classes: int, input: Kind
+    h: Histogram, score: buckets.Score, how: How, classes: int, input: Kind
 ) -> ScoreMap | ScoreLogistic:
     """Return a calibrator of the score that was binned.
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedcal.conformal.coverage import Basis, Judged, Parts, judged, shortfalls
 from fedcal.conformal.page import judged_parts, of_release, promise
 from fedcal.conformal.set_release import LabelShift, SetRelease
-from fedcal.core.checks import one_of
+from fedcal.core.checks import one_of, same
 from fedcal.core.classes import called, ids_of
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Part
@@ -124,10 +124,7 @@ class PredictionSets(Artifact):
         self, logits: Floats, groups: Sequence[str] | NDArray[Any] | None = None
     ) -> NDArray[np.bool_]:
         """Return `predict_set` of checked logits; for probabilities they are log(max(p, 1e-12))."""
-        if logits.shape[1] != self.classes:
-            raise InputError(
-                f"these sets are for {self.classes} classes, the rows have {logits.shape[1]}"
-            )
+        same("number of classes, as of these sets,", logits.shape[1], self.classes)
         return self.conformity.within(logits, self._limits(len(logits), groups), self.input)
 
     def _limits(self, rows: int, groups: Sequence[str] | NDArray[Any] | None) -> Floats:

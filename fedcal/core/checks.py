@@ -58,7 +58,7 @@ def interval(text: str) -> Callable[[str, Any], float]:
         number = isinstance(value, Real) and not isinstance(value, bool)
         inside = number and low <= value <= high
         if not inside or (text[0] == "(" and value == low) or (text[-1] == ")" and value == high):
-            raise InputError(f"{name} must be in {text}, got {value!r}")
+            raise InputError(f"{name} must be in {text}, got {value!r:.80}")
         return float(value)
 
     return check

@@ -42,6 +42,15 @@ def located(where: str) -> Iterator[None]:
         raise InputError(f"{where}: {error}") from None
 
 
+@contextmanager
+def system_errors(what: str) -> Iterator[None]:
+    """Turn an error of the system that the block raises into an InputError about `what`."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{what}: {error.strerror}") from None
+
+
 class NoEffect(InputError):
     """A parameter `name` was given that this run does not use."""
 

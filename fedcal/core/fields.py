@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 import numpy as np
 
-from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.checks import interval, one_of, positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.streams import check_seed
 from fedcal.core.types import Floats
@@ -144,11 +144,6 @@ def vector(name: str, value: Any) -> Floats:
     return copied
 
 
-def number_of_classes(value: Any) -> int:
-    """Return the number of classes, or raise InputError."""
-    return whole("classes", value, 2, MOST_CLASSES)
-
-
 def text(name: str, value: Any) -> str:
     """Return `value` if it is text, or raise InputError."""
     if not isinstance(value, str):
@@ -172,11 +167,12 @@ def among(names: Collection[str], listed: str = "") -> Check:
     return lambda name, value: one_of(name.replace("_", " "), value, names, listed)
 
 
-Classes = Annotated[int, lambda _, value: number_of_classes(value)]
+Classes = Annotated[int, within(2, MOST_CLASSES)]
 Seed = Annotated[int, lambda _, value: check_seed(value)]
 Numbers = Annotated[int, within(0, MOST_NUMBERS)]
 Finite = Annotated[float, finite]
 Positive = Annotated[float, positive]
+NotNegative = Annotated[float, interval("[0, inf)")]
 Vector = Annotated[Floats, vector]
 
 

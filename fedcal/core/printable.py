@@ -45,7 +45,13 @@ def printable(text: str, *, lines: bool = False) -> str:
     if text.isprintable():
         return text
     allowed = _JOINERS + ("\n\t" if lines else "")
-    return "".join(c if c in allowed or _harmless(c) else _escaped(c) for c in text)
+    return "".join(
+        # str.isprintable is false of all spaces but one
+        c
+        if c in allowed or c.isprintable() or unicodedata.category(c) == "Zs"
+        else c.encode("unicode_escape").decode("ascii")
+        for c in text
+    )
 
 
 def plain_name(what: str, name: str) -> str:
@@ -94,15 +100,6 @@ def listed(names: Sequence[str], by: str = ", ", most: int = 5) -> str:
     """Return names as a sentence has them: of many the first, and how many more there are."""
     more = len(names) - most
     return by.join(names[:most]) + (f" and {more} more" if more > 0 else "")
-
-
-def _harmless(character: str) -> bool:
-    # str.isprintable is false of all spaces but one
-    return character.isprintable() or unicodedata.category(character) == "Zs"
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 class Printable(logging.Filter):

@@ -16,7 +16,14 @@ def registry(*members: type[T], key: str = "name") -> dict[str, type[T]]:
     """
     members_by_name: dict[str, type[T]] = {}
     for member in members:
-        lacks = sorted({*getattr(member, "__abstractmethods__", ()), *_unset(member)})
+        declared = [
+            name
+            for base in member.__mro__
+            for name, kind in vars(base).get("__annotations__", {}).items()
+            if re.match(r"(typing\.)?ClassVar\b", str(kind))
+        ]
+        unset = [name for name in declared if not hasattr(member, name)]
+        lacks = sorted({*getattr(member, "__abstractmethods__", ()), *unset})
         if lacks:
             raise TypeError(f"{member.__name__} lacks {', '.join(lacks)}")
         name = getattr(member, key)
@@ -26,14 +33,3 @@ def registry(*members: type[T], key: str = "name") -> dict[str, type[T]]:
             )
         members_by_name[name] = member
     return members_by_name
-
-
-def _unset(member: type) -> list[str]:
-    """Return class variables that a base annotates and no class sets."""
-    declared = [
-        name
-        for base in member.__mro__
-        for name, kind in vars(base).get("__annotations__", {}).items()
-        if re.match(r"(typing\.)?ClassVar\b", str(kind))
-    ]
-    return [name for name in declared if not hasattr(member, name)]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedcal.core.checks import same
 from fedcal.core.classes import MISSING, ids_of, per_row, places_of, quoted, words_among
 from fedcal.core.classes import class_names as checked_names
 from fedcal.core.errors import InputError
@@ -125,7 +126,10 @@ def from_arrays(
     owner, owners = (None, None) if client is None else _numbered("client", client, kind, rows)
     about = None if subject is None else _numbered("subject", subject, kind, rows)[0]
     groups, group_names = (None, None) if group is None else _numbered("group", group, kind, rows)
-    other_kind, other = _other(other_logits, other_probs, kind, scores.shape, names)
+    other_kind, other = _declared("other_", other_logits, other_probs) or (None, None)
+    if other_kind is not None:
+        other = check_scores(f"other_{other_kind}", other_kind, other, names or ())
+        same(f"shape of other_{other_kind}, as of {kind},", other.shape, scores.shape)
     data = Dataset(
         name,
         kind,
@@ -156,8 +160,7 @@ def from_arrays(
     if test[0] != kind:
         raise InputError(f"{of} beside {kind}: give test_{kind}")
     test_scores = check_scores(of, kind, test[1], names or ())
-    if test_scores.shape[1] != data.classes:
-        raise InputError(f"{of}: {test_scores.shape[1]} classes, {kind} has {data.classes}")
+    same(f"number of classes of {of}, as of {kind},", test_scores.shape[1], data.classes)
     test_checked = places_of("test_labels", test_labels, names, test_scores.shape, of)
     data = replace(data, test_scores=test_scores, test_labels=test_checked)
     if test_client is not None and owners is not None:
@@ -171,32 +174,10 @@ def from_arrays(
     return data.in_order(classes, positive)
 
 
-def from_columns(
-    columns: Mapping[str, Any],
-    name: str,
-    labels_required: bool,
-    classes: Sequence[str] | None,
-    positive: str | None,
-) -> Dataset:
+def from_columns(columns: Mapping[str, Any], **options: Any) -> Dataset:
     """Return `from_arrays` of a reader's columns, with the order of the source in `given`."""
     arrays = {key: value for key, value in columns.items() if key != "given"}
-    data = from_arrays(
-        **arrays, name=name, labels_required=labels_required, classes=classes, positive=positive
-    )
-    return replace(data, given=columns.get("given"))
-
-
-def _other(
-    logits: Any, probs: Any, kind: Kind, shape: tuple[int, ...], names: Sequence[str] | None
-) -> tuple[Kind | None, Floats | None]:
-    """Return the kind of a second model's scores, and the scores, which must have this shape."""
-    if (part := _declared("other_", logits, probs)) is None:
-        return None, None
-    name = f"other_{part[0]}"
-    scores = check_scores(name, part[0], part[1], names or ())
-    if scores.shape != shape:
-        raise InputError(f"{name}: has shape {scores.shape}, {kind} has {shape}")
-    return part[0], scores
+    return replace(from_arrays(**arrays, **options), given=columns.get("given"))
 
 
 def _among(owners: tuple[str, ...], numbers: Integers, names: tuple[str, ...]) -> Integers:

@@ -10,7 +10,7 @@ from glob import glob
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,20 +41,6 @@ _LEAST_PIECES = 16  # for many workers to share
 _IDS = 1 << 22  # rows whose clients are looked at together
 _TEST = "test_"
 _SUFFIXES = (".npz", ".parquet")
-
-
-class Unit(Protocol):
-    """A part of a file that can be read by itself."""
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-
-    def read(self, first: int, stop: int) -> dict[str, Any]:
-        """Return the rows first..stop-1 as arguments for `from_arrays`."""
-
-    def clients(self, first: int, stop: int) -> NDArray[Any] | None:
-        """Return the column `client` of these rows, None if there is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -359,6 +345,8 @@ def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray
 
 @dataclass(frozen=True)
 class _NpzUnit:
+    """Rows of a file: `rows`, those of a range as arguments of `from_arrays`, their `clients`."""
+
     arrays: Mapping[str, Mapped]
     names: tuple[str, ...] | None
 
@@ -441,6 +429,9 @@ class _ParquetUnit:
                 _DECODED.update(unit=self, columns=columns, table=table)
             return pa, _DECODED["table"].slice(first, stop - first).to_batches()
 
+
+Unit: TypeAlias = _NpzUnit | _ParquetUnit
+"""A part of a file that can be read by itself."""
 
 _DECODED: dict[str, Any] = {}
 _DECODED_LOCK = Lock()

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcal.core.checks import near, one_of
 from fedcal.core.classes import ids_of
-from fedcal.core.errors import InputError, located
+from fedcal.core.errors import InputError, located, system_errors
 from fedcal.core.removed import check_kept
 from fedcal.core.scores import Kind, numbers
 from fedcal.core.types import Floats
@@ -120,11 +120,6 @@ def _entry(table: Mapping[str, Any]) -> Shipped:
         shifts = ((name, n) for n in facts.pop("severities") for name in corruptions)
         facts |= {"variants": (("none", 0), *shifts), "default": tuple(facts["default"])}
     return Shipped(**facts)
-
-
-def shipped_names() -> list[str]:
-    """Return the names of the shipped sets."""
-    return [entry.name for entry in catalogue()]
 
 
 def shifted(name: str = "mnist-shift") -> tuple[Variant, ...]:
@@ -272,16 +267,13 @@ def load(
     path = path_of(name_or_path)
     shown = repr(text if len(text) <= 200 else "..." + text[-200:])
     suffix = next((end for end in _READERS if path.name.lower().endswith(end)), None)
-    try:
-        with located(shown):
-            is_file, is_there = path.is_file(), path.exists()
-            check_kept(f"reading {path.suffix.lower()}")
-            if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
-                check_kept("reading a folder of datasets.save_to_disk")
-    except OSError as error:  # a name that is too long, a folder that may not be entered
-        raise InputError(f"{shown}: {error.strerror}") from None
+    with located(shown), system_errors(shown):  # a name that is too long, a closed folder
+        is_file, is_there = path.is_file(), path.exists()
+        check_kept(f"reading {path.suffix.lower()}")
+        if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
+            check_kept("reading a folder of datasets.save_to_disk")
     if not is_there and suffix is None:
-        meant = near(text.partition(":")[0], shipped_names(), "fedcal datasets")
+        meant = near(text.partition(":")[0], [e.name for e in catalogue()], "fedcal datasets")
         raise InputError(
             f"unknown data set {shown}; {meant}; or the path of a {_FILES} file; "
             "rows in memory can be given only in Python"
@@ -294,10 +286,10 @@ def load(
             problem = f"is a folder; give the path of a file in it, such as {inside}"
         raise InputError(f"{shown}: {problem}")
     read = _READERS[suffix]
+    order = {"labels_required": labels_required, "classes": classes, "positive": positive}
     with located(shown):
         more: Any = {"others": others, "form": form} if read is read_csv else {}
-        columns = read(path, labels_required, **more)
-        return from_columns(columns, path.name, labels_required, classes, positive)
+        return from_columns(read(path, labels_required, **more), name=path.name, **order)
 
 
 def _read_npz(path: Path, labels_required: bool) -> dict[str, Any]:
@@ -368,5 +360,5 @@ def from_frame(
             values[model] = np.column_stack([numbers(k, arrays[k]) for k in scores.names])
     if "split" in values:
         values["split"] = np.array([str(part) for part in values["split"]])
-    columns = arguments(chosen, values, labels_required)
-    return from_columns(columns, name, labels_required, classes, positive)
+    order = {"labels_required": labels_required, "classes": classes, "positive": positive}
+    return from_columns(arguments(chosen, values, labels_required), name=name, **order)

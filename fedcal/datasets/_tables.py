@@ -135,10 +135,12 @@ def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = F
             raise InputError(f"unknown column {name[:80]!r}; allowed: {allowed}{hint}")
         kind, number = (plain, 0) if match is None else (match[1], int(match[2]))
         by_kind[model].setdefault(kind, {})[number] = name
+    there = ", ".join(map(repr, names))
+    there = there if len(there) <= 200 else f"{there[:200]}..."
     if not by_kind[""]:
-        raise InputError(f"no score columns among {_listed(names)}; allowed: {allowed}")
+        raise InputError(f"no score columns among {there}; allowed: {allowed}")
     if labels_required and "label" not in single:
-        raise InputError(f"column 'label' is missing; there are: {_listed(names)}")
+        raise InputError(f"column 'label' is missing; there are: {there}")
     models = {"scores": _scores("", by_kind[""], allowed)}
     if by_kind[_OTHER]:
         models["other"] = _scores(_OTHER, by_kind[_OTHER], allowed)
@@ -191,32 +193,6 @@ def _numbers_of_classes(names: Sequence[str]) -> dict[str, str]:
     return {name: f"{kind}_{j}" for j, (name, kind) in enumerate(kinds.items())}
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Return the existing columns as text, truncated if they are many."""
-    text = ", ".join(map(repr, names))
-    return text if len(text) <= 200 else f"{text[:200]}..."
-
-
-def fit_name(names: Iterable[str]) -> str:
-    """Return the single name of a fit part among names of `PARTS`, or raise InputError."""
-    fit = [name for name in names if name in FIT]
-    if len(fit) != 1:
-        there = f"has {' and '.join(fit)}" if fit else "has no fit part"
-        raise InputError(f"split: {there}; needed is one of {', '.join(FIT)}, and {TEST}")
-    return fit[0]
-
-
-def known_clients(fit: NDArray[Any] | None, test: NDArray[Any] | None) -> NDArray[Any] | None:
-    """Return the clients of the test rows, or None if one of them owns no row of the fit part.
-
-    A user may hold out complete clients for the test part; these have no number among the clients
-    of the fit part.
-    """
-    if fit is None or test is None or not np.isin(test, fit).all():
-        return None
-    return test
-
-
 def arguments(
     columns: Columns,
     values: Mapping[str, NDArray[Any]],
@@ -248,7 +224,10 @@ def arguments(
             with located(row_name(int(unknown[0]))):
                 one_of("split", str(split[unknown[0]])[:80], PARTS)
         if labels is not None:
-            fit_name(np.unique(split).tolist())
+            parts = [name for name in np.unique(split).tolist() if name in FIT]
+            if len(parts) != 1:
+                there = f"has {' and '.join(parts)}" if parts else "has no fit part"
+                raise InputError(f"split: {there}; needed is one of {', '.join(FIT)}, and {TEST}")
             test = split == TEST
     whole = {kind: scores, "labels": labels, **{name: values.get(name) for name in IDS}}
     if "other" in columns.models:
@@ -264,11 +243,14 @@ def arguments(
         {name: None if column is None else column[part] for name, column in whole.items()}
         for part in (~test, test)
     )
+    own, theirs = fit["client"], held_out["client"]
+    if own is None or theirs is None or not np.isin(theirs, own).all():
+        theirs = None  # complete clients may be held out: they have no number in the fit part
     return {
         **fit,
         f"test_{kind}": held_out[kind],
         "test_labels": held_out["labels"],
-        "test_client": known_clients(fit["client"], held_out["client"]),
+        "test_client": theirs,
         "test_group": held_out["group"],
         **known,
     }

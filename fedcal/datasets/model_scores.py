@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import one_of
+from fedcal.core.checks import one_of, same
 from fedcal.core.classes import class_names, first_names
 from fedcal.core.errors import InputError
 from fedcal.core.scores import KINDS, Kind, as_array, check_scores, logits_of, without_gradient
@@ -119,14 +119,13 @@ def _classes(model: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
 def _parted(model: Any, frame: Any) -> tuple[Any, dict[str, Any]]:
     """Return a frame of the columns that a model was fitted on, and other columns by name."""
     features = getattr(model, "feature_names_in_", None)
-    if features is None:
+    if features is None or "label" in features:
         raise InputError(
-            f"model: {type(model).__name__} does not store which columns of a frame it needs; give "
-            "(rows, labels)"
+            f"model: {type(model).__name__} does not store which columns of a frame it needs, or "
+            "label is one of them; give (rows, labels)"
         )
     there = [str(column) for column in frame.columns]
-    if "label" in features:
-        raise InputError("model: it was fitted on a column called label; give (rows, labels)")
+
     if missing := [name for name in [*features, "label"] if name not in there]:
         raise InputError(f"the frame lacks {first_names(missing)}: the model's columns and label")
     rest = {name: frame[name].to_numpy() for name in there if name not in features}
@@ -239,8 +238,7 @@ def in_columns(estimator: Any, outputs: ArrayLike, method: str, input: Kind) -> 
     scores = as_array(f"{name}.{method}", outputs).astype(np.float64)
     if method == "decision_function" and scores.ndim == 1:
         scores = np.stack([np.zeros_like(scores), scores], axis=1)
-    if scores.ndim != 2 or scores.shape[1] != classes:
-        raise InputError(f"{name} has {classes} classes, but its scores have shape {scores.shape}")
+    same(f"classes, and so columns of scores, of {name}", scores.shape[1:], (classes,))
     if method == "predict_proba":
         scores = check_scores(f"{name}.predict_proba", "probs", scores, least=0)
         return scores if input == "probs" else logits_of("probs", scores)

@@ -168,15 +168,10 @@ def save(
         Writing failed half way; what was there before still is.
     """
     path = _checked(path)
-    if path.suffix == ".onnx":
-        to_onnx(calibrator, path, input=input, dtype=dtype)
-        return
     module, example = _module_and_example(calibrator, input, dtype)
-    from fedcal.export.torch_modules import program_of
-
-    content = program_of(module, example, header(calibrator, module.input))
-    with whole_file(path) as f:
-        f.write(content)
+    output = "sets" if isinstance(calibrator, PredictionSets) else "probs"
+    names = INPUT_NAMES[module.input], output
+    _write(path, module, example, names, header(calibrator, module.input))
 
 
 def _checked(path: str | Path) -> Path:
@@ -184,6 +179,20 @@ def _checked(path: str | Path) -> Path:
     if path.suffix not in SUFFIXES:
         raise InputError(f"cannot export to {path}: its name must end in {' or '.join(SUFFIXES)}")
     return path
+
+
+def _write(
+    path: Path, module: nn.Module, example: Tensor, names: tuple[str, str], about: dict[str, str]
+) -> None:
+    from fedcal.export.torch_modules import onnx_of, program_of
+
+    if path.suffix == ".onnx":
+        model = onnx_of(module, example, names, about)
+        content: bytes = model.SerializeToString(deterministic=True)
+    else:
+        content = program_of(module, example, about)
+    with whole_file(path) as file:
+        file.write(content)
 
 
 def header(calibrator: Calibrator | PredictionSets, input: str) -> dict[str, str]:
@@ -216,15 +225,10 @@ def _calibrator_of(fitted: Calibrator | PredictionSets) -> Calibrator | None:
     if not isinstance(fitted, PredictionSets):
         fitted.need_fitted()
         return fitted
-    if fitted.conformity.randomised:
+    if fitted.conformity.randomised or fitted.by == "group":
         raise InputError(
-            "randomised sets have no export: they depend on a hash of each row's bits; "
-            "sets that are not randomised have one"
-        )
-    if fitted.by == "group":
-        raise InputError(
-            "sets with a threshold of each group have no export: a model's scores do not "
-            "contain the group; export one group's, PredictionSets(..., by='none')"
+            "randomised sets, and sets with a threshold of each group, have no export: they depend "
+            "on more than a model's scores; for one group: PredictionSets(..., by='none')"
         )
     return fitted.conformity.read_calibrator()
 
@@ -242,16 +246,13 @@ def save_model(model: TrainedModel, path: str | Path) -> None:
     path, module = _checked(path), model_to_torch(model)
     import torch
 
-    from fedcal.export.torch_modules import onnx_of, program_of
-
-    example = torch.zeros(2, model.shape[0])
-    if path.suffix == ".onnx":
-        written = onnx_of(module, example, ("inputs", "logits"), _header(model))
-        content: bytes = written.SerializeToString(deterministic=True)
-    else:
-        content = program_of(module, example, _header(model))
-    with whole_file(path) as file:
-        file.write(content)
+    about = {
+        "fedcal": fedcal.__version__,
+        "kind": model.network,
+        "classes": str(model.classes),
+        "features": str(model.shape[0]),
+    }
+    _write(path, module, torch.zeros(2, model.shape[0]), ("inputs", "logits"), about)
 
 
 def model_to_torch(model: TrainedModel) -> nn.Module:
@@ -268,12 +269,3 @@ def model_to_torch(model: TrainedModel) -> nn.Module:
     from fedcal.export.torch_modules import DenseLayers
 
     return DenseLayers(layers, math.inf).eval()
-
-
-def _header(model: TrainedModel) -> dict[str, str]:
-    return {
-        "fedcal": fedcal.__version__,
-        "kind": model.network,
-        "classes": str(model.classes),
-        "features": str(model.shape[0]),
-    }

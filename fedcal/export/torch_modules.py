@@ -31,7 +31,7 @@ from fedcal.calibrators.order_preserving import LOWEST, layers, moderate
 from fedcal.calibrators.scaling import MIDDLE
 from fedcal.calibrators.score_map import OfScore
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.core.errors import InputError
+from fedcal.core.checks import same
 from fedcal.core.numerics import FLOOR, LOG_A_LIMIT
 from fedcal.core.optional import need
 from fedcal.core.scores import Kind
@@ -147,10 +147,7 @@ class CalibrationModule(nn.Module):
 
     def _logits(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Return the logits of scores, 0 in rows with a NaN, and which rows these are, (..., 1)."""
-        if scores.shape[-1] != self.classes:
-            raise InputError(
-                f"the module is for {self.classes} classes, the scores have {scores.shape[-1]}"
-            )
+        same("number of classes, as of the module,", scores.shape[-1], self.classes)
         bad = scores.isnan().any(dim=-1, keepdim=True)
         z = scores.masked_fill(bad, 0.0)
         if self.input == "probs":

@@ -8,9 +8,8 @@ from __future__ import annotations
 from fedcal.core.registry import registry
 from fedcal.mechanisms.additive import Gaussian, Laplace
 from fedcal.mechanisms.base import Mechanism, Noise, NoNoise, Source, Sum, Target, words_of
-from fedcal.mechanisms.exponential import Exponential
+from fedcal.mechanisms.choice import Exponential, Unary
 from fedcal.mechanisms.noise_law import NoiseLaw
-from fedcal.mechanisms.unary import Unary
 
 __all__ = [
     "FORMER",
@@ -33,7 +32,7 @@ __all__ = [
 MECHANISMS: dict[str, type[Mechanism]] = registry(NoNoise, Laplace, Gaussian, Exponential, Unary)
 """Name on the command line and in files -> mechanism."""
 
-PRIVATE = {name: law for name, law in MECHANISMS.items() if law.answers != "nothing"}
+PRIVATE = {name: one for name, one in MECHANISMS.items() if one.answers != "nothing"}
 """Mechanisms with a privacy guarantee."""
 
 FORMER = {"discrete-laplace": Laplace.name, "discrete-gaussian": Gaussian.name}

@@ -107,16 +107,16 @@ class Gaussian(Additive):
         return np.asarray(whole[bound.firsts])
 
     @override
-    def std(self, scales: Floats, noises: float, bound: Bound, grid: float = 0.0) -> Floats:
-        return np.asarray(np.repeat(scales, bound.lengths) * math.sqrt(noises))
+    def std(self, scales: Floats, noise_copies: float, bound: Bound, grid: float = 0.0) -> Floats:
+        return np.asarray(np.repeat(scales, bound.lengths) * math.sqrt(noise_copies))
 
     @override
-    def law(self, noises: float, step: float) -> NoiseLaw:
+    def law(self, noise_copies: float, step: float) -> NoiseLaw:
         return NoiseLaw()
 
-    def tail(self, noises: float) -> float:
+    def tail(self, noise_copies: float) -> float:
         """Return a bound in which sums of normal variates are normal."""
-        return _NORMAL_TAIL * math.sqrt(noises)
+        return _NORMAL_TAIL * math.sqrt(noise_copies)
 
     @classmethod
     def steps(cls, scale: float) -> float:
@@ -164,23 +164,23 @@ class Laplace(Additive):
         return np.asarray(whole[bound.firsts])
 
     @override
-    def std(self, scales: Floats, noises: float, bound: Bound, grid: float = 0.0) -> Floats:
+    def std(self, scales: Floats, noise_copies: float, bound: Bound, grid: float = 0.0) -> Floats:
         """Return the exact std, grid / (sqrt(2) sinh(grid / (2 scale))) of one complete noise."""
         whole = np.repeat(scales, bound.lengths)
         one = grid / (math.sqrt(2.0) * np.sinh(grid / (2.0 * whole))) if grid else math.sqrt(2.0)
-        return np.asarray((one if grid else one * whole) * math.sqrt(noises))
+        return np.asarray((one if grid else one * whole) * math.sqrt(noise_copies))
 
     @override
-    def law(self, noises: float, step: float) -> NoiseLaw:
-        return NoiseLaw(True, noises, step)
+    def law(self, noise_copies: float, step: float) -> NoiseLaw:
+        return NoiseLaw(True, noise_copies, step)
 
-    def tail(self, noises: float) -> float:
+    def tail(self, noise_copies: float) -> float:
         """Return a bound beyond which a sum of n variates has a probability below 2**-60.
 
         The moment generating function of n variates at 1 / (2 scale) is at most (4/3)^n, so the
         bound is 2 (_LAPLACE_TAIL + 0.29 n) scales.
         """
-        return _LAPLACE_TAIL if noises == 1 else 2.0 * (_LAPLACE_TAIL + 0.29 * noises)
+        return _LAPLACE_TAIL if noise_copies == 1 else 2.0 * (_LAPLACE_TAIL + 0.29 * noise_copies)
 
     @classmethod
     def steps(cls, scale: float) -> float:

@@ -74,8 +74,8 @@ class Noise:
 
     Attributes
     ----------
-    law
-        mechanism that defines the distribution
+    mechanism
+        that defines the distribution
     lengths
         numbers in each block
     scales
@@ -84,31 +84,25 @@ class Noise:
         number of draws that add up to the complete noise; 1 = a draw is complete
     """
 
-    law: type[Mechanism]
+    mechanism: type[Mechanism]
     lengths: tuple[int, ...]
     scales: tuple[float, ...]
     shares: int = 1
 
     def __post_init__(self) -> None:
         fine = all(math.isfinite(s) and s > 0 for s in self.scales)
-        if not self.lengths or min(self.lengths) < 1 or len(self.scales) != len(self.lengths):
-            raise InputError(f"noise for blocks of {self.lengths} has {len(self.scales)} scales")
-        if not fine or self.shares < 1:
+        blocks = self.lengths and min(self.lengths) >= 1 and len(self.scales) == len(self.lengths)
+        if not blocks or not fine or self.shares < 1:
             raise InputError(
-                f"noise needs finite scales > 0 in at least 1 share, got {self.scales} in "
-                f"{self.shares} shares"
+                "noise needs a finite scale > 0 for each block of length >= 1, in 1 share or more, "
+                f"got {self.scales} for {self.lengths} in {self.shares} shares"
             )
-        self.law.check_noise(self)
-
-    @property
-    def mechanism(self) -> str:
-        """Name of the mechanism that defines it."""
-        return self.law.name
+        self.mechanism.check_noise(self)
 
     def draw(self, source: Source) -> Integers:
         """Return one share, shape (length,)."""
         pairs = zip(self.scales, self.lengths, strict=True)
-        return np.concatenate([self.law.draw(s, self.shares, n, source) for s, n in pairs])
+        return np.concatenate([self.mechanism.draw(s, self.shares, n, source) for s, n in pairs])
 
 
 @dataclass(frozen=True)
@@ -123,8 +117,8 @@ class Sum:
         number of answers in the sum
     std
         (length,) of the noise in it
-    noises
-        number of complete noises in it
+    noise_copies
+        number of copies of the complete noise in it
     costs
         function from exact sums to the costs of a draw's candidates; None = absolute values
     """
@@ -134,7 +128,7 @@ class Sum:
     diameter: float
     repliers: int
     std: Floats
-    noises: float
+    noise_copies: float
     costs: Callable[[Floats], Floats | None] | None = None
 
 
@@ -220,26 +214,26 @@ class Mechanism(ABC):
         """Return the scale of each block's noise, in the statistic's units, (blocks,) or ()."""
         return np.zeros(0)
 
-    def std(self, scales: Floats, noises: float, bound: Bound, grid: float = 0.0) -> Floats:
+    def std(self, scales: Floats, noise_copies: float, bound: Bound, grid: float = 0.0) -> Floats:
         """Return the noise std of each number of a released sum, (length,).
 
         Parameters
         ----------
         scales
             of each block (`scale`)
-        noises
-            number of complete noises in the sum, or of answers if each answer is encoded
+        noise_copies
+            number of copies of the complete noise in the sum, or of answers that are each encoded
         grid
             step of the noise; 0 = as fine as can be
         """
         return np.zeros(bound.length)
 
-    def law(self, noises: float, step: float) -> NoiseLaw:
-        """Return the law of so many complete noises; `step` in stds, 0 = as good as continuous."""
+    def law(self, noise_copies: float, step: float) -> NoiseLaw:
+        """Return the law of so many copies of the noise; `step` in stds, 0 = continuous."""
         return NoiseLaw()
 
-    def tail(self, noises: float) -> float:
-        """Return the capacity of the ring for so many complete noises, in scales of one."""
+    def tail(self, noise_copies: float) -> float:
+        """Return the capacity of the ring for so many copies of the noise, in scales of one."""
         return 0.0
 
     def noise_of(self, scales: Floats, grid: float, bound: Bound, shares: int) -> Noise | None:

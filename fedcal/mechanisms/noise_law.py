@@ -72,7 +72,7 @@ class NoiseLaw:
         """Return the law of `to_json` values, which other values may stand beside."""
         draws, step = float(plain["draws"]), float(plain.get("step", 0.0))
         if not (0 < draws < math.inf and 0 <= step < math.inf):
-            raise InputError("a law of noise needs draws > 0 and a step >= 0")
+            raise ValueError("a law of noise needs draws > 0 and a step >= 0")
         return cls(bool(plain["tailed"]), draws, step)
 
     def to_json(self) -> dict[str, Any]:

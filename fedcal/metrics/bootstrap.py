@@ -37,8 +37,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import fraction, whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import fraction, same, whole
 from fedcal.core.numerics import FLOOR
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
@@ -215,8 +214,7 @@ def metric_intervals(
     whole("bins", bins, 1, 2**12)
     p, y = check_scored(before, labels)
     q, _ = check_scored(after, labels)
-    if p.shape != q.shape:
-        raise InputError(f"before and after differ in shape: {p.shape} and {q.shape}")
+    same("shape of after, as of before,", q.shape, p.shape)
     rng = stream(seed, Purpose.BOOTSTRAP)
     order = rng.permutation(len(y))
     groups = min(len(y), GROUPS)
@@ -246,8 +244,8 @@ def metric_intervals(
         for part, fit in zip(("before", "after"), fits, strict=True):
             note(part, metric, min(fit.low, top), min(fit.high, top))
             record["noise"][part][metric] = fit.noise
-        same = np.array_equal(p, q)
-        note("difference", metric, *((0.0, 0.0) if same else _difference(*fits)))
+        equal = np.array_equal(p, q)
+        note("difference", metric, *((0.0, 0.0) if equal else _difference(*fits)))
     return record
 
 

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from fedcal.core.checks import number_in, one_of, whole
+from fedcal.core.checks import number_in, one_of, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
 from fedcal.core.shards import Shards, numbered
@@ -76,8 +76,7 @@ class Natural(Partition):
     def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
         """Return the data's column of clients, and their number."""
         owner, there = owners.natural_clients(data), len(data.client_names or ())
-        if clients not in (None, there):
-            raise InputError(f"{data.name} has {there} natural clients, but clients = {clients}")
+        same(f"clients, the natural ones of {data.name},", clients or there, there)
         return owner, there
 
 
@@ -98,10 +97,7 @@ class FlowerPartitioner(Partition):
     def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
         """Return the partitioner's clients; some partitioners fix their number themselves."""
         owner, there = owners_by(self.partitioner, self.options, data, clients or CLIENTS, seed)
-        if clients not in (None, there):
-            raise InputError(
-                f"flwr:{self.partitioner} makes {there} partitions, but clients = {clients}"
-            )
+        same(f"clients, the partitions of flwr:{self.partitioner},", clients or there, there)
         return owner, there
 
 

@@ -14,14 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from fedcal.calibrators import Calibrator, Identity, TemperatureScaling, VectorScaling
-from fedcal.core.numerics import (
-    label_entries,
-    shifted,
-    sigmoid,
-    softmax,
-    softplus,
-    tempered_moments,
-)
+from fedcal.core import numerics
 from fedcal.core.scores import Kind
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
@@ -152,9 +145,9 @@ def applied(shards: Shards, parameters: Floats) -> Floats:
     """Return each row's probabilities with its client's parameters (S, d), (n, c)."""
     own = parameters[shards.owner]
     if shards.classes == 2:
-        p = sigmoid(own[:, 0] + np.exp(own[:, 1]) * _log_odds(shards))
+        p = numerics.sigmoid(own[:, 0] + np.exp(own[:, 1]) * _log_odds(shards))
         return np.stack([1 - p, p], axis=1)
-    return np.asarray(softmax(shards.logits * np.exp(own)))
+    return np.asarray(numerics.softmax(shards.logits * np.exp(own)))
 
 
 def cross_validated(
@@ -202,7 +195,9 @@ class _Rows:
         weights = np.ones(len(shards.labels)) if weights is None else weights
         self.shards, self.weights = shards, weights
         self.two, self.owner = shards.classes == 2, shards.owner
-        self.x = _log_odds(shards) if self.two else np.maximum(shifted(shards.logits), -_LOWEST)
+        self.x = (
+            _log_odds(shards) if self.two else np.maximum(numerics.shifted(shards.logits), -_LOWEST)
+        )
         self.sums = shards.sum_rows
         self.total = self.sums(weights)
         self.share = weights / np.where(self.total > 0, self.total, 1.0)[self.owner]
@@ -219,12 +214,12 @@ class _Rows:
         own, w = at[self.owner], self.weights
         if not self.two:
             a = np.exp(own)
-            mean, variance = tempered_moments(self.x, a)
-            slack, a = label_entries(self.x, self.shards.labels) - mean, a[:, 0]
+            mean, variance = numerics.tempered_moments(self.x, a)
+            slack, a = numerics.label_entries(self.x, self.shards.labels) - mean, a[:, 0]
             pull, curve = self.sums(w * a * slack), self.sums(w * a**2 * variance)
             return pull[:, None], curve[:, None, None]
         e = np.exp(own[:, 1]) * self.x
-        p = sigmoid(own[:, 0] + e)
+        p = numerics.sigmoid(own[:, 0] + e)
         slack, weight = w * (self.shards.labels - p), w * p * (1 - p)
         pull = np.stack([self.sums(slack), self.sums(slack * e)], axis=1)
         cross = self.sums(weight * e)
@@ -235,11 +230,11 @@ class _Rows:
         """Return the rows' log likelihood (n,), and the expected outcome or own logit."""
         z = self.moved(at)
         if self.two:
-            return self.shards.labels * z - softplus(z), sigmoid(z)
+            return self.shards.labels * z - numerics.softplus(z), numerics.sigmoid(z)
         each = np.exp(z)  # the largest of z is 0
         total = each.sum(axis=1)
         mean = np.einsum("nc,nc->n", each, self.x) / total
-        return label_entries(z, self.shards.labels) - np.log(total), mean
+        return numerics.label_entries(z, self.shards.labels) - np.log(total), mean
 
     def risk(self, at: Floats, cov: Floats, mean: Floats, sure: Floats) -> tuple[Floats, Floats]:
         """Return the posterior probability of harm, and the mean fall of log loss: (steps, S).
@@ -247,7 +242,7 @@ class _Rows:
         By importance sampling about the largest density: the posterior of few rows, nearly all of
         one class, is skewed, and a normal one would see harm where there is none.
         """
-        start, lever, whole = [], [], softplus if self.two else _log_sum
+        start, lever, whole = [], [], numerics.softplus if self.two else _log_sum
         for step in STEPS:
             z, own = self.moved(step * at), step * at[self.owner]
             start.append(self.sums(self.share * (whole(z) - whole(self.x))))

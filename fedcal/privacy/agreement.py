@@ -153,12 +153,12 @@ def check_request(request: Request, terms: Terms) -> None:
         One line that names the first thing that differs.
     """
     context, query, plan = context_of(request), request.query, terms.plan
+    own_context = context_under(plan, context.run, context.round)
     pairs = {
-        "epsilon": (context.epsilon, plan.epsilon),
-        "delta": (context.delta, plan.delta),
-        "unit": (context.unit, plan.unit),
-        "trust": (context.trust, plan.trust),
-        "mechanism": (context.mechanism, plan.mechanism),
+        **{
+            name: (getattr(context, name), getattr(own_context, name))
+            for name in ("epsilon", "delta", "unit", "trust", "mechanism")
+        },
         "number of rounds": (context.rounds, plan.rounds),
         "bound": (request.bound, plan.bound if plan.private else request.bound),
         "noise": (request.noise, client_noise(plan)),
@@ -190,6 +190,13 @@ def coin_rate(plan: Plan, query: Query) -> float:
     return 1.0 if query.everyone else plan.own_rate
 
 
+def context_under(plan: Plan, run: str, round_number: int) -> Context:
+    """Return what the requests of a round are asked for."""
+    budget = plan.epsilon, plan.delta
+    names = plan.unit, plan.trust, plan.mechanism.name
+    return Context(run, plan.key, round_number, plan.rounds, *names, *budget)
+
+
 def context_of(request: Request) -> Context:
     """Return what a request is asked for; InputError if it does not say."""
     if request.context is None:
@@ -200,5 +207,5 @@ def context_of(request: Request) -> Context:
 def _short(value: object) -> str:
     if isinstance(value, Noise):
         scales = ", ".join(f"{scale:.6g}" for scale in value.scales[:3])
-        return f"{value.mechanism} of {scales} steps in {value.shares} shares"
+        return f"{value.mechanism.name} of {scales} steps in {value.shares} shares"
     return str(value)[:80]

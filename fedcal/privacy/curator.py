@@ -29,7 +29,7 @@ Real sites believe no question: `fedcal.clients.site.guard` and `fedcal.clients.
 
 A round in which nobody was sampled still releases its noise (who took part is secret); a round
 in which clients were asked and nobody answered releases nothing, and neither does one whose noisy
-sum honest clients cannot have made (`fedcal.privacy.plausible`).
+sum honest clients cannot have made (`check_plausible`).
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from fedcal.core.errors import InputError, PrivacyError, RoundFailed
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.mechanisms import Source
-from fedcal.privacy.agreement import client_noise, coin_rate
-from fedcal.privacy.ledger import Ledger
+from fedcal.privacy.agreement import client_noise, coin_rate, context_under
+from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.privacy.noise_plan import Plan
-from fedcal.privacy.plausible import check_plausible
 from fedcal.privacy.query import Query, fits
-from fedcal.privacy.request import Context, Request
+from fedcal.privacy.request import Request
+from fedcal.secure_aggregation.fixed_point import MOST_ROWS
 from fedcal.units.bounding import Bound
 
 
 @dataclass(frozen=True)
-class Asked:
+class OpenRound:
     """A round that is under way: the request and the clients that get it."""
 
     request: Request
@@ -96,31 +96,30 @@ class Curator:
         plan's epsilon
     masked
         whether the server sees nothing but sums of contributions
+
+    Attributes
+    ----------
+    run
+        name of the run for sites and ledger
+    opened
+        number of the last round that was opened; 0 = none was
+    releases
+        how many there are
     """
 
     def __init__(self, plan: Plan, ledger: Ledger | None = None, *, masked: bool = True) -> None:
         self.plan = plan
         self.releases = 0
-        self._asked = 0  # the last round that was opened
-        self._run = secrets.token_hex(8)
+        self.opened = 0
+        self.run = secrets.token_hex(8)
         self._ledger = ledger
         self._masked = masked
         self._reserved = False
-        self._open: Asked | None = None
-        self._charged: tuple[Asked, int] | None = None
+        self._open: OpenRound | None = None
+        self._charged: tuple[OpenRound, int] | None = None
         self._paid: frozenset[int] = frozenset()  # rounds that were charged before a restart
 
-    @property
-    def opened(self) -> bool:
-        """True if any round was opened."""
-        return self._asked > 0
-
-    @property
-    def run(self) -> str:
-        """Name of the run for sites and ledger."""
-        return self._run
-
-    def open(self, round_number: int, query: Query, norms: tuple[float, ...] = ()) -> Asked:
+    def open(self, round_number: int, query: Query, norms: tuple[float, ...] = ()) -> OpenRound:
         """Stamp the plan's bound on the question and sample the round's clients.
 
         Parameters
@@ -134,7 +133,7 @@ class Curator:
                 f"round {round_number} cannot be opened after {self.releases} of the "
                 f"{self.plan.rounds} releases that the plan was made for"
             )
-        if round_number <= self._asked:
+        if round_number <= self.opened:
             # Whatever became of it: two answers with fresh noise each are two releases.
             raise PrivacyError(f"round {round_number} was already asked: no client answers twice")
         if not self.plan.private:
@@ -148,38 +147,22 @@ class Curator:
         else:
             bound = self.plan.bound
             self._reserve()
-        request = self._request(query, bound, round_number)
-        everyone = query.everyone
-        clients = np.arange(self.plan.clients) if everyone else self.plan.sample(round_number)
-        self._open = Asked(request, clients)
-        self._asked = round_number
-        return self._open
-
-    def _request(self, query: Query, bound: Bound, round_number: int) -> Request:
-        """Return the question, with the noise that clients add under `distributed` and `local`."""
         plan = self.plan
-        context = Context(
-            run=self._run,
-            plan=plan.key,
-            round=round_number,
-            rounds=plan.rounds,
-            unit=plan.unit,
-            trust=plan.trust,
-            mechanism=plan.mechanism,
-            epsilon=plan.epsilon,
-            delta=plan.delta,
-        )
         noise, rate = client_noise(plan), coin_rate(plan, query)
         drawn = noise is not None or rate < 1 or plan.row_rate < 1
         seed = plan.client_seed if plan.federation.noise_source == "seeded" else None
-        return Request(
+        request = Request(
             *(query, bound, plan.ring, round_number),
             noise=noise,
             rate=rate,
             row_rate=plan.row_rate,
             seed=seed if drawn else None,
-            context=context,
+            context=context_under(plan, self.run, round_number),
         )
+        clients = np.arange(plan.clients) if query.everyone else plan.sample(round_number)
+        self._open = OpenRound(request, clients)
+        self.opened = round_number
+        return self._open
 
     def resume(self, run: str, releases: int, *, ahead: bool = False) -> None:
         """Go on with a run that another process began; `replay` then what was released.
@@ -200,7 +183,7 @@ class Curator:
             If the ledger does not know the run as one of this plan, or has charged more rounds
             than those and the one that was open when it stopped.
         """
-        self._run = run
+        self.run = run
         if self._ledger is None or not self.plan.private:
             return
         entry = next((one for one in self._ledger.entries() if one.run == run), None)
@@ -222,20 +205,20 @@ class Curator:
 
     def skip(self, releases: int) -> None:
         """Count releases of an earlier process that the method has learnt from already."""
-        if self._asked:
+        if self.opened:
             raise PrivacyError("the number of releases must be set before the first query")
-        self.releases = self._asked = releases
+        self.releases = self.opened = releases
 
-    def replay(self, asked: Asked, release: Release) -> None:
+    def replay(self, asked: OpenRound, release: Release) -> None:
         """Close an open round by what an earlier process released of it; nothing is charged."""
-        length = len(release.values)
-        fits = length == (asked.request.bound.length if self.plan.law.answers != "index" else 1)
+        drawn = self.plan.mechanism.answers == "index"
+        fits = len(release.values) == (1 if drawn else asked.request.bound.length)
         if asked is not self._open or release.kind != asked.request.query.kind or not fits:
             raise InputError(f"the saved state of round {asked.round} does not belong to this run")
         self._open = None
         self.releases += 1
 
-    def charge(self, asked: Asked, repliers: int) -> None:
+    def charge(self, asked: OpenRound, repliers: int) -> None:
         """Charge the ledger for a round whose answers are there and not added up yet.
 
         Parameters
@@ -267,10 +250,10 @@ class Curator:
                 f"at least {self.plan.quorum}; nothing was released"
             )
         if self.plan.private and self._ledger is not None and asked.round not in self._paid:
-            self._ledger.charge(self._run, asked.round)
+            self._ledger.charge(self.run, asked.round)
         self._charged = (asked, repliers)
 
-    def close(self, asked: Asked, total: Words) -> Release:
+    def close(self, asked: OpenRound, total: Words) -> Release:
         """Release the sum of a charged round through the plan's mechanism.
 
         Parameters
@@ -281,7 +264,7 @@ class Curator:
         Raises
         ------
         RoundFailed
-            If honest clients cannot have made it (`fedcal.privacy.plausible`). The round stays
+            If honest clients cannot have made it (`check_plausible`). The round stays
             charged.
         """
         if self._charged is None or asked is not self._charged[0]:
@@ -289,7 +272,14 @@ class Curator:
         repliers = self._charged[1]
         self._charged = None
         self.releases += 1
-        return self._release(asked, total, repliers)
+        request, plan = asked.request, self.plan
+        source = partial(self._source, asked)
+        if plan.model.noise_by == "server" and plan.noise is not None:
+            total = request.ring.add(total, plan.noise.draw(source()))
+        of = plan.sum_of(request.bound, repliers, request.query.costs)
+        values, std = plan.mechanism.release(request.ring.decode(total), of, source)
+        check_plausible(total, plan, request)
+        return Release(asked.round, request.query.kind, values, std)
 
     def abandon(self) -> None:
         """Give a reservation back if nothing was charged under it; otherwise it stays spent.
@@ -301,26 +291,16 @@ class Curator:
         if self.plan.model.spent_when_asked(self._masked):
             return
         if self._reserved and self._ledger is not None:
-            self._ledger.cancel(self._run)  # refuses once a round is charged
+            self._ledger.cancel(self.run)  # refuses once a round is charged
             self._reserved = False
 
-    def _release(self, asked: Asked, total: Words, repliers: int) -> Release:
-        request, plan = asked.request, self.plan
-        source = partial(self._source, asked)
-        if plan.model.noise_by == "server" and plan.noise is not None:
-            total = request.ring.add(total, plan.noise.draw(source()))
-        of = plan.sum_of(request.bound, repliers, request.query.costs)
-        values, std = plan.law.release(request.ring.decode(total), of, source)
-        check_plausible(total, plan, request)
-        return Release(asked.round, request.query.kind, values, std)
-
-    def _source(self, asked: Asked) -> Source:
+    def _source(self, asked: OpenRound) -> Source:
         """Return the server's own randomness in a round."""
         if self.plan.federation.noise_source == "system":
             return None
         # The plan and the question are part of the key: the same noise on two answers, or at two
         # scales, would give both away.
-        what = key_of(self.plan.key, asked.request.question)
+        what = key_of(self.plan.key, asked.request.query.noise_key)
         return stream(self.plan.federation.seed, Purpose.NOISE, asked.round, what)
 
     def _reserve(self) -> None:
@@ -328,14 +308,85 @@ class Curator:
             return
         if self._ledger is None:
             self._ledger = Ledger(None, self.plan.epsilon, self.plan.delta or None)
-        self._ledger.reserve(
-            self._run,
-            epsilon=self.plan.epsilon,
-            delta=self.plan.delta,
-            releases=self.plan.rounds,
-            mechanism=self.plan.mechanism,
-            unit=self.plan.unit,
-            adjacency=self.plan.adjacency,
-            event=self.plan.event,
-        )
+        plan = self.plan
+        words = plan.mechanism.name, plan.unit, plan.adjacency, plan.event
+        self._ledger.reserve(Entry(self.run, plan.epsilon, plan.delta, plan.rounds, *words))
         self._reserved = True
+
+
+_ROUNDED = 1.0 + 2.0**-40
+"""Room for what floats lose of sums and of their limits."""
+
+
+def honest_range(plan: Plan, request: Request) -> tuple[Floats, Floats]:
+    """Least and largest value of each number of a sum with its noise, (length,) each.
+
+    A contribution that is masked may be any integers modulo 2**64: masks hide whether a client has
+    clipped, and the ring bounds nothing. What can be said of a sum of K answers is
+
+    * each number is at most K times what one client may add to it: the norm of its block where a
+      client's answer is clipped, and where each row (or subject) is, what `Ring.limit` or 2**31
+      rows let a client add. Of answers that are a single 1 among zeros, it is at most K;
+    * it is not negative where the question cannot be answered so (`Query.signed`);
+    * the noise in it leaves this range by no more than its tail (`Mechanism.tail`), which each
+      number exceeds with probability < 2**-60, and one of 2**20 numbers with < 2**-40.
+
+    K are the enrolled clients, because who was sampled may be secret.
+
+    Returns
+    -------
+    tuple
+        In the statistic's units; infinite where nothing is bounded.
+    """
+    bound, ring = request.bound, request.ring
+    if plan.mechanism.answers == "onehot":
+        one = np.ones(bound.length)
+    elif not bound.finite:
+        one = np.full(bound.length, np.inf)
+    elif bound.per == "client":
+        one = bound.scale
+    else:
+        one = np.minimum(ring.limit * ring.grid, MOST_ROWS * bound.scale)
+    most = plan.clients * one
+    signed = request.query.signed and plan.mechanism.answers != "onehot"
+    least = -most if signed else np.zeros_like(most)
+    tail = np.zeros_like(most)
+    if plan.mechanism.answers == "sum" and plan.noise is not None:
+        scales = plan.grid * np.repeat(plan.noise.scales, plan.noise.lengths)
+        tail = scales * plan.tail
+    return (least - tail) * _ROUNDED, (most + tail) * _ROUNDED
+
+
+def check_plausible(total: Words, plan: Plan, request: Request) -> None:
+    """Refuse a sum that honest clients cannot have made.
+
+    **Guarantee.** Looking at a sum is a release of it. So only what is about to be released is
+    looked at: the sum with all of its noise, after the ledger was charged. Whether it is refused is
+    then post-processing, and costs nothing more. Of candidates of which one is drawn
+    (`exponential`) the exact sums are nobody's to see, and nothing is checked.
+
+    Honest clients are never refused (but for the tail). Liars are stopped only beyond the range: up
+    to it they may move a sum as far as all K clients together, and nobody can tell which of them
+    did. With exact sums and no bound a signed number may be anything:
+    `docs/guide/secure-aggregation.md` has figures.
+
+    Parameters
+    ----------
+    total
+        (length,) words of the ring, with all noise that the release will have
+
+    Raises
+    ------
+    RoundFailed
+        If a number is out of range. The message has no value of it.
+    """
+    if plan.mechanism.answers == "index":
+        return
+    sums = request.ring.decode(total)
+    least, most = honest_range(plan, request)
+    if ((sums < least) | (sums > most)).any():
+        raise RoundFailed(
+            f"round {request.round}: {plan.clients} clients within their bound cannot make this "
+            "sum, so some client exceeded its bound; nothing is released, and what was charged "
+            "stays spent"
+        )

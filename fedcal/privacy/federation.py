@@ -12,9 +12,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.fields import within
 from fedcal.core.options import flat_kinds, read_fields
 from fedcal.mechanisms import MECHANISMS, PRIVATE, Mechanism, Target
-from fedcal.privacy.privacy import AUTO as AUTO
-from fedcal.privacy.privacy import MOST_ROUNDS as MOST_ROUNDS
-from fedcal.privacy.privacy import Privacy
+from fedcal.privacy.privacy import AUTO, Privacy
 from fedcal.secure_aggregation.committee import check_committee, colluding
 from fedcal.trust import NOISY, TRUSTS, Central, SecAgg
 from fedcal.units import UNITS
@@ -134,31 +132,32 @@ def choose(
         return _only(federation, prefers[0])
     if asked == AUTO:
         return prefers[0] if len(prefers) == 1 else _least(federation, prefers, bound, rounds)
-    law = MECHANISMS[asked]
-    if law.answers != "sum":
-        sums = ", ".join(name for name, mechanism in PRIVATE.items() if mechanism.answers == "sum")
+    mechanism = MECHANISMS[asked]
+    if mechanism.answers != "sum":
+        sums = ", ".join(name for name, one in PRIVATE.items() if one.answers == "sum")
         raise InputError(
             f"mechanism '{asked}' does not fit a release that is a sum; allowed: {AUTO}, {sums}"
         )
-    return law
+    return mechanism
 
 
-def _only(federation: Federation, law: type[Mechanism]) -> type[Mechanism]:
+def _only(federation: Federation, mechanism: type[Mechanism]) -> type[Mechanism]:
     """Return the one mechanism that fits the method's release; InputError if it is not allowed."""
     trust, unit = TRUSTS[str(federation.trust)], UNITS[federation.unit]
-    if not trust.accepts(law):
-        home = " or ".join(f"'{name}'" for name, model in NOISY.items() if model.accepts(law))
-        raise InputError(f"mechanism '{law.name}' needs trust {home}, got '{trust.name}'")
-    if federation.mechanism not in (AUTO, law.name):
+    if not trust.accepts(mechanism):
+        home = " or ".join(f"'{name}'" for name, model in NOISY.items() if model.accepts(mechanism))
+        raise InputError(f"mechanism '{mechanism.name}' needs trust {home}, got '{trust.name}'")
+    if federation.mechanism not in (AUTO, mechanism.name):
         raise InputError(
-            f"this method's release is made for '{law.name}', not for '{federation.mechanism}'"
+            f"this method's release is made for '{mechanism.name}', not for "
+            f"'{federation.mechanism}'"
         )
-    if law.part not in (None, unit.per):
-        home = " or ".join(f"'{name}'" for name, model in UNITS.items() if model.per == law.part)
+    if mechanism.part not in (None, unit.per):
+        home = " or ".join(f"'{name}'" for name, one in UNITS.items() if one.per == mechanism.part)
         raise InputError(
-            f"mechanism '{law.name}' protects one client's answer: it needs unit {home}"
+            f"mechanism '{mechanism.name}' protects one client's answer: it needs unit {home}"
         )
-    return law
+    return mechanism
 
 
 def order_of(federation: Federation) -> Literal[1, 2]:
@@ -175,11 +174,11 @@ def _least(
     norm.
     """
     target = Target(federation.epsilon, federation.delta, rounds, amplifying_rate(federation))
-    possible = [law for law in prefers if law.pure or federation.delta > 0]
+    possible = [mechanism for mechanism in prefers if mechanism.pure or federation.delta > 0]
 
-    def std(law: type[Mechanism]) -> float:
-        own = replace(bound, order=law.order, norms=(1.0,) * len(bound.lengths), whole=False)
-        made = law.calibrate(target)
+    def std(mechanism: type[Mechanism]) -> float:
+        own = replace(bound, order=mechanism.order, norms=(1.0,) * len(bound.lengths), whole=False)
+        made = mechanism.calibrate(target)
         return float(made.std(made.scale(own, 1), 1.0, own).max())
 
     return min(possible, key=std)

@@ -18,10 +18,10 @@ import math
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
-from fedcal.core.checks import positive, whole
+from fedcal.core.checks import fraction, positive, whole
 from fedcal.core.errors import BudgetExceeded, InputError
 from fedcal.storage.atomic import path_of
 from fedcal.storage.database import Database
@@ -117,6 +117,11 @@ class Ledger(AbstractContextManager["Ledger"]):
         Largest sum of deltas, in (0, 1); `CAP_DELTA` in a new file if it is left out. As ``cap``,
         an existing file keeps its own.
 
+    Attributes
+    ----------
+    cap, cap_delta
+        Largest sums of epsilons and of deltas that this ledger grants.
+
     Raises
     ------
     InputError
@@ -135,8 +140,8 @@ class Ledger(AbstractContextManager["Ledger"]):
     ) -> None:
         if cap is not None:
             cap = positive("a ledger's cap", cap)
-        if cap_delta is not None and positive("a ledger's cap on delta", cap_delta) >= 1:
-            raise InputError(f"a ledger's cap on delta must lie in (0, 1), got {cap_delta!r}")
+        if cap_delta is not None:
+            fraction("a ledger's cap on delta", cap_delta)
         path = None if path is None else path_of(path)
         if path is not None and cap is None and not os.path.exists(path):
             raise InputError(f"ledger {path} does not exist yet: a new one needs a cap")
@@ -144,7 +149,7 @@ class Ledger(AbstractContextManager["Ledger"]):
         self._name = self._db.name
         try:
             with self._db.transaction():
-                self._cap, self._cap_delta = self._open(cap, cap_delta)
+                self.cap, self.cap_delta = self._open(cap, cap_delta)
         except BaseException:
             self.close()
             raise
@@ -168,7 +173,10 @@ class Ledger(AbstractContextManager["Ledger"]):
         if schema == 1:
             self._db.execute("ALTER TABLE cap ADD COLUMN delta REAL NOT NULL DEFAULT 0.999")
             self._db.mark(_APPLICATION, _SCHEMA)
-        stored = self._stored_caps()
+        rows = self._db.rows("SELECT epsilon, delta FROM cap")
+        stored: tuple[float, ...] = rows[0] if len(rows) == 1 else ()
+        if not stored or not all(isinstance(v, float) and 0 < v < math.inf for v in stored):
+            raise InputError(f"{self._name} is damaged: it has no valid cap")
         self._entries()  # refuses damaged rows
         for name, wanted, present in zip(
             ("cap", "cap on delta"), (cap, cap_delta), stored, strict=True
@@ -177,41 +185,16 @@ class Ledger(AbstractContextManager["Ledger"]):
                 raise InputError(f"{self._name} has the {name} {present}, not {wanted}")
         # a read-only file begins and commits without complaint: find out now, not in round 1
         self._db.execute("UPDATE cap SET epsilon = epsilon")
-        return stored
+        return stored[0], stored[1]
 
-    def _stored_caps(self) -> tuple[float, float]:
-        caps = self._db.rows("SELECT epsilon, delta FROM cap")
-        numbers = caps[0] if len(caps) == 1 else ()
-        if not numbers or not all(isinstance(v, float) and 0 < v < math.inf for v in numbers):
-            raise InputError(f"{self._name} is damaged: it has no valid cap")
-        epsilon, delta = numbers
-        return epsilon, delta
-
-    def reserve(
-        self,
-        run: str,
-        *,
-        epsilon: float,
-        delta: float,
-        releases: int,
-        mechanism: str,
-        unit: str,
-        adjacency: str,
-        event: str,
-    ) -> None:
+    def reserve(self, entry: Entry) -> None:
         """Set a run's whole budget aside, before its first release; on disk when this returns.
 
         Parameters
         ----------
-        run
-            A name that this ledger has not seen.
-        epsilon, delta
-            The budget of all ``releases`` together: epsilon finite and above 0, delta in [0, 1).
-        releases
-            How many releases the run's plan covers, at least 1.
-        mechanism, unit, adjacency, event
-            The meaning of the two numbers, in words; ``unit`` must be that of the file's other
-            runs.
+        entry
+            A name that this ledger has not seen; epsilon finite and above 0, delta in [0, 1), at
+            least 1 release, and the unit of the file's other runs.
 
         Raises
         ------
@@ -222,30 +205,22 @@ class Ledger(AbstractContextManager["Ledger"]):
             For a value outside of these ranges, a known run, another unit, or a file that cannot
             be written.
         """
-        epsilon = positive("an epsilon to charge", epsilon)
-        if delta != 0 and positive("a delta to charge", delta) >= 1:
-            raise InputError(f"a delta to charge must lie in [0, 1), got {delta!r}")
-        releases = whole("the number of releases", releases, 1, _MOST_RELEASES)
+        run, budget = entry.run, (positive("an epsilon to charge", entry.epsilon), entry.delta)
+        fraction("a delta to charge", entry.delta, "[)")
+        whole("the number of releases", entry.releases, 1, _MOST_RELEASES)
         with self._db.transaction():
             entries = self._entries()
-            if any(entry.run == run for entry in entries):
+            if any(one.run == run for one in entries):
                 raise InputError(f"{self._name} already has a reservation for run {run!r}")
-            if another := next((entry for entry in entries if entry.unit != unit), None):
+            if another := next((one for one in entries if one.unit != entry.unit), None):
                 raise InputError(
                     f"{self._name} counts for unit {another.unit!r} (run {another.run!r}): unit "
-                    f"{unit!r} needs a separate ledger"
+                    f"{entry.unit!r} needs a separate ledger"
                 )
-            check_caps(
-                self._name,
-                run,
-                (epsilon, delta),
-                [(entry.epsilon, entry.delta) for entry in entries],
-                (self._cap, self._cap_delta),
-            )
-            self._db.execute(
-                "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (run, epsilon, delta, releases, mechanism, unit, adjacency, event),
-            )
+            spent = [(one.epsilon, one.delta) for one in entries]
+            check_caps(self._name, run, budget, spent, (self.cap, self.cap_delta))
+            row = (run, *budget, *astuple(entry)[3:-1])
+            self._db.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def charge(self, run: str, number: int) -> None:
         """Note that release ``number`` of ``run`` is about to be made; on disk when this returns.
@@ -293,16 +268,6 @@ class Ledger(AbstractContextManager["Ledger"]):
                 "DELETE FROM runs WHERE run = ? AND run NOT IN (SELECT run FROM charges)", (run,)
             )
             return gone > 0
-
-    @property
-    def cap(self) -> float:
-        """Largest sum of epsilons that this ledger grants."""
-        return self._cap
-
-    @property
-    def cap_delta(self) -> float:
-        """Largest sum of deltas that this ledger grants."""
-        return self._cap_delta
 
     def spent(self) -> tuple[float, float]:
         """Sum of the epsilons and sum of the deltas of all reservations, used up or not."""

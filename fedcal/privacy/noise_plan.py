@@ -15,7 +15,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from fedcal import accounting
-from fedcal.accounting.zcdp import zcdp_multiplier
+from fedcal.accounting.gaussian import zcdp_multiplier
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers
@@ -46,8 +46,8 @@ class Plan:
         the public facts and the budget that was asked for
     rounds
         how many there may be
-    law
-        the mechanism, calibrated
+    mechanism
+        calibrated
     epsilon, delta
         what the whole run spends; (inf, 0) without privacy
     bound
@@ -76,7 +76,7 @@ class Plan:
 
     federation: Federation
     rounds: int
-    law: Mechanism
+    mechanism: Mechanism
     epsilon: float
     delta: float
     bound: Bound | None = None
@@ -105,7 +105,8 @@ class Plan:
                 f"a clip norm of {largest:g} does not fit the ring of {self.clients} clients: "
                 f"its noise needs steps of {self.grid:g}, which leave a capacity of {room:g}"
             )
-        tables = self.federation.noise_source == "system" or self.law.tailed or self.shares > 1
+        system = self.federation.noise_source == "system"
+        tables = system or self.mechanism.tailed or self.shares > 1
         noise = self.noise  # refuses scales that make no sense
         if tables and noise is not None and max(noise.scales) > _MOST_STEPS:
             raise InputError(
@@ -139,19 +140,14 @@ class Plan:
         return (facts.committee, facts.threshold) if facts.committee else None
 
     @property
-    def mechanism(self) -> str:
-        """Name of the mechanism."""
-        return self.law.name
-
-    @property
     def multiplier(self) -> float:
         """Gaussian noise std per unit of L2 sensitivity (0 without)."""
-        return self.law.multiplier
+        return self.mechanism.multiplier
 
     @property
     def epsilon_per_release(self) -> float:
         """Budget of each release of a pure-DP mechanism (0 without)."""
-        return self.law.epsilon
+        return self.mechanism.epsilon
 
     @property
     def model(self) -> type[Trust]:
@@ -166,12 +162,7 @@ class Plan:
     @property
     def private(self) -> bool:
         """True if releases are differentially private."""
-        return self.law.answers != "nothing"
-
-    @property
-    def noisy_sums(self) -> bool:
-        """True if sums with noise are released."""
-        return self.law.answers == "sum"
+        return self.mechanism.answers != "nothing"
 
     def unanswered(self, std: Floats) -> bool:
         """Return whether a private release with noise of this std holds no client's answer.
@@ -184,7 +175,7 @@ class Plan:
     @property
     def tailed(self) -> bool:
         """True if the noise of a sum has Laplace tails; the sum of many draws does not."""
-        return self.law.tailed and not self.many_draws
+        return self.mechanism.tailed and not self.many_draws
 
     @property
     def many_draws(self) -> bool:
@@ -198,24 +189,14 @@ class Plan:
         return self.private and self.federation.sampling_rate < 1 and secret
 
     @property
-    def protocol(self) -> bool:
-        """True if sites add up by the protocol of secure aggregation."""
-        return self.committee is not None
-
-    @property
     def asks_everyone(self) -> bool:
         """True if every client answers, and its own secret coin decides if its rows count."""
-        return self.model.asks_everyone or self.protocol
+        return self.model.asks_everyone or self.committee is not None
 
     @property
     def own_rate(self) -> float:
         """The probability of that coin; 1 = the server's sample decides, or nothing."""
         return self.federation.sampling_rate if self.asks_everyone else 1.0
-
-    @property
-    def amplified(self) -> bool:
-        """True if the epsilon relies on sampling; see the notes of `make_plan`."""
-        return self.amplifying_rate < 1
 
     @property
     def amplifying_rate(self) -> float:
@@ -235,7 +216,7 @@ class Plan:
             self.bound is not None
             and self.bound.whole
             and len(scales)
-            and scales.min() >= self.law.least_integer_scale
+            and scales.min() >= self.mechanism.least_integer_scale
         )
 
     @cached_property
@@ -254,7 +235,7 @@ class Plan:
         the noise. Unary encoding sends integers. A `fine` grid has 2**36 steps in a norm, where
         2**12 rows of each client fit and the noise is 2**40 steps at most.
         """
-        if self.law.answers == "onehot" or self.on_integers:
+        if self.mechanism.answers == "onehot" or self.on_integers:
             return 1.0
         scales = self._scales()
         if not len(scales) or self.bound is None:
@@ -265,7 +246,7 @@ class Plan:
             steps = max(max(norms) / room, float(max(scales)) / _MOST_STEPS)
             least = math.ceil(math.log2(steps))
             return float(2.0 ** max(math.floor(math.log2(min(norms) / _FINE)), least))
-        std = float(self.law.std(scales, 1.0, self.bound).min())
+        std = float(self.mechanism.std(scales, 1.0, self.bound).min())
         parts = self.bound.per != "client"
         finer = _FINER * self.model.addends(self.clients) * (_ROWS if parts else 1)
         exponent = math.floor(math.log2(std / finer))
@@ -284,7 +265,7 @@ class Plan:
     @property
     def tail(self) -> float:
         """Largest noise in the sum of all clients' answers, in scales of one noise."""
-        return self.law.tail(self.noises(self.clients))
+        return self.mechanism.tail(self.noise_copies(self.clients))
 
     @property
     def rows_that_fit(self) -> int | None:
@@ -297,39 +278,40 @@ class Plan:
         """Scale of the whole noise of each block, (blocks,); () without."""
         if self.bound is None:
             return np.zeros(0)
-        return self.law.scale(self.bound, self.diameter)
+        return self.mechanism.scale(self.bound, self.diameter)
 
     @cached_property
     def noise(self) -> Noise | None:
         """Noise that the server (central) or each client (distributed, local) adds, or None."""
         if self.bound is None:
             return None
-        return self.law.noise_of(self._scales(), self.grid, self.bound, self.shares)
+        return self.mechanism.noise_of(self._scales(), self.grid, self.bound, self.shares)
 
-    def noises(self, repliers: int) -> float:
-        """Return the number of complete noises in the sum of so many answers."""
-        return self.model.noises(repliers, self.shares)
+    def noise_copies(self, repliers: int) -> float:
+        """Return the number of copies of the complete noise in the sum of so many answers."""
+        return self.model.noise_copies(repliers, self.shares)
 
     def std_of_sum(self, repliers: int) -> Floats:
         """Noise std of each coordinate of the sum of so many answers, shape (length,)."""
         if self.bound is None:
             return np.zeros(0)
-        return self.law.std(self._scales(), self.noises(repliers), self.bound, self.grid)
+        copies = self.noise_copies(repliers)
+        return self.mechanism.std(self._scales(), copies, self.bound, self.grid)
 
     def noise_law(self, std: float) -> NoiseLaw:
         """Return the law of the noise of a released number, with this std by the answers to it."""
         if self.bound is None or not std:
             return NoiseLaw()
-        one = float(self.law.std(self._scales(), 1.0, self.bound, self.grid).max())
-        noises = float(f"{(std / one) ** 2:.12g}")
-        return self.law.law(noises, self.grid / std if self.on_integers else 0.0)
+        one = float(self.mechanism.std(self._scales(), 1.0, self.bound, self.grid).max())
+        noise_copies = float(f"{(std / one) ** 2:.12g}")
+        return self.mechanism.law(noise_copies, self.grid / std if self.on_integers else 0.0)
 
     def sum_of(
         self, bound: Bound, repliers: int, costs: Callable[[Floats], Floats | None] | None = None
     ) -> Sum:
         """Return the sum of so many answers, each clipped to `bound`; see `Query.costs`."""
-        std, noises = self.std_of_sum(repliers), self.noises(repliers)
-        return Sum(self.ring, bound, self.diameter, repliers, std, noises, costs)
+        std, noise_copies = self.std_of_sum(repliers), self.noise_copies(repliers)
+        return Sum(self.ring, bound, self.diameter, repliers, std, noise_copies, costs)
 
     @property
     def noise_std(self) -> tuple[float, ...] | None:
@@ -337,7 +319,7 @@ class Plan:
 
         Under trust `distributed` and `local` that of a round that all expected clients answer.
         """
-        if self.law.answers == "index":
+        if self.mechanism.answers == "index":
             return None
         if self.bound is None:
             return (0.0,)
@@ -373,8 +355,8 @@ class Plan:
         facts = self.federation
         return key_of(
             (self.clients, self.rounds, facts.sampling_rate),
-            (self.mechanism, self.epsilon, self.delta, self.unit, self.trust, self.adjacency),
-            (self.law.multiplier, self.law.epsilon, self.diameter, self.quorum),
+            (self.mechanism.name, self.epsilon, self.delta, self.unit, self.trust, self.adjacency),
+            (self.mechanism.multiplier, self.mechanism.epsilon, self.diameter, self.quorum),
             None if self.bound is None else self.bound.key,
             *((self.parts,) if self.parts > 1 else ()),
             *(("rows", self.row_rate) if self.row_rate < 1 else ()),
@@ -385,7 +367,7 @@ class Plan:
     @property
     def event(self) -> str:
         """The run in one line, for the ledger."""
-        of = f"{self.law.event}, each of other clients" if self.parts > 1 else self.law.event
+        of = self.mechanism.event + (", each of other clients" if self.parts > 1 else "")
         drawn = f"Poisson({self.federation.sampling_rate!r})"
         if self.cohort and not self.asks_everyone:
             drawn = f"{round(self.share_asked * self.clients)} of {self.clients} clients"
@@ -511,7 +493,7 @@ def make_plan(
         return plan(
             rounds=rounds + counting_rounds,
             counting_rounds=counting_rounds,
-            law=NoNoise(),
+            mechanism=NoNoise(),
             epsilon=math.inf,
             delta=0.0,
             cohort=cohort,
@@ -532,22 +514,22 @@ def make_plan(
             )
         rate = row_rate
     spent = 1 if asked_once else rounds
-    law = choose(federation, prefers, bound, spent)
-    if law.order == 1:
+    mechanism = choose(federation, prefers, bound, spent)
+    if mechanism.order == 1:
         bound = replace(bound, order=1)
-    if not law.pure:
+    if not mechanism.pure:
         accounting.check_delta(federation.delta)
-    law.check(bound, spent)
+    mechanism.check(bound, spent)
     diameter = 2 if adjacency == "replace" or per != unit.per else 1
-    if law.settles_replacement:
+    if mechanism.settles_replacement:
         diameter = 1
     slack = _slack(federation, model, rounds, bound, row_rate)
     target = Target(federation.epsilon, federation.delta, spent, rate, slack)
     return plan(
         rounds=rounds,
-        law=law.calibrate(target),
+        mechanism=mechanism.calibrate(target),
         epsilon=federation.epsilon,
-        delta=slack if law.pure else federation.delta,
+        delta=slack if mechanism.pure else federation.delta,
         bound=bound,
         diameter=diameter,
         parts=parts,

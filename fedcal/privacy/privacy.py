@@ -9,9 +9,8 @@ from typing import Annotated, Any
 from fedcal import accounting
 from fedcal.core.checks import interval, one_of
 from fedcal.core.errors import InputError
-from fedcal.core.fields import among, within
+from fedcal.core.fields import Seed, among, within
 from fedcal.core.options import DATA, PRIVACY, RUNNING, Options, option
-from fedcal.core.streams import check_seed
 from fedcal.mechanisms import FORMER, PRIVATE
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS, User
@@ -26,24 +25,13 @@ AUTO = "auto"
 """The mechanism that a method prefers."""
 
 
-def _rate(_: str, value: Any) -> float:
-    return accounting.check_rate(value)
-
-
-def _epsilon(_: str, value: Any) -> float:
-    return accounting.check_epsilon(value, allow_infinite=True)
-
-
 Rounds = Annotated[int, within(1, MOST_ROUNDS)] | None
-Rate = Annotated[float, _rate]
+Rate = Annotated[float, lambda _, value: accounting.check_rate(value)]
+Epsilon = Annotated[float, lambda _, value: accounting.check_epsilon(value, allow_infinite=True)]
 
 
 def _mechanism(name: str, value: Any) -> str:
     return one_of(name, FORMER.get(value, value), (AUTO, *PRIVATE))
-
-
-def _seed(_: str, value: Any) -> int:
-    return check_seed(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +70,7 @@ class Privacy(Options):
     sampling_rate: Rate = option(
         1.0, DATA, "Probability that a client takes part in a round", axis=True
     )
-    epsilon: Annotated[float, _epsilon] = option(
+    epsilon: Epsilon = option(
         math.inf, PRIVACY, "Privacy budget of the complete run for each unit", axis=True
     )
     delta: Annotated[float, interval("[0, 1)")] = option(
@@ -117,9 +105,7 @@ class Privacy(Options):
     noise_source: Annotated[str, among(("seeded", "system"))] = option(
         "seeded", PRIVACY, "seeded: repeatable | system: the operating system's"
     )
-    seed: Annotated[int, _seed] = option(
-        0, RUNNING, "Random seed for partition, sampling and noise"
-    )
+    seed: Seed = option(0, RUNNING, "Random seed for partition, sampling and noise")
 
     @property
     def private(self) -> bool:

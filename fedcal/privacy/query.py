@@ -15,7 +15,7 @@ import numpy as np
 
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
-from fedcal.core.fields import MOST_NUMBERS, CheckedFields
+from fedcal.core.fields import CheckedFields
 from fedcal.core.shards import Shards
 from fedcal.core.streams import key_of
 from fedcal.core.types import Floats, Integers, Words
@@ -203,12 +203,15 @@ class Query(CheckedFields, ABC):
 
 
 class Summed(Query):
-    """Question whose bound is one norm for all numbers equally; see `rule`."""
+    """Question whose bound is one norm for all numbers equally.
 
-    @property
-    def rule(self) -> Rule:
-        """Rule by which the norm bounds an answer's numbers."""
-        return "joint"
+    Attributes
+    ----------
+    rule
+        by which the norm bounds an answer's numbers
+    """
+
+    rule: ClassVar[Rule] = "joint"
 
     @abstractmethod
     def added(self, part: Part, order: Order) -> float:
@@ -272,9 +275,3 @@ def fits(bound: Bound, query: Query) -> bool:
     """Return whether a bound's blocks are the blocks of the answer, or parts of them."""
     ours, theirs = (set(np.cumsum(n).tolist()) for n in (query.lengths(), bound.lengths))
     return ours <= theirs and max(ours) == max(theirs)
-
-
-def not_too_long(query: Query) -> None:
-    """Raise InputError if an answer would have more numbers than any client can hold."""
-    if sum(query.lengths()) > MOST_NUMBERS:
-        raise InputError(f"the answer to {query.kind!r} has more than {MOST_NUMBERS:,} numbers")

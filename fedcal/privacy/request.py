@@ -8,7 +8,6 @@ record, are in no noise key and do not count as payload.
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedcal import accounting
-from fedcal.core.checks import one_of, whole
+from fedcal.core.checks import interval, one_of, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Param, Scalar
 from fedcal.core.streams import check_seed, key_of
@@ -66,18 +65,17 @@ class Context:
     delta: float
 
     def __post_init__(self) -> None:
-        for name, form in (("run", RUN), ("plan", _DIGEST)):
-            _text(name, getattr(self, name), form)
-        for name in ("unit", "trust", "mechanism"):
-            _text(name, getattr(self, name), _NAME)
+        forms = {"run": RUN, "plan": _DIGEST, "unit": _NAME, "trust": _NAME, "mechanism": _NAME}
+        for name, form in forms.items():
+            value: Any = getattr(self, name)
+            if not isinstance(value, str) or not form.fullmatch(value):
+                raise InputError(
+                    f"{name} of the context must be like {form.pattern}, got {value!r:.80}"
+                )
         whole("rounds of the context", self.rounds, 1)
         whole("round of the context", self.round, 1, self.rounds)
-        _real("epsilon", self.epsilon)
-        _real("delta", self.delta)
-        if not self.epsilon > 0:  # False for NaN
-            raise InputError(f"epsilon of the context must be > 0, got {self.epsilon:g}")
-        if not 0 <= self.delta < 1:
-            raise InputError(f"delta of the context must be in [0, 1), got {self.delta:g}")
+        interval("(0, inf]")("epsilon of the context", self.epsilon)
+        interval("[0, 1)")("delta of the context", self.delta)
 
 
 @dataclass(frozen=True)
@@ -116,30 +114,16 @@ class Request:
         accounting.check_rate(self.row_rate)
         if self.seed is not None:
             check_seed(self.seed)
-        length = sum(self.query.lengths())
-        if length != self.bound.length:
-            raise InputError(
-                f"a bound of {self.bound.length} numbers does not fit the query "
-                f"{self.query.kind!r}, whose answer has {length}"
-            )
-        if self.noise is not None and sum(self.noise.lengths) != self.bound.length:
-            raise InputError(
-                f"noise for {sum(self.noise.lengths)} numbers does not fit an answer of "
-                f"{self.bound.length}"
-            )
-        if self.context is not None:
-            self._agrees(self.context)
-
-    def _agrees(self, context: Context) -> None:
-        if context.round != self.round:
-            raise InputError(
-                f"a query of round {self.round} has a context of round {context.round}"
-            )
-        mechanism = FORMER.get(context.mechanism, context.mechanism)
-        if self.noise is not None and self.noise.mechanism != mechanism:
-            raise InputError(
-                f"noise of {self.noise.mechanism!r} does not fit a run with {context.mechanism!r}"
-            )
+        length = self.bound.length
+        same("length of the answer", sum(self.query.lengths()), length)
+        if self.noise is not None:
+            same("length of the noise", sum(self.noise.lengths), length)
+        if (context := self.context) is None:
+            return
+        same("round of the context", context.round, self.round)
+        if self.noise is not None:
+            mechanism = FORMER.get(context.mechanism, context.mechanism)
+            same("mechanism of the noise", self.noise.mechanism.name, mechanism)
 
     def to_fields(self, *, noise: bool = True) -> dict[str, Field]:
         """Return flat scalars and lists for a Flower `ConfigRecord`, for `from_fields`.
@@ -166,7 +150,7 @@ class Request:
         if self.bound.whole:
             fields["whole"] = True
         if noise and self.noise is not None:
-            fields["noise"] = self.noise.mechanism
+            fields["noise"] = self.noise.mechanism.name
             fields["noise-lengths"] = list(self.noise.lengths)
             fields["noise-scales"] = list(self.noise.scales)
             fields["noise-shares"] = self.noise.shares
@@ -221,17 +205,12 @@ class Request:
             raise InputError("a field of a query has a value of the wrong type") from None
 
     @property
-    def question(self) -> str:
-        """Key of the question without its transport: part of the key of seeded noise."""
-        return self.query.noise_key
-
-    @property
     def key(self) -> str:
         """Key of the question and of all that the noise on its answer depends on, except the round.
 
         The same noise on two different answers, or at two scales, would reveal both.
         """
-        return self._key(self.question)
+        return self._key(self.query.noise_key)
 
     def _key(self, question: str) -> str:
         ring, noise = self.ring, self.noise
@@ -239,7 +218,7 @@ class Request:
             question,
             self.bound.key,
             (ring.clients, ring.grid, self.rate),
-            None if noise is None else (noise.mechanism, noise.lengths, noise.scales, noise.shares),
+            noise and (noise.mechanism.name, noise.lengths, noise.scales, noise.shares),
             *((self.row_rate,) if self.row_rate < 1 else ()),
         )
 
@@ -284,16 +263,6 @@ def _context(fields: Mapping[str, Any]) -> Context | None:
     if not any(name in fields for name in names):
         return None
     return Context(**{name: fields[name] for name in names})
-
-
-def _text(name: str, value: Any, form: re.Pattern[str]) -> None:
-    if not isinstance(value, str) or not form.fullmatch(value):
-        raise InputError(f"{name} of the context must be like {form.pattern}, got {value!r:.80}")
-
-
-def _real(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
-        raise InputError(f"{name} of the context must be a number, got {value!r:.80}")
 
 
 def _noise(fields: Mapping[str, Any]) -> Noise | None:

@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from fedcal.core.errors import InputError, located
+from fedcal.core.errors import InputError, located, system_errors
 
 KEY_BYTES, SIGNATURE_BYTES, DIGEST_BYTES = 32, 64, 32
 
@@ -178,12 +178,10 @@ def read_key(path: Path) -> SigningKey:
     InputError
         If the file cannot be read, others can read it, or it is not a key.
     """
-    try:
+    with system_errors(f"{path} cannot be read"):
         if path.stat().st_mode & 0o077:
             raise InputError(f"{path} can be read by other users: chmod 600 {path}")
         text = path.read_bytes()
-    except OSError as e:
-        raise InputError(f"{path} cannot be read: {e.strerror}") from None
     with located(str(path)):
         return SigningKey.from_pem(text)
 
@@ -191,13 +189,11 @@ def read_key(path: Path) -> SigningKey:
 def make_key(path: Path) -> SigningKey:
     """Write a new key to a new file that only its owner can read; InputError if one exists."""
     key = SigningKey.generate()
-    try:
+    with system_errors(f"{path} cannot be created"):
         # exclusive, and with its mode from the start: nobody reads it in between
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(number, "wb") as file:
             file.write(key.to_pem())
             file.flush()
             os.fsync(number)
-    except OSError as e:
-        raise InputError(f"{path} cannot be created: {e.strerror}") from None
     return key

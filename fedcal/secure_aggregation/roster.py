@@ -20,7 +20,7 @@ from typing import Any
 
 import tomli_w
 
-from fedcal.core.checks import listed, whole
+from fedcal.core.checks import listed, same, whole
 from fedcal.core.classes import class_names, digest_of
 from fedcal.core.errors import InputError
 from fedcal.core.printable import look_of
@@ -54,7 +54,7 @@ class Member:
 
     def __post_init__(self) -> None:
         check_name("a site's name", self.name)
-        _bytes(f"the key of site {self.name!r}", self.key, keys.KEY_BYTES)
+        same(f"length of the key of site {self.name!r}", len(self.key), keys.KEY_BYTES)
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Signature:
     signature: bytes
 
     def __post_init__(self) -> None:
-        _bytes("the coordinator's key", self.coordinator, keys.KEY_BYTES)
-        _bytes("the coordinator's signature", self.signature, keys.SIGNATURE_BYTES)
+        same("length of the coordinator's key", len(self.coordinator), keys.KEY_BYTES)
+        same("length of the coordinator's signature", len(self.signature), keys.SIGNATURE_BYTES)
 
 
 @dataclass(frozen=True)
@@ -278,9 +278,7 @@ def check_name(what: str, name: Any) -> str:
 
 def check_digest(what: str, text: Any) -> str:
     """`text` if it is a SHA-256 in lower-case hexadecimal digits, or InputError."""
-    if not isinstance(text, str) or not re.fullmatch(r"[0-9a-f]{64}", text):
-        raise InputError(f"{what} must be 64 hexadecimal digits, got {str(text)[:80]!r}")
-    return text
+    return _hex(what, text, keys.DIGEST_BYTES, "0-9a-f").hex()
 
 
 def in_groups(digest: str) -> str:
@@ -327,12 +325,7 @@ def _given(table: Mapping[str, Any], key: str, kind: type, allowed: str) -> Any:
     return table[key]
 
 
-def _hex(what: str, text: Any, length: int) -> bytes:
-    if not isinstance(text, str) or not re.fullmatch(f"[0-9a-fA-F]{{{2 * length}}}", text):
+def _hex(what: str, text: Any, length: int, digits: str = "0-9a-fA-F") -> bytes:
+    if not isinstance(text, str) or not re.fullmatch(f"[{digits}]{{{2 * length}}}", text):
         raise InputError(f"{what} must be {2 * length} hexadecimal digits, got {str(text)[:80]!r}")
     return bytes.fromhex(text)
-
-
-def _bytes(what: str, value: Any, length: int) -> None:
-    if not isinstance(value, bytes) or len(value) != length:
-        raise InputError(f"{what} must be {length} bytes")

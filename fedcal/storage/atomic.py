@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import IO
 
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.errors import FedcalError, InputError, system_errors
 
 
 def path_of(path: str | Path) -> Path:
@@ -61,12 +62,10 @@ def whole_file(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
         If writing fails half way; what was at `path` is then still there.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    if path.is_dir():
-        raise InputError(f"cannot write {path}: Is a directory")
-    try:
+    with system_errors(f"cannot write {path}"):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "Is a directory")
         file = draft.open("wb")
-    except OSError as e:
-        raise InputError(f"cannot write {path}: {e.strerror}") from None
     try:
         with file:
             yield file
@@ -119,10 +118,8 @@ def locked(path: Path, taken: str, *, wait: bool = False, folder: bool = False) 
             raise
         yield
         return
-    try:
+    with system_errors(f"cannot write {path.parent}"):
         handle = os.open(path, os.O_RDONLY if folder else os.O_WRONLY | os.O_CREAT, 0o666)
-    except OSError as e:
-        raise InputError(f"cannot write {path.parent}: {e.strerror}") from None
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

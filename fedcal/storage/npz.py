@@ -170,10 +170,9 @@ def _checked(archive: zipfile.ZipFile, most: int) -> dict[str, zipfile.ZipInfo]:
     total = 0
     for info in infos:
         key = info.filename.removesuffix(".npy")
-        if key == info.filename or not key.isidentifier():
-            raise InputError(f"member {info.filename[:80]!r} is not an array (<key>.npy)")
-        if key in members:
-            raise InputError(f"member {key!r} occurs twice")
+        if key == info.filename or not key.isidentifier() or key in members:
+            problem = "occurs twice" if key in members else "is not an array (<key>.npy)"
+            raise InputError(f"member {info.filename[:80]!r} {problem}")
         members[key] = info
         total += _size(archive, info, key, total, most)
     return members
@@ -198,13 +197,11 @@ def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, before: int
         kind = "objects (pickles)" if dtype.hasobject else f"type {str(dtype)[:40]}"
         hint = f"; save {key}.astype(str), or of a type of numbers" if dtype.hasobject else ""
         raise InputError(f"member {key!r} contains {kind}; only numbers and strings are read{hint}")
-    if any(length < 0 for length in shape):
-        raise InputError(f"member {key!r} declares a negative shape")
     entries = math.prod(shape)
     size = entries * dtype.itemsize
     if max(entries * 8, size) > most - before:
         raise InputError(too_much)
-    if info.file_size != header + size:
+    if info.file_size != header + size or min(shape, default=0) < 0:
         raise InputError(_damaged(key))
     if size > _BOMB_BYTES and size > _BOMB_RATIO * max(info.compress_size, 1):
         raise InputError(f"member {key!r} unpacks more than {_BOMB_RATIO}-fold; not read")

@@ -13,7 +13,7 @@ from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from fedcal.core.checks import number_in, one_of
-from fedcal.core.errors import InputError, located
+from fedcal.core.errors import InputError, located, system_errors
 
 T = TypeVar("T")
 
@@ -42,13 +42,11 @@ def read_toml(path: Path, most: int = MOST_BYTES) -> dict[str, Any]:
     most
         bytes
     """
-    try:
+    with system_errors(f"{path} cannot be read"):
         if not path.is_file():  # a pipe would never end
             raise InputError(f"{path} does not exist, or is not a file")
         with path.open("rb") as file:
             content = file.read(most + 1)
-    except OSError as e:
-        raise InputError(f"{path} cannot be read: {e.strerror}") from None
     return parse_toml(content, str(path), most)
 
 
@@ -65,10 +63,9 @@ def parse_toml(content: bytes, what: str, most: int = MOST_BYTES) -> dict[str, A
         if _DEEP.search(_STRINGS.sub("''", text)):
             raise RecursionError
         return tomllib.loads(text)
-    except RecursionError:
-        raise InputError(f"{what} is not TOML that can be read: it is nested too deeply") from None
-    except ValueError as e:  # of the syntax, of UTF-8, and of numbers with too many digits
-        raise InputError(f"{what} is not TOML: {' '.join(str(e).split())[:200]}") from None
+    except (RecursionError, ValueError) as e:  # of the syntax, of UTF-8, and of too many digits
+        problem = "nested too deeply" if isinstance(e, RecursionError) else str(e)
+        raise InputError(f"{what} is not TOML: {' '.join(problem.split())[:200]}") from None
 
 
 def toml_value(text: str) -> Any:

@@ -257,10 +257,8 @@ def shape_of(text: str) -> tuple[int, ...]:
         shape = tuple(number_in(part, int) for part in text.split("x"))
     except (ValueError, AttributeError):
         raise InputError(f"shape must be like 512 or 28x28x1, got {text!r:.40}") from None
-    for side in shape:
-        whole("a side of the shape", side, 1, MOST_INPUTS)
-    if math.prod(shape) > MOST_INPUTS:
-        raise InputError(f"an input of shape {text} has more than {MOST_INPUTS:,} numbers")
+    for number in (*shape, math.prod(shape)):
+        whole(f"a side, and the product, of the shape {text:.40}", number, 1, MOST_INPUTS)
     return shape
 
 

@@ -101,15 +101,13 @@ class Adam(Optimiser):
     def step(self, gradient: Floats, lr: float) -> Floats:
         """-lr m / (sqrt(v) + 1e-8), both without their bias."""
         self._steps += 1
-        unbiased = []
-        moments = []
-        for old, beta, value in zip(
-            self._moments, self.betas, (gradient, gradient**2), strict=True
-        ):
-            moments.append(beta * old + (1 - beta) * value)
-            unbiased.append(moments[-1] / (1 - beta**self._steps))
-        self._moments = np.stack(moments)  # anew: `state` may still be written elsewhere
-        return np.asarray(-lr * unbiased[0] / (np.sqrt(unbiased[1]) + self.least))
+        pairs = zip(self._moments, self.betas, (gradient, gradient**2), strict=True)
+        # anew: `state` may still be written elsewhere
+        self._moments = np.stack([beta * old + (1 - beta) * value for old, beta, value in pairs])
+        mean, square = (
+            m / (1 - b**self._steps) for m, b in zip(self._moments, self.betas, strict=True)
+        )
+        return np.asarray(-lr * mean / (np.sqrt(square) + self.least))
 
     def state(self) -> dict[str, Floats]:
         """Both moments, and the number of steps."""

@@ -178,7 +178,8 @@ class RowGradients:
         labels = torch.from_numpy(rng.integers(0, self._classes, CHUNK))
         w = rng.normal(0, 0.3, self._size)
         weights = rng.integers(-_WEIGHTS, _WEIGHTS, self._size)
-        clipping = Clipping(1.0)
+        clipping, most = Clipping(1.0), torch.finfo(torch.float32).max
+        extremes = (0.0, 1e4, most, -most) if rows.is_floating_point() else (0, 1)  # maybe codes
 
         def digests(chunk: Tensor) -> Integers:
             """Return a hash of each row's integers, (CHUNK,)."""
@@ -194,7 +195,7 @@ class RowGradients:
             self._compare_with_autograd()
             same = True
             for slot in _TRIED:
-                for value in _extremes(rows):
+                for value in extremes:
                     changed = rows.clone()
                     changed[slot] = value
                     moved = digests(changed) != first
@@ -202,15 +203,11 @@ class RowGradients:
                     same = same and not moved.any()
             same = same and np.array_equal(digests(rows), first)
             after = self._module.state_dict()
-        if not all(torch.equal(value, after[name]) for name, value in before.items()):
-            raise InputError(
-                f"the model {self._network.name} changes its own state with the rows: use layers "
-                "without such state"
-            )
-        if not same:
+        if not same or not all(torch.equal(x, after[name]) for name, x in before.items()):
             raise InputError(
                 f"the gradient of a row by the model {self._network.name} depends on other rows on "
-                "this machine: it mixes or keeps rows, or draws random numbers"
+                "this machine: it mixes or keeps rows, changes its own state, or draws random "
+                "numbers"
             )
         self._checked = True
 
@@ -233,12 +230,6 @@ def _alone() -> Iterator[None]:
     with one_thread(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Full backward hook is firing")
         yield
-
-
-def _extremes(rows: Tensor) -> tuple[float, ...]:
-    """Zeros, and the most that a row may hold; of whole numbers, which may be codes, 1."""
-    most = torch.finfo(torch.float32).max
-    return (0.0, 1e4, most, -most) if rows.is_floating_point() else (0, 1)
 
 
 def _norms(values: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import same
 from fedcal.core.numerics import softmax
 from fedcal.core.pages import Part, Table
 from fedcal.core.types import Floats, override
@@ -42,8 +42,7 @@ class TrainedModel(Artifact):
         self.w = np.array(w, np.float64)
         self.architecture = network_named(network)
         size = self.architecture.size(shape, classes)
-        if self.w.shape != (size,):
-            raise InputError(f"the network {network} has {size} weights, got {self.w.shape}")
+        same(f"shape of the weights of {network}", self.w.shape, (size,))
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """Network, shape, classes and weights."""
@@ -65,11 +64,7 @@ class TrainedModel(Artifact):
 
         Raises InputError if they are not of the shape that the model was trained on.
         """
-        if inputs.shape[1:] != self.shape:
-            raise InputError(
-                f"the model reads inputs of shape {text_of(self.shape)}, got "
-                f"{text_of(inputs.shape[1:])}"
-            )
+        same("shape of the model's inputs", inputs.shape[1:], self.shape)
         return self.architecture.logits(self.w, inputs, self.classes)
 
     def write_state_dict(self, path: Path) -> None:

@@ -29,7 +29,7 @@ class Facts:
     secure_aggregation
         one of `fedcal.secure_aggregation.SECURE_AGGREGATION`
     wholes
-        complete noises in the sum if every client answers
+        copies of the complete noise in the sum if every client answers
     committee, colluding
         as in `fedcal.privacy.noise_plan.Plan`
     real
@@ -101,7 +101,7 @@ class Trust(ABC):
 
     @classmethod
     @abstractmethod
-    def accepts(cls, law: type[Mechanism]) -> bool:
+    def accepts(cls, mechanism: type[Mechanism]) -> bool:
         """Return whether the mechanism can work under this model."""
 
     @classmethod
@@ -116,8 +116,8 @@ class Trust(ABC):
 
     @classmethod
     @abstractmethod
-    def noises(cls, repliers: int, shares: int) -> float:
-        """Return the number of complete noises in a sum of answers, in units of their variance."""
+    def noise_copies(cls, repliers: int, shares: int) -> float:
+        """Return how many copies of the complete noise a sum holds, in units of its variance."""
 
     @classmethod
     def addends(cls, clients: int) -> float:

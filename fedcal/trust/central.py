@@ -17,7 +17,7 @@ class ExactSums(Trust):
     replaces: ClassVar[bool] = False
 
     @classmethod
-    def noises(cls, repliers: int, shares: int) -> float:
+    def noise_copies(cls, repliers: int, shares: int) -> float:
         """Return 1 for any number of answers."""
         return 1.0
 
@@ -39,9 +39,9 @@ class Central(ExactSums):
     amplifies: ClassVar[bool] = True
 
     @classmethod
-    def accepts(cls, law: type[Mechanism]) -> bool:
+    def accepts(cls, mechanism: type[Mechanism]) -> bool:
         """Return whether it adds noise to the sum, or draws from exact sums."""
-        return law.answers in ("sum", "index")
+        return mechanism.answers in ("sum", "index")
 
     @classmethod
     def draws(cls, length: int, clients: int) -> int:
@@ -115,9 +115,9 @@ class SecAgg(ExactSums):
     why_not_amplified: ClassVar[str] = "there is no noise"
 
     @classmethod
-    def accepts(cls, law: type[Mechanism]) -> bool:
+    def accepts(cls, mechanism: type[Mechanism]) -> bool:
         """Return whether it has no guarantee."""
-        return law.answers == "nothing"
+        return mechanism.answers == "nothing"
 
     @classmethod
     def draws(cls, length: int, clients: int) -> int:
@@ -165,12 +165,12 @@ class Local(Trust):
     why_not_amplified: ClassVar[str] = "the server sees who answers"
 
     @classmethod
-    def accepts(cls, law: type[Mechanism]) -> bool:
+    def accepts(cls, mechanism: type[Mechanism]) -> bool:
         """Return whether it adds noise to an answer, or encodes it."""
-        return law.answers in ("sum", "onehot")
+        return mechanism.answers in ("sum", "onehot")
 
     @classmethod
-    def noises(cls, repliers: int, shares: int) -> float:
+    def noise_copies(cls, repliers: int, shares: int) -> float:
         """Return one noise for each answer."""
         return repliers / shares
 

@@ -33,9 +33,9 @@ class Distributed(Trust):
     )
 
     @classmethod
-    def accepts(cls, law: type[Mechanism]) -> bool:
+    def accepts(cls, mechanism: type[Mechanism]) -> bool:
         """Return whether it adds noise, which can be drawn in shares."""
-        return law.answers == "sum"
+        return mechanism.answers == "sum"
 
     @classmethod
     def quorum(cls, share: float, clients: int) -> int:
@@ -48,7 +48,7 @@ class Distributed(Trust):
         return quorum
 
     @classmethod
-    def noises(cls, repliers: int, shares: int) -> float:
+    def noise_copies(cls, repliers: int, shares: int) -> float:
         """Return the ratio of answers to shares: more answers than the quorum bring more noise."""
         return repliers / shares
 

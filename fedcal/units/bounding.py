@@ -47,6 +47,7 @@ import numpy as np
 
 from fedcal.core.checks import one_of
 from fedcal.core.errors import ContributionRefused, InputError
+from fedcal.core.fields import MOST_NUMBERS
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.secure_aggregation import Ring
 
@@ -92,6 +93,8 @@ class Bound:
     def __post_init__(self) -> None:
         if not self.lengths or any(n < 1 for n in self.lengths):
             raise InputError(f"a contribution needs blocks of length >= 1, got {self.lengths}")
+        if self.length > MOST_NUMBERS:
+            raise InputError(f"a contribution has more than {MOST_NUMBERS:,} numbers")
         one_of("rule", self.rule, get_args(Rule))
         if self.order not in (1, 2):
             raise InputError(f"a bound's order must be 1 or 2, got {self.order!r}")

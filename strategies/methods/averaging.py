@@ -16,10 +16,9 @@ from fedcal.clients.questions.temperature import LIMIT as T_LIMIT
 from fedcal.clients.questions.temperature import Average, check_limit
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
+from fedcal.privacy import SEED, Plan, Query, Range
 from fedcal.privacy.curator import Release
-from fedcal.privacy.declared import SEED, Range
-from fedcal.privacy.noise_plan import EXACT_GRID, Plan
-from fedcal.privacy.query import Query
+from fedcal.privacy.noise_plan import EXACT_GRID
 from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import (
     Count,
@@ -222,7 +221,7 @@ class FedVector(_Scaling):
     federation, clip, server_lr
         as for all averaged scaling; default 12 rounds
     proximal
-        weight of the way from w in each local fit, (proximal / 2) |w_k - w|^2 nats
+        weight of the way from w in each local fit, `(proximal / 2) |w_k - w|^2` nats
         (FedProx, Li et al. 2020); >= 0
     steps
         most evaluations of a local fit, the start included: >= 2; the paper's is 50

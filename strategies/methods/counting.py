@@ -21,11 +21,9 @@ from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, NoiseLaw
 from fedcal.metrics import encodings
 from fedcal.metrics.buckets import arcsine_edges
 from fedcal.metrics.encodings import FLAT, PREFIX, TREE, column_norm, prefix_std
-from fedcal.privacy import Federation, Plan
+from fedcal.privacy import AUTO, SEED, Federation, Plan, Query, Question, Range
 from fedcal.privacy.curator import Release
-from fedcal.privacy.declared import SEED, Question, Range
-from fedcal.privacy.federation import AUTO
-from fedcal.privacy.query import Order, Query
+from fedcal.privacy.query import Order
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS, Example
 from fedcal.units.bounding import Bound
@@ -257,7 +255,7 @@ def choose_counting(wanted: EvaluationSettings) -> CountingStrategy:
 def excluded(plan: Plan) -> tuple[str, ...]:
     """Return the sources of error that no interval of a plan's metrics contains, in words."""
     sources = list[str]()
-    clipped = plan.law.answers in ("sum", "index")
+    clipped = plan.mechanism.answers in ("sum", "index")
     if clipped and plan.bound is not None and plan.bound.per == "client":
         sources.append("the bias of clipping a client's answer")
     if plan.federation.sampling_rate < 1:

@@ -36,11 +36,8 @@ from fedcal.mechanisms import Exponential, Laplace, Mechanism
 from fedcal.metrics.buckets import fine_tails
 from fedcal.metrics.encodings import ENCODINGS
 from fedcal.metrics.score_table import By, Views, names_text
-from fedcal.privacy import Federation, Plan
+from fedcal.privacy import AUTO, Federation, Plan, Query, Question, Range
 from fedcal.privacy.curator import Release
-from fedcal.privacy.declared import Question, Range
-from fedcal.privacy.federation import AUTO
-from fedcal.privacy.query import Query
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies import base
 from fedcal.strategies.base import FederatedStrategy, Names, Positive, Settings

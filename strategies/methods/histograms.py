@@ -22,10 +22,9 @@ from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Laplace, Unary
-from fedcal.privacy import Federation, Plan
+from fedcal.privacy import AUTO, SEED, Federation, Plan, Question, Range
 from fedcal.privacy.curator import Release
-from fedcal.privacy.declared import SEED, Question, Range
-from fedcal.privacy.federation import AUTO, order_of
+from fedcal.privacy.federation import order_of
 from fedcal.strategies.base import FederatedStrategy, Positive, integer
 from fedcal.units import UNITS
 
@@ -92,8 +91,8 @@ class FedBin(FederatedStrategy):
         norms are ours, the paper's are [10, 50] (section 5). Refused where they do nothing: without
         privacy, and with unit "example"
     negatives
-        what becomes of negative noisy counts, see `fedcal.calibrators.fits.noisy_counts`; None =
-        "cut". Refused without privacy, where no count is negative
+        what becomes of negative noisy counts, see `fedcal.calibrators.histogram_binning.cleaned`;
+        None = "cut". Refused without privacy, where no count is negative
     """
 
     name = "fedbin"

@@ -14,9 +14,8 @@ from fedcal.clients.questions import ScalingNewton, TemperatureNewton
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT
 from fedcal.core.types import Floats
-from fedcal.privacy import Plan
+from fedcal.privacy import Plan, Range
 from fedcal.privacy.curator import Release
-from fedcal.privacy.declared import Range
 from fedcal.strategies.base import FederatedStrategy, Positive, near_identity
 from fedcal.units.bounding import Bound
 

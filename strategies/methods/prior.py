@@ -19,10 +19,9 @@ from fedcal.metrics.buckets import check_score
 from fedcal.metrics.encodings import FLAT, TREE
 from fedcal.metrics.score_table import names_text
 from fedcal.personal.releases import MomentsPrior, SitesRelease
-from fedcal.privacy import Plan
+from fedcal.privacy import AUTO, Plan, Query
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import AUTO, order_of
-from fedcal.privacy.query import Query
+from fedcal.privacy.federation import order_of
 from fedcal.strategies.base import Count, FederatedStrategy, Names, Positive
 from fedcal.strategies.methods.counting import excluded
 

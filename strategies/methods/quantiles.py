@@ -30,10 +30,8 @@ from fedcal.mechanisms import Exponential, Gaussian, Mechanism
 from fedcal.metrics.conformity import BY, Conformity
 from fedcal.metrics.encodings import MOST_BUCKETS
 from fedcal.metrics.score_table import names_text
-from fedcal.privacy import Plan
+from fedcal.privacy import AUTO, Plan, Question, Range
 from fedcal.privacy.curator import Release
-from fedcal.privacy.declared import Question, Range
-from fedcal.privacy.federation import AUTO
 from fedcal.strategies.base import Names, Number, Numbers, Positive, Settings, Share, among, integer
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
@@ -288,7 +286,7 @@ class Exact(QuantileRule):
 
     Each round asks for the sums at thresholds between the last one that is too low and the first
     one that is not; of several parts all thresholds are asked of all. For other label shares the
-    sums are of each label, and put together here (`fedcal.conformal.label_shift`).
+    sums are of each label, and put together here (`fedcal.conformal.set_release`).
     """
 
     name = "exact"

@@ -35,10 +35,9 @@ from fedcal.core.numerics import log_grid
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Exponential, Gaussian, Laplace, Mechanism
 from fedcal.metrics.binning import MOST_BINS
-from fedcal.privacy import Federation, Plan
+from fedcal.privacy import Federation, Plan, Question, Range
 from fedcal.privacy.curator import Release
-from fedcal.privacy.declared import Question, Range
-from fedcal.privacy.federation import MOST_ROUNDS
+from fedcal.privacy.privacy import MOST_ROUNDS
 from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import FederatedStrategy, Positive, integer
 
@@ -650,7 +649,7 @@ class FedOneShot(FederatedStrategy):
     def update(self, release: Release) -> None:
         """Keep the drawn temperature, the posterior's mean, or the interpolated root."""
         score = release.values
-        if self.plan.law.answers == "index":
+        if self.plan.mechanism.answers == "index":
             self.log_a = -float(self._log_t[int(score[0])])
         elif self.plan.private:
             if not self.plan.unanswered(release.std):

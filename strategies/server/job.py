@@ -21,10 +21,9 @@ from fedcal.core.options import DATA, PRIVACY, SITES, Options, like, option, rea
 from fedcal.core.scores import Kind
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
+from fedcal.privacy import Federation, Ledger, Plan
 from fedcal.privacy.agreement import Terms
-from fedcal.privacy.federation import Federation
-from fedcal.privacy.ledger import CAP_DELTA, Ledger
-from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.ledger import CAP_DELTA
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import FederatedStrategy

@@ -114,20 +114,18 @@ def _who(reply: Message) -> NodeInfo:
     """Return a node's statement about itself."""
     try:
         fields: Mapping[str, Any] = reply.content.config_records["who"]
-        numbers = {
-            key: int(fields[key])
+        site, place, clients, classes = (
+            int(fields[key]) if key in fields else None
             for key in ("site", "place", "clients", "classes")
-            if key in fields
-        }
-        texts = {
-            field: str(fields[key])
-            for field, key in (("digest", "names"), ("input", "input"))
-            if key in fields
-        }
-        if not 2 <= numbers.get("classes", 2) <= MOST_CLASSES:
+        )
+        digest, input, inputs = (
+            str(fields[key]) if key in fields else None for key in ("names", "input", "inputs")
+        )
+        if classes is not None and not 2 <= classes <= MOST_CLASSES:
             raise RoundFailed("a node reports an impossible number of classes")
-        inputs = shape_of(str(fields["inputs"])) if "inputs" in fields else None
-        return NodeInfo(reply.metadata.src_node_id, **numbers, **texts, inputs=inputs)  # type: ignore[arg-type]
+        shape = None if inputs is None else shape_of(inputs)
+        node = reply.metadata.src_node_id
+        return NodeInfo(node, site, place, clients, classes, digest, input, shape)
     except RoundFailed:
         raise
     except UNREADABLE:
@@ -286,15 +284,12 @@ def ask_ready(
     asking = [message({**content}, node, READY, number, timeout) for node in sorted(names)]
     why: dict[int, str] = {}
     for reply in grid.send_and_receive(asking, timeout=timeout):
-        if reply.metadata.src_node_id not in names:
-            continue
-        if reply.has_error() and reply.error.code in ABSENT:
-            continue
-        try:
-            reason = printable(str(reply.content.config_records["ready"]["why"]))[:_LONGEST]
-        except UNREADABLE:
-            reason = NOT_READY
-        why[reply.metadata.src_node_id] = reason
+        node, gone = reply.metadata.src_node_id, reply.has_error() and reply.error.code in ABSENT
+        if node in names and not gone:
+            try:
+                why[node] = printable(str(reply.content.config_records["ready"]["why"]))[:_LONGEST]
+            except UNREADABLE:
+                why[node] = NOT_READY
     unfit = {node: reason for node, reason in why.items() if reason}
     for node, reason in sorted(unfit.items(), key=lambda pair: names[pair[0]]):
         log.warning("fedcal: %s%s%s", names[node], " " if reason == NOT_READY else ": ", reason)

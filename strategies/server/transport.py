@@ -16,8 +16,8 @@ from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.core.flower_internals import limit_pulls
 from fedcal.core.printable import listed
 from fedcal.core.types import Words
-from fedcal.privacy.curator import Asked
-from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy import Plan
+from fedcal.privacy.curator import OpenRound
 from fedcal.secure_aggregation import unmask
 from fedcal.secure_aggregation.messages import SAID
 from fedcal.strategies.method import Method
@@ -85,18 +85,16 @@ class FlowerTransport(Method, Strategy):
     def __init__(self, plan: Plan, **options: Any) -> None:
         super().__init__(plan, **options)
         self.tolerant = self.without_unready = False
-        self.class_digest = ""
+        self.class_digest = self._error = ""  # the error of a client: only an exact run hears it
         self.scores: tuple[int, str | None] = (0, None)
         self.model: ArrayRecord | None = None
-        self.roster: dict[int, int] = {}
-        self._sites: dict[int, int] = {}
+        self.roster, self._sites = dict[int, int](), dict[int, int]()
         self._passed: set[int] = set()  # nodes that cannot take part
-        self._error = ""  # of a client; only an exact run hears of it
         self._unsure: set[int] = set()  # nodes of real sites that may be unable to
         self.secure: SecureRounds | None = None
         self.took_part = Participation()
-        self._asked: Asked | None = None
-        self._grid: Grid | None = None
+        self._asked: OpenRound | None = None
+        self._grid: Grid  # of the run, once it has started
         self._timeout = 3600.0
 
     def start(
@@ -119,9 +117,7 @@ class FlowerTransport(Method, Strategy):
         """
         planned = self.plan.rounds
         if num_rounds not in (None, planned):
-            raise InputError(
-                f"num_rounds = {num_rounds}, but the privacy plan was made for {planned}"
-            )
+            raise InputError(f"num_rounds = {num_rounds}: the privacy plan was made for {planned}")
         self._timeout, self.model = timeout, initial_arrays or None
         ending = _Ending()
         log.addFilter(ending)
@@ -186,7 +182,7 @@ class FlowerTransport(Method, Strategy):
         arrays = {k: Array(v) for k, v in self.result().arrays().items()}
         return ArrayRecord(arrays), None
 
-    def _total(self, asked: Asked, replies: Iterable[Message]) -> Words:
+    def _total(self, asked: OpenRound, replies: Iterable[Message]) -> Words:
         """Return the sum of the contributions; the round is charged before they are added up."""
         if self.secure is not None:
             return self._secure_total(self.secure, asked, replies)
@@ -202,30 +198,25 @@ class FlowerTransport(Method, Strategy):
         return total
 
     def _secure_total(
-        self, secure: SecureRounds, asked: Asked, replies: Iterable[Message]
+        self, secure: SecureRounds, asked: OpenRound, replies: Iterable[Message]
     ) -> Words:
-        collector = secure.collector(asked.request)
+        collector, number = secure.collector(asked.request), asked.round
         for site, reply in self._said(replies).items():
             if not collector.add(site, reply) and not self.tolerant:
-                raise RoundFailed(
-                    f"round {asked.round}: {self._called(site)} sent what cannot be used"
-                )
-        with self._hide_private_errors(asked.round):
-            there = secure.settle(collector, asked.round)
+                raise RoundFailed(f"round {number}: {self._called(site)} sent what cannot be used")
+        with self._hide_private_errors(number):
+            there = secure.settle(collector, number)
         self._tell_answered(asked, collector.contributions)
         self.charge_round(asked, there)
-        return secure.total(collector, asked.round, self._sites, self._ask)
+        return secure.total(collector, number, self._sites, self._ask)
 
     def _ask(self, kind: str, content: Mapping[int, Content], number: int) -> dict[int, bytes]:
         """Ask some sites something in the protocol, and wait: what they said."""
-        if self._grid is None:
-            raise RoundFailed("sites cannot be asked without the grid")
         asking = [
             message(_records(asked), self._sites[site], kind, number, self._timeout)
             for site, asked in content.items()
         ]
-        replies = self._grid.send_and_receive(asking, timeout=self._timeout)
-        return self._said(replies)
+        return self._said(self._grid.send_and_receive(asking, timeout=self._timeout))
 
     def _said(self, replies: Iterable[Message]) -> dict[int, bytes]:
         """Return the sites' replies in the protocol, as bytes; unreadable ones are left out."""
@@ -250,7 +241,7 @@ class FlowerTransport(Method, Strategy):
                 "released (see its own log)"
             ) from None
 
-    def _contributions(self, asked: Asked, replies: Iterable[Message]) -> dict[int, Words]:
+    def _contributions(self, asked: OpenRound, replies: Iterable[Message]) -> dict[int, Words]:
         """Return each answering client's contribution, masked or not: site -> words."""
         sent: dict[int, Words] = {}
         for site, reply in self._answers(replies):
@@ -266,7 +257,7 @@ class FlowerTransport(Method, Strategy):
             raise RoundFailed(f"round {asked.round}: no client answered; {self._error}")
         return sent
 
-    def _tell_answered(self, asked: Asked, answered: Collection[int]) -> None:
+    def _tell_answered(self, asked: OpenRound, answered: Collection[int]) -> None:
         """Record and log which clients answered, where that is not secret."""
         if self.plan.secret_sample:
             return
@@ -278,17 +269,12 @@ class FlowerTransport(Method, Strategy):
                 f", not {listed([*map(self._called, missing)])}" if self.tolerant else "",
             )
 
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
+    def configure_evaluate(self, *args: Any, **options: Any) -> Iterable[Message]:
         """Nothing: metrics over clients are releases of their own."""
         return []
 
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> MetricRecord | None:
-        """Return None: there is no evaluation round."""
-        return None
+    def aggregate_evaluate(self, *args: Any, **options: Any) -> None:
+        """Nothing: there is no evaluation round."""
 
     def summary(self) -> None:
         """Nothing beyond Flower's own lines: the plan is in the result."""

@@ -22,7 +22,7 @@ from fedcal.experiments.research.audit import Finding, audit, epsilon_lower_boun
 from fedcal.experiments.research.benchmarks import audit as benchmark
 from fedcal.experiments.research.benchmarks.audit import CANDIDATES, Attacked, attacked
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.mechanisms import Laplace, exponential, unary
+from fedcal.mechanisms import Laplace, choice
 from fedcal.privacy import Federation, make_plan
 from fedcal.strategies.methods.histograms import DPHistogram
 from fedcal.trust import NOISY
@@ -197,7 +197,7 @@ def test_three_quarters_of_the_shares_are_caught(there, caught):
 def test_laplace_of_that_std_is_caught():
     """The scale is 1 / sqrt(2) of the std: whoever takes one for the other loses sqrt(2)."""
     plan = Attacked("laplace", "central", "user").plan()
-    weak = replace(plan, law=Laplace(plan.epsilon_per_release * math.sqrt(2)))
+    weak = replace(plan, mechanism=Laplace(plan.epsilon_per_release * math.sqrt(2)))
     assert refuted(audit(weak, FAST))
 
 
@@ -214,13 +214,13 @@ def test_an_l2_bound_under_laplace_noise_is_caught(monkeypatch):
 
 @pytest.mark.parametrize("factor", [0.5, 0.7])
 def test_unary_encoding_with_a_wrong_flip_is_caught(factor, monkeypatch):
-    right = unary.unary_flip
-    monkeypatch.setattr(unary, "unary_flip", lambda epsilon: factor * right(epsilon))
+    right = choice.unary_flip
+    monkeypatch.setattr(choice, "unary_flip", lambda epsilon: factor * right(epsilon))
     assert refuted(audit(Attacked("unary", "local", "user", numbers=4).plan(), FAST // 4))
 
 
 def test_the_exponential_mechanism_without_its_factor_2_is_caught(monkeypatch):
-    right = exponential.draw_index
+    right = choice.draw_index
     monkeypatch.setattr(
         attacks,
         "draw_index",

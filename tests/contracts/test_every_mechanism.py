@@ -53,11 +53,11 @@ def released(plan: Plan, times: int) -> np.ndarray:
         total = nothing.copy()
         if plan.noise is not None and plan.model.noise_by == "client":
             for _ in range(CLIENTS):
-                total += plan.law.client(nothing, plan.ring, plan.noise, source)
+                total += plan.mechanism.client(nothing, plan.ring, plan.noise, source)
         elif plan.noise is not None:
             total = plan.ring.add(total, plan.noise.draw(source))
         of = plan.sum_of(plan.bound, CLIENTS)
-        found.append(plan.law.release(plan.ring.decode(total), of, lambda: source)[0])
+        found.append(plan.mechanism.release(plan.ring.decode(total), of, lambda: source)[0])
     return np.array(found)
 
 
@@ -80,10 +80,10 @@ def test_the_stated_std_is_that_of_what_is_released(law, trust, example):
 def test_no_noise_leaves_the_room_that_is_kept_for_it(law, trust, example):
     plan = plan_of(law, trust, example)
     assert plan.bound is not None
-    scales = law.scale(plan.law, plan.bound, plan.diameter)
+    scales = law.scale(plan.mechanism, plan.bound, plan.diameter)
     if not len(scales):
         return
-    room = plan.law.tail(plan.noises(CLIENTS)) * scales.max()
+    room = plan.mechanism.tail(plan.noise_copies(CLIENTS)) * scales.max()
     assert plan.ring.headroom * plan.grid >= room
     assert np.abs(released(plan, 50)).max() < room
 
@@ -96,7 +96,7 @@ def test_more_budget_is_less_noise_and_a_neighbour_twice_as_far_more(law, trust,
         return
     stds = [float(p.std_of_sum(CLIENTS)[0]) for p in plans]
     assert stds[0] > stds[1] > stds[2]
-    bound, made = plans[1].bound, plans[1].law
+    bound, made = plans[1].bound, plans[1].mechanism
     assert bound is not None
     np.testing.assert_allclose(made.scale(bound, 2), 2 * made.scale(bound, 1), rtol=1e-12)
 
@@ -107,5 +107,5 @@ def test_who_spends_several_times_as_much_is_caught(law, trust, example):
     trials = 4000 if law.answers == "sum" else 1500
     assert not audit(plan, trials, error=1e-4, seed=3).refuted
     budget = Target(3.0 if law.pure else 10.0, 1e-5, 1)
-    weak = replace(plan, law=law.calibrate(budget))
+    weak = replace(plan, mechanism=law.calibrate(budget))
     assert audit(weak, trials, error=1e-4, seed=3).refuted

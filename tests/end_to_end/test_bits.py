@@ -155,7 +155,7 @@ def test_inline_and_flower_give_the_same_bits(method, shards):
         assert told(make(method, epsilon, rate, "masks"), run_in_process, shards) == want
         other = told(make(method, epsilon, rate, seed=6), run_inline, shards)
         plan = make(method, epsilon, rate).plan
-        by_chance = plan.law.answers == "index" or plan.cohort  # one drawn twice, or whom to ask
+        by_chance = plan.mechanism.answers == "index" or plan.cohort  # one drawn twice, or who
         by_chance |= math.isinf(epsilon) and STRATEGIES[METHODS[method][0]].one_place  # rows, or 0
         if not by_chance:
             assert (other == want) == (math.isinf(epsilon) and rate != 0.1), (epsilon, rate)

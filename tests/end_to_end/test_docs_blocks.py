@@ -13,6 +13,7 @@ import ast
 import math
 import re
 import shlex
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
@@ -144,7 +146,9 @@ def run_page(
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(sweep, "usable_cores", lambda: 1)  # in this process
-    names: dict[str, Any] = {"__name__": "__main__"}
+    module = ModuleType("__main__")  # where classes of the page look their annotations up
+    monkeypatch.setitem(sys.modules, "__main__", module)
+    names = vars(module)
     if page == README:
         the_reader_s_files(folder)
     for block in blocks(page.read_text("utf-8")):

@@ -91,7 +91,7 @@ def told(copy, tmp_path_factory):
         f"fedcal simulate --method fedranks --unit {UNIT} {common}",
         f"fedcal simulate --method fedgap --trust local --mechanism {MECHANISM} {common}",
         f"fedcal simulate --method fedtemp --unit {UNIT} --mechanism {MECHANISM} {common}",
-        *("fedcal simulate --help", "fedcal --help"),
+        *("fedcal simulate --help-all", "fedcal --help"),
     ]
     commands = [*copy.commands, *more]
     here = tmp_path_factory.mktemp("here")
@@ -116,7 +116,7 @@ def test_the_page_s_commands_run_and_the_help_names_what_is_new(copy, told):
     ):
         assert [word for word in words if word not in told[where]] == []
     for name in (*METHODS, MECHANISM, UNIT, PARTITION):
-        assert re.search(rf"(?<![\w-]){name}(?![\w-])", told["fedcal simulate --help"]), name
+        assert re.search(rf"(?<![\w-]){name}(?![\w-])", told["fedcal simulate --help-all"]), name
 
 
 def test_a_query_is_a_file_and_a_row_and_its_method_another(copy):
@@ -162,7 +162,7 @@ def test_a_method_of_another_package_needs_no_change(tmp_path, monkeypatch, caps
     assert by_class.after == pytest.approx(result["after"])
     assert _run(["simulate", "--config", "run/config.toml", "--quiet"]) == 0
     capsys.readouterr()
-    refused = {"mine:Nobody": "no attribute", "mine:Federation": "is not a method"}
+    refused = {"mine:Nobody": "no attribute", "mine:TemperatureScaling": "is not a method"}
     for name, said in {**refused, "nowhere:FedGap": "No module named"}.items():
         assert _run(f"simulate --method {name} {options}".split()) == 2
         (line,) = capsys.readouterr().err.splitlines()

@@ -23,7 +23,7 @@ from fedcal.experiments.runs.config import POOLED
 from fedcal.experiments.runs.jobs import evaluates
 from fedcal.metrics import Reliability, classwise_ece, ece, nll
 from fedcal.partition import deal
-from fedcal.privacy.curator import Asked
+from fedcal.privacy.curator import OpenRound
 from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.settings import calibrating, settings_of
 
@@ -254,10 +254,10 @@ class Secret:
 @pytest.fixture
 def watched(primes, monkeypatch):
     """Run on `primes` and tell what the server alone saw: exact sums, and who was in them."""
-    rounds: list[tuple[Asked, Any]] = []
+    rounds: list[tuple[OpenRound, Any]] = []
     close = FederatedStrategy.close_round
 
-    def spy(self: FederatedStrategy, asked: Asked, total: Any) -> Any:
+    def spy(self: FederatedStrategy, asked: OpenRound, total: Any) -> Any:
         rounds.append((asked, total.copy()))
         return close(self, asked, total)
 
@@ -292,7 +292,7 @@ def tells(value: float) -> bool:
     return abs(value) > 40 or (value != round(value) and abs(value) > 1e-3)
 
 
-def secrets_of(asked: Asked, total: Any, shards: Shards) -> Iterator[Secret]:
+def secrets_of(asked: OpenRound, total: Any, shards: Shards) -> Iterator[Secret]:
     """The sum that the server decodes, the unclipped one, and the counts of the cohort."""
     part, where = shards.take(asked.clients), f"round {asked.round}"
     for i, value in enumerate(asked.request.ring.decode(total)):

@@ -19,7 +19,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Integers, Words
 from fedcal.experiments.runs.engines.grpc import simulated_roster
-from fedcal.privacy.curator import Asked
+from fedcal.privacy.curator import OpenRound
 from fedcal.secure_aggregation.keys import SigningKey, digest
 from fedcal.strategies.method import Method
 from fedcal.strategies.server.collector import Collector, enrolled
@@ -62,7 +62,7 @@ class SecureSums:
         """Forget all keys."""
         self._open.close()
 
-    def __call__(self, asked: Asked, alive: Integers) -> Words:
+    def __call__(self, asked: OpenRound, alive: Integers) -> Words:
         """Return the sum of what those alive send, opened by the members among them."""
         request = asked.request
         collector = Collector(self.roster, self._job, request)

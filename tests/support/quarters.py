@@ -53,7 +53,7 @@ def facts_of(of, **more):
     job = job_of(of.config(), None)
     plan = job.plan
     said = of_plan(plan, 1, job.secure_aggregation, None, tested=False, real=True)["statement"]
-    kinds = (plan.mechanism, plan.unit, plan.adjacency, plan.event)
+    kinds = (plan.mechanism.name, plan.unit, plan.adjacency, plan.event)
     line = asdict(Entry("run", plan.epsilon, plan.delta, 1, *kinds, (1,)))
     facts = {
         **{"name": "2026Q4", "date": "2026-12-31", "rehearsal": False, "one_machine": False},

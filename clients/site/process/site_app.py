@@ -28,9 +28,8 @@ from fedcal.clients.site.records.records import (
     records_of,
 )
 from fedcal.clients.site.site_log import LOGGER
-from fedcal.core.checks import read, same
+from fedcal.core import checks, types
 from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
-from fedcal.core.types import Words
 from fedcal.privacy.agreement import TermsOfJob, context_of, job_digest, under_protocol
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.request import Context as Asked
@@ -65,7 +64,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
 
     @app.query("who")
     def who(message: Message, context: Context) -> Message:
-        with _told("state its name"):
+        with _hide_error_from_server("state its name"):
             site = prepared(folder)
             record = ConfigRecord(
                 {
@@ -85,7 +84,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
 
     @app.query("ready")
     def ready(message: Message, context: Context) -> Message:
-        with _told("take part"):
+        with _hide_error_from_server("take part"):
             why = _unfit(prepared(folder), request_in(message), context.run_config, terms_of_job)
         if why:
             log.warning("cannot take part: %s", _in_one_line(why))
@@ -96,7 +95,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
 
     @app.query("answer")
     def answer(message: Message, context: Context) -> Message:
-        with _told("answer"):
+        with _hide_error_from_server("answer"):
             site = prepared(folder)
             came = request_in(message)
             asked = context_of(came)
@@ -106,8 +105,8 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
             if asks_for_masks(message):
                 _must_be_numbered(site)
 
-            def draw() -> Words:
-                with _discreet():
+            def draw() -> types.Words:
+                with _hide_private_errors():
                     words, failed = drawn(
                         site.shards,
                         request,
@@ -141,10 +140,10 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
     def result(message: Message, context: Context) -> Message:
         from fedcal.clients.site.results import judge_result, keep_result
 
-        with _told("keep a result"):
+        with _hide_error_from_server("keep a result"):
             records = message.content.config_records
             about, files = records["run"], records["files"]
-            run, form = read(about, "run", str), read(about, "form", str)
+            run, form = checks.read(about, "run", str), checks.read(about, "form", str)
             site, fields = prepared(folder), context.run_config
             check_booked(site, fields, run)
             terms = own_terms(fields, run, site, terms_of_job)
@@ -165,7 +164,7 @@ def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -
     """Let an app answer what the protocol of secure aggregation asks beside contributions."""
 
     def in_job(message: Message, context: Context, record: str) -> SecureSite:
-        run = read(message.content.config_records[record], "run", str)
+        run = checks.read(message.content.config_records[record], "run", str)
         site, fields = prepared(folder), context.run_config
         terms = own_terms(fields, run, site, terms_of_job)
         secure = SecureSite(site, fields, run, terms.plan)  # first: it names another federation
@@ -174,7 +173,7 @@ def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -
 
     @app.query("enrol")
     def enrol(message: Message, context: Context) -> Message:
-        with _told("enrol"):
+        with _hide_error_from_server("enrol"):
             secure = in_job(message, context, "job")
             text = secure.enrol()
         log.info("enrolled as a member of the committee: job %s", secure.job[:12])
@@ -182,21 +181,21 @@ def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -
 
     @app.query("confirm")
     def confirm(message: Message, context: Context) -> Message:
-        with _told("confirm a sum"):
+        with _hide_error_from_server("confirm a sum"):
             secure = in_job(message, context, "sum")
             asked = message.content.config_records["sum"]
-            number, headers = read(asked, "round", int), texts_in(asked, "headers")
+            number, headers = checks.read(asked, "round", int), texts_in(asked, "headers")
             text = secure.confirm(number, headers, texts_in(asked, "sealed"))
         log.info("confirmed: job %s, round %d, %d sites", secure.job[:12], number, len(headers))
         return said_to(message, text)
 
     @app.query("open")
     def open_sum(message: Message, context: Context) -> Message:
-        with _told("open a sum"):
+        with _hide_error_from_server("open a sum"):
             secure = in_job(message, context, "sum")
             asked = message.content.config_records["sum"]
-            number = read(asked, "round", int)
-            text = secure.open(number, read(asked, "of", str), texts_in(asked, "signed"))
+            number = checks.read(asked, "round", int)
+            text = secure.open(number, checks.read(asked, "of", str), texts_in(asked, "signed"))
         log.info("opened: job %s, round %d", secure.job[:12], number)
         return said_to(message, text)
 
@@ -230,7 +229,7 @@ def _unfit(
     _ = site.policy, site.roster, site.sign_key  # from files, whose errors are not for the server
     try:
         plan = check(fields, came, site, terms_of_job)[1].plan
-        if read(fields, "secure-aggregation", str) == "masks":
+        if checks.read(fields, "secure-aggregation", str) == "masks":
             _must_be_numbered(site)
         if under_protocol(fields):
             SecureSite(site, fields, asked.run, plan)
@@ -262,7 +261,7 @@ class _Unsafe(Exception):
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _hide_error_from_server(what: str) -> Iterator[None]:
     """Log in one line why the site does not do `what`, and tell the server only the class."""
     try:
         yield
@@ -284,7 +283,7 @@ def _in_one_line(why: str) -> str:
 
 
 @contextmanager
-def _discreet() -> Iterator[None]:
+def _hide_private_errors() -> Iterator[None]:
     """Keep texts of errors that rows were in out of the log."""
     try:
         yield
@@ -311,10 +310,10 @@ def _must_be_numbered(site: Prepared) -> None:
 
 def check_roster(fields: Mapping[str, Any], plan: Plan, roster: Roster) -> None:
     """InputError if a job is not among the sites, and by the committee, of this roster."""
-    same("federation of the job", read(fields, "roster", str), roster.to_text())
+    checks.same("federation of the job", checks.read(fields, "roster", str), roster.to_text())
     own = (len(roster.committee.members), roster.committee.threshold)
-    same("number of sites", plan.clients, len(roster.sites))
-    same("committee", plan.committee, own)
+    checks.same("number of sites", plan.clients, len(roster.sites))
+    checks.same("committee", plan.committee, own)
 
 
 class SecureSite:
@@ -342,8 +341,7 @@ class SecureSite:
             raise InputError(
                 "secure aggregation by protocol needs --federation, --sign-key and --policy"
             )
-        if not under_protocol(fields):
-            raise InputError("this job is not one under the protocol of secure aggregation")
+        checks.same("secure aggregation of the job", under_protocol(fields), True)
         check_roster(fields, plan, site.roster)
         self.job, self.plan = job_digest(fields, run), plan
         self._site, self._roster, self._key = site, site.roster, site.sign_key
@@ -360,7 +358,7 @@ class SecureSite:
             return party.enrol(self.job, self._facts)
 
     def answer(
-        self, request: Request, enrolments: list[bytes], draw: Callable[[], Words]
+        self, request: Request, enrolments: list[bytes], draw: Callable[[], types.Words]
     ) -> tuple[bytes, bool]:
         """Return its contribution, and whether it was sent before."""
         with self._party() as party:
@@ -371,7 +369,7 @@ class SecureSite:
 
     def confirm(self, number: int, headers: list[bytes], sealed: list[bytes]) -> bytes:
         """Return its signature under one sum of a round."""
-        same("number of sealed seeds", len(sealed), len(headers))
+        checks.same("number of sealed seeds", len(sealed), len(headers))
         with self._party() as party:
             contributions = list(zip(headers, sealed, strict=True))
             return party.confirm(self.job, number, self.plan.quorum, contributions)

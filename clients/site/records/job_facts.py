@@ -62,7 +62,7 @@ def facts_of(plan: Plan, method: str, server: str, expires: float) -> JobFacts:
         unit=plan.unit,
         trust=plan.trust,
         adjacency=plan.adjacency,
-        mechanism=plan.mechanism,
+        mechanism=plan.mechanism.name,
         epsilon=plan.epsilon,
         delta=plan.delta,
         rounds=plan.rounds,

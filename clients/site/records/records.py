@@ -34,9 +34,7 @@ from fedcal.clients.site.records.records_file import FACTS, RECEIPTS, RecordsFil
 from fedcal.core.checks import read, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Words
-from fedcal.privacy.agreement import context_of, job_digest
-from fedcal.privacy.ledger import check_caps
-from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy import agreement, ledger, noise_plan
 from fedcal.privacy.request import Request
 from fedcal.storage.atomic import whole_file
 
@@ -385,7 +383,7 @@ class SiteRecords(RecordsFile):
             return
         unit, costs = account([*self._charged(job), about])
         caps = (limits.epsilon, limits.delta)
-        check_caps(f"{self._db.name}, unit {unit}", job[:12], costs[-1], costs[:-1], caps)
+        ledger.check_caps(f"{self._db.name}, unit {unit}", job[:12], costs[-1], costs[:-1], caps)
 
     def _add(self, job: str, about: JobFacts) -> None:
         """Write a new job down; the oldest of too many without an answer are closed, forgotten."""
@@ -459,7 +457,7 @@ def records_of(site: Prepared) -> SiteRecords:
     return records
 
 
-def job_facts(fields: Mapping[str, Any], plan: Plan, server: str) -> JobFacts:
+def job_facts(fields: Mapping[str, Any], plan: noise_plan.Plan, server: str) -> JobFacts:
     """Return the facts to write down of a job.
 
     Parameters
@@ -477,7 +475,7 @@ def job_facts(fields: Mapping[str, Any], plan: Plan, server: str) -> JobFacts:
 def answer_once(
     site: Prepared,
     fields: Mapping[str, Any],
-    plan: Plan,
+    plan: noise_plan.Plan,
     request: Request,
     draw: Callable[[], Words],
 ) -> tuple[Words, bool]:
@@ -504,10 +502,10 @@ def answer_once(
     InputError
         As `SiteRecords.answer`.
     """
-    context = context_of(request)
+    context = agreement.context_of(request)
     with records_of(site) as records:
         sent, again = records.answer(
-            job_digest(fields, context.run),
+            agreement.job_digest(fields, context.run),
             job_facts(fields, plan, site.server),
             request.round,
             request.digest,
@@ -517,26 +515,26 @@ def answer_once(
     return np.frombuffer(sent, "<u8").astype(np.uint64), again
 
 
-def afford(site: Prepared, fields: Mapping[str, Any], plan: Plan, run: str) -> None:
+def afford(site: Prepared, fields: Mapping[str, Any], plan: noise_plan.Plan, run: str) -> None:
     """Refuse a run that could not be booked or answered now; as `SiteRecords.afford`."""
     with records_of(site) as records:
-        records.afford(job_digest(fields, run), job_facts(fields, plan, site.server))
+        records.afford(agreement.job_digest(fields, run), job_facts(fields, plan, site.server))
 
 
 def check_booked(site: Prepared, fields: Mapping[str, Any], run: str) -> None:
     """InputError for the result of a job that this site did not book by an answer."""
     with records_of(site) as records:
-        if not records.has_booked(job_digest(fields, run)):
+        if not records.has_booked(agreement.job_digest(fields, run)):
             raise InputError("this site has not answered in the run of this result")
 
 
-def finish(site: Prepared, fields: Mapping[str, Any], run: str, plan: Plan) -> None:
+def finish(site: Prepared, fields: Mapping[str, Any], run: str, plan: noise_plan.Plan) -> None:
     """Delete keys and answers of a run whose result has come; it is not answered again.
 
     Beside the result stays a receipt: the job, and what it was charged.
     """
     charge = in_text(spent_in_all([job_facts(fields, plan, site.server)]))
-    job = job_digest(fields, run)
+    job = agreement.job_digest(fields, run)
     with whole_file(site.folder / RECEIPTS.replace("*", run)) as file:
         file.write(f"{job} {charge}".encode())
     with records_of(site) as records:

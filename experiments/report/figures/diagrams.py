@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedcal.core.classes import called
-from fedcal.core.types import Floats, Integers
+from fedcal.core import classes, types
 from fedcal.experiments.report.figures.drawing import Panel, Sheet, bars, curve, draw, whiskers
 from fedcal.metrics import Reliability
 
@@ -33,7 +32,7 @@ CLASS_LEGEND = (("perfect", "perfect calibration"), ("before", "before"), ("afte
 Z = 1.959963984540054
 
 
-def wilson(correct: Integers, count: Integers) -> tuple[Floats, Floats]:
+def wilson(correct: types.Integers, count: types.Integers) -> tuple[types.Floats, types.Floats]:
     """95 % score interval of shares correct / count, count > 0 (Wilson 1927)."""
     n, share = count.astype(np.float64), correct / count
     middle = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
@@ -131,13 +130,13 @@ def reliability_figure(
     return draw(reliability_sheet(panels, title), dark)
 
 
-def class_gaps(data: Reliability) -> Floats:
+def class_gaps(data: Reliability) -> types.Floats:
     """Each class's own ECE, (classes,); their mean is the classwise ECE."""
     gap = np.abs(data.class_sum_confidence - data.class_sum_correct).sum(axis=1)
     return np.asarray(gap / max(data.rows, 1))
 
 
-def worst_classes(before: Reliability, after: Reliability) -> Integers:
+def worst_classes(before: Reliability, after: Reliability) -> types.Integers:
     """Select the classes to show: all, or those with the largest gap of the two."""
     gaps = np.maximum(class_gaps(before), class_gaps(after))
     if len(gaps) <= SHOWN_CLASSES:
@@ -145,7 +144,7 @@ def worst_classes(before: Reliability, after: Reliability) -> Integers:
     return np.argsort(-gaps, kind="stable")[:SHOWN_CLASSES]
 
 
-def pooled(data: Reliability, j: int) -> tuple[Integers, Floats, Integers]:
+def pooled(data: Reliability, j: int) -> tuple[types.Integers, types.Floats, types.Integers]:
     """Rows, summed probability and rows of class j, of neighbouring bins pooled to `FEWEST` rows.
 
     Bins are pooled from the left; what is left over at the right joins the last.
@@ -166,7 +165,7 @@ def class_panel(
     j: int, before: Reliability, after: Reliability, names: Sequence[str] | None = None
 ) -> Panel:
     """Class j against the rest: its share among rows, by its probability."""
-    name = called(names, j)
+    name = classes.called(names, j)
     start = name[0].upper() + name[1:]
     points = {"before": pooled(before, j), "after": pooled(after, j)}
     texts = []

@@ -33,7 +33,7 @@ from fedcal.experiments.research.benchmarks.timing import (
 )
 from fedcal.experiments.runs.engines.flower import run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.privacy.curator import Asked
+from fedcal.privacy.curator import OpenRound
 from fedcal.privacy.noise_plan import Federation
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies import FedBin, FederatedStrategy
@@ -91,7 +91,7 @@ def histograms(
 def _one_by_one(strategy: FederatedStrategy, shards: Shards) -> Artifact:
     """Loop over clients, the same `answer` for each, to show what vectorising saves."""
 
-    def sum_of(asked: Asked, clients: Integers) -> Words:
+    def sum_of(asked: OpenRound, clients: Integers) -> Words:
         total = np.zeros(asked.request.bound.length, np.uint64)
         for k in clients.tolist():
             total += answer(shards.block(k, k + 1), asked.request)[0]

@@ -17,7 +17,7 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.mechanisms import Gaussian, Laplace, Sum
-from fedcal.mechanisms.unary import Unary, unary_flip
+from fedcal.mechanisms.choice import Unary, unary_flip
 from fedcal.partition import owners
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Plan
@@ -115,12 +115,12 @@ def release_of(
     """
     if plan.bound is None:
         raise TypeError("a round without privacy")
-    costs = query.costs if plan.law.answers == "index" else None
+    costs = query.costs if plan.mechanism.answers == "index" else None
     of = plan.sum_of(plan.bound, clients, costs)
     if costs is None:
         words = np.rint(total / of.ring.grid).astype(np.int64).view(np.uint64)
         total = of.ring.decode(draw_sum(plan, words, of, rng))
-    values, std = plan.law.release(total, of, lambda: rng)
+    values, std = plan.mechanism.release(total, of, lambda: rng)
     return Release(number, query.kind, values, std)
 
 
@@ -130,14 +130,14 @@ def draw_sum(plan: Plan, total: Words, of: Sum, rng: np.random.Generator) -> Wor
     One normal variate a number, or a difference of two negative binomial variates, or binomial
     counts of the bits that stay and that are flipped.
     """
-    law = plan.law
+    law = plan.mechanism
     if isinstance(law, Gaussian):
         drawn = of.std / of.ring.grid * rng.standard_normal(len(of.std))
         return of.ring.add(total, np.rint(drawn).astype(np.int64))
-    if isinstance(law, Laplace) and of.noises:
-        one = of.std / (of.ring.grid * math.sqrt(of.noises))
+    if isinstance(law, Laplace) and of.noise_copies:
+        one = of.std / (of.ring.grid * math.sqrt(of.noise_copies))
         stop = -np.expm1(-2.0 * np.arcsinh(1.0 / (math.sqrt(2.0) * one)))  # 1 - exp(-1 / scale)
-        plus, minus = rng.negative_binomial(of.noises, stop, (2, len(one)))
+        plus, minus = rng.negative_binomial(of.noise_copies, stop, (2, len(one)))
         return of.ring.add(total, plus - minus)
     if isinstance(law, Unary):
         ones = np.clip(total.view(np.int64), 0, of.repliers)

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import pairwise, product
 from typing import Any
 
-from fedcal.core.checks import number_in, one_of, unused, whole
+from fedcal.core import checks, streams
 from fedcal.core.errors import InputError
 from fedcal.core.options import RUNNING, Option, Options, layered, option, options_of
-from fedcal.core.streams import check_seed
 from fedcal.experiments.report.families import family_of
 from fedcal.experiments.runs.config import POOLED, Config, label_of, method_named, parse_setting
 from fedcal.mechanisms import FORMER
@@ -163,12 +162,12 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
     def __post_init__(self) -> None:
         now = tuple(dict.fromkeys(FORMER.get(name, name) for name in self.mechanism))
         object.__setattr__(self, "mechanism", now)
-        whole("seeds", self.seeds, 1)
+        checks.whole("seeds", self.seeds, 1)
         for variant in self.method:
             Config(method=variant.method, set=variant.settings)
         family_of(variant.method for variant in self.method)
-        check_seed(self.seed)
-        check_seed(self.seed + self.seeds - 1)
+        streams.check_seed(self.seed)
+        streams.check_seed(self.seed + self.seeds - 1)
         for trust in self.trust:
             if trust is not None:  # unknown ones, also where epsilon leaves no use for them
                 Federation(1, 2, epsilon=1.0 if trust in NOISY else math.inf, trust=trust)
@@ -189,7 +188,7 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
             )
         known = {key: None for v in self.method for key in settings_of(v.method)}
         for key in self.set:
-            one_of("--set of these methods", key, known)
+            checks.one_of("--set of these methods", key, known)
         for axis in AXES:
             seen: dict[Any, str] = {}
             for value in getattr(self, axis):
@@ -303,7 +302,7 @@ def read_grid(*layers: Mapping[str, Any]) -> Grid:
     """
     for name, own in _OPTIONS.items():
         if own.elsewhere and any({name, name.replace("_", "-")} & {*layer} for layer in layers):
-            unused(own.elsewhere, **{name: own})
+            checks.unused(own.elsewhere, **{name: own})
     known = {n: o for n, o in _OPTIONS.items() if not o.elsewhere} | options_of(Grid)
     grid = Grid(**layered(known, *layers, read=_value))
     named = [v.method for v in grid.method]
@@ -322,7 +321,7 @@ def _value(option: Option, value: Any) -> Any:
         listed = value
     else:
         listed = [value]
-    whole(f"the length of the list {option.name}", len(listed), 1)
+    checks.whole(f"the length of the list {option.name}", len(listed), 1)
     if option.name == "method":
         listed = [m for entry in listed for m in (comparable() if entry == "all" else (entry,))]
     return tuple(_entry(option, entry) for entry in listed)
@@ -334,7 +333,7 @@ def _entry(option: Option, value: Any) -> Any:
         return Variant.parse(value)
     if kind is not str and isinstance(value, str):
         with suppress(ValueError):  # what is not a number is refused next
-            value = number_in(value, kind)
+            value = checks.number_in(value, kind)
     value = option.typed(value)
     if kind is not str and (isinstance(value, bool) or not isinstance(value, (int, float))):
         raise InputError(f"{name} must be a number, or a list of numbers; got {value!r} in it")

@@ -8,13 +8,13 @@ from dataclasses import asdict, replace
 from functools import cache
 from typing import NamedTuple
 
+from fedcal.core.checks import unused
 from fedcal.core.errors import InputError, NoEffect, TooLittle
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset
+from fedcal.experiments.runs import jobs, load
 from fedcal.experiments.runs.comparison.grid import Cell, Grid
 from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.jobs import job_of, resolved
-from fedcal.experiments.runs.load import dealt_rows
 from fedcal.experiments.runs.statement.sentences import large_delta
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import exact_only, settings_of
@@ -62,7 +62,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
 
     @cache
     def dealt(name: str, partition: str, clients: int | None) -> tuple[Shards, tuple[str, ...]]:
-        _, shards, names = dealt_rows(sources[name], some, partition, clients, grid.seed)
+        _, shards, names = load.dealt_rows(sources[name], some, partition, clients, grid.seed)
         return shards, names
 
     some = grid.method[0].method  # all are of one family, and so about the same rows
@@ -78,7 +78,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
             def made(
                 config: Config, shards: Shards = shards, names: tuple[str, ...] = names
             ) -> Job:
-                job = job_of(*resolved(config, shards, names))
+                job = jobs.job_of(*jobs.resolved(config, shards, names))
                 job.plan  # noqa: B018  making it refuses what is not allowed
                 return job
 
@@ -100,7 +100,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
                 rounds=plan.rounds - plan.counting_rounds,
                 trust=plan.trust,
                 delta=plan.delta,
-                mechanism=plan.mechanism if plan.private else Config.mechanism,
+                mechanism=plan.mechanism.name if plan.private else Config.mechanism,
                 secure_aggregation=job.secure_aggregation,
             )
             cell = replace(cell, config=known, delta=plan.delta, plan=plan, little=little)
@@ -110,8 +110,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
             cell = replace(cell, config=replace(c, clients=shards.clients))
         cells.setdefault(_meaning(cell), cell)
     _refuse_unused(left_out, used)
-    if idle:
-        raise InputError(f"--set {min(idle)} has no effect in any run of this comparison")
+    unused("no run of this comparison reads it", **idle)
     if left_out:
         warned[_told(left_out)] = None
     for text in warned:

@@ -13,15 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import datasets
-from fedcal.core.checks import needed
-from fedcal.core.errors import FedcalError
+from fedcal.core import checks, errors
 from fedcal.core.options import takes_options
 from fedcal.datasets import Dataset
-from fedcal.experiments.report.comparison import comparison_sheets, finished
-from fedcal.experiments.report.families import family_of
-from fedcal.experiments.report.figures import COMPARISON_NAMES
+from fedcal.experiments.report import comparison, families, figures, shown
 from fedcal.experiments.report.figures.drawing import Sheet
-from fedcal.experiments.report.shown import Shown
+from fedcal.experiments.runs import folders, load, simulation, sweep
 from fedcal.experiments.runs.comparison.grid import Cell, Grid, Variant, read_grid
 from fedcal.experiments.runs.comparison.resolve import Resolved, resolve
 from fedcal.experiments.runs.comparison.statement import statement
@@ -35,22 +32,9 @@ from fedcal.experiments.runs.comparison.table import (
 )
 from fedcal.experiments.runs.config import merge, read_options
 from fedcal.experiments.runs.files import to_json, write_folder
-from fedcal.experiments.runs.folders import COMPARISON, claim
 from fedcal.experiments.runs.jobs import holdout
-from fedcal.experiments.runs.load import load_any, test_part, warn_of_rows
 from fedcal.experiments.runs.result import versions
-from fedcal.experiments.runs.simulation import simulate
-from fedcal.experiments.runs.sweep import (
-    CONFIG,
-    ROWS,
-    Folder,
-    Row,
-    Run,
-    begun_config,
-    kept_runs,
-    pool_of,
-    run_all,
-)
+from fedcal.experiments.runs.sweep import CONFIG, ROWS, Folder, Row, Run, begun_config
 from fedcal.partition import deal
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
@@ -108,9 +92,9 @@ def run_row(run: Run, data: Dataset) -> Row:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # said once for all runs, before they begin
         try:
-            result = simulate(data, config=config)
-            before, after = family_of([config.method]).told(result)
-        except FedcalError as e:
+            result = simulation.simulate(data, config=config)
+            before, after = families.family_of([config.method]).told(result)
+        except errors.FedcalError as e:
             return row | {"error": " ".join(str(e).split())}
     return row | {
         "before": before,
@@ -125,7 +109,7 @@ def check_row(row: Any) -> Row:
     """Return a row that was read from a file if it is complete; ValueError otherwise."""
     if not any(_has_form(row, form) for form in (_RESULT, _FAILURE)):
         raise ValueError("not a row")
-    whole = {*family_of([str(row["run"].get("method"))]).complete}
+    whole = {*families.family_of([str(row["run"].get("method"))]).complete}
     if "error" not in row and whole and not row["before"].keys() == row["after"].keys() == whole:
         raise ValueError("not a row")
     complete: Row = row
@@ -160,16 +144,12 @@ def _has_form(value: Any, form: Any) -> bool:
 DONE = "compare.json"
 """The summary, which is there when all runs are finished."""
 
-FINAL = ("table.csv", "table.md", "report.html")
-"""What a finished comparison leaves besides."""
-
-
 _LINES = 8
 """Of the table, in what `print` shows."""
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Shown):
+class Comparison(shown.Shown):
     """Methods beside each other, over budgets, partitions and seeds.
 
     Attributes
@@ -260,7 +240,7 @@ class Comparison(Shown):
 
         Figures of an earlier comparison there go.
         """
-        write_folder(path_of(out), self._write, stale=COMPARISON_NAMES)
+        write_folder(path_of(out), self._write, stale=figures.COMPARISON_NAMES)
 
     def _write(self, folder: Path) -> None:
         def text(name: str, content: str) -> None:
@@ -288,7 +268,7 @@ class Comparison(Shown):
         return as_rows(self.cells)
 
     def _figures(self) -> dict[str, Sheet]:
-        return comparison_sheets(finished(self.cells))
+        return comparison.comparison_sheets(comparison.finished(self.cells))
 
     def _repr_html_(self) -> str:
         """Return the table for a notebook."""
@@ -375,21 +355,23 @@ def compare(
     Interrupted
         Ctrl-C; finished runs are kept in `out`.
     """
-    place = pool_of(jobs, engine, ray_address)
+    place = sweep.pool_of(jobs, engine, ray_address)
     out = None if out is None else path_of(out)
     begun: Mapping[str, Any] = {}
     if resume:
-        folder_begun = needed("--out DIR", out, "--resume continues the comparison there")
+        folder_begun = checks.needed("--out DIR", out, "--resume continues the comparison there")
         begun = begun_config(folder_begun) if config is None else {}
     if out is not None:
-        unfinished = not overwrite and kept_runs(out, DONE) > 0  # which the journal refuses
-        claim(out, COMPARISON, overwrite=overwrite, resume=resume or unfinished, report=report)
+        unfinished = not overwrite and sweep.kept_runs(out, DONE) > 0  # which the journal refuses
+        folders.claim(
+            out, folders.COMPARISON, overwrite=overwrite, resume=resume or unfinished, report=report
+        )
     named, arrays = _named(data, model)
     read = {} if config is None else read_options(path_of(config))
     grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
-    of = partial(load_any, class_names=grid.class_names, positive=grid.positive, csv=grid.csv)
+    of = partial(load.load_any, class_names=grid.class_names, positive=grid.positive, csv=grid.csv)
     sources = {name: of(arrays.get(name, name)) for name in grid.data}
-    family = family_of(v.method for v in grid.method).name
+    family = families.family_of(v.method for v in grid.method).name
     if uncalibrated and family == "calibrate" and "none" not in (v.method for v in grid.method):
         more: Any = {"method": (Variant("none"), *grid.method)}  # a field made of one of `Config`
         resolved = resolve(replace(grid, **more), sources)
@@ -398,22 +380,22 @@ def compare(
     for name, source in sources.items():
         if family == "evaluate":
             judged = holdout(deal(source.evaluated(), "iid", 1, grid.seed), (), 0)
-            warn_of_rows(replace(judged, class_names=source.class_names), f"{name}: rows")
+            load.warn_of_rows(replace(judged, class_names=source.class_names), f"{name}: rows")
         else:
-            warn_of_rows(test_part(source.split(grid.seed), grid.seed), f"{name}: test rows")
+            load.warn_of_rows(
+                load.test_part(source.split(grid.seed), grid.seed), f"{name}: test rows"
+            )
     folder = None
     if out is not None:
-        files = (*FINAL, *COMPARISON_NAMES)
         folder = Folder(
             out,
             grid.to_toml(),
             lambda begun: grid.what_differs(read_grid(begun)),
             check_row,
             DONE,
-            files,
             overwrite,
         )
-    return run_all(
+    return sweep.run_all(
         [run for cell in resolved.cells for run in runs_of(cell)],
         sources,
         run_row,
@@ -433,7 +415,7 @@ def _named(data: Any, model: Any) -> tuple[Any, dict[str, Dataset]]:
     pair = isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], whole)
     listed = list(data) if isinstance(data, Sequence) and not pair else [data]
     named = (str, Path) if model is None else ()
-    loaded = [d if isinstance(d, named) else load_any(d, model=model) for d in listed]
+    loaded = [d if isinstance(d, named) else load.load_any(d, model=model) for d in listed]
     names = [d.name if isinstance(d, Dataset) else str(d) for d in loaded]
     return names, {d.name: d for d in loaded if isinstance(d, Dataset)}
 

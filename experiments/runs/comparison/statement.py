@@ -135,7 +135,7 @@ def _guarantees(private: Sequence[Cell]) -> list[str]:
         if plan is not None:
             how = c.secure_aggregation or "none"
             key = (plan.trust, plan.unit, plan.adjacency, how, c.quorum, plan.federation.colluding)
-            kinds.setdefault(key, {})[plan.mechanism] = None
+            kinds.setdefault(key, {})[plan.mechanism.name] = None
     return [
         f"{sentences.in_short(*key)} Noise: {', '.join(mechanisms)}."
         for key, mechanisms in kinds.items()

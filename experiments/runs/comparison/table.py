@@ -11,15 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from fedcal.experiments.report.families import (
-    FAMILIES,
-    Family,
-    columns_of,
-    family_in,
-    family_of,
-    shown,
-)
-from fedcal.experiments.report.tables import TextTable, csv_text, markdown
+from fedcal.experiments.report import families, tables
 from fedcal.experiments.runs.comparison.grid import Cell
 from fedcal.experiments.runs.sweep import Row
 from fedcal.strategies.settings import settings_of
@@ -27,7 +19,7 @@ from fedcal.strategies.settings import settings_of
 Line = dict[str, Any]
 """An entry of `cells` in `compare.json`."""
 
-_CALIBRATE = FAMILIES["calibrate"]
+_CALIBRATE = families.FAMILIES["calibrate"]
 
 _SETTING = ("data", "partition", "clients", "unit", "trust", "alpha")
 """Lines that differ in these are not ranked: other data, or another promise."""
@@ -51,7 +43,10 @@ def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
     first: Row = next(iter(good), {"privacy": {}, "communication": {}})
     baseline = cell.variant.baseline
     asked: Line = {}
-    if family_of([c.method]).covers and (alpha := settings_of(c.method).get("alpha")) is not None:
+    if (
+        families.family_of([c.method]).covers
+        and (alpha := settings_of(c.method).get("alpha")) is not None
+    ):
         asked["alpha"] = c.set.get("alpha", alpha.default)
     return {
         "data": c.data,
@@ -112,7 +107,7 @@ def headline(lines: Sequence[Line]) -> str:
     lines
         `cells` of `compare.json`
     """
-    family = family_in(lines)
+    family = families.family_in(lines)
     fitted = [c for c in lines if not c["baseline"]]
     if not fitted:
         return "Nothing but baselines was run."
@@ -179,7 +174,7 @@ def _covering(lines: Sequence[Line]) -> list[Line]:
     ]
 
 
-def _won(family: Family, rivals: Sequence[Line], plain: Line | None) -> str:
+def _won(family: families.Family, rivals: Sequence[Line], plain: Line | None) -> str:
     """Return the winner of a setting, the next one's distance, and the model without either."""
     best, *others = sorted(rivals, key=family.mean)
     text = f"{_name(best, rivals)} ({_value(family, best)})"
@@ -194,7 +189,7 @@ def _won(family: Family, rivals: Sequence[Line], plain: Line | None) -> str:
     return text
 
 
-def _counted(family: Family, settings: Sequence[Sequence[Line]]) -> str:
+def _counted(family: families.Family, settings: Sequence[Sequence[Line]]) -> str:
     ranked = [sorted(rivals, key=family.mean) for rivals in settings]
     won = Counter(rivals[0]["label"] for rivals in ranked)
     text = ", ".join(f"{label} in {times}" for label, times in won.most_common())
@@ -205,7 +200,7 @@ def _counted(family: Family, settings: Sequence[Sequence[Line]]) -> str:
     return f"{family.what}, of {len(settings)} settings: {text} ({noise})."
 
 
-def _within_noise(family: Family, best: Line, rival: Line) -> bool:
+def _within_noise(family: families.Family, best: Line, rival: Line) -> bool:
     noise = max(float(c["after"][family.best]["std"]) for c in (best, rival))
     return family.mean(rival) - family.mean(best) <= noise
 
@@ -217,7 +212,7 @@ def _name(line: Line, rivals: Sequence[Line]) -> str:
     return ", ".join([line["label"], *(f"{k.replace('_', ' ')} {line[k]}" for k in facts)])
 
 
-def _value(family: Family, line: Line) -> str:
+def _value(family: families.Family, line: Line) -> str:
     percent = family.columns[family.best].endswith("%")
     return f"{100 * family.mean(line):.3g} %" if percent else f"{family.mean(line):.3g}"
 
@@ -251,7 +246,7 @@ class Cells:
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self._lines = lines
-        self._metrics = columns_of(lines)
+        self._metrics = families.columns_of(lines)
         facts = {k: [v for line in lines if (v := line.get(k)) is not None] for k in _FACTS}
         distinct = {k: list(dict.fromkeys(v)) for k, v in facts.items()}
         varied = [k for k, v in distinct.items() if len(v) > 1]
@@ -331,24 +326,24 @@ class Cells:
         return line["baseline"], line["epsilon"], *varied
 
 
-def as_table(lines: Sequence[Line]) -> TextTable:
+def as_table(lines: Sequence[Line]) -> tables.TextTable:
     """Return the table for the terminal (`show.tables.print_table`) and for Markdown."""
     cells = Cells(lines)
     words = {k for k, heading in enumerate(cells.headings) if heading in _WORDS}
     kinds = [cells.section(line) for line in lines]
     begin = {k: "" for k, (one, following) in enumerate(pairwise(kinds), 1) if one != following}
     rows = [cells.texts(line) for line in lines]
-    return TextTable(tuple(cells.headings), rows, cells.title, words, begin)
+    return tables.TextTable(tuple(cells.headings), rows, cells.title, words, begin)
 
 
 def as_markdown(lines: Sequence[Line]) -> str:
     """Return the table for a README, without the title."""
-    return markdown(replace(as_table(lines), title="", left=(0,)))
+    return tables.markdown(replace(as_table(lines), title="", left=(0,)))
 
 
 def as_csv(lines: Sequence[Line]) -> str:
     """Return the table for a spreadsheet: all digits, and fractions instead of percentages."""
-    return csv_text(as_rows(lines))
+    return tables.csv_text(as_rows(lines))
 
 
 def as_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
@@ -382,7 +377,7 @@ def _short(data: str) -> str:
 def _spread(metric: str, over: Mapping[str, Any] | None, runs: int) -> str:
     if over is None or over["mean"] is None:
         return ""
-    mean, std = shown(metric, over["mean"]), shown(metric, over["std"])
+    mean, std = families.shown(metric, over["mean"]), families.shown(metric, over["std"])
     some = len(over.get("values", range(runs)))  # what ships of a comparison has means alone
     note = "" if some == runs else f" [{some} of {runs}]"  # noise drowned the others
     return (mean if float(std) == 0 else f"{mean} ± {std}") + note

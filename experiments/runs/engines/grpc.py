@@ -18,19 +18,13 @@ from fedcal.core.checks import whole
 from fedcal.core.shards import Shards
 from fedcal.experiments.deploy.certificates import make_certificates
 from fedcal.experiments.deploy.supernode import SuperNode, supernode
-from fedcal.experiments.runs.engines.superlink import (
-    CONNECTION,
-    FlowerRun,
-    commands,
-    free_port,
-    run_folder,
-)
+from fedcal.experiments.runs.engines import superlink
+from fedcal.experiments.runs.engines.superlink import free_port
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster
+from fedcal.strategies.server import outcome, run_folder
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.server.outcome import Outcome, Progress
-from fedcal.strategies.server.run_folder import read_notices
 from fedcal.strategies.server_app import FRESH
 from fedcal.strategies.warnings import underpowered
 
@@ -46,9 +40,9 @@ def run_grpc(
     job: Job,
     shards: Shards,
     *,
-    progress: Progress | None = None,
+    progress: outcome.Progress | None = None,
     nodes: list[SuperNode] | None = None,
-) -> Outcome:
+) -> outcome.Outcome:
     """Run a job over one SuperNode for each client.
 
     Parameters
@@ -79,17 +73,17 @@ def run_grpc(
     """
     what = "the number of clients with engine 'grpc' (inline takes any)"
     whole(what, shards.clients, 1, MOST_CLIENTS)
-    programs = commands("grpc")
+    programs = superlink.commands("grpc")
     patient = max(job.grace, _START_SECONDS + _SITE_SECONDS * shards.clients)
     job = replace(job, tolerant=True, grace=patient)  # here none is away: they are only slow
-    with run_folder() as folder, contextlib.ExitStack() as running:
+    with superlink.run_folder() as folder, contextlib.ExitStack() as running:
         keys, out = folder / "keys", folder / "out"
         names = [f"site-{k}" for k in range(shards.clients)]
         make_certificates(keys, names=["127.0.0.1", "localhost"], sites=names)
         out.mkdir()
         job, signing = _with_roster(job, folder)
         here = {"data": "", "partition": "", "out": str(out), **FRESH}
-        run = FlowerRun(folder, programs, {})
+        run = superlink.FlowerRun(folder, programs, {})
         run.write_app({**job.to_fields(), **here})
         fleet = ""
 
@@ -100,7 +94,7 @@ def run_grpc(
 
         running.enter_context(run.superlink(options, keys / "ca.crt"))
         public = [str(keys / "sites" / f"{name}.pub") for name in names]
-        run.flwr_many([["supernode", "register", key, CONNECTION] for key in public])
+        run.flwr_many([["supernode", "register", key, superlink.CONNECTION] for key in public])
         for k, name in enumerate(names):
             site = folder / name
             own = shards.block(k, k + 1)
@@ -116,7 +110,7 @@ def run_grpc(
                 nodes.append(started)
         status = run.run(None, out, progress)
         known = {f"fedcal: {line}" for line in underpowered(job.method, None, job)}
-        for line in read_notices(out):
+        for line in run_folder.read_notices(out):
             if line not in known:  # what the caller says by itself
                 warnings.warn(line.removeprefix("fedcal: "), stacklevel=5)
         return run.outcome(out, status, "Flower's run", private=job.plan.private)

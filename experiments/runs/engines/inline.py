@@ -8,12 +8,11 @@ from functools import cache
 import numpy as np
 
 from fedcal.clients.answers import contribute
-from fedcal.core.checks import whole
-from fedcal.core.errors import RoundFailed
+from fedcal.core import checks, errors
 from fedcal.core.parallel import MANY, in_threads, usable_cores
 from fedcal.core.shards import Population, Task
 from fedcal.core.types import Integers, Words
-from fedcal.privacy.curator import Asked
+from fedcal.privacy.curator import OpenRound
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.storage.artifact import Artifact
@@ -29,7 +28,7 @@ _KEPT_BYTES = 1 << 23
 Unavailable = Callable[[int], Integers]
 """Round -> clients that do not answer in it."""
 
-SumOf = Callable[[Asked, Integers], Words]
+SumOf = Callable[[OpenRound, Integers], Words]
 """(a round, who answers in it) -> the sum of their contributions, (length,)."""
 
 
@@ -72,7 +71,7 @@ def run_inline(
         `method.result()` after the last round; it takes what the shards were made of.
     """
     if block is not None:
-        whole("block", block, 1)
+        checks.whole("block", block, 1)
     add_up = sum_of
     if add_up is None:
         local = local_sums(shards, block, _over_rounds(method, progress))
@@ -96,7 +95,7 @@ def run_inline(
     return artifact
 
 
-def _check_members(method: Method, asked: Asked, alive: Integers) -> None:
+def _check_members(method: Method, asked: OpenRound, alive: Integers) -> None:
     """Raise RoundFailed where too few members of the committee are there to open the sum."""
     if method.plan.committee is None:
         return
@@ -104,7 +103,7 @@ def _check_members(method: Method, asked: Asked, alive: Integers) -> None:
     away = np.setdiff1d(asked.clients, alive, assume_unique=True)
     there = len(np.setdiff1d(committee.members, away))
     if there < committee.threshold:
-        raise RoundFailed(
+        raise errors.RoundFailed(
             f"round {asked.round}: {there} members of the committee confirmed the sum, "
             f"{committee.threshold} must; it stays hidden"
         )

@@ -21,17 +21,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedcal.clients.site.sources import write_dealt
+from fedcal.core import optional, types
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.optional import absent, need
 from fedcal.core.parallel import usable_cores
 from fedcal.core.shards import Population, Shards
-from fedcal.core.types import Integers, Words
 from fedcal.experiments.deploy.fleet import read_address
-from fedcal.experiments.runs.engines.inline import local_sums, run_inline
-from fedcal.experiments.runs.engines.superlink import FlowerRun, commands, run_folder
+from fedcal.experiments.runs.engines import inline, superlink
 from fedcal.partition import DEALT
-from fedcal.privacy.curator import Asked
-from fedcal.privacy.query import Query, register
+from fedcal.privacy import curator, query
 from fedcal.privacy.request import Request
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome, Progress
@@ -121,7 +118,7 @@ def run_ray(
         if shares is not None:
             shares += spread.shares
         drive = partial(
-            run_inline, shards=shards, unavailable=job.unavailable, sum_of=spread.sum_of
+            inline.run_inline, shards=shards, unavailable=job.unavailable, sum_of=spread.sum_of
         )
         try:
             return job.run(drive, progress, **kept)
@@ -153,7 +150,7 @@ class Workers:
         self.shares = [Share(part.clients, part.size) for _, part in parts]
         self._get([one.ready.remote([r]) for one, r in zip(self._actors, self._rows, strict=True)])
 
-    def sum_of(self, asked: Asked, alive: Integers) -> Words:
+    def sum_of(self, asked: curator.OpenRound, alive: types.Integers) -> types.Words:
         """Return the sum of the contributions, (length,): one message to and from each worker."""
         request = asked.request
         question = (type(request.query), request.to_fields(), request.context_fields())
@@ -200,15 +197,15 @@ class _Holder:
 
     def __init__(self, first: int) -> None:
         self._first = first
-        self._held: tuple[int, Callable[[Request, Integers], Words]] | None = None
+        self._held: tuple[int, Callable[[Request, types.Integers], types.Words]] | None = None
 
-    def hold(self, rows: list[Any]) -> tuple[int, Callable[[Request, Integers], Words]]:
+    def hold(self, rows: list[Any]) -> tuple[int, Callable[[Request, types.Integers], types.Words]]:
         """Return the number of clients and what adds up for them; rows are where Ray keeps them."""
         if self._held is None:
             import ray
 
             held: Population = ray.get(rows[0])
-            self._held = held.clients, local_sums(held, first=self._first, threads=1)
+            self._held = held.clients, inline.local_sums(held, first=self._first, threads=1)
         return self._held
 
     def ready(self, rows: list[Any]) -> None:
@@ -216,7 +213,7 @@ class _Holder:
         self.hold(rows)
 
     def sum_of(
-        self, rows: list[Any], question: tuple[type[Query], Any, Any], ids: bytes | None
+        self, rows: list[Any], question: tuple[type[query.Query], Any, Any], ids: bytes | None
     ) -> tuple[bytes, float, int]:
         """Return the clients' sum, the seconds that it took, and the process."""
         start = time.perf_counter()
@@ -224,7 +221,7 @@ class _Holder:
         everybody = np.arange(clients)
         places = everybody if ids is None else np.frombuffer(ids, np.int64) - self._first
         kind, *records = question
-        register(kind)  # a class of another package, which nobody imported here
+        query.register(kind)  # a class of another package, which nobody imported here
         words = add_up(Request.from_fields(*records), places)
         return words.tobytes(), time.perf_counter() - start, os.getpid()
 
@@ -251,7 +248,7 @@ def cluster(cores: int | None, address: str | None) -> Iterator[Any]:
     InputError
         Ray is missing, or there is no cluster at that address.
     """
-    ray = need("ray", "simulation", "computing on Ray")
+    ray = optional.need("ray", "simulation", "computing on Ray")
     if ray.is_initialized():
         yield ray
         return
@@ -332,12 +329,12 @@ def run_flower(
             f"engine 'flower' computes in other processes: write the method {job.method} into a "
             "module of its own"
         )
-    programs = commands("flower")
+    programs = superlink.commands("flower")
     if importlib.util.find_spec("ray") is None:
-        raise absent("ray", "simulation", "engine 'flower'")
+        raise optional.absent("ray", "simulation", "engine 'flower'")
     if ray_address is not None:
         check_cluster(ray_address)
-    with run_folder() as folder:
+    with superlink.run_folder() as folder:
         if source is None:
             source = NamedData(str(folder / "rows.npz"), DEALT)
             write_dealt(Path(source.data), shards)
@@ -350,7 +347,7 @@ def run_flower(
             "out": str(out),
             **FRESH,
         }
-        run = FlowerRun(folder, programs, ray_environment(folder, ray_address))
+        run = superlink.FlowerRun(folder, programs, ray_environment(folder, ray_address))
         run.write_app(fields)
         federation = f"num-supernodes={job.federation.clients} client-resources-num-cpus=1"
         if ray_address is None:  # a cluster has the cores that it has

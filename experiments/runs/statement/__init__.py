@@ -144,7 +144,7 @@ def of_plan(
         "trust": plan.trust,
         "epsilon": plan.epsilon,
         "delta": plan.delta,
-        "mechanism": plan.mechanism,
+        "mechanism": plan.mechanism.name,
         "noise_std": None if std is None else std[0] if len(set(std)) == 1 else list(std),
         "noise_source": plan.federation.noise_source,
         "releases": releases,

@@ -124,7 +124,7 @@ def facts(plan: Plan, secure_aggregation: str, real: bool = False) -> Facts:
         quorum=plan.quorum,
         contribution=f"each client's {bounded}contribution",
         secure_aggregation=secure_aggregation,
-        wholes=plan.noises(plan.clients),
+        wholes=plan.noise_copies(plan.clients),
         committee=plan.committee,
         colluding=plan.federation.colluding,
         real=real,
@@ -184,7 +184,7 @@ def sets_noise(plan: Plan) -> bool:
 
     It is not where single rows are clipped, or where a client sends one cell of several.
     """
-    return not _bounds_parts(plan) and plan.law.answers != "onehot"
+    return not _bounds_parts(plan) and plan.mechanism.answers != "onehot"
 
 
 def _nominal(plan: Plan, rows_per_client: float) -> str:
@@ -205,9 +205,9 @@ def _nominal(plan: Plan, rows_per_client: float) -> str:
 
 def _sampling(plan: Plan, about: Facts) -> str:
     """Return the assumption behind the epsilon if not every client takes part."""
-    if not plan.amplified:
+    if plan.amplifying_rate == 1:
         why = plan.model.why_not_amplified
-        if plan.protocol:  # everybody answers, whoever's rows count
+        if plan.committee:  # everybody answers, whoever's rows count
             why = "" if plan.model.amplifies else f"trust {plan.trust} counts on no coin"
         if not why:
             why = f"unit {plan.unit} would need that the other rows of its client change little"
@@ -461,5 +461,5 @@ _WHO_FAILS = (
 
 def noise(plan: Plan, about: Facts) -> str:
     """Return where the noise comes from and what it is added to."""
-    added = plan.law.sentence() or plan.model.adds(plan.law.noise, about)
+    added = plan.mechanism.sentence() or plan.model.adds(plan.mechanism.noise, about)
     return f"{added}. {_NOISE_SOURCES[plan.federation.noise_source]['noise']}"

@@ -477,7 +477,8 @@ def predicted(values: Floats, variances: Floats, own: Floats | None = None) -> P
     p /= p.sum(axis=-1, keepdims=True)
     spread = np.sqrt(1 / total + tau**2 + (0.0 if own is None else own[..., None]))
     low, high = (_quantile(p, mean, spread, q) for q in (0.025, 0.975))
-    middle, least, greatest = (_step(p, tau, q) for q in (0.5, 0.025, 0.975))
+    places = ((np.cumsum(p, axis=-1) >= q).argmax(axis=-1) for q in (0.5, 0.025, 0.975))
+    middle, least, greatest = (np.take_along_axis(tau, k[..., None], -1)[..., 0] for k in places)
     share = middle**2 / (middle**2 + typical[..., 0])
     return Predicted((p * mean).sum(axis=-1), low, high, middle, least, greatest, share)
 
@@ -490,9 +491,3 @@ def _quantile(p: Floats, mean: Floats, spread: Floats, q: float) -> Floats:
         below = (p * ndtr((middle[..., None] - mean) / spread)).sum(axis=-1) < q
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return np.asarray((low + high) / 2)
-
-
-def _step(p: Floats, values: Floats, q: float) -> Floats:
-    """Return a quantile of a discrete distribution, (..., points) -> (...)."""
-    place = (np.cumsum(p, axis=-1) >= q).argmax(axis=-1)
-    return np.take_along_axis(values, place[..., None], axis=-1)[..., 0]

@@ -185,7 +185,7 @@ def test_sizes_that_are_too_large_or_do_not_fit_are_refused():
         ((questions.AccuracyGap, (1.0,) * (2**16 + 1)), ""),
         ((questions.ScalingNewton, "vector", np.zeros(6), 4), ""),
     ]
-    each_is_refused(table, lambda made: made[0](*made[1:]))
+    each_is_refused(table, lambda made: made[0](*made[1:]).bound("row"))
 
 
 def test_edges_of_buckets_increase_from_0_to_1():

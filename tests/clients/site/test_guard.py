@@ -65,7 +65,13 @@ def test_a_share_of_the_noise_alone_is_not_sent(site):
 
 def test_an_oversized_answer_is_refused_before_it_is_computed(site, monkeypatch):
     monkeypatch.setattr(guard, "MOST_NUMBERS", 100)
-    refused("the request asks for 256 numbers; at most 100", check, FIELDS, asked(), site)
+    refused(
+        "length of an answer must be",
+        check,
+        FIELDS,
+        asked(),
+        site,
+    )
 
 
 def test_a_promise_to_subjects_needs_subjects(site):

@@ -48,7 +48,7 @@ def test_what_does_not_fit_is_one_line(folder, capsys):
     np.savez("four.npz", features=X[:4], labels=np.arange(4))
     np.savez("bad.npz", features=np.full((3, 4), np.inf))
     for data, said in (
-        ("wide.npz", "'wide.npz': the model reads inputs of shape 4, got 5"),
+        ("wide.npz", "'wide.npz': the shape of the model's inputs must be (4,), got (5,)"),
         ("four.npz", "labels: 3 at row 3; allowed: 0, 1, 2"),
         ("bad.npz", "'bad.npz': features: all values must be finite"),
         ("rows.npz --alpha 0.1", "alpha has no effect here: a model has no sets"),

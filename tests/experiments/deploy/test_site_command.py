@@ -57,10 +57,10 @@ def test_rows_come_from_a_function(module, tmp_path):
         (f"{module}:fails", "failed: OSError: the database is away"),
         (f"{module}:none", "AttributeError"),
         ("no_such_module:rows", "ModuleNotFoundError"),
-        ("two.npz", "2 clients; a site is one client"),
+        ("two.npz", "must be 1, got 2"),
     ]
     each_is_refused(table, lambda source: read_rows(source, None))
-    with pytest.raises(InputError, match=f"csv 'de' is for CSV files, and {module}:pair is a func"):
+    with pytest.raises(InputError, match=f"csv has no effect here: {module}:pair is a function"):
         read_rows(f"{module}:pair", None, csv="de")
 
 
@@ -147,10 +147,10 @@ def test_features_that_do_not_do_are_one_line(tmp_path):
     turned = {"class_names": ["well", "sick"], "names": ["sick", "well"]}
     table: list[tuple[dict[str, object], str]] = [
         ({"names": None}, "do not contain the number of classes: give --class-names"),
-        (turned, "its classes are well, sick"),
+        (turned, "classes of --class-names must be"),
         ({"labels": [0, 1, 2, 0, 0, 0]}, "must be a class"),
         ({"features": np.full((6, 4), np.nan)}, "all values must be finite"),
         ({"features": np.zeros((0, 4)), "labels": []}, "must have shape"),
-        ({"client": [1, 1, 1, 2, 2, 2]}, "a site is one client"),
+        ({"client": [1, 1, 1, 2, 2, 2]}, "must be 1, got 2"),
     ]
     each_is_refused(table, read)

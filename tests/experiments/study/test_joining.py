@@ -52,7 +52,7 @@ def test_rows_that_cannot_work_are_one_line(tmp_path):
             "'dead' at row .*allowed: survived, sepsis",
         ),
         ((ONE, changed(label=None)), "column 'label' is missing"),
-        ((ONE, changed(client=["a", "b"] * (n // 2) + ["b"] * (n % 2))), "2 clients; a site is"),
+        ((ONE, changed(client=["a", "b"] * (n // 2) + ["b"] * (n % 2))), "must be 1, got 2"),
         ((ONE, changed(client=["birch"] * n)), "has rows of birch .column client., this is "),
         ((study(groups=("ward a",)), table()), "no column group with ward a"),
         ((study(groups=("ward a",)), changed(group=["ward b"] * n)), "no column group with ward a"),

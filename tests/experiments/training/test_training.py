@@ -158,9 +158,9 @@ def test_what_cannot_be_resumed(images, tmp_path):
     with pytest.raises(InputError, match="holds an unfinished training: continue with --resume"):
         train(config, out=out)
     table: list[tuple[dict[str, Any], str]] = [
-        ({"lr": 0.2}, "continues with lr = 0.1, but 0.2 is given"),
-        ({"rounds": 1}, "2 rounds are done already, but rounds = 1"),
-        ({"rounds": config.rounds - 1}, "rounds were asked: --resume takes no fewer"),
+        ({"lr": 0.2}, "lr with --resume must be 0.1, got 0.2"),
+        ({"rounds": 1}, "rounds with --resume must be"),
+        ({"rounds": config.rounds - 1}, "rounds with --resume must be"),
     ]
     before = (out / CHECKPOINT).read_bytes()
     each_is_refused(table, lambda options: train(out=out, resume=True, **options))

@@ -47,7 +47,7 @@ def test_the_source_s_test_rows_stay_test_rows(tmp_path):
         **{"features": X, "scale": 1.0, "labels": Y, "group": group, "subject": np.arange(200)},
         **{**TEST, "test_group": group[:40], "test_fog_3": -X[:40]},
     )
-    made = split(read_labelled(path), TrainConfig(path, clients=4, partition="iid", seed=3))
+    made = split(read_labelled(path), TrainConfig(data=path, clients=4, partition="iid", seed=3))
     assert (made.group_names, made.classes, made.shape) == (("m", "w"), 3, (5,))
     ids = {part: np.concatenate([rows.ids for rows in made.parts[part]]) for part in PARTS}
     assert len(ids["test"]) == 40

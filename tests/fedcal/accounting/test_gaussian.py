@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from refusals import each_is_refused, refused
 
 from fedcal.accounting import gaussian as module
-from fedcal.accounting import zcdp
+from fedcal.accounting import gaussian as zcdp
 from fedcal.accounting.gaussian import (
     check_delta,
     check_epsilon,
@@ -27,8 +27,9 @@ from fedcal.accounting.gaussian import (
     gaussian_epsilon,
     gaussian_multiplier,
     poisson_gaussian_epsilon,
+    zcdp_multiplier,
+    zcdp_rho,
 )
-from fedcal.accounting.zcdp import zcdp_multiplier, zcdp_rho
 from fedcal.core.errors import InputError
 
 laws = settings(max_examples=60, deadline=None, derandomize=True)

@@ -59,7 +59,8 @@ def test_what_is_learned_is_in_no_noise_key(query):
     (name,) = query.learned
     asked = request(query=query, bound=query.bound("client", (0.5,)))
     other = replace(asked, query=replace(query, **{name: getattr(query, name) + 2.0**-20}))
-    assert (other.question, other.key) == (asked.question, asked.key)
+    assert other.query.noise_key == asked.query.noise_key
+    assert other.key == asked.key
     assert other.digest != asked.digest
     assert other.query != asked.query
 
@@ -88,7 +89,7 @@ NOISE = noise_of("gaussian", (2, 1), (5.0, 6.0), 2)
 
 
 @pytest.mark.parametrize(
-    "change", [{"law": Laplace}, {"lengths": (1, 2)}, {"scales": (5.0, 6.5)}, {"shares": 3}]
+    "change", [{"mechanism": Laplace}, {"lengths": (1, 2)}, {"scales": (5.0, 6.5)}, {"shares": 3}]
 )
 def test_a_question_s_key_has_all_of_the_noise(change):
     """Each by itself, beside noise that differs in nothing else."""
@@ -101,25 +102,40 @@ OF_NO_CONSEQUENCE = {
     "noise_source",  # nothing is drawn from a stream but where it is "seeded"
     "counting_rounds",  # exact sums
     "cohort",  # only where nothing is drawn but who takes part
+    "classes",  # the question and its bound have what follows from them
 }
+RESOLVED = {"epsilon", "delta", "mechanism", "quorum", "rounds"}
+"""What a federation asks for; the plan has what came of it."""
 OTHER = {
-    "committee": (5, 4),
-    "law": Laplace(0.5),
+    "committee": 5,
+    "mechanism": Laplace(0.5),
     "row_rate": 0.5,
     "unit": "example",
     "trust": "local",
     "adjacency": "replace",
     "bound": replace(BOUND, norms=(1.0, 3.5)),
 }
+PLANNED = {f.name for f in fields(Plan)} - {"federation"}
 
 
-@pytest.mark.parametrize("name", [f.name for f in fields(Plan)])
+def changed(made: Any, **change: Any) -> Any:
+    """As it would be with other fields, some of which go with no other: a key is all we want."""
+    other = object.__new__(type(made))
+    for field, value in {**made.__dict__, **change}.items():
+        object.__setattr__(other, field, value)
+    return other
+
+
+@pytest.mark.parametrize("name", sorted(PLANNED | {f.name for f in fields(Federation)}))
 def test_every_field_of_a_plan_is_in_its_key_or_listed_as_of_no_consequence(name):
     plan = make_plan(Federation(clients=10, classes=2, epsilon=1.0), rounds=3, bound=BOUND)
-    values = dict(plan.__dict__)
-    value = values[name]
+    plan = changed(plan, federation=changed(plan.federation, committee=4, threshold=3))
+    value = getattr(plan if name in PLANNED else plan.federation, name)
     other = OTHER.get(name, value + 1 if isinstance(value, (int, float)) else value)
-    changed = object.__new__(Plan)  # some of these go with no other field: a key is all we want
-    for field, old in values.items():
-        object.__setattr__(changed, field, other if field == name else old)
-    assert (changed.key == plan.key) is (name in OF_NO_CONSEQUENCE)
+    if name in PLANNED:
+        another = changed(plan, **{name: other})
+        assert (another.key == plan.key) is (name in OF_NO_CONSEQUENCE)
+        return
+    federation = changed(plan.federation, **{name: other})
+    another = changed(plan, federation=federation)
+    assert (another.key == plan.key) is (name in OF_NO_CONSEQUENCE | RESOLVED)

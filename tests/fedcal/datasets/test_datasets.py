@@ -189,7 +189,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     ({"logits": Z, "test_probs": P, "test_labels": Y}, "beside logits: give test_logits"),
     ({"logits": Z, **TEST, "test_probs": P}, "both test_logits and test_probs"),
-    ({"logits": Z, **TEST, "test_logits": Z[:, :2]}, "test_logits: 2 classes, logits has 3"),
+    (
+        {"logits": Z, **TEST, "test_logits": Z[:, :2]},
+        "number of classes of test_logits, as of logits, must be 3, got 2",
+    ),
     ({"probs": P, "test_probs": P}, "test_probs without test_labels"),
     ({"probs": P, "test_labels": Y}, "test_labels without test_probs"),
     ({"logits": Z, **TEST, "test_logits": Z * np.nan}, "test_logits: nan at row 0, column 0"),
@@ -256,7 +259,7 @@ def test_hostile_npz_is_refused_in_one_line(tmp_path):
         ({"logits.npy": npy((10**4000, 10))}, "declares more than 4 GiB"),
         ({"labels.npy": npy((2**30,), "|u1")}, "declares more than 4 GiB"),
         ({"client.npy": npy((10,), "<U200000000")}, "declares more than 4 GiB"),
-        ({"logits.npy": npy((-3, 10))}, "negative shape"),
+        ({"logits.npy": npy((-3, 10))}, "truncated, damaged"),
         ({"logits.npy": npy("abc")}, "no .npy array"),
         ({"logits.npy": npy((4, 3), data=b"\0" * 8)}, "'logits' is truncated, damaged"),
         ({"logits.npy": npy((1, 2), data=b"\0" * 24)}, "'logits' is truncated, damaged"),
@@ -308,7 +311,7 @@ def test_npz_with_a_member_twice(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("logits.npy", buffer.getvalue())
         archive.writestr("logits.npy", buffer.getvalue())
-    refused("'logits' occurs twice", load, tmp_path / "x.npz")
+    refused("'logits.npy' occurs twice", load, tmp_path / "x.npz")
 
 
 def test_truncated_and_flipped_bytes_never_escape_as_another_error(tmp_path):

@@ -90,7 +90,7 @@ def test_what_does_not_go_together_is_refused():
         ((FITTED, FRAME.assign(label=Y)), "does not store which columns of a frame"),
         ((OF_FRAME, FRAME[["a", "b"]]), "the frame lacks c, d, label"),
         ((OF_FRAME, FRAME.assign(label=NAMES[Y], age=1)), "unknown column 'age'"),
-        ((of_label, labelled), "model: it was fitted on a column called label"),
+        ((of_label, labelled), "or label is one of them"),
         ((net, (X[:, :2], Y)), "model: Net fails on these rows: RuntimeError"),
         ((net, (gaps, Y)), "logits: nan at row"),
         ((net, (X, Y + 1)), r"labels: 3 at row 2; must be a class in \[0, 2\]"),

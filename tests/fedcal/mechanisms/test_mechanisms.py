@@ -14,8 +14,7 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.experiments.research.studies.rows import draw_sum
 from fedcal.mechanisms import Gaussian, Laplace, Noise, Source, Sum, Unary
 from fedcal.mechanisms.additive import SMOOTHING
-from fedcal.mechanisms.exponential import draw_index
-from fedcal.mechanisms.unary import unary_flip
+from fedcal.mechanisms.choice import draw_index, unary_flip
 from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
@@ -161,13 +160,13 @@ def test_noise_that_is_none_is_refused():
     table: list[tuple[tuple[Any, ...], str]] = [
         (("none", (3,), (1.0,)), "unknown noise 'none'"),
         (("exponential", (3,), (1.0,)), "unknown noise 'exponential'"),
-        (("laplace", (3,), ()), r"noise for blocks of \(3,\) has 0 scales"),
-        (("laplace", (), ()), "noise for blocks of"),
-        (("laplace", (3, 0), (1.0, 1.0)), "noise for blocks of"),
-        (("laplace", (3,), (0.0,)), "finite scales > 0"),
-        (("laplace", (3,), (-1.0,)), "finite scales > 0"),
-        (("gaussian", (3,), (math.inf,)), "finite scales > 0"),
-        (("gaussian", (3,), (math.nan,)), "finite scales > 0"),
+        (("laplace", (3,), ()), "noise needs a finite scale"),
+        (("laplace", (), ()), "noise needs a finite scale"),
+        (("laplace", (3, 0), (1.0, 1.0)), "noise needs a finite scale"),
+        (("laplace", (3,), (0.0,)), "noise needs a finite scale > 0"),
+        (("laplace", (3,), (-1.0,)), "noise needs a finite scale > 0"),
+        (("gaussian", (3,), (math.inf,)), "noise needs a finite scale > 0"),
+        (("gaussian", (3,), (math.nan,)), "noise needs a finite scale > 0"),
         (("laplace", (3,), (1.0,), 0), "in 0 shares"),
         (("unary", (3,), (0.5,)), "probability < 1/2"),
         (("unary", (3,), (0.1,), 3), "in 3 shares"),

@@ -128,7 +128,7 @@ def test_in_one_draw_for_studies_it_has_the_same_law(trust):
     of = plan.sum_of(plan.bound, 9)
     total = draw_sum(plan, np.zeros(DRAWS, np.uint64), of, np.random.default_rng(1))
     complete = 9 if trust == "local" else 1
-    assert plan.noises(9) == complete
+    assert plan.noise_copies(9) == complete
     assert follows(total.view(np.int64), chances(3.0, 2.0, complete))
     assert not follows(total.view(np.int64), chances(2.0, 2.0, complete))
 

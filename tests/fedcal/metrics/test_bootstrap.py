@@ -82,7 +82,7 @@ def test_bad_input_is_refused():
     p, q, y = sample(np.random.default_rng(11), 20, 3)
     table: list[tuple[tuple[Any, ...], str]] = [
         ((p[:5], q, y), "one entry for each row"),
-        ((np.eye(2)[y.clip(0, 1)], q, y.clip(0, 1)), "differ in shape"),
+        ((np.eye(2)[y.clip(0, 1)], q, y.clip(0, 1)), "shape of after"),
         ((p, 0.9 * q, y), r"row 0 sums to 0\.9"),
         ((p + np.nan, q, y), "finite"),
         ((p, q, y + 3), r"\[0, 3\)"),

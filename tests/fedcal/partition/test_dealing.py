@@ -20,7 +20,10 @@ def test_natural_shards_are_the_data_s_own():
     named = small(client=names)
     for clients in (None, 3):
         assert deal(named, "natural", clients, 0).rows.tolist() == [30, 15, 15]  # a, b, c
-    table = [((named, 4), "3 natural clients, but clients = 4"), ((small(), None), "no clients")]
+    table = [
+        ((named, 4), "clients, the natural ones of arrays, must be 3, got 4"),
+        ((small(), None), "no clients"),
+    ]
     each_is_refused(table, lambda given: deal(given[0], "natural", given[1], 0))
 
 

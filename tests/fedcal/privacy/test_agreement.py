@@ -130,7 +130,7 @@ def test_a_site_makes_the_server_s_plan_from_public_facts(name):
         assert plan == job.plan
         own = own_request(fields, request, terms)
         assert own.noise == (plan.noise if plan.model.noise_by == "client" else None)
-        if plan.protocol:
+        if plan.committee:
             assert plan.committee == (7, 5)
             assert request.noise is None
             assert {request.rate, request.row_rate} == {1.0}
@@ -180,7 +180,7 @@ def test_a_request_that_differs_in_one_thing_is_refused(name):
         terms = planned(fields)
         plan = terms.plan
         changes = dict(CHANGES)
-        if plan.protocol:  # it names none of these
+        if plan.committee:  # it names none of these
             del changes["secret coin"], changes["share of rows"]
         if not plan.private:
             del changes["bound"]  # the method bounds each question by itself
@@ -192,7 +192,7 @@ def test_a_request_that_differs_in_one_thing_is_refused(name):
             except InputError:  # no such request: it is refused where it is read
                 continue
             kind = "noise" if what in OF_NOISE else what
-            why = f"request's {kind} is not the one|does not fit a run with 'nothing'"
+            why = f"request's {kind} is not the one|mechanism of the noise must be 'nothing'"
             refused(why, own_request, fields, other, terms)
 
 

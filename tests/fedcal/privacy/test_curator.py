@@ -15,7 +15,7 @@ from fedcal.core.errors import BudgetExceeded, InputError, PrivacyError, RoundFa
 from fedcal.core.streams import Purpose, stream
 from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
-from fedcal.privacy.curator import Asked, Curator, Release
+from fedcal.privacy.curator import Curator, OpenRound, Release
 from fedcal.privacy.query import QUERIES
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
@@ -52,7 +52,7 @@ def seeded(plan: Plan, seed: int) -> Plan:
     return replace(plan, federation=replace(plan.federation, seed=seed))
 
 
-def close(curator: Curator, asked: Asked, repliers: int = 10) -> Release:
+def close(curator: Curator, asked: OpenRound, repliers: int = 10) -> Release:
     curator.charge(asked, repliers)
     return curator.close(asked, asked.request.ring.encode(SUM))
 
@@ -256,7 +256,7 @@ def test_what_a_site_is_told_of_the_run(ledger):
     first, other = Curator(plan, ledger), Curator(plan_of(epsilon=0.5))
     told = first.open(1, ASK).request.context
     assert (told.plan, told.round, told.rounds) == (plan.key, 1, ROUNDS)
-    assert (told.unit, told.trust, told.mechanism) == (plan.unit, plan.trust, plan.mechanism)
+    assert (told.unit, told.trust, told.mechanism) == (plan.unit, plan.trust, plan.mechanism.name)
     assert (told.epsilon, told.delta) == (plan.epsilon, plan.delta)
     also = other.open(1, ASK).request.context
     assert told.run != also.run
@@ -393,7 +393,7 @@ def test_a_round_at_the_quorum_is_released():
     for repliers in (9, 10):
         curator = Curator(plan_of(trust="distributed"))
         released = close(curator, curator.open(1, ASK), repliers)
-        one = plan_of(mechanism=curator.plan.mechanism)
+        one = plan_of(mechanism=curator.plan.mechanism.name)
         assert (released.std >= one.std_of_sum(10) * (1 - 1e-12)).all()
     for trust in ("central", "local"):  # elsewhere a single answer will do
         curator = Curator(plan_of(trust=trust))

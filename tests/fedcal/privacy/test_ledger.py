@@ -26,8 +26,8 @@ WORDS = {
 
 
 def reserve(ledger: Ledger, run: str, epsilon: float, releases: int = 4, **change: object) -> None:
-    values = {"delta": 1e-5, "releases": releases, **WORDS, **change}
-    ledger.reserve(run, epsilon=epsilon, **values)
+    values: Any = {"delta": 1e-5, "releases": releases, **WORDS, **change}
+    ledger.reserve(Entry(run, epsilon, **values))
 
 
 @pytest.fixture
@@ -144,8 +144,7 @@ def test_releases_one_to_r_are_charged_once_also_after_a_restart(file):
 def test_charges_are_on_disk_before_the_call_returns(file):
     # The child dies without closing anything, right after its charge.
     child = start(
-        "ledger.reserve('a', epsilon=0.6, delta=0.0, releases=2, mechanism='m', unit='user',"
-        " adjacency='z', event='e')\n"
+        "ledger.reserve(Entry('a', 0.6, 0.0, 2, 'm', 'user', 'z', 'e'))\n"
         "ledger.charge('a', 1)\n"
         "os._exit(3)\n",
         file,
@@ -295,7 +294,7 @@ def start(body: str, file: Path) -> subprocess.Popen[str]:
     head = (
         "import os, sys\n"
         "from fedcal.core.errors import BudgetExceeded\n"
-        "from fedcal.privacy.ledger import Ledger\n"
+        "from fedcal.privacy.ledger import Entry, Ledger\n"
         "ledger = Ledger(sys.argv[1], 1.0)\n"
     )
     root = str(Path(fedcal.__file__).parents[1])
@@ -313,8 +312,7 @@ RACE = """
 print("open", flush=True)
 sys.stdin.readline()
 try:
-    ledger.reserve(f"run {os.getpid()}", epsilon=0.6, delta=1e-5, releases=1, mechanism="m",
-                   unit="user", adjacency="z", event="e")
+    ledger.reserve(Entry(f"run {os.getpid()}", 0.6, 1e-5, 1, "m", "user", "z", "e"))
     print("granted")
 except BudgetExceeded:
     print("refused")

@@ -121,7 +121,7 @@ def noise_of_sum(plan: Plan, repliers: int, times: int) -> np.ndarray:
     """Noise of the sum of so many answers, in the statistic's units, (times, length)."""
     draws = repliers if plan.trust in ("distributed", "local") else 1
     wide = replace(plan.noise, lengths=tuple(n * times for n in plan.noise.lengths))
-    source = stream(5, Purpose.NOISE, 1, plan.mechanism)
+    source = stream(5, Purpose.NOISE, 1, plan.mechanism.name)
     total = np.sum([wide.draw(source) for _ in range(draws)], axis=0) * plan.grid
     blocks = np.split(total, np.cumsum(wide.lengths)[:-1])
     return np.concatenate([b.reshape(times, -1) for b in blocks], axis=1)
@@ -209,7 +209,7 @@ def test_the_ring_has_room_for_the_noise_of_all_clients(mechanism, trust, client
     plan = plan_of(1, mechanism=mechanism, trust=trust, clients=clients, quorum=quorum)
     room = plan.ring.headroom
     widest = max(plan.noise.scales)
-    whole = plan.noises(clients)
+    whole = plan.noise_copies(clients)
     if mechanism == "gaussian":
         chance = math.erfc(room / widest / math.sqrt(2 * whole))
     elif whole == 1:
@@ -270,7 +270,7 @@ def test_what_does_not_go_together_is_refused():
         ((1, SCORES, "exponential", {"mechanism": "laplace"}), "made for"),
         ((2, SCORES, "exponential", {}), "needs one round, got rounds = 2"),
         ((1, ONES, "exponential", {}), "a bound for each candidate"),
-        ((1, pairs, "exponential", {}), "a bound of order 1"),
+        ((1, pairs, "exponential", {}), "a bound for each candidate"),
         ((1, PAIR, "laplace", {"mechanism": "exponential"}), "does not fit a release that is a"),
         ((1, PAIR, "gaussian", {"mechanism": "unary"}), "does not fit a release that is a sum"),
         ((1, PAIR, "laplace", {"delta": 0.0, "mechanism": "gaussian"}), "delta = 0"),
@@ -344,7 +344,7 @@ def test_the_noise_of_the_honest_alone_is_as_much_as_one_server_would_add(mechan
 def test_everybody_answers_and_the_coin_is_its_own_under_every_trust(trust):
     epsilon = math.inf if trust == "secagg" else 1.0
     plan = plan_of(2, trust=trust, epsilon=epsilon, sampling_rate=0.25, **SITES)
-    assert plan.protocol
+    assert plan.committee
     assert plan.asks_everyone
     assert plan.own_rate == 0.25
     assert plan.sample(1).tolist() == plan.sample(2).tolist() == list(range(20))

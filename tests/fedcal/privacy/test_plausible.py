@@ -17,8 +17,7 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Words
 from fedcal.mechanisms import MECHANISMS, PRIVATE
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
-from fedcal.privacy.curator import Asked, Curator, Release
-from fedcal.privacy.plausible import check_plausible, honest_range
+from fedcal.privacy.curator import Curator, OpenRound, Release, check_plausible, honest_range
 from fedcal.privacy.query import Query
 from fedcal.secure_aggregation import ClientSums
 from fedcal.trust import NOISY
@@ -53,11 +52,11 @@ def asks(plan: Plan, kind: type[Asks] = Asks) -> Asks:
     return kind(plan.bound.lengths)
 
 
-def extreme(plan: Plan, asked: Asked, sign: float) -> Words:
+def extreme(plan: Plan, asked: OpenRound, sign: float) -> Words:
     """What one honest client sends that adds as much as it may, (length,)."""
     bound, ring = asked.request.bound, asked.request.ring
     x = np.full((1, bound.length), 1e9 * sign)
-    if plan.law.answers == "onehot":
+    if plan.mechanism.answers == "onehot":
         x = np.eye(bound.length)[:1]
     elif bound.rule != "per_value" and bound.per == "client":
         x[:, 1:] = 0.0  # all of a norm in one number
@@ -78,7 +77,7 @@ def closed(plan: Plan, query: Query, words: list[Words]) -> Release:
     for number, one in enumerate(words):
         if asked.request.noise is not None:
             source = stream(plan.client_seed, Purpose.SHARE, 1, f"site {number}")
-            one = asked.request.noise.law.client(one, plan.ring, asked.request.noise, source)
+            one = asked.request.noise.mechanism.client(one, plan.ring, asked.request.noise, source)
         total = total + one
     return curator.close(asked, total)
 
@@ -109,7 +108,7 @@ def test_clients_without_rows_are_not_refused_for_negative_noise(name):
         )
 
 
-@pytest.mark.parametrize("name", [name for name in PLANS if PLANS[name].noisy_sums])
+@pytest.mark.parametrize("name", [name for name in PLANS if PLANS[name].mechanism.answers == "sum"])
 def test_noise_goes_as_far_as_its_tail(name):
     """Beyond the range of exact sums lies the tail, which noise exceeds with chance < 2**-40."""
     plan = PLANS[name]
@@ -128,13 +127,13 @@ def test_noise_goes_as_far_as_its_tail(name):
         np.testing.assert_allclose(tail / std, 9.2, rtol=2e-4)
         assert 2 * norm.sf(9.19) * 2**20 < 2**-40
     else:
-        assert (tail >= std / math.sqrt(2 * plan.noises(plan.clients)) * 43).all()
+        assert (tail >= std / math.sqrt(2 * plan.noise_copies(plan.clients)) * 43).all()
 
 
 @every_plan
 def test_one_step_beyond_the_range_is_refused(name):
     plan = PLANS[name]
-    if plan.law.answers == "index":
+    if plan.mechanism.answers == "index":
         pytest.skip("exact sums are nobody's to see")
     for kind in (Asks, Counts):
         request = Curator(plan).open(1, asks(plan, kind)).request

@@ -90,15 +90,15 @@ def back(request: Request, fields: Fields | None = None, context: Fields | None 
 @pytest.mark.parametrize("name", PINNED)
 def test_keys_and_bytes_stay(name):
     request = REQUESTS[name]
-    assert (request.question[:16], request.key[:16], request.payload_bytes) == PINNED[name]
+    assert (request.query.noise_key[:16], request.key[:16], request.payload_bytes) == PINNED[name]
 
 
 @requests
 def test_the_context_is_in_no_key_and_no_payload(request_):
-    mechanism = CONTEXT.mechanism if request_.noise is None else request_.noise.mechanism
+    mechanism = CONTEXT.mechanism if request_.noise is None else request_.noise.mechanism.name
     context = replace(CONTEXT, round=request_.round, mechanism=mechanism)
     for other in (replace(request_, context=context), replace(request_, context=None)):
-        assert other.question == request_.question
+        assert other.query.noise_key == request_.query.noise_key
         assert other.key == request_.key
         assert other.payload_bytes == request_.payload_bytes
         assert other.to_fields() == request_.to_fields()
@@ -114,7 +114,7 @@ def test_fields_give_the_request_back(request_):
         read = Request.from_fields(record(fields), record(context))
         assert read == request_
         assert hash(read.query) == hash(request_.query)
-        assert (read.question, read.key) == (request_.question, request_.key)
+        assert (read.query, read.key) == (request_.query, request_.key)
 
 
 @requests
@@ -179,14 +179,14 @@ def test_a_context_that_makes_no_sense_is_refused():
         ({"query-version": 9}, "version 9 of the query 'clipped_nll' is not known here, only 1"),
         *(({"run": run}, f"run {wrong}") for run in ("", "x" * 65, "two\nlines")),
         *(({"plan": plan}, f"plan {wrong}") for plan in ("0" * 63, 7)),
-        ({"round": 4}, "a query of round 3 has a context of round 4"),
-        ({"round": 2}, "a query of round 3 has a context of round 2"),
+        ({"round": 4}, "round of the context must be 3, got 4"),
+        ({"round": 2}, "round of the context must be 3, got 2"),
         ({"round": 3.0}, f"round {wrong}"),
         ({"rounds": 2}, f"round {wrong}"),
         ({"rounds": nan}, f"rounds {wrong}"),
         ({"unit": "ROW"}, f"unit {wrong}"),
         ({"trust": ["central"]}, f"trust {wrong}"),
-        ({"mechanism": "gaussian"}, "does not fit a run with 'gaussian'"),
+        ({"mechanism": "gaussian"}, "mechanism of the noise must be 'gaussian'"),
         *(({"epsilon": epsilon}, f"epsilon {wrong}") for epsilon in (nan, 0.0, "1", True)),
         *(({"delta": delta}, f"delta {wrong}") for delta in (1.0, -1e-9, nan)),
     ]

@@ -12,7 +12,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.datasets import load
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.mechanisms.exponential import scores_of
+from fedcal.mechanisms.choice import scores_of
 from fedcal.partition import dirichlet, iid
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import FedAccuracy

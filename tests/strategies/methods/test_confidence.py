@@ -15,7 +15,7 @@ from fedcal.clients.answers import answer
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.mechanisms.unary import unary_flip
+from fedcal.mechanisms.choice import unary_flip
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import DPHistogram
 
@@ -67,7 +67,7 @@ def test_the_laplace_scale_is_sensitivity_over_epsilon():
     ):
         more = {"rows_per_client": 50.0} if unit == "user" else {}
         plan = method(private(epsilon=epsilon, unit=unit), counts=counts, **more).plan
-        assert (plan.mechanism, plan.rounds, plan.delta) == ("laplace", 1, 0.0)
+        assert (plan.mechanism.name, plan.rounds, plan.delta) == ("laplace", 1, 0.0)
         per_row = 1 / (math.sqrt(2) * math.sinh(epsilon / sensitivity / 2))  # on integers
         std = per_row if unit == "example" else math.sqrt(2) * sensitivity / epsilon
         assert plan.noise_std == pytest.approx([std] * len(plan.noise_std), rel=1e-9)
@@ -99,7 +99,7 @@ def test_unary_estimates_how_many_clients_are_in_each_cell():
     strategy = method(own)
     run_inline(strategy, shards)
     release = strategy.releases[0]
-    assert (strategy.plan.mechanism, strategy.plan.adjacency) == ("unary", "replace")
+    assert (strategy.plan.mechanism.name, strategy.plan.adjacency) == ("unary", "replace")
     flip = unary_flip(2.0)
     std = math.sqrt(clients * flip * (1 - flip)) / (0.5 - flip)
     assert release.std == pytest.approx(np.full(30, std))

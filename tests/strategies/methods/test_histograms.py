@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.accounting.zcdp import zcdp_rho
+from fedcal.accounting.gaussian import zcdp_rho
 from fedcal.calibrators import BBQ, WeightedBinning
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats

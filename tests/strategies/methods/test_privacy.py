@@ -180,7 +180,7 @@ def test_neighbours_differ_by_no_more_than_the_plan_says(name, unit):
     plan = strategy.plan
     part = UNITS[unit].per
     assert plan.bound.per == ("client" if averaged else part)
-    if plan.law.order == 1:
+    if plan.mechanism.order == 1:
         assert plan.bound.order == 1
     in_place = plan.fine and part == "row"  # a row leaves an empty place
     assert plan.adjacency == ("zero-out" if in_place else UNITS[unit].adjacency(trust == "local"))

@@ -115,7 +115,7 @@ def test_the_laplace_scale_is_evaluations_times_sensitivity_over_epsilon(name):
     ):
         own = private(unit=unit, trust=trust, epsilon=epsilon)
         plan = method(name, own, iterations=k, **options).plan
-        assert (plan.mechanism, plan.rounds, plan.delta) == ("laplace", k + 1, 0.0)
+        assert (plan.mechanism.name, plan.rounds, plan.delta) == ("laplace", k + 1, 0.0)
         std = math.sqrt(2) * (k + 1) * sensitivity / epsilon
         assert plan.noise_std == pytest.approx([std], rel=1e-7)
 
@@ -127,7 +127,7 @@ def test_a_search_asks_as_often_as_it_plans():
     ):
         plan = method(name, private(), search=search, rows_per_client=50.0).plan
         assert plan.rounds == rounds
-        assert plan.mechanism == ("exponential" if rounds == 1 else "laplace")
+        assert plan.mechanism.name == ("exponential" if rounds == 1 else "laplace")
         if rounds > 1:
             own = private(rounds=4)
             assert method(name, own, search=search, rows_per_client=50.0).plan.rounds == 4

@@ -14,7 +14,7 @@ from fedcal.core.errors import ContributionRefused
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation
-from fedcal.privacy.curator import Asked, Release
+from fedcal.privacy.curator import OpenRound, Release
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring
 from fedcal.strategies import FedSGD
@@ -67,7 +67,7 @@ def test_each_row_takes_part_by_its_own_coin():
     counts = []
     for number in range(1, 30):
         asked = strategy.open_round(number)
-        assert isinstance(asked, Asked)
+        assert isinstance(asked, OpenRound)
         words = contribute(shards, asked.request, np.arange(7))
         total = words.sum(axis=0, dtype=np.uint64)
         # at w = 0 every row adds 1/3 - 1 to the bias of class 0
@@ -130,7 +130,7 @@ def test_langevin_steps_follow_from_the_noise():
 def test_federated_sums_are_the_pooled_ones_and_of_the_multiset_of_rows(clipping):
     own = rows(7, 90)
     w = NETWORKS["mlp"].initial((5,), CLASSES, 1)
-    query = Gradients("mlp", "5", w, 0.5, CLASSES, clipping, 2.0)
+    query = Gradients("mlp", "5", w, 0.5, clipping, 2.0, classes=CLASSES)
     bound = replace(query.bound("row"), per="row")
     request = Request(query, bound, Ring(7, 2.0**-36), 1)
     each = answer(own, request)

@@ -334,7 +334,7 @@ def noise_std(unit: str, sites: int, classes: int) -> float:
     strategy = FedEvaluate(federation, groups=names, **asked)
     query: Any = strategy.query(1)
     if not strategy.plan.tailed:
-        raise TypeError(f"noise is drawn here as Laplace's, and is {strategy.plan.law.name}")
+        raise TypeError(f"noise is drawn here as Laplace's, and is {strategy.plan.mechanism.name}")
     zeros = np.zeros(query.counts)
     return float(shared.release_of(strategy.plan, 1, query, zeros, sites, rng_of(NAME, 0)).std[0])
 

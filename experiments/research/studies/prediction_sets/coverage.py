@@ -119,7 +119,7 @@ def _promise(cell: Cell, runs: int) -> Record:
         "rule": setup.quantile,
         "unit": setup.unit if private else "",
         "trust": strategy.plan.trust,
-        "noise": strategy.plan.mechanism if private else "none",
+        "noise": strategy.plan.mechanism.name if private else "none",
         "epsilon": setup.epsilon if private else None,
         "n": setup.total,
         "n_is": "public" if setup.known else "private",

@@ -24,7 +24,8 @@ from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.studies.rows import release_of
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics.conformity import SCORES
-from fedcal.privacy.federation import AUTO, Federation
+from fedcal.privacy.federation import Federation
+from fedcal.privacy.privacy import AUTO
 from fedcal.strategies import FedConformal
 from fedcal.trust import Central, SecAgg
 from fedcal.units import UNITS, Example, Subject

@@ -38,7 +38,7 @@ from fedcal.experiments.research.studies.rows import (
 from fedcal.experiments.research.studies.spec import Rows, RowsClaim
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Exponential
-from fedcal.mechanisms.exponential import draw_index
+from fedcal.mechanisms.choice import draw_index
 from fedcal.metrics.conformity import spread
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import FedConformal

@@ -26,7 +26,7 @@ from fedcal.experiments.research.studies.zhang.tasks import Task, relabelled
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Gaussian
 from fedcal.partition import held_out
-from fedcal.privacy.curator import Asked
+from fedcal.privacy.curator import OpenRound
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.methods.training import FedSGD
@@ -157,7 +157,7 @@ def multiplier(task: Task, how: Training, seed: int = 0) -> float:
     if math.isinf(how.epsilon):
         return 0.0
     planned = method(task, replace(how, lr=1.0), seed).plan
-    return cast("Gaussian", planned.law).multiplier
+    return cast("Gaussian", planned.mechanism).multiplier
 
 
 @lru_cache(maxsize=4096)
@@ -177,10 +177,10 @@ def trained(task: Task, how: Training, seed: int) -> TrainedModel:
 
 def _noisy(
     rows: Shards, chosen: FedSGD, std: float, seed: int
-) -> Callable[[Asked, Integers], Words]:
+) -> Callable[[OpenRound, Integers], Words]:
     """Return sums with Gaussian noise outside the plan: for studies only, it protects no rows."""
 
-    def sum_of(asked: Asked, alive: Integers) -> Words:
+    def sum_of(asked: OpenRound, alive: Integers) -> Words:
         total = contribute(rows, asked.request, alive).sum(axis=0, dtype=np.uint64)
         rng = stream(seed, Purpose.NOISE, asked.round, "zhang")
         noise = np.rint(rng.normal(0.0, std / chosen.plan.grid, len(total)))

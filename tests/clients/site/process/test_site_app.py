@@ -185,7 +185,11 @@ def test_memory_that_runs_out_on_rows_is_seen_in_exact_sums_alone(
 
 
 def test_flowers_own_log_does_not_show_what_an_error_came_from():
-    with pytest.raises(site_app.Refused) as error, site_app._told("answer"), site_app._discreet():
+    with (
+        pytest.raises(site_app.Refused) as error,
+        site_app._hide_error_from_server("answer"),
+        site_app._hide_private_errors(),
+    ):
         raise ValueError("Mrs Smith")
     shown = "".join(traceback.format_exception(error.value))
     assert "Mrs Smith" not in shown.replace('ValueError("Mrs Smith")', "")  # but for this line

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from fedcal.accounting.gaussian import gaussian_delta, gaussian_multiplier
-from fedcal.accounting.zcdp import zcdp_multiplier, zcdp_rho
+from fedcal.accounting.gaussian import (
+    gaussian_delta,
+    gaussian_multiplier,
+    zcdp_multiplier,
+    zcdp_rho,
+)
 from fedcal.experiments.research.studies.maddock import amplification
 from fedcal.experiments.research.studies.maddock.amplification import (
     rdp_epsilon,

@@ -97,9 +97,9 @@ def test_a_client_column_is_the_natural_partition():
     same = FederatedCalibrator("fedtemp", partition="natural", clients=3)
     assert same.fit(logits, labels, client=client).result_.records == fitted.result_.records
     assert fitted.privacy_["releases"] == 12
-    with pytest.raises(InputError, match="3 natural clients, but clients = 4"):
+    with pytest.raises(InputError, match="must be 3, got 4"):
         FederatedCalibrator(clients=4).fit(logits, labels, client=client)
-    with pytest.raises(InputError, match="partition must be 'natural' or None, not 'iid'"):
+    with pytest.raises(InputError, match="unknown partition where fit gets client 'iid'"):
         FederatedCalibrator(partition="iid").fit(logits, labels, client=client)
 
 
@@ -246,7 +246,7 @@ def test_subjects_are_those_that_fit_is_told():
     own = FederatedCalibrator(epsilon=2.0, unit="subject")
     for subject, words in (
         (None, "unit 'subject' needs a column subject"),
-        ([1, 2, 3], "subject: 3 entries"),
+        ([1, 2, 3], "subject: must have shape"),
     ):
         with pytest.raises(InputError, match=words):
             own.fit(logits, labels, client=client, subject=subject)

@@ -10,10 +10,9 @@ import pytest
 from refusals import each_is_refused, refused
 
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.experiments.report.figures import COMPARISON_NAMES
 from fedcal.experiments.runs import sweep as module
 from fedcal.experiments.runs.comparison.grid import Grid, read_grid
-from fedcal.experiments.runs.comparison.run import DONE, FINAL, check_row
+from fedcal.experiments.runs.comparison.run import DONE, check_row
 from fedcal.experiments.runs.sweep import (
     CONFIG,
     INPUTS,
@@ -61,8 +60,7 @@ def of(path: Path, grid: Grid = GRID) -> Folder:
     def what_differs(begun: Mapping[str, Any]) -> list[str]:
         return grid.what_differs(read_grid(begun))
 
-    files = (*FINAL, *COMPARISON_NAMES)
-    return Folder(path, grid.to_toml(), what_differs, check_row, DONE, files)
+    return Folder(path, grid.to_toml(), what_differs, check_row, DONE)
 
 
 def grid_in(path: Path) -> Grid:
@@ -152,7 +150,7 @@ def test_what_a_folder_holds_is_not_lost(tmp_path):
     assert (tmp_path / "new" / CONFIG).read_bytes() == before
     assert lines(tmp_path / "new") == [row(0), row(1)]
     fill(tmp_path / "twice", [row(0), row(1), row(0)])
-    refused(r"line 3: this run occurs twice", journal(tmp_path / "twice", resume=True).__enter__)
+    refused(r"number of runs that differ in", journal(tmp_path / "twice", resume=True).__enter__)
     (tmp_path / "file").touch()
     refused("cannot write", fill, tmp_path / "file" / "below", [], error=FedcalError)
 
