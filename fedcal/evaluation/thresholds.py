@@ -122,14 +122,12 @@ def choose_threshold(
     bottom, firm = _bottom(h, goal)
     reached = np.flatnonzero(firm & (_sums(h.counts, _weights(goal, wanted)) >= 0.0))
     if not len(reached):
-        why = f"no threshold reaches a {goal} of {wanted:g}: "
-        if not firm.any():
-            raise InputError(why + "noise drowns the counts")
         positives = from_each_edge(h.counts)[1, :-1]
         share = np.where(firm, positives / np.where(firm, bottom, 1.0), -np.inf)
         best = int(share.argmax())
-        why += f"the highest estimate is {share[best]:.6g}, at {h.edges[best]:g}"
-        raise InputError(why)
+        why = f"the highest estimate is {share[best]:.6g}, at {h.edges[best]:g}"
+        why = why if firm.any() else "noise drowns the counts"
+        raise InputError(f"no threshold reaches a {goal} of {wanted:g}: {why}")
     value = float(h.edges[int(reached[0] if goal == "precision" else reached[-1])])
     at_once = max(level, math.erf(_critical(h, goal, level, seed) / math.sqrt(2)))
     estimates = evaluate(h, "positive", threshold=value, level=at_once, only=SHOWN)
