@@ -21,8 +21,8 @@ from fedcal.core import numerics, pages, printable, types
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.evaluation import histogram, page, score_release
-from fedcal.evaluation.estimators.slope_intercept import logistic, logit
-from fedcal.evaluation.sites import next_site
+from fedcal.evaluation.estimators.calibration import logistic, logit
+from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.site_tests import Sites, ranking
 from fedcal.experiments.deploy.rows import read_rows, shards_of
 from fedcal.experiments.runs import files, folders
@@ -145,7 +145,7 @@ def recalibrate(
     if (spread > _CLOSE * wide).all() and (np.abs(prior.mean) < _OFF * wide).all():
         notes.append(NO_NEWS)
     if not own_name and (expected := source.results().get("next_site")):
-        notes.append(next_site.sentence(expected))
+        notes.append(effects.next_site_sentence(expected))
     shards = shards_of(rows)
     weights = np.ones(len(rows.labels)) if rows.subject is None else shards.weights(1)
     if reversed_order := _reversed(shards, weights):

@@ -21,7 +21,7 @@ from fedcal.core.errors import InputError
 from fedcal.evaluation import drift, histogram, intervals, page, thresholds
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.sites import next_site
+from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.verdicts import enough, groups_of, verdicts_of
 from fedcal.experiments.report.page import read_json, reading
 from fedcal.experiments.runs import files, folders, rereading
@@ -135,7 +135,7 @@ def told_of(
         "curves": pages.to_json(_curves(histograms, score)),
     }
     if len(counts) > 2:
-        content["next_site"] = next_site.next_site(counts, edges, root, facts.took_part)
+        content["next_site"] = effects.next_site(counts, edges, root, facts.took_part)
     content = json.loads(
         json.dumps(content), parse_constant=lambda _: None
     )  # NaN is none of JSON's

@@ -12,7 +12,7 @@ from typing import Any
 from fedcal.core import pages, printable
 from fedcal.evaluation.intervals import from_json
 from fedcal.evaluation.page import heading, whole
-from fedcal.evaluation.sites import next_site
+from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.verdicts import ALL, MOST, ORDER, least_points
 from fedcal.experiments.report import page, tables
 from fedcal.experiments.report.figures.drawing import Sheet
@@ -233,7 +233,7 @@ def parts(quarter: Told) -> Iterator[pages.Part]:
             "Groups", ("site", "group", quarter["plural"], *_COLUMNS[2:]), tuple(rows), note
         )
     if quarter["next_site"]:
-        yield next_site.table(quarter["next_site"])
+        yield effects.next_site_table(quarter["next_site"])
 
 
 def _number(one: Told) -> str:
@@ -275,7 +275,7 @@ def _words(quarter: Told) -> dict[str, str]:
         "sites": some(list(quarter["sites"])),
         "size": size if all(about.values()) else "author",
         "groups": "Table Groups" if quarter["groups"] else "No groups were counted",
-        "heterogeneity": next_site.sentence(quarter["next_site"])
+        "heterogeneity": effects.next_site_sentence(quarter["next_site"])
         if quarter["next_site"]
         else "author",
         "limits": f"{least_points(min(limits))} to {least_points(max(limits))}",

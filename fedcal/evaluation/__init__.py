@@ -3,19 +3,14 @@
 from fedcal.calibrators.score_map import calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
 from fedcal.evaluation.estimates import METRICS, compare, evaluate, evaluate_classes
-from fedcal.evaluation.estimators.calibration import (
-    CalibrationTest,
-    cox,
-    groups_test,
-)
+from fedcal.evaluation.estimators.calibration import CalibrationTest, cox, groups_test
 from fedcal.evaluation.estimators.curves import (
     Curve,
-    DecisionCurve,
-    ReliabilityDiagram,
     decision_curve,
     precision_recall_curve,
     reliability,
     roc_curve,
+    treat_all,
 )
 from fedcal.evaluation.histogram import Histogram, monotone_counts
 from fedcal.evaluation.intervals import Estimate
@@ -26,10 +21,8 @@ __all__ = [
     "CalibrationTest",
     "Change",
     "Curve",
-    "DecisionCurve",
     "Estimate",
     "Histogram",
-    "ReliabilityDiagram",
     "Threshold",
     "calibrator_from",
     "choose_threshold",
@@ -44,4 +37,5 @@ __all__ = [
     "precision_recall_curve",
     "reliability",
     "roc_curve",
+    "treat_all",
 ]

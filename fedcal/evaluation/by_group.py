@@ -16,7 +16,7 @@ from fedcal.evaluation.findings import KEYS, Findings, Key
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import HIDES, Estimate
 from fedcal.evaluation.page import WIDEST, names_of, p_shown, reliability_part
-from fedcal.evaluation.sites import next_site
+from fedcal.evaluation.sites import effects
 from fedcal.metrics.gap_change import ERROR, LEAST
 
 MOST_CURVES = 12
@@ -33,21 +33,19 @@ UNMEASURED = "could not be measured"
 
 def group_parts(findings: Findings, histograms: Mapping[Key, Histogram]) -> list[Part]:
     """Return slope, intercept and ECE of each group, with a test, changes of gaps, and curves."""
-    views = list(findings.cox)
-    if not views:
+    names = names_of(findings.cox)
+    if not names:
         return []
     made = findings.to_json()
-    shown: list[Part] = [_calibration_table(findings, made["groups_calibration"])]
+    shown: list[Part | None] = [_calibration_table(findings, made["groups_calibration"])]
     if "groups_change" in made:
-        shown.append(change_table(made["groups_change"], "group", tuple(names_of(views).values())))
-    first = findings.cox[views[0]]
-    worst = sorted(first, key=lambda group: first[group].p_value)[:MOST_CURVES]
-    for group in worst:
-        series = {names_of(views)[v]: histograms[v, group, ""] for v in views}
-        curve = reliability_part(f"Reliability, {group}", series, findings.score, findings.level)
-        if curve is not None:
-            shown.append(curve)
-    return shown
+        shown.append(change_table(made["groups_change"], "group", tuple(names.values())))
+    first = findings.cox[next(iter(names))]
+    for group in sorted(first, key=lambda group: first[group].p_value)[:MOST_CURVES]:
+        series = {name: histograms[view, group, ""] for view, name in names.items()}
+        title = f"Reliability, {group}"
+        shown.append(reliability_part(title, series, findings.score, findings.level))
+    return [part for part in shown if part is not None]
 
 
 def _calibration_table(findings: Findings, made: Mapping[str, Any]) -> Table:
@@ -57,16 +55,11 @@ def _calibration_table(findings: Findings, made: Mapping[str, Any]) -> Table:
         if not own:
             rows.append((group, "too few", "", "", "", ""))
         for view, metrics in own.items():
-            p = findings.cox[view][group].p_value
+            name = group if len(names) == 1 else f"{group}, {names[view]}"
+            shape = (_measured(m, _either(metrics, m)) for m in _SHAPE)
+            p = p_shown(findings.cox[view][group].p_value, FAR_TAIL)
             bad = group in made[KEYS[view]]["not_calibrated"]
-            rows.append(
-                (
-                    group if len(names) == 1 else f"{group}, {names[view]}",
-                    *(_measured(m, _either(metrics, m)) for m in _SHAPE),
-                    p_shown(p, FAR_TAIL),
-                    "not calibrated" if bad else "",
-                )
-            )
+            rows.append((name, *shape, p, "not calibrated" * bad))
     return Table(
         "Calibration of each group",
         ("group", "slope", "intercept", "ECE, %", "p-value", ""),
@@ -109,13 +102,11 @@ def change_table(
     """Return the table of gaps before and after, from `gap_change.changes_record`."""
     sites = change["sites"]
     selected = sorted(sites, key=lambda s: (sites[s]["p_worse"], -abs(sites[s]["after"] or 0)))
-    selected = selected[:MOST_ROWS]
     verdicts = dict.fromkeys(change["worse"], "worse") | dict.fromkeys(change["better"], "better")
     rows = [
-        (name, *(_points(sites[name][key]) for key in ("before", "after")), verdict)
-        for name in sites
-        if name in selected
-        for verdict in [verdicts.get(name, "")]
+        (name, _points(site["before"]), _points(site["after"]), verdicts.get(name, ""))
+        for name, site in sites.items()
+        if name in selected[:MOST_ROWS]
     ]
     note = (
         f"Mean score minus mean outcome, for the {_OF[change['score']]}. A gap is worse or better "
@@ -143,16 +134,15 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
     result
         keys of `result.json`, or of a saved release
     """
-    lines = []
-    for key, calibration in result.get("groups_calibration", {}).items():
-        if sentence := _not_calibrated(calibration, result, key):
-            lines.append(sentence)
+    calibrations = result.get("groups_calibration", {}).items()
+    each = [_not_calibrated(calibration, result, key) for key, calibration in calibrations]
+    lines = [sentence for sentence in each if sentence]
     for key, noun in (("groups_change", "group"), ("clients_change", "client")):
         sites = result.get(key, {}).get("sites", {})
         if any(site["hidden"] or site["before"] != site["after"] for site in sites.values()):
             lines.append(_harm(result[key], len(sites), noun))
     if "next_site" in result:
-        lines.append(next_site.sentence(result["next_site"]))
+        lines.append(effects.next_site_sentence(result["next_site"]))
     return lines
 
 
@@ -167,15 +157,15 @@ def _not_calibrated(calibration: Mapping[str, Any], result: Mapping[str, Any], k
     start = _WHICH.get(key, "")
     if bad and not rest and not start:
         return ""
-    if len(rest) < len(bad) and not start:
-        why = [name + _reason(result["groups"][name][key], result["score"]) for name in rest]
-        return f"Not calibrated either: {listed(why)}."
     if not bad:
         none = "none" if start else "None"
         return f"{start}{none} of {of} groups is shown to be miscalibrated."
+    new = rest if not start else bad
+    why = listed([name + _reason(result["groups"][name][key], result["score"]) for name in new])
+    if len(new) < len(bad):
+        return f"Not calibrated either: {why}."
     is_are = "is" if len(bad) == 1 else "are"
-    why = [name + _reason(result["groups"][name][key], result["score"]) for name in bad]
-    return f"{start}{len(bad)} of {of} groups {is_are} not calibrated: {listed(why)}."
+    return f"{start}{len(bad)} of {of} groups {is_are} not calibrated: {why}."
 
 
 def _reason(metrics: Mapping[str, Any], score: str) -> str:
@@ -199,24 +189,14 @@ def _reason(metrics: Mapping[str, Any], score: str) -> str:
 
 def _harm(change: Mapping[str, Any], of: int, noun: str) -> str:
     worse, better, sites = change["worse"], change["better"], change["sites"]
-    shrank = f"it shrank at {len(better)}" if better else "nor did it shrink at any"
+    gap, shrank = (
+        "the gap between mean score and outcome",
+        f"; it shrank at {len(better) or 'none'}",
+    )
     if not worse:
-        end = f"; {shrank}" if better else f", {shrank}"
-        return (
-            f"At none of {of} {noun}s did the gap between mean score and outcome grow by more "
-            f"than chance{end}."
-        )
-    named = listed(
-        [
-            f"{n}, {HIDES}"
-            if sites[n]["hidden"]
-            else f"{n}, {_points(sites[n]['before'])} to {_points(sites[n]['after'])} points"
-            for n in worse
-        ],
-        "; ",
-    )
-    rest = shrank if better else "it shrank at none"
-    return (
-        f"The gap between mean score and outcome grew by more than chance at {len(worse)} of "
-        f"{of} {noun}s ({named}); {rest}."
-    )
+        shrank = shrank if better else ", nor did it shrink at any"
+        return f"At none of {of} {noun}s did {gap} grow by more than chance{shrank}."
+    moves = {n: f"{_points(sites[n]['before'])} to {_points(sites[n]['after'])}" for n in worse}
+    each = [f"{n}, {HIDES if sites[n]['hidden'] else f'{m} points'}" for n, m in moves.items()]
+    at = f"{len(worse)} of {of} {noun}s ({listed(each, '; ')})"
+    return f"{gap.capitalize()} grew by more than chance at {at}{shrank}."

@@ -168,10 +168,8 @@ def _same_shares(a: Histogram, b: Histogram) -> tuple[Floats, Floats]:
     """Return expected counts if each group has the same rate of outcome 1 in both."""
     both = np.maximum(a.counts + b.counts, 0.0)
     share = both / np.maximum(both.sum(axis=0), 1e-12)
-    return (
-        share * np.maximum(a.counts.sum(axis=0), 0.0),
-        share * np.maximum(b.counts.sum(axis=0), 0.0),
-    )
+    first, second = (share * np.maximum(h.counts.sum(axis=0), 0.0) for h in (a, b))
+    return first, second
 
 
 def _tested(
@@ -187,11 +185,9 @@ def _tested(
     above = done = 0
     while done < draws and above < _ENOUGH:
         some = min(_CHUNK, draws - done)
-        null = [
-            rng.poisson(mean, (some, *mean.shape)) + h.draws(rng, some)
-            for h, mean in zip((a, b), expected, strict=True)
-        ]
-        above += int((statistic(null[0], null[1]) >= seen).sum())
+        each = zip((a, b), expected, strict=True)
+        null = [rng.poisson(of, (some, *of.shape)) + h.draws(rng, some) for h, of in each]
+        above += int((statistic(*null) >= seen).sum())
         done += some
     return Change(seen, (1 + above) / (1 + done), 1 / (1 + done))
 
@@ -201,13 +197,12 @@ def _prevalence(a: Histogram, b: Histogram) -> Change:
     pooled = (a.counts + b.counts).sum(axis=1)
     p = float(np.clip(pooled[1] / pooled.sum(), 0.0, 1.0))
     influence = np.stack([np.full(a.buckets, -p), np.full(a.buckets, 1.0 - p)])
-    rows = [float(h.counts.sum()) for h in (a, b)]
-    shares = [float(h.counts[1].sum()) / n for h, n in zip((a, b), rows, strict=True)]
+    before, after = (float(h.counts[1].sum()) / h.rows for h in (a, b))
+    noise = (float(h.noise_std(influence)) for h in (a, b))
     variance = sum(
-        p * (1 - p) / n + float(h.noise_std(influence)) ** 2 / n**2
-        for h, n in zip((a, b), rows, strict=True)
+        p * (1 - p) / h.rows + std**2 / h.rows**2 for h, std in zip((a, b), noise, strict=True)
     )
-    change = shares[1] - shares[0]
+    change = after - before
     if variance == 0:
         return Change(change, 1.0, FAR_TAIL)
     p_value = math.erfc(abs(change) / math.sqrt(2 * variance))

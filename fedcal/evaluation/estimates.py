@@ -18,26 +18,22 @@ from fedcal.core.registry import registry
 from fedcal.core.removed import check_kept
 from fedcal.core.types import Floats
 from fedcal.evaluation import intervals
-from fedcal.evaluation.estimators import metrics, slope_intercept
-from fedcal.evaluation.estimators.calibration import ClasswiseEce, Ece
+from fedcal.evaluation.estimators import calibration, metrics
+from fedcal.evaluation.estimators.calibration import Ece
 from fedcal.evaluation.estimators.metrics import Accuracy, Gap
 from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals import Asked, Estimate, Metric, Span
 
-METRICS: dict[str, type[intervals.Metric]] = registry(
+METRICS: dict[str, type[Metric]] = registry(
     *(metrics.Accuracy, metrics.Precision, metrics.Recall, metrics.Specificity),
     *(metrics.Prevalence, metrics.NetBenefit),
     *(metrics.RocAuc, metrics.ConfidenceAuc, metrics.AveragePrecision),
     *(metrics.Gap, metrics.Brier, metrics.LogLoss, metrics.LogLossCut),
-    *(slope_intercept.CalibrationSlope, slope_intercept.CalibrationSlopeCut),
-    *(slope_intercept.CalibrationIntercept, slope_intercept.CalibrationInterceptCut),
+    *(calibration.CalibrationSlope, calibration.CalibrationSlopeCut),
+    *(calibration.CalibrationIntercept, calibration.CalibrationInterceptCut),
     Ece,
 )
 """Metrics of one histogram by name, in the order in which they are shown."""
-
-
-def described(name: str) -> type[intervals.Described] | None:
-    """Return the metric of a name, whatever it is read from; None = there is none."""
-    return ClasswiseEce if name == ClasswiseEce.name else METRICS.get(name)
 
 
 SCORES = ("positive", "confidence")
@@ -51,9 +47,8 @@ def evaluate(
     threshold: float = 0.5,
     level: float = 0.95,
     rows: str = "new",
-    seed: int = 0,
     only: Collection[str] = (),
-) -> dict[str, intervals.Estimate]:
+) -> dict[str, Estimate]:
     """Return every metric of a histogram, with intervals.
 
     Raises InputError if the score is unknown, the threshold is not an edge, or the level is not in
@@ -74,8 +69,6 @@ def evaluate(
     rows
         population of the intervals: `new` rows like these, each drawn independently, or `these`
         alone, where only noise and buckets make a value uncertain
-    seed
-        random seed of simulated noise; the same seed gives the same bits
     only
         names of the wanted metrics; none = all that the score has
 
@@ -84,7 +77,7 @@ def evaluate(
     dict[str, Estimate]
         by name of the metric
     """
-    asked = intervals.Asked(level, rows, seed)
+    asked = Asked(level, rows)
     for name in only:
         check_kept(name)
     metrics = metrics_of(score, threshold, {*only, *([Gap.name] if Ece.name in only else [])})
@@ -93,9 +86,7 @@ def evaluate(
     return {name: one for name, one in each.items() if not only or name in only}
 
 
-def metrics_of(
-    score: str, threshold: float, only: Collection[str] = ()
-) -> dict[str, intervals.Metric]:
+def metrics_of(score: str, threshold: float, only: Collection[str] = ()) -> dict[str, Metric]:
     """Return the wanted metrics (none = all) of those that a score has, by name."""
     one_of("score", score, SCORES)
     # The prediction whose correctness is the outcome is made already: all count as predicted 1.
@@ -108,11 +99,8 @@ def metrics_of(
 
 
 def estimates_of(
-    metrics: Mapping[str, intervals.Metric],
-    spans: Mapping[str, intervals.Span],
-    h: Histogram,
-    level: float,
-) -> dict[str, intervals.Estimate]:
+    metrics: Mapping[str, Metric], spans: Mapping[str, Span], h: Histogram, level: float
+) -> dict[str, Estimate]:
     """Return spans with binning and warnings; the ECE is never below the size of the gap.
 
     Of a metric and that of cut scores the latter is left out, unless noise hides one.
@@ -130,9 +118,7 @@ def estimates_of(
     return each
 
 
-def _above_gap(
-    ece: intervals.Estimate, gap: intervals.Estimate | None, hidden: bool
-) -> intervals.Estimate:
+def _above_gap(ece: Estimate, gap: Estimate | None, hidden: bool) -> Estimate:
     """Return the ECE, value and both ends raised to what |gap|, of the same rows, implies.
 
     Noise, which is corrected for in each, may leave it below. `hidden`: noise alone may have caused
@@ -145,21 +131,28 @@ def _above_gap(
     return replace(ece, drowned=True) if hidden and ece.low <= 0 else ece
 
 
-def evaluate_classes(
-    histograms: Sequence[Histogram], *, level: float = 0.95, rows: str = "new", seed: int = 0
-) -> dict[str, intervals.Estimate]:
-    """Return the classwise ECE, by its name.
+def evaluate_classes(histograms: Sequence[Histogram], *, rows: str = "new") -> dict[str, Estimate]:
+    """Return the classwise ECE, the mean over classes of the ECE, by its name.
+
+    A row is in the histogram of every class, so their sampling errors depend on one another in a
+    way that histograms do not show: their standard deviations are added up as if they were
+    perfectly correlated. The noise of different histograms is independent.
 
     Parameters
     ----------
     histograms
         of class j: rows by the probability of j, with outcome 1 for the rows of class j
-    level, rows, seed
+    rows
         as in `evaluate`
     """
-    span, binning = ClasswiseEce.span(histograms, intervals.Asked(level, rows, seed=seed))
-    bounds, scale = ClasswiseEce.bounds, ClasswiseEce.scale
-    return {ClasswiseEce.name: intervals.estimate(span, binning, bounds, scale, level)}
+    ece, asked = Ece(), Asked(rows=rows)
+    spans = [ece.span(h, replace(asked, what=f"class {j}")) for j, h in enumerate(histograms)]
+    each = [(s.value, s.low, s.high, s.sampling) for s in spans]
+    noise = math.hypot(*(s.noise for s in spans)) / len(spans)
+    value, low, high, sampling = np.mean(each, axis=0).tolist()
+    span = Span(value, low, high, sampling, noise, all(s.firm for s in spans))
+    binning = float(np.mean([ece.binning(h) for h in histograms]))
+    return {"classwise_ece": intervals.estimate(span, binning, ece.bounds, ece.scale, asked.level)}
 
 
 def compare(
@@ -170,11 +163,9 @@ def compare(
     agreement: Floats | None = None,
     agreement_noise: float = 0.0,
     threshold: float = 0.5,
-    level: float = 0.95,
     rows: str = "new",
-    seed: int = 0,
     only: Collection[str] = (),
-) -> dict[str, intervals.Estimate]:
+) -> dict[str, Estimate]:
     """Return every metric of b less that of a, on the same rows.
 
     Two histograms do not show how the metrics of one row go together. Intervals join those of a
@@ -188,7 +179,7 @@ def compare(
     ----------
     a, b
         rows by score and outcome; noise of the two independent
-    score, threshold, level, rows, seed, only
+    score, threshold, rows, only
         as in `evaluate`
     agreement
         (2, 2) rows by whether a is correct (0 = no) and whether b is
@@ -200,56 +191,36 @@ def compare(
     dict[str, Estimate]
         metric -> difference
     """
-    asked, metrics = intervals.Asked(level, rows, seed=seed), metrics_of(score, threshold, only)
+    asked, metrics = Asked(rows=rows), metrics_of(score, threshold, only)
     first, second = ({n: m.span(h, asked) for n, m in metrics.items()} for h in (a, b))
-    one, two = (estimates_of(metrics, s, h, level) for s, h in ((first, a), (second, b)))
+    one, two = (estimates_of(metrics, s, h, asked.level) for s, h in ((first, a), (second, b)))
     if agreement is not None:
-        one["accuracy"], two["accuracy"] = accuracies(
-            agreement, agreement_noise, level=level, rows=rows
-        )
+        one["accuracy"], two["accuracy"] = accuracies(agreement, agreement_noise, rows)
     differences = {}
     for name in [name for name in one if name in two]:
-        metric = metrics[name]
-        before, after = first[name], second[name]
-        value = after.value - before.value
-        span = intervals.mover(before, after, value, (-1.0, 1.0))
+        metric, before, after = metrics[name], first[name], second[name]
+        span = intervals.difference(before, after)
         if name == Ece.name and min(before.low, after.low) <= 0:
             span = replace(span, low=after.low - before.high, high=after.high - before.low)
         if name == "accuracy" and agreement is not None:
-            span = _paired(np.asarray(agreement, np.float64), agreement_noise, rows, level)
+            span = _paired(np.asarray(agreement, np.float64), agreement_noise, asked)
         reach = metric.bounds[1] - metric.bounds[0]
-        change = metric.estimate(span, level, a, b, bounds=(-reach, reach))
+        change = metric.estimate(span, asked.level, a, b, bounds=(-reach, reach))
         differences[name] = _as_printed(change, one[name], two[name])
     return differences
 
 
-def accuracies(
-    agreement: Floats, noise: float, *, level: float = 0.95, rows: str = "new"
-) -> tuple[intervals.Estimate, intervals.Estimate]:
+def accuracies(agreement: Floats, noise: float, rows: str) -> tuple[Estimate, Estimate]:
     """Return the accuracies of both views from the paired rows, so that all three agree."""
-    cells = np.asarray(agreement, np.float64)
-    first, second = (_accuracy(of, noise, rows, level) for of in (cells.T, cells))
+    accuracy, root = Accuracy(0.0), np.array([[noise * math.sqrt(2)]])  # of two cells each
+    edges, cells = np.array([0.0, 1.0]), np.asarray(agreement, np.float64)
+    each = (Histogram(edges, of.sum(axis=0)[:, None], root) for of in (cells.T, cells))
+    asked = Asked(rows=rows)
+    first, second = (accuracy.estimate(accuracy.span(h, asked), asked.level, h) for h in each)
     return first, second
 
 
-def _accuracy(right: Floats, noise: float, rows: str, level: float) -> intervals.Estimate:
-    """Return the share of the second column in (2, 2) counts, by Wilson's interval."""
-    top, total, z = float(right[:, 1].sum()), float(right.sum()), intervals.normal_quantile(level)
-    span = intervals.Span(math.nan, 0.0, 1.0, math.nan, math.nan, False)
-    if total > 0:
-        low, high = intervals.of_share(top, total, noise**2 * np.array([2.0, 2.0, 4.0]), z, rows)
-        value = top / total
-        by_rows = math.sqrt(max(value * (1 - value), 0.0) / total) if rows == "new" else 0.0
-        by_noise = noise * math.sqrt(2 * (1 - 2 * value) + 4 * value**2) / total
-        span = intervals.Span(
-            value, float(low), float(high), by_rows, by_noise, total > intervals.FIRM * noise * 2
-        )
-    return intervals.estimate(span, 0.0, Accuracy.bounds, Accuracy.scale, level)
-
-
-def _as_printed(
-    change: intervals.Estimate, before: intervals.Estimate, after: intervals.Estimate
-) -> intervals.Estimate:
+def _as_printed(change: Estimate, before: Estimate, after: Estimate) -> Estimate:
     """Return the difference of the two printed values, in its interval; drowned if either is."""
     value = after.value - before.value
     if not math.isfinite(value):
@@ -263,19 +234,20 @@ def _as_printed(
     )
 
 
-def _paired(agreement: Floats, noise: float, rows: str, level: float) -> intervals.Span:
+def _paired(agreement: Floats, noise: float, asked: Asked) -> Span:
     """Return (only b correct - only a correct) / n, with its variance (McNemar 1947)."""
     only_b, only_a, total = agreement[0, 1], agreement[1, 0], float(agreement.sum())
     if total <= 0:
-        return intervals.Span(math.nan, -1.0, 1.0, math.nan, math.nan, False)
+        return Span(math.nan, -1.0, 1.0, math.nan, math.nan, False)
     variance = noise**2 * np.array([2.0, 0.0, 4.0])
     moved = max(float(only_a + only_b), 0.0)
     difference = float(only_b - only_a)
-    if rows == "new":  # of difference - t n; of few that moved two more (Agresti & Min 2005)
+    if asked.rows == "new":  # of difference - t n; of few that moved two more (Agresti & Min 2005)
         variance += [moved + 2 * (moved < intervals.FEW), difference, total]
-    z = intervals.normal_quantile(level)
-    low, high = intervals.fieller(difference, total, variance, z, (-1.0, 1.0))
+    low, high = intervals.fieller(difference, total, variance, asked.z, (-1.0, 1.0))
     value = difference / total
-    by_rows = math.sqrt(max(moved / total - value**2, 0.0) / total) if rows == "new" else 0.0
+    by_rows = math.sqrt(max(moved / total - value**2, 0.0) / total) * (asked.rows == "new")
     by_noise = noise * math.sqrt(2 + 4 * value**2) / total
-    return intervals.Span(value, float(low), float(high), by_rows, by_noise, total > 3 * 2 * noise)
+    return Span(
+        value, float(low), float(high), by_rows, by_noise, total > intervals.FIRM * 2 * noise
+    )

@@ -15,13 +15,8 @@ import numpy as np
 from fedcal.core.checks import unused, whole
 from fedcal.core.types import Floats
 from fedcal.evaluation.estimates import METRICS, accuracies, compare, evaluate, evaluate_classes
-from fedcal.evaluation.estimators.calibration import (
-    CalibrationTest,
-    cox,
-    groups_test,
-    single_groups,
-    together,
-)
+from fedcal.evaluation.estimators import calibration
+from fedcal.evaluation.estimators.calibration import CalibrationTest
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import FIRM, Estimate, warned
 from fedcal.metrics.gap_change import GapChange, changes_record, gap_change, rejected
@@ -166,10 +161,8 @@ class Findings:
 
     def to_json(self) -> dict[str, Any]:
         """Return the keys that `result.json` gains."""
-        counted = {
-            name: number if math.isfinite(number) else None
-            for name, number in zip(("value", "noise"), self.rows, strict=True)
-        }
+        known = (number if math.isfinite(number) else None for number in self.rows)
+        counted = dict(zip(("value", "noise"), known, strict=True))
         of_rows = self.weighting.counted == "rows"
         record: dict[str, Any] = {
             "score": self.score,
@@ -182,13 +175,11 @@ class Findings:
             "counted": {"of": self.weighting.counted, **counted},
         }
         record |= {KEYS[view]: _plain(metrics) for view, metrics in self.metrics.items()}
-        if self.tests:
-            record["tests"] = {
-                KEYS[view]: {name: _test(test) for name, test in tests.items()}
-                for view, tests in self.tests.items()
-            }
-            for view, p_values in self.single.items():
-                record["tests"][KEYS[view]]["groups"]["by_group"] = dict(p_values)
+        for view, tests in self.tests.items():
+            made: dict[str, Any] = {name: _test(test) for name, test in tests.items()}
+            if view in self.single:
+                made["groups"]["by_group"] = dict(self.single[view])
+            record.setdefault("tests", {})[KEYS[view]] = made
         if self.difference:
             record["metrics_difference"] = _plain(self.difference)
         if self.groups:
@@ -197,30 +188,17 @@ class Findings:
                 or {"suppressed": True}
                 for group, views in self.groups.items()
             }
-            record |= self._by_group()
-        return record
-
-    def _by_group(self) -> dict[str, Any]:
-        """Return groups that surely are miscalibrated, or whose gap surely grew between views."""
-        record: dict[str, Any] = {}
-        if self.cox:
-            record["groups_calibration"] = {
-                KEYS[view]: {
-                    "not_calibrated": list(rejected({g: t.p_value for g, t in tests.items()})),
-                    "p_values": {g: t.p_value for g, t in tests.items()},
-                }
-                for view, tests in self.cox.items()
-            }
-        if len(self.metrics) == 2:
+        for view, by_group in self.cox.items():
+            p_values = {group: test.p_value for group, test in by_group.items()}
+            sure = {"not_calibrated": list(rejected(p_values)), "p_values": p_values}
+            record.setdefault("groups_calibration", {})[KEYS[view]] = sure
+        if self.groups and len(self.metrics) == 2:
             first, second = self.metrics
-            gaps = {
-                g: (own[first]["gap"], own[second]["gap"])
-                for g, own in self.groups.items()
-                if own and "gap" in own[first]
+            shown = {g: own for g, own in self.groups.items() if own and "gap" in own[first]}
+            each = {
+                g: _gap_change(own[first]["gap"], own[second]["gap"]) for g, own in shown.items()
             }
-            record["groups_change"] = changes_record(
-                {g: _gap_change(*pair) for g, pair in gaps.items()}, self.score
-            )
+            record["groups_change"] = changes_record(each, self.score)
         return record
 
 
@@ -304,22 +282,22 @@ def findings(
     tests, single, cox_of = {}, dict[str, dict[str, float]](), {}
     if score != "classes":
         whole = {view: histograms[view, "", ""] for view in views}
-        tests = {view: {"cox": cox(h).bounded()} for view, h in whole.items()}
+        tests = {view: {"cox": calibration.cox(h).bounded()} for view, h in whole.items()}
         if groups:
             for view in views:
                 gaps = {group: own[view]["gap"] for group, own in groups.items() if own}
-                tests[view]["groups"] = groups_test(gaps.values())
-                single[view] = single_groups(gaps)
-                cox_of[view] = {g: cox(histograms[view, g, ""]) for g, own in groups.items() if own}
-                tests[view]["groups_cox"] = together(cox_of[view].values())
+                tests[view]["groups"] = calibration.groups_test(gaps.values())
+                single[view] = calibration.single_groups(gaps)
+                cox_of[view] = {g: calibration.cox(histograms[view, g, ""]) for g in gaps}
+                tests[view]["groups_cox"] = calibration.together(cox_of[view].values())
         if len(views) == 2:
             at_half = agreement is not None and (threshold == 0.5 or score != "positive")
             pairs = np.asarray(agreement)[::-1].reshape(2, 2) if at_half else None
-            first, second = whole.values()
             if pairs is not None:  # all three accuracies from the same counts: they agree
-                both = accuracies(pairs, cell_std, rows=rows)
+                both = accuracies(pairs, cell_std, rows)
                 for view, accuracy in zip(views, both, strict=True):
                     metrics[view] = {**metrics[view], "accuracy": accuracy}
+            first, second = whole.values()
             difference = compare(
                 first,
                 second,

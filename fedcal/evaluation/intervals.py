@@ -252,33 +252,19 @@ def normal_quantile(level: float) -> float:
     return NormalDist().inv_cdf(0.5 + fraction("level", level) / 2)
 
 
-def mover(first: Span, second: Span, value: float, weights: tuple[float, float]) -> Span:
-    """Return the weighted sum of two independent metrics from the intervals of both.
+def difference(first: Span, second: Span) -> Span:
+    """Return the second less the first of two independent metrics, from the intervals of both.
 
     Zou & Donner 2008 (method of variance estimates recovery): keeps how lopsided they are.
-
-    Parameters
-    ----------
-    first, second
-        the two metrics
-    value
-        value of the sum
-    weights
-        weights of both; -1 and 1 give second - first
     """
-    ends = [
-        sorted((w * (s.low - s.value), w * (s.high - s.value)))
-        for s, w in zip((first, second), weights, strict=True)
-    ]
-    (low, high), (other_low, other_high) = ends
-    return Span(
-        value,
-        value - math.hypot(low, other_low),
-        value + math.hypot(high, other_high),
-        math.hypot(weights[0] * first.sampling, weights[1] * second.sampling),
-        math.hypot(weights[0] * first.noise, weights[1] * second.noise),
-        first.firm and second.firm,
+    value = second.value - first.value
+    low = value - math.hypot(second.value - second.low, first.high - first.value)
+    high = value + math.hypot(second.high - second.value, first.value - first.low)
+    sampling, noise = (
+        math.hypot(first.sampling, second.sampling),
+        math.hypot(first.noise, second.noise),
     )
+    return Span(value, low, high, sampling, noise, first.firm and second.firm)
 
 
 @dataclass(frozen=True)
@@ -316,8 +302,9 @@ class Asked:
         return normal_quantile(self.level)
 
 
-class Described(ABC):
-    """Base of metrics: name, heading and range, whatever the metric is computed from.
+@dataclass(frozen=True)
+class Metric(ABC):
+    """A metric of one histogram of rows by score and outcome.
 
     Attributes
     ----------
@@ -331,21 +318,6 @@ class Described(ABC):
         smallest and largest value
     scale
         a difference between two values that is large: noise of a quarter of it drowns the metric
-    """
-
-    name: ClassVar[str]
-    heading: ClassVar[str] = ""
-    of_score: ClassVar[Mapping[str, str]] = {}
-    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    scale: ClassVar[float] = 1.0
-
-
-@dataclass(frozen=True)
-class Metric(Described):
-    """A metric of one histogram of rows by score and outcome.
-
-    Attributes
-    ----------
     scores
         scores that have it, of `positive` and `confidence`
     in_groups
@@ -362,6 +334,11 @@ class Metric(Described):
         predictions
     """
 
+    name: ClassVar[str]
+    heading: ClassVar[str] = ""
+    of_score: ClassVar[Mapping[str, str]] = {}
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    scale: ClassVar[float] = 1.0
     scores: ClassVar[tuple[str, ...]] = ("positive", "confidence")
     in_groups: ClassVar[bool] = False
     of_choice: ClassVar[bool] = False
@@ -397,10 +374,7 @@ class Metric(Described):
         bounds: tuple[float, float] | None = None,
     ) -> Estimate:
         """Return a span widened by its histograms' binning; bounds None = the metric's."""
-        known = math.isfinite(span.value)
-        binning = (
-            sum(self.binning((self.cut and h.parted) or h) for h in histograms)
-            if known
-            else math.nan
-        )
+        binning = math.nan
+        if math.isfinite(span.value):
+            binning = sum(self.binning((self.cut and h.parted) or h) for h in histograms)
         return estimate(span, binning, bounds or self.bounds, self.scale, level)

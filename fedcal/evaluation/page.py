@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcal.core.classes import called
 from fedcal.core.pages import Curve, Intervals, Part, Point, Table
-from fedcal.core.types import Floats
-from fedcal.evaluation.estimates import described
+from fedcal.evaluation.estimates import METRICS
 from fedcal.evaluation.estimators import curves
 from fedcal.evaluation.estimators.calibration import FAR_TAIL
-from fedcal.evaluation.findings import Findings, Key, Metrics, counted
+from fedcal.evaluation.findings import Findings, Key, counted
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import HIDES, Estimate, beyond
 
@@ -57,30 +56,17 @@ def curve_parts(
     """Return the curves of a score over all rows; with several classes each is a series."""
     whole = {key: h for key, h in histograms.items() if key[1] == ""}
     if findings.score == "classes":
-        first = next(iter(whole))[0]
-        shown = {
-            called(names, int(part)): h for (view, _, part), h in whole.items() if view == first
-        }
-        series = dict(list(shown.items())[:MOST_CLASSES])
+        first = [(part, h) for (view, _, part), h in whole.items() if view == next(iter(whole))[0]]
+        series = {called(names, int(part)): h for part, h in first[:MOST_CLASSES]}
     else:
         views = names_of(findings.metrics)
         series = {views[view]: h for (view, _, _), h in whole.items()}
     level = findings.level
     parts: list[Part | None] = []
     if findings.score != "confidence":
-        parts += [
-            _part(
-                title,
-                axes,
-                {
-                    name: _lines(c.x, c.y, c.low, c.high)
-                    for name, h in series.items()
-                    for c in (curve(h, level=level),)
-                },
-                references,
-            )
-            for title, axes, curve, references in _CURVES
-        ]
+        for title, axes, curve, references in _CURVES:
+            lines = {name: _lines(curve(h, level=level)) for name, h in series.items()}
+            parts.append(_part(title, axes, lines, references))
     parts.append(reliability_part("Reliability", series, findings.score, level))
     if findings.score == "positive":
         parts.append(_decisions(series, level))
@@ -93,14 +79,11 @@ def reliability_part(
     """Return reliability diagrams with intervals; None if every bin is too uncertain."""
     outcome = "share correct" if score == "confidence" else "share of the outcome"
     named = "confidence" if score == "confidence" else "score"
-    made = {name: curves.reliability(h, level=level) for name, h in series.items()}
+    diagrams = {name: curves.reliability(h, level=level) for name, h in series.items()}
     return _part(
         title,
         (f"mean {named}", outcome),
-        {
-            k: _lines(r.score, r.share, r.low, r.high, r.high - r.low <= WIDEST)
-            for k, r in made.items()
-        },
+        {name: _lines(c, c.high - c.low <= WIDEST) for name, c in diagrams.items()},
         {"perfect": _DIAGONAL},
         f"Bins of the {named}, each with its {100 * level:g} % interval. A bin whose interval "
         f"is wider than {WIDEST:g} is left out.",
@@ -123,35 +106,28 @@ def _part(
     return Curve(title, *axes, series, bands, references, note)
 
 
-def _lines(
-    x: Floats, y: Floats, low: Floats, high: Floats, keep: NDArray[np.bool_] | None = None
-) -> Lines:
-    """Return finite points, each once, and intervals that contain them."""
-    there = np.isfinite(x) & np.isfinite(y) & np.isfinite(low) & np.isfinite(high)
-    if keep is not None:
-        there &= keep
-    low, high = np.minimum(low, y), np.maximum(high, y)
-    each = list(zip(*(np.round(v[there], 6).tolist() for v in (x, y, low, high)), strict=True))
+def _lines(c: curves.Curve, keep: Any = True) -> Lines:
+    """Return finite points to keep, each once, and intervals that contain them."""
+    ends = np.stack([c.x, c.y, np.minimum(c.low, c.y), np.maximum(c.high, c.y)])
+    each = np.round(ends[:, np.isfinite(ends).all(axis=0) & keep], 6).T.tolist()
     each = [row for k, row in enumerate(each) if k == 0 or row != each[k - 1]]
     return tuple((x, y) for x, y, _, _ in each), tuple((a, b) for _, _, a, b in each)
 
 
 def _decisions(series: Mapping[str, Histogram], level: float) -> Curve | None:
     """Return the net benefit of each model, against treating all rows and none."""
-    made = {name: curves.decision_curve(h, level=level) for name, h in series.items()}
 
-    def line(c: curves.DecisionCurve, y: Floats, low: Floats, high: Floats) -> Lines:
-        low = np.maximum(low, LEAST_BENEFIT)
-        return _lines(c.thresholds, y, low, high, y >= LEAST_BENEFIT)
+    def line(c: curves.Curve) -> Lines:
+        return _lines(replace(c, low=np.maximum(c.low, LEAST_BENEFIT)), c.y >= LEAST_BENEFIT)
 
-    lines = {name: line(c, c.net_benefit, c.low, c.high) for name, c in made.items()}
-    first = next(iter(made.values()))
-    everybody, _ = line(first, *[first.treat_all] * 3)
+    each = {name: curves.decision_curve(h, level=level) for name, h in series.items()}
+    name = next(iter(series))
+    everybody, _ = line(curves.Curve(each[name].x, *[curves.treat_all(series[name])] * 3))
     references = {"treat all": everybody, "treat none": ((0.0, 0.0), (1.0, 0.0))}
     return _part(
         "Decision curve",
         ("threshold", "net benefit"),
-        lines,
+        {name: line(c) for name, c in each.items()},
         {name: points for name, points in references.items() if points},
         "True positives minus false positives at the odds of the threshold, per row: the gain of "
         "treating rows with a risk above the threshold, compared with treating none.",
@@ -175,9 +151,11 @@ def heading(metric: str, score: str = "") -> str:
 
     The gap is the mean score minus the share of the outcome: below 0 the model predicts too low.
     """
-    metric_class = described(metric)
-    text = metric_class.of_score.get(score, metric_class.heading) if metric_class else ""
-    return text or {"mce": "MCE, %"}.get(metric, metric.replace("_", " "))
+    if metric in METRICS:
+        text = METRICS[metric].of_score.get(score, METRICS[metric].heading)
+    else:
+        text = {"mce": "MCE, %", "classwise_ece": "classwise ECE, %"}.get(metric, "")
+    return text or metric.replace("_", " ")
 
 
 def decimals(metric: str, low: float, high: float) -> int:
@@ -201,9 +179,7 @@ def shown(metric: str, value: float, sign: bool = False, digits: int | None = No
 
 
 def parts(
-    findings: Findings,
-    histograms: Mapping[Key, Histogram],
-    names: Sequence[str] | None = None,
+    findings: Findings, histograms: Mapping[Key, Histogram], names: Sequence[str] | None = None
 ) -> list[Part]:
     """Return the report's parts for a release, from top to bottom.
 
@@ -217,17 +193,12 @@ def parts(
         names of the classes; None = their numbers
     """
     views = list(findings.metrics)
-    shown_parts: list[Part] = []
-    if len(views) == 2:
-        shown_parts.append(_both(findings, views))
+    shown_parts: list[Part] = [_both(findings, views)] if len(views) == 2 else []
     shown_parts += [_summary(findings, view, views, names) for view in views]
-    if findings.tests:
-        shown_parts.append(_tests(findings, views))
+    shown_parts += [_tests(findings, views)] if findings.tests else []
     shown_parts += curve_parts(findings, histograms, names)
-    if findings.groups:
-        rows = {group: counted(histograms, views[0], group)[0] for group in findings.groups}
-        shown_parts += _groups(findings, views, rows)
-    return shown_parts
+    rows = {group: counted(histograms, views[0], group)[0] for group in findings.groups}
+    return shown_parts + (_groups(findings, views, rows) if rows else [])
 
 
 def _of(view: str, views: Sequence[str]) -> str:
@@ -243,10 +214,8 @@ def _unknown(estimate: Estimate) -> bool:
 def texts(metric: str, estimate: Estimate, sign: bool = False) -> tuple[str, str]:
     """Return value and interval, to the digits that the interval deserves, with its warning."""
     digits = decimals(metric, estimate.low, estimate.high)
-    value, low, high = (
-        shown(metric, number, sign, digits)
-        for number in (estimate.value, estimate.low, estimate.high)
-    )
+    numbers = (estimate.value, estimate.low, estimate.high)
+    value, low, high = (shown(metric, number, sign, digits) for number in numbers)
     interval = f"{low} to {high}"
     if estimate.drowned and metric == "ece" and estimate.low == 0:
         interval = f"at most {high}"
@@ -284,10 +253,8 @@ def _summary(
             continue
         digits = decimals(metric, estimate.low, estimate.high)
         halves = (z * estimate.sampling, z * estimate.noise, estimate.binning)
-        half_widths = (
-            shown(metric, half, digits=digits) if half == half else "" for half in halves
-        )
-        rows.append((name, *texts(metric, estimate), *half_widths))
+        widths = ("" if math.isnan(half) else shown(metric, half, digits=digits) for half in halves)
+        rows.append((name, *texts(metric, estimate), *widths))
     of_rows, noise = findings.rows
     of = findings.weighting
     about = f"{_about(findings.score, names)}{of.words.capitalize()}. "
@@ -303,19 +270,9 @@ def _summary(
     )
     if unknown:
         note = f"Hidden by noise: {'; '.join(unknown)}. {note}"
-    return Table(
-        f"Metrics{_of(view, views)}: {of.head}",
-        (
-            "metric",
-            "value",
-            f"{100 * findings.level:g} % interval",
-            "sampling ±",
-            "noise ±",
-            "buckets ±",
-        ),
-        tuple(rows),
-        note,
-    )
+    interval = f"{100 * findings.level:g} % interval"
+    columns = ("metric", "value", interval, "sampling ±", "noise ±", "buckets ±")
+    return Table(f"Metrics{_of(view, views)}: {of.head}", columns, tuple(rows), note)
 
 
 def _both(findings: Findings, views: Sequence[str]) -> Table:
@@ -339,15 +296,11 @@ def _both(findings: Findings, views: Sequence[str]) -> Table:
 
 def _tests(findings: Findings, views: Sequence[str]) -> Table:
     """Return the table of tests of perfect calibration."""
-    rows = [
-        (
-            _TESTS[name] + _of(view, views),
-            f"{test.statistic:.4g}",
-            p_shown(test.p_value, test.floor),
-        )
-        for view in views
-        for name, test in findings.tests[view].items()
-    ]
+    rows = []
+    for view in views:
+        for name, test in findings.tests[view].items():
+            p = p_shown(test.p_value, test.floor)
+            rows.append((_TESTS[name] + _of(view, views), f"{test.statistic:.4g}", p))
     return Table(
         "Tests of calibration",
         ("test", "statistic", "p-value"),
@@ -367,28 +320,24 @@ _TESTS = {
 _OF_GROUPS = ("accuracy", "gap", "roc_auc", "confidence_auc")
 """Columns of the table of groups."""
 
+_CHARTS = (("accuracy", "Accuracy by group"), ("gap", "Calibration in the large by group"))
+
 _RATES = ("prevalence", "recall", "specificity", "precision")
 """Columns of a second table: errors of a model at the threshold."""
 
 
 def _groups(findings: Findings, views: Sequence[str], rows: Mapping[str, float]) -> list[Part]:
     """Return accuracy and calibration in the large of every group, and a table of both."""
-    by_group = {group: metrics for group, metrics in findings.groups.items() if metrics}
-    there = (
-        set.intersection(*(set(own[views[0]]) for own in by_group.values())) if by_group else set()
-    )
+    each = [set(own[views[0]]) for own in findings.groups.values() if own]
+    there = set.intersection(*each) if each else set()
     named = [m for m in _OF_GROUPS if m in there]
-    missing = [group for group in findings.groups if group not in by_group]
-    note = ""
-    if missing:
-        note = f"Too few rows for any result: {', '.join(missing)}."
-    charts: list[Part] = []
-    for metric, title in (
-        ("accuracy", "Accuracy by group"),
-        ("gap", "Calibration in the large by group"),
-    ):
-        if metric in named and by_group:
-            charts.append(_forest(findings, by_group, views, metric, title, note))
+    missing = [group for group, own in findings.groups.items() if not own]
+    note = f"Too few rows for any result: {', '.join(missing)}." if missing else ""
+    charts: list[Part] = [
+        _forest(findings, views, metric, title, note)
+        for metric, title in _CHARTS
+        if metric in named
+    ]
 
     def table(title: str, metrics: Sequence[str], p_values: Sequence[str], about: str) -> Table:
         pairs = [(metric, view) for metric in metrics for view in views]
@@ -397,18 +346,15 @@ def _groups(findings: Findings, views: Sequence[str], rows: Mapping[str, float])
             entries = [whole(m, own[view][m]) if own else "" for m, view in pairs]
             sure = [findings.single[view].get(group, math.nan) for view in p_values]
             size = f"{rows[group]:,.0f}" if own else "too few"
-            lines.append(
-                (group, size, *entries, *("" if p is None else p_shown(p, FAR_TAIL) for p in sure))
-            )
+            lines.append((group, size, *entries, *(p_shown(p, FAR_TAIL) for p in sure)))
         columns = [heading(m, findings.score) + _of(view, views) for m, view in pairs]
         columns += ["calibrated: p-value" + _of(view, views) for view in p_values]
         noun = findings.weighting.counted
         return Table(title, ("group", noun, *columns), tuple(lines), about.strip())
 
-    tests = (
-        "Each group's p-value is corrected for their number (Holm 1979)." if findings.single else ""
-    )
-    tables = [table("Groups", named, list(findings.single), f"{note} {tests}")]
+    holm = "Each group's p-value is corrected for their number (Holm 1979)."
+    about = f"{note} {holm}" if findings.single else note
+    tables = [table("Groups", named, list(findings.single), about)]
     if set(_RATES) <= there:
         title = f"Groups: errors at threshold {findings.threshold:g}"
         tables.append(table(title, _RATES, (), note))
@@ -416,14 +362,10 @@ def _groups(findings: Findings, views: Sequence[str], rows: Mapping[str, float])
 
 
 def _forest(
-    findings: Findings,
-    by_group: Mapping[str, Mapping[str, Metrics]],
-    views: Sequence[str],
-    metric: str,
-    title: str,
-    note: str,
+    findings: Findings, views: Sequence[str], metric: str, title: str, note: str
 ) -> Intervals:
-    first = views[0]
+    """Return a metric of each group that has it, of at most `MOST_GROUPS`."""
+    first, by_group = views[0], {group: own for group, own in findings.groups.items() if own}
     groups = list(by_group)
     if len(groups) > MOST_GROUPS:
         worst = np.argsort([-abs(by_group[g][first]["gap"].value) for g in groups], kind="stable")

@@ -18,19 +18,12 @@ from fedcal.core.pages import Part
 from fedcal.core.printable import listed
 from fedcal.core.scores import KINDS, Kind
 from fedcal.core.types import Floats
+from fedcal.evaluation import findings
 from fedcal.evaluation.by_group import group_parts
-from fedcal.evaluation.findings import (
-    ESTIMANDS,
-    Counted,
-    Estimand,
-    Findings,
-    Key,
-    Weighting,
-    findings,
-)
+from fedcal.evaluation.findings import Counted, Estimand, Findings, Key
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.page import parts
-from fedcal.evaluation.sites import next_site
+from fedcal.evaluation.sites import effects
 from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.score_table import ScoreTable
 from fedcal.storage.artifact import Artifact
@@ -110,17 +103,11 @@ class ScoreRelease(Artifact):
             "question": np.array(json.dumps(plain)),
             "edges": self.question.edges,
             "counts": self.counts,
-            "std": np.array(self.std),
             "law": np.array(json.dumps(self.law.to_json())),
             "privacy": np.array(json.dumps(self.privacy)),
-            "threshold": np.array(self.threshold),
-            "estimand": np.array(self.estimand),
             "excluded": np.array(json.dumps(self.excluded)),
-            "input": np.array(self.input),
-            "exact": np.array(self.exact),
-            "known": np.array(self.known),
-            "counted": np.array(self.counted),
             "taken": np.array(json.dumps({"unit": self.unit, "data": self.data})),
+            **{name: np.array(getattr(self, name)) for name in _PLAIN},
         }
 
     @classmethod
@@ -143,7 +130,7 @@ class ScoreRelease(Artifact):
             NoiseLaw.read(str(arrays["law"])),
             _texts(arrays["privacy"]),
             float(arrays["threshold"]),
-            one_of("estimand", estimand, ESTIMANDS),
+            one_of("estimand", estimand, findings.ESTIMANDS),
             _texts(arrays["excluded"]),
             one_of("input", str(arrays["input"]), KINDS),
             bool(arrays["exact"]),
@@ -168,9 +155,9 @@ class ScoreRelease(Artifact):
         return replace(self, privacy=tuple(statement))
 
     @property
-    def weighting(self) -> Weighting:
+    def weighting(self) -> findings.Weighting:
         """Weighting of rows: unit that counts once, and limit per subject."""
-        return Weighting(self.counted, self.question.subject_rows)
+        return findings.Weighting(self.counted, self.question.subject_rows)
 
     def of_sites(self, sites: Mapping[str, Any]) -> ScoreRelease:
         """Return the release with absent sites listed among the sources that intervals exclude."""
@@ -182,7 +169,7 @@ class ScoreRelease(Artifact):
     def findings(self, threshold: float | None = None) -> Findings:
         """Return all metrics; raise InputError for a threshold that is not an edge of a bucket."""
         at = self.threshold if threshold is None else threshold
-        result = findings(
+        result = findings.findings(
             self.histograms,
             self.question.score,
             agreement=self.agreement,
@@ -192,11 +179,9 @@ class ScoreRelease(Artifact):
             excluded=self.excluded,
             weighting=self.weighting,
         )
-        return (
-            result
-            if self.known
-            else replace(result, rows=(math.nan, math.nan), tests={}, single={})
-        )
+        if self.known:
+            return result
+        return replace(result, rows=(math.nan, math.nan), tests={}, single={})
 
     @cached_property
     def found(self) -> Findings:
@@ -220,13 +205,13 @@ class ScoreRelease(Artifact):
         if len(counts) < 3:
             return {}
         every = np.array([*counts.values()])
-        return next_site.next_site(every, asked.edges_read, root, [*counts])
+        return effects.next_site(every, asked.edges_read, root, [*counts])
 
     def page(self) -> list[Part]:
         """Return tables and figures of metrics, curves and groups."""
         shown = parts(self.found, self.histograms, self.class_names)
         shown += group_parts(self.found, self.histograms)
-        return [*shown, next_site.table(self._next_site)] if self._next_site else shown
+        return [*shown, effects.next_site_table(self._next_site)] if self._next_site else shown
 
     # -- what is read from it -------------------------------------------------------------
 
@@ -304,6 +289,9 @@ class ScoreRelease(Artifact):
 def _texts(listed: NDArray[Any]) -> tuple[str, ...]:
     return tuple(map(str, json.loads(str(listed))))
 
+
+_PLAIN = ("std", "threshold", "estimand", "input", "exact", "known", "counted")
+"""Fields that are stored as they are."""
 
 _NOT_KEPT = ("edges", "reference", "gain", "pad", "seed")
 """Parameters of a question that are stored apart, or not needed to read its counts."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcal.core.checks import fraction, one_of
 from fedcal.core.errors import InputError
@@ -91,12 +92,7 @@ def at_threshold(h: Histogram, threshold: float, *, level: float = 0.95) -> dict
 
 
 def choose_threshold(
-    h: Histogram,
-    goal: Goal,
-    wanted: float,
-    *,
-    level: float = 0.95,
-    seed: int = 0,
+    h: Histogram, goal: Goal, wanted: float, *, level: float = 0.95, seed: int = 0
 ) -> Threshold:
     """Choose the threshold that reaches a goal at the least cost to other metrics.
 
@@ -123,63 +119,52 @@ def choose_threshold(
     one_of("goal", goal, get_args(Goal))
     fraction(f"the wanted {goal}", wanted)
     fraction("level", level)
-    top = _sums(h.counts, _weights(goal, wanted))
-    reached = np.flatnonzero(_firm(h, goal) & (top >= 0.0))
+    bottom, firm = _bottom(h, goal)
+    reached = np.flatnonzero(firm & (_sums(h.counts, _weights(goal, wanted)) >= 0.0))
     if not len(reached):
-        raise InputError(_unreached(h, goal, wanted))
+        positives = from_each_edge(h.counts)[1, :-1]
+        share = np.where(firm, positives / np.where(firm, bottom, 1.0), -np.inf)
+        best = int(share.argmax())
+        why = f"the highest estimate is {share[best]:.6g}, at {h.edges[best]:g}"
+        why = why if firm.any() else "noise drowns the counts"
+        raise InputError(f"no threshold reaches a {goal} of {wanted:g}: {why}")
     value = float(h.edges[int(reached[0] if goal == "precision" else reached[-1])])
     at_once = max(level, math.erf(_critical(h, goal, level, seed) / math.sqrt(2)))
     estimates = evaluate(h, "positive", threshold=value, level=at_once, only=SHOWN)
     return Threshold(value, goal, float(wanted), estimates)
 
 
-def _unreached(h: Histogram, goal: Goal, wanted: float) -> str:
-    """Return the message that states the value of the best threshold."""
-    firm, bottom = _firm(h, goal), _bottom(h, goal)
-    if not firm.any():
-        return f"no threshold reaches a {goal} of {wanted:g}: noise drowns the counts"
-    positives = from_each_edge(h.counts)[1, :-1]
-    share = np.where(firm, positives / np.where(firm, bottom, 1.0), -np.inf)
-    best = int(share.argmax())
-    return (
-        f"no threshold reaches a {goal} of {wanted:g}: the highest estimate is "
-        f"{share[best]:.6g}, at {h.edges[best]:g}"
-    )
-
-
 # --- sums over the rows from each threshold on --------------------------------------------------
 
 
-def _weights(goal: Goal, wanted: Floats | float) -> tuple[Floats | float, ...]:
-    """Return (u, v, k): the goal's sum is u tp + v fp + k P, with P rows of outcome 1."""
-    if goal == "precision":
-        return 1.0 - wanted, -wanted, 0.0
-    return 1.0, 0.0, -wanted
+Weights = tuple[Floats | float, Floats | float, Floats | float]
+"""(u, v, k) of a sum u tp + v fp + k P, with P rows of outcome 1."""
+
+_BOTTOM: Mapping[Goal, tuple[float, float, float]] = {
+    "precision": (1.0, 1.0, 0.0),
+    "recall": (0.0, 0.0, 1.0),
+}
+"""Weights of the denominator."""
 
 
-def _sums(counts: Floats, weights: tuple[Floats | float, ...]) -> Floats:
-    """Return the goal's sum at each threshold, (..., 2, buckets) -> (..., buckets)."""
+def _weights(goal: Goal, wanted: Floats | float) -> Weights:
+    """Return the weights of the goal's sum, tp less what is wanted of the denominator."""
+    u, v, k = _BOTTOM[goal]
+    return 1.0 - wanted * u, -wanted * v, -wanted * k
+
+
+def _sums(counts: Floats, weights: Weights) -> Floats:
+    """Return a weighted sum at each threshold, (..., 2, buckets) -> (..., buckets)."""
     (u, v, k), s = weights, from_each_edge(counts)[..., :-1]
     return np.asarray(u * s[..., 1, :] + v * s[..., 0, :] + k * s[..., 1, :1])
 
 
-def _bottom(h: Histogram, goal: Goal) -> Floats:
-    """Return the denominator of precision or recall at each threshold, (buckets,)."""
-    s = from_each_edge(h.counts)[..., :-1]
-    return np.asarray(s.sum(axis=0) if goal == "precision" else np.full(h.buckets, s[1, 0]))
-
-
-def _noise_variance(h: Histogram, weights: tuple[Floats | float, ...]) -> Floats:
-    """Return the noise variance of the goal's sum at each threshold, (buckets,)."""
-    (u, v, k), s = (np.reshape(w, (-1, 1)) for w in weights), from_each_edge(h.root.T)[:, :-1].T
-    return np.asarray(np.square(u * s + k * s[:1]).sum(1) + np.square(v * s).sum(1))
-
-
-def _firm(h: Histogram, goal: Goal) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return whether the fraction's denominator exceeds its noise, at each threshold."""
-    own: tuple[float, ...] = (1.0, 1.0, 0.0) if goal == "precision" else (0.0, 0.0, 1.0)
-    bottom, noise = _bottom(h, goal), np.sqrt(_noise_variance(h, own))
-    return np.asarray((bottom > 0) & (bottom > FIRM * noise))
+def _bottom(h: Histogram, goal: Goal) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the denominator at each threshold, and whether it exceeds its noise, (buckets,)."""
+    (u, v, k), s = _BOTTOM[goal], from_each_edge(h.root.T)[:, :-1].T
+    noise = np.sqrt(np.square(u * s + k * s[:1]).sum(1) + np.square(v * s).sum(1))
+    bottom = _sums(h.counts, _BOTTOM[goal])
+    return bottom, (bottom > 0) & (bottom > FIRM * noise)
 
 
 def _critical(h: Histogram, goal: Goal, level: float, seed: int) -> float:
@@ -188,11 +173,11 @@ def _critical(h: Histogram, goal: Goal, level: float, seed: int) -> float:
     counts = np.maximum(monotone_counts(h), 0.0)
     errors = rng.standard_normal((DRAWS, 2, h.buckets)) * np.sqrt(counts)
     errors += h.draws(rng, DRAWS)
-    bottom = _bottom(h, goal)
+    bottom, firm = _bottom(h, goal)
     share = from_each_edge(h.counts)[1, :-1] / np.where(bottom > 0, bottom, 1.0)
     sums = _sums(errors, _weights(goal, np.clip(share, 0.0, 1.0)))
     std = sums.std(axis=0)
-    seen = (std > 0) & _firm(h, goal)
+    seen = (std > 0) & firm
     if not seen.any():
         return 0.0
     return float(np.quantile(np.abs(sums[:, seen] / std[seen]).max(axis=1), level))

@@ -41,7 +41,7 @@ _NODES = 12
 
 @dataclass(frozen=True, eq=False)
 class SitePrior:
-    """A normal prior of a site's parameters, (o, l) of two classes or (l,); see `Form`.
+    """A normal prior of a site's parameters, (o, l) of two classes or (l,); see `changed`.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
-"""Calibration errors: distances of scores from the rates of outcome 1 among their rows.
+"""Calibration: distances of scores from rates, slope and intercept, tests.
 
-An error is the sum of the absolute gaps of bins, and a gap is a weighted sum of the residuals
+A calibration error is the sum of the absolute gaps of bins, a gap a weighted sum of residuals
 r_b = sum over the rows of bucket b of (outcome - score), with scores read at the middles. It is
 not a smooth function of counts, and noise makes it too large:
 
@@ -9,6 +9,12 @@ not a smooth function of counts, and noise makes it too large:
   answers for gaps spread over all bins and for gaps in few);
 * the interval inverts the same test for noise and sampling together, and is for what infinitely
   many rows would show. It is extended to the value, so that no value lies outside its interval.
+
+Calibration slope and intercept: the logistic regression of the outcome on the score's logit.
+
+1 and 0 are perfect; a slope below 1 means that scores are too extreme (Cox 1958; Steyerberg 2009).
+Log odds are cut at those of 1e-12, where tails of the score were counted in two nodes, of which the
+mean is known; else scores are cut at 1e-4. Others are read at the middles of buckets.
 """
 
 from __future__ import annotations
@@ -21,12 +27,14 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtrc, expit
 
+from fedcal.core.numerics import FLOOR
 from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats, Integers
-from fedcal.evaluation.estimators.slope_intercept import logit
+from fedcal.core.types import Floats
+from fedcal.evaluation.estimators.metrics import LEAST, MISPLACED, RocAuc, SmoothMetric
 from fedcal.evaluation.histogram import Histogram, monotone_counts
-from fedcal.evaluation.intervals import FIRM, Asked, Described, Estimate, Metric, Span
+from fedcal.evaluation.intervals import FIRM, Asked, Estimate, Metric, Span
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.bootstrap import Inverted, concentrated, invert, spread_out
 from fedcal.metrics.gap_change import holm
@@ -54,7 +62,7 @@ class Ece(Metric):
 
     def gaps(self, h: Histogram) -> Floats:
         """Return each bin's weights of residuals, over all rows, (bins, buckets)."""
-        return np.asarray(members_of(equal_width(h), BINS) / h.counts.sum())
+        return np.asarray(bin_members(h) / h.counts.sum())
 
     def value(self, h: Histogram) -> float:
         """Return the plug-in value: the error that the counts show, noise included."""
@@ -76,25 +84,20 @@ class Ece(Metric):
         """Return value and interval of the error, before binning."""
         if h.rows <= 0 or not (weights := self.gaps(h).T.astype(np.float32)).any():
             return self.no_span()
-        firm, simulated = h.rows > FIRM * h.rows_std, simulate(h, asked.seed, asked.what)
-        value, noise, noise_only, hidden = self.value(h), 0.0, None, False
+        by_noise, by_rows = (draws @ weights for draws in simulate(h, asked.seed, asked.what))
+        value, noise, sampling, hidden = self.value(h), 0.0, 0.0, False
+        low = high = value
         if h.noisy:
-            by_noise = simulated.noise @ weights
-            noise_only = self.inverted(h, by_noise, asked.level)
-            value, noise = noise_only.corrected, float(np.std(noise_only.replicates))
-            hidden = noise_only.low <= 0 and noise_only.limit > HIDDEN * self.scale
-        if asked.rows == "these":
-            ends = (value, value) if noise_only is None else (noise_only.low, noise_only.limit)
-            sampling = 0.0
-        else:
-            deviations = simulated.sampling @ weights
-            if h.noisy:
-                deviations += by_noise
-            both = self.inverted(h, deviations, asked.level)
-            ends = (both.low, both.limit)
+            inverted = self.inverted(h, by_noise, asked.level)
+            value, noise = inverted.corrected, float(np.std(inverted.replicates))
+            low, high = inverted.low, inverted.limit
+            hidden = low <= 0 and high > HIDDEN * self.scale
+        if asked.rows == "new":
+            both = self.inverted(h, by_rows + by_noise, asked.level)
+            low, high = both.low, both.limit
             sampling = math.sqrt(max(float(np.var(both.replicates)) - noise**2, 0.0))
-        low, high = min(ends[0], value), max(ends[1], value)
-        return Span(value, low, high, sampling, noise, firm, hidden)
+        firm = h.rows > FIRM * h.rows_std
+        return Span(value, min(low, value), max(high, value), sampling, noise, firm, hidden)
 
     def inverted(self, h: Histogram, deviations: NDArray[np.float32], level: float) -> Inverted:
         """Return high end and limit for spread-out true gaps, low end for concentrated ones.
@@ -114,42 +117,9 @@ class Ece(Metric):
         )
 
 
-class ClasswiseEce(Described):
-    """Mean over classes of the ECE, from one histogram of each class (score `classes`).
-
-    A row is in the histogram of every class, so their sampling errors depend on one another in a
-    way that histograms do not show: their standard deviations are added up as if they were
-    perfectly correlated. The noise of different histograms is independent.
-    """
-
-    name = "classwise_ece"
-    heading = "classwise ECE, %"
-    scale = Ece.scale
-
-    @staticmethod
-    def span(histograms: Sequence[Histogram], asked: Asked) -> tuple[Span, float]:
-        """Return the means of values, ends and sampling, and the binning; noise is independent."""
-        ece = Ece()
-        parts = [ece.span(h, replace(asked, what=f"class {j}")) for j, h in enumerate(histograms)]
-        value, low, high, sampling = np.mean(
-            [(s.value, s.low, s.high, s.sampling) for s in parts], axis=0
-        ).tolist()
-        noise = math.sqrt(sum(s.noise**2 for s in parts)) / len(parts)
-        span = Span(value, low, high, sampling, noise, all(s.firm for s in parts))
-        return span, float(np.mean([ece.binning(h) for h in histograms]))
-
-
-@dataclass(frozen=True)
-class Simulated:
-    """Deviations of residuals from the truth, (replicates, buckets) each."""
-
-    noise: NDArray[np.float32]
-    sampling: NDArray[np.float32]
-
-
 @lru_cache(maxsize=8)
-def simulate(h: Histogram, seed: int, what: str) -> Simulated:
-    """Draw the change of residuals by noise and by the choice of rows."""
+def simulate(h: Histogram, seed: int, what: str) -> tuple[NDArray[np.float32], ...]:
+    """Draw the change of residuals by noise, and by the choice of rows, (replicates, buckets)."""
     rng = stream(seed, Purpose.BOOTSTRAP, what=f"calibration {what}")
     size = (REPLICATES, h.buckets)
     noise = np.zeros(size, np.float32)
@@ -158,7 +128,7 @@ def simulate(h: Histogram, seed: int, what: str) -> Simulated:
         noise = (positive * (1 - h.middles) - negative * h.middles).astype(np.float32)
     n, p = monotone_counts(h)
     std = np.sqrt(p * (1 - h.middles) ** 2 + n * h.middles**2).astype(np.float32)
-    return Simulated(noise, std * rng.standard_normal(size, np.float32))
+    return noise, std * rng.standard_normal(size, np.float32)
 
 
 def rows_of(h: Histogram) -> Floats:
@@ -171,14 +141,9 @@ def residuals(h: Histogram) -> Floats:
     return np.asarray(h.counts[1] * (1 - h.middles) - h.counts[0] * h.middles)
 
 
-def members_of(bins: Integers, number: int) -> Floats:
-    """Return the membership of buckets in bins, (bins, buckets) of 0 and 1."""
-    return np.asarray(np.arange(number)[:, None] == bins, np.float64)
-
-
-def equal_width(h: Histogram, bins: int = BINS) -> Integers:
-    """Return the bin that contains each bucket's middle, (buckets,)."""
-    return bin_index(h.middles, bins)
+def bin_members(h: Histogram, bins: int = BINS) -> Floats:
+    """Return 1 where a bucket's middle is in a bin of equal width, else 0, (bins, buckets)."""
+    return np.asarray(np.arange(bins)[:, None] == bin_index(h.middles, bins), np.float64)
 
 
 FAR_TAIL = 1e-4
@@ -205,9 +170,9 @@ def cox(h: Histogram) -> CalibrationTest:
     squared over its variance of calibrated rows and of noise: chi-squared of 2 degrees. It sees
     scores that are too extreme (slope below 1) where their mean is right, at one group as well.
     """
-    rows, weights = rows_of(h), np.stack([-h.middles, 1 - h.middles], axis=1)
-    noise = weights[:, :, None] * h.root[:, None, :]  # of residuals, (buckets, 2, variates)
+    rows, outcome = rows_of(h), np.stack([-h.middles, 1 - h.middles], axis=1)
     spread = rows * h.middles * (1 - h.middles)
+    noise = outcome[:, :, None] * h.root[:, None, :]  # of residuals, by the variates of both rows
 
     def product(a: Floats, b: Floats) -> float:
         """Return the covariance of two weighted sums of residuals."""
@@ -223,7 +188,7 @@ def cox(h: Histogram) -> CalibrationTest:
         size = abs(float(weights @ residuals(h)))
         slack = float(np.abs(weights) @ (rows * np.diff(h.edges))) / 2
         statistic += max(size - slack, 0.0) ** 2 / max(product(weights, weights), 1e-300)
-    return CalibrationTest(*_summed([statistic], 2))
+    return _summed([statistic], 2)
 
 
 def groups_test(gaps: Iterable[Estimate]) -> CalibrationTest:
@@ -237,7 +202,7 @@ def groups_test(gaps: Iterable[Estimate]) -> CalibrationTest:
         mean score minus outcome of each group; groups of different rows, so independent
     """
     sizes = [_size(e) ** 2 for e in gaps if math.isfinite(e.value)]
-    return CalibrationTest(*_summed(sizes, 1)).bounded()
+    return _summed(sizes, 1).bounded()
 
 
 def single_groups(gaps: Mapping[str, Estimate]) -> dict[str, float]:
@@ -260,12 +225,222 @@ def _size(gap: Estimate) -> float:
 
 def together(tests: Iterable[CalibrationTest]) -> CalibrationTest:
     """Test all groups' `cox` at once: the sum of chi-squared statistics of 2 degrees each."""
-    return CalibrationTest(*_summed([t.statistic for t in tests if math.isfinite(t.statistic)], 2))
+    return _summed([t.statistic for t in tests if math.isfinite(t.statistic)], 2)
 
 
-def _summed(statistics: Sequence[float], degrees: int) -> tuple[float, float]:
-    """Return the sum of independent chi-squared statistics of `degrees` each, and its p-value."""
-    from scipy.special import chdtrc
-
+def _summed(statistics: Sequence[float], degrees: int) -> CalibrationTest:
+    """Test the sum of independent chi-squared statistics of `degrees` each."""
     statistic = math.fsum(statistics)
-    return statistic, float(chdtrc(degrees * len(statistics), statistic)) if statistics else 1.0
+    p_value = float(chdtrc(degrees * len(statistics), statistic)) if statistics else 1.0
+    return CalibrationTest(statistic, p_value)
+
+
+# -- slope and intercept ---------------------------------------------------------------------------
+
+_STEPS = 50
+_STEEPEST = 20.0  # beyond: rows are separated, or noise is all there is
+
+
+class Recalibration(SmoothMetric):
+    """One coefficient of the regression, of `intercept + slope * logit(score)`."""
+
+    bounds = (-math.inf, math.inf)
+    in_groups = True
+    least: ClassVar[float] = FLOOR
+    which: ClassVar[int]
+    """0: the intercept, 1: the slope"""
+
+    def value(self, h: Histogram) -> float:
+        """Return the coefficient; NaN without a finite maximum of the likelihood."""
+        fit = regression(h, self.least)
+        return math.nan if fit is None else float(fit[self.which])
+
+    def gradient(self, h: Histogram) -> Floats:
+        """Return the implicit derivative by the score equations, sum of (y - p) (1, x) = 0."""
+        if (fit := regression(h, self.least)) is None:
+            return np.full(h.counts.shape, math.nan)
+        p, _, lever = self._at(h, fit)
+        return np.stack([-p * lever, (1 - p) * lever])
+
+    def _at(self, h: Histogram, fit: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return fitted probabilities, own row of the inverse information, residual weights."""
+        x = logit(h.middles, self.least)
+        p = expit(fit[0] + fit[1] * x)
+        row = np.linalg.inv(_information(h.counts.sum(axis=0), x, p))[self.which]
+        return p, row, row[0] + row[1] * x
+
+    def binning(self, h: Histogram) -> float:
+        """Return the first-order change if each row's logit moves to its bucket's worse end.
+
+        Of a tail in nodes the mean logit of either outcome is known: rows may lie at its ends, as
+        is counted, or all at the mean. (What is convex there has its sum between these two.)
+        """
+        if (fit := regression(h, self.least)) is None:
+            return math.nan
+        x, low, high = (logit(s, self.least) for s in (h.middles, h.edges[:-1], h.edges[1:]))
+        p, row, lever = self._at(h, fit)
+        slack = np.stack([-p, 1 - p]) * row[1] - (p * (1 - p) * fit[1]) * lever
+        reach = np.maximum(high - x, x - low)
+        reach[h.nodes], moved = 0.0, 0.0
+        inner = float(max((np.abs(slack) * reach * h.counts).sum(), 0.0))
+        for side in (h.nodes[:2], h.nodes[2:], h.nodes) if h.nodes else ():
+            end = regression(h, self.least, side)
+            moved = max(moved, math.inf if end is None else abs(end - fit)[self.which])
+        return inner + moved
+
+    def warning(self, h: Histogram) -> str:
+        """Return a warning if scores nearly separate the outcomes: few rows then fix the slope."""
+        least = float(h.counts.sum(axis=1).min())
+        separated = (1 - RocAuc().value(h)) * least < MISPLACED
+        return "few rows are misplaced" if separated else ""
+
+    def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
+        """Return the interval by inverting its efficient score test.
+
+        At each value t the other coefficient is fitted to monotone counts, and the score of t, a
+        sum of the released counts with weights orthogonal to that fit, is compared with its
+        standard deviation: sums of noisy counts are unbiased. (The delta method divides by a noisy
+        information: at 20,000 rows it covered 83 to 98 % as the noise grew, this 93 to 98 %.)
+        The interval has no ends if a denominator may be 0.
+        """
+        from scipy.optimize import brentq
+
+        z, x, counts = asked.z, logit(h.middles, self.least), monotone_counts(h)
+        total, one = counts.sum(axis=0), np.ones(h.buckets)
+        own, rest = (x, one) if self.which else (one, x)
+        fit = regression(h, self.least)
+        # from 0 and 1 Newton's steps do not end where scores are far too extreme
+        start = 0.0 if fit is None else float(fit[1 - self.which])
+
+        def score(t: float) -> tuple[float, float, float, float]:
+            """Return the score, its variances by rows and by noise, and the information about t."""
+            at = start
+            for _ in range(_STEPS):
+                p = expit(t * own + at * rest)
+                weight = total * p * (1 - p)
+                step = float((counts[1] - total * p) @ rest) / max(float(weight @ rest**2), 1e-12)
+                at += min(max(step, -2.0), 2.0)
+                if abs(step) < 1e-8:
+                    break
+            lever = own - rest * float(weight @ (own * rest)) / max(float(weight @ rest**2), 1e-12)
+            weights = np.stack([-p * lever, (1 - p) * lever])
+            new = asked.rows == "new"
+            by_rows = float((counts * weights**2).sum()) if new else h.drawn_variance(weights)
+            observed = float((h.counts * weights).sum())
+            return (
+                observed,
+                by_rows,
+                float(h.noise_std(weights)) ** 2,
+                float(weight @ (lever * own)),
+            )
+
+        def accepted(t: float) -> float:
+            """Return a value below 0 if t is inside the interval."""
+            observed, by_rows, by_noise, _ = score(t)
+            return abs(observed) - z * math.sqrt(by_rows + by_noise)
+
+        _, by_rows, by_noise, information = score(value)
+        if information <= 0:
+            return Span(value, *self.bounds, math.nan, math.nan, False)
+        ends = []
+        for side in (-1.0, 1.0):
+            inside, reach = value, z * math.sqrt(by_rows + by_noise) / information
+            while accepted(value + side * reach) <= 0 and reach < _STEEPEST:
+                inside, reach = value + side * reach, 2 * reach + 1e-9
+            if reach >= _STEEPEST:
+                ends.append(side * math.inf)
+            elif accepted(inside) >= 0:  # neither rows nor noise
+                ends.append(inside)
+            else:
+                ends.append(float(brentq(accepted, inside, value + side * reach, rtol=1e-4)))
+        by_rows, by_noise = (math.sqrt(part) / information for part in (by_rows, by_noise))
+        if not self.firm(h):
+            return Span(value, *self.bounds, by_rows, by_noise, False)
+        return Span(value, ends[0], ends[1], by_rows, by_noise)
+
+
+class CalibrationSlope(Recalibration):
+    """Slope of the outcome on the logit of the score; below 1 = scores are too extreme."""
+
+    name, cut = "calibration_slope", "calibration_slope_cut"
+    scale = 2.0
+    which = 1
+
+
+class CalibrationSlopeCut(CalibrationSlope):
+    """Slope on the logit of scores that are cut to [1e-4, 1 - 1e-4]."""
+
+    name, cut = "calibration_slope_cut", ""
+    heading = "calibration slope, scores cut at 1e-4"
+    least = LEAST
+
+
+class CalibrationIntercept(Recalibration):
+    """Intercept beside the slope; 0 if calibrated."""
+
+    name, cut = "calibration_intercept", "calibration_intercept_cut"
+    scale = 4.0
+    which = 0
+
+
+class CalibrationInterceptCut(CalibrationIntercept):
+    """Intercept beside the slope of scores that are cut to [1e-4, 1 - 1e-4]."""
+
+    name, cut = "calibration_intercept_cut", ""
+    heading = "calibration intercept, scores cut at 1e-4"
+    least = LEAST
+
+
+def logit(scores: Floats, least: float = FLOOR) -> Floats:
+    """Return log odds of scores; both probabilities are `least` at least."""
+    return np.asarray(np.log(np.maximum(scores, least)) - np.log(np.maximum(1 - scores, least)))
+
+
+def _information(rows: Floats, x: Floats, p: Floats) -> Floats:
+    weight = rows * p * (1 - p)
+    cross = weight @ x
+    return np.array([[weight.sum(), cross], [cross, weight @ x**2]])
+
+
+def regression(h: Histogram, least: float, together: Sequence[int] = ()) -> Floats | None:
+    """Return intercept and slope by Newton's method on the raw counts, (2,); None = no maximum.
+
+    Noisy counts may make the likelihood lose its maximum. Rows of the buckets `together`, two at
+    either end, are read at the mean logit of their outcome there.
+    """
+    x = np.tile(logit(h.middles, least), (2, 1))
+    for pair in (together[k : k + 2] for k in range(0, len(together), 2)):
+        rows = np.maximum(h.counts[:, pair], 1e-9)
+        x[:, pair] = np.average(x[:, pair], axis=1, weights=rows)[:, None]
+    positive = np.stack([0 * h.counts[1], h.counts[1]])
+    return logistic(x.ravel(), h.counts.ravel(), positive.ravel())
+
+
+def logistic(x: Floats, rows: Floats, positive: Floats) -> Floats | None:
+    """Fit intercept and slope on x, (n,), to `positive` of `rows` outcomes at each, (2,)."""
+    if rows.sum() <= 0:
+        return None
+    at = np.zeros(2)  # from a slope of 1 steps do not end where scores are far too extreme
+
+    def loss(at: Floats) -> float:
+        z = at[0] + at[1] * x
+        return float(rows @ np.logaddexp(0.0, z) - positive @ z)
+
+    here = loss(at)
+    for _ in range(_STEPS):
+        p = expit(at[0] + at[1] * x)
+        slack = positive - rows * p
+        score = np.array([slack.sum(), slack @ x])
+        information = _information(rows, x, p)
+        if not (information[0, 0] > 0 and np.linalg.det(information) > 0):
+            return None
+        step = np.linalg.solve(information, score)
+        if np.abs(step).max() < 1e-10:
+            return at
+        share = 1.0
+        while not (there := loss(at + share * step)) <= here and share > 1e-6:
+            share /= 2
+        at, here = at + share * step, there
+        if np.abs(at).max() > _STEEPEST:
+            return None
+    return at if np.abs(step).max() < 1e-6 else None

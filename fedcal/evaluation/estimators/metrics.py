@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR
-from fedcal.core.types import Floats, override
-from fedcal.evaluation import intervals
+from fedcal.core.types import Floats
 from fedcal.evaluation.histogram import Histogram, divide, monotone_counts
+from fedcal.evaluation.intervals import FEW, FIRM, Asked, Metric, Span, fieller, of_share, quadratic
 
 MISPLACED = 5.0
 """Rows of the rarer outcome, in so many of which the variance of a ranking rests on few rows."""
@@ -45,12 +44,7 @@ def edge_index(h: Histogram, threshold: float) -> int:
     return at
 
 
-def outcomes(h: Histogram) -> Floats:
-    """Return the weights that sum the rows of each outcome, (2, 2, buckets)."""
-    return np.repeat(np.eye(2)[:, :, None], h.buckets, axis=2)
-
-
-class SmoothMetric(intervals.Metric):
+class SmoothMetric(Metric):
     """A smooth function of counts that does not change when all of them are doubled.
 
     Attributes
@@ -73,15 +67,15 @@ class SmoothMetric(intervals.Metric):
 
         Rows of each outcome, unless a metric overrides it.
         """
-        return outcomes(h)
+        return np.repeat(np.eye(2)[:, :, None], h.buckets, axis=2)
 
     def firm(self, h: Histogram) -> bool:
         """Return whether all denominators stand out from their noise."""
         weights = self.denominators(h)
         sums = (weights * h.counts).sum(axis=(1, 2))
-        return bool((sums > intervals.FIRM * h.noise_std(weights)).all())
+        return bool((sums > FIRM * h.noise_std(weights)).all())
 
-    def span(self, h: Histogram, asked: intervals.Asked) -> intervals.Span:
+    def span(self, h: Histogram, asked: Asked) -> Span:
         """Return the interval from sampling and noise, without binning."""
         h = (self.cut and h.parted) or h
         value = self.value(h)
@@ -89,7 +83,7 @@ class SmoothMetric(intervals.Metric):
             return self.no_span()
         return self.span_of_rows(h, value, asked)
 
-    def span_of_rows(self, h: Histogram, value: float, asked: intervals.Asked) -> intervals.Span:
+    def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
         """Return the interval of a finite value, to first order by the gradient."""
         gradient, firm = self.gradient(h), self.firm(h)
         noise, sampling = float(h.noise_std(gradient)), 0.0
@@ -97,12 +91,10 @@ class SmoothMetric(intervals.Metric):
         if asked.rows == "new":
             sampling = math.sqrt(float((monotone_counts(h) * gradient**2).sum()))
         half = asked.z * math.hypot(sampling, widened) if firm else math.inf
-        span = intervals.Span(value, value - half, value + half, sampling, noise, firm)
+        span = Span(value, value - half, value + half, sampling, noise, firm)
         return self.for_few_rows(span, h, asked)
 
-    def for_few_rows(
-        self, span: intervals.Span, h: Histogram, asked: intervals.Asked
-    ) -> intervals.Span:
+    def for_few_rows(self, span: Span, h: Histogram, asked: Asked) -> Span:
         """Return the span, widened if few rows have an outcome, or a ranking misplaces few.
 
         It is Wilson's interval of as many rows as give the same variance (Boyd et al. 2013 take one
@@ -112,7 +104,7 @@ class SmoothMetric(intervals.Metric):
         lowest, reach = self.bounds[0], self.bounds[1] - self.bounds[0]
         share = (span.value - lowest) / reach
         misplaced = self.ranking and (1 - share) * least < MISPLACED
-        enough = least >= intervals.FEW and not misplaced
+        enough = least >= FEW and not misplaced
         if not self.skewed or asked.rows != "new" or not span.firm or enough:
             return span
         trials = max(least if self.ranking else total, 1.0)
@@ -120,7 +112,7 @@ class SmoothMetric(intervals.Metric):
         variance = max((span.sampling**2 + span.noise**2) / reach**2, 1e-12)
         most = 4 * trials if self.ranking else trials
         count = trials if misplaced else min(inner * (1 - inner) / variance, most)
-        low, high = intervals.of_share(inner * count, count, np.zeros(3), asked.z, asked.rows)
+        low, high = of_share(inner * count, count, np.zeros(3), asked.z, asked.rows)
         return replace(
             span,
             low=min(float(low) * reach + lowest, span.low),
@@ -128,13 +120,8 @@ class SmoothMetric(intervals.Metric):
         )
 
 
-class Ratio(NamedTuple):
-    """A ratio of two functions of counts, and their gradients, (2, buckets)."""
-
-    top: float
-    bottom: float
-    top_gradient: Floats
-    bottom_gradient: Floats
+Ratio: TypeAlias = tuple[float, float, Floats, Floats]
+"""Top and bottom of a ratio of two functions of counts, and their gradients, (2, buckets)."""
 
 
 class RatioMetric(SmoothMetric):
@@ -144,13 +131,13 @@ class RatioMetric(SmoothMetric):
     def ratio(self, h: Histogram) -> Ratio:
         """Return top and bottom with their gradients."""
 
-    @override
     def value(self, h: Histogram) -> float:
+        """Return the ratio."""
         top, bottom, _, _ = self.ratio(h)
         return top / bottom if bottom > 0 else math.nan
 
-    @override
     def gradient(self, h: Histogram) -> Floats:
+        """Return the ratio's derivative by each count."""
         _, bottom, top_gradient, bottom_gradient = self.ratio(h)
         return np.asarray((top_gradient - self.value(h) * bottom_gradient) / bottom)
 
@@ -172,11 +159,7 @@ class RatioMetric(SmoothMetric):
         """
         return np.zeros(3)
 
-    def denominators(self, h: Histogram) -> Floats:
-        """Return the weights of the bottom, where it is a sum of counts, (1, 2, buckets)."""
-        return self.ratio(h).bottom_gradient[None]
-
-    def span_of_rows(self, h: Histogram, value: float, asked: intervals.Asked) -> intervals.Span:
+    def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
         """Return the interval by Fieller's test; for a fraction of rows by Wilson's."""
         top, bottom, *gradients = self.ratio(h)
         through = np.asarray(np.stack(gradients) @ h.root).reshape(2, -1)
@@ -195,20 +178,22 @@ class RatioMetric(SmoothMetric):
         wide = noise * widening**2
         if trials is not None:
             unit = float(gradients[0].max())
-            low, high = intervals.of_share(top, bottom, wide, asked.z, asked.rows, trials, unit)
+            low, high = of_share(top, bottom, wide, asked.z, asked.rows, trials, unit)
         else:
-            low, high = intervals.fieller(top, bottom, wide + sampling, asked.z, self.bounds)
+            low, high = fieller(top, bottom, wide + sampling, asked.z, self.bounds)
         inside = float(np.clip(value, *self.bounds))
-        by_rows, by_noise = (
-            math.sqrt(intervals.quadratic(v, inside)) / bottom for v in (sampling, noise)
-        )
-        span = intervals.Span(inside, float(low), float(high), by_rows, by_noise, self.firm(h))
+        by_rows, by_noise = (math.sqrt(quadratic(v, inside)) / bottom for v in (sampling, noise))
+        span = Span(inside, float(low), float(high), by_rows, by_noise, self.firm(h))
         return self.for_few_rows(span, h, asked)
 
 
 def _coefficients(covariance: Floats) -> Floats:
     """Return the coefficients of Var(top - t bottom) for `fieller`, (3,)."""
     return np.array([covariance[0, 0], covariance[0, 1], covariance[1, 1]])
+
+
+Cells: TypeAlias = tuple[float, float, float, float]
+"""Numbers for true negatives, false positives, false negatives, true positives."""
 
 
 class LinearRatio(RatioMetric):
@@ -218,10 +203,20 @@ class LinearRatio(RatioMetric):
     def weights(self, h: Histogram) -> tuple[Floats, Floats]:
         """Return the weights of the top and of the bottom, both (2, buckets)."""
 
-    @override
     def ratio(self, h: Histogram) -> Ratio:
+        """Return both sums, with their weights as gradients."""
         top, bottom = self.weights(h)
-        return Ratio(float((top * h.counts).sum()), float((bottom * h.counts).sum()), top, bottom)
+        return float((top * h.counts).sum()), float((bottom * h.counts).sum()), top, bottom
+
+    def denominators(self, h: Histogram) -> Floats:
+        """Return the weights of the bottom, (1, 2, buckets)."""
+        return self.weights(h)[1][None]
+
+    def of_cells(self, h: Histogram, cells: Cells) -> Floats:
+        """Return the weights of counts, (2, buckets), from those of cells at the threshold."""
+        positive = np.arange(h.buckets) >= edge_index(h, self.threshold)
+        tn, fp, fn, tp = cells
+        return np.stack([np.where(positive, fp, tn), np.where(positive, tp, fn)])
 
 
 class Predictions(LinearRatio):
@@ -230,28 +225,20 @@ class Predictions(LinearRatio):
     Attributes
     ----------
     top, bottom
-        weights of the cells: true negatives, false positives, false negatives, true positives
+        weights of the cells
     """
 
     at_threshold = True
-    top: ClassVar[tuple[float, float, float, float]]
-    bottom: ClassVar[tuple[float, float, float, float]]
+    top: ClassVar[Cells]
+    bottom: ClassVar[Cells]
 
-    @override
     def weights(self, h: Histogram) -> tuple[Floats, Floats]:
-        at = edge_index(h, self.threshold)
-        return spread_cells(h, at, self.top), spread_cells(h, at, self.bottom)
+        """Return the weights of both sums."""
+        return self.of_cells(h, self.top), self.of_cells(h, self.bottom)
 
     def trials(self, h: Histogram) -> float | None:
         """Return the number of rows of which the top is a fraction."""
-        return self.ratio(h).bottom
-
-
-def spread_cells(h: Histogram, at: int, cells: tuple[float, float, float, float]) -> Floats:
-    """Return the weights of counts, (2, buckets), from those of the cells (tn, fp, fn, tp)."""
-    positive = np.arange(h.buckets) >= at
-    tn, fp, fn, tp = cells
-    return np.stack([np.where(positive, fp, tn), np.where(positive, tp, fn)])
+        return self.ratio(h)[1]
 
 
 class Accuracy(Predictions):
@@ -263,33 +250,34 @@ class Accuracy(Predictions):
     top, bottom = (1, 0, 0, 1), (1, 1, 1, 1)
 
 
-class Precision(Predictions):
+class ConditionalShare(Predictions):
+    """Share among the rows of one outcome, or of one prediction."""
+
+    scores = ("positive",)
+    in_groups = of_choice = True
+
+
+class Precision(ConditionalShare):
     """Share of outcome 1 among the rows predicted positive."""
 
     name = "precision"
     heading = "precision, %"
-    scores = ("positive",)
-    in_groups = of_choice = True
     top, bottom = (0, 0, 0, 1), (0, 1, 0, 1)
 
 
-class Recall(Predictions):
+class Recall(ConditionalShare):
     """Share of predicted positives among the rows of outcome 1."""
 
     name = "recall"
     heading = "recall (sensitivity), %"
-    scores = ("positive",)
-    in_groups = of_choice = True
     top, bottom = (0, 0, 0, 1), (0, 0, 1, 1)
 
 
-class Specificity(Predictions):
+class Specificity(ConditionalShare):
     """Share of predicted negatives among the rows of outcome 0."""
 
     name = "specificity"
     heading = "specificity, %"
-    scores = ("positive",)
-    in_groups = of_choice = True
     top, bottom = (1, 0, 0, 0), (1, 1, 0, 0)
 
 
@@ -314,9 +302,8 @@ class NetBenefit(LinearRatio):
 
     def weights(self, h: Histogram) -> tuple[Floats, Floats]:
         """Return true positives less false ones at the odds of the threshold; and all rows."""
-        at = edge_index(h, self.threshold)
-        odds = h.edges[at] / (1 - h.edges[at])
-        return spread_cells(h, at, (0, -odds, 0, 1)), np.ones_like(h.counts)
+        at = h.edges[edge_index(h, self.threshold)]
+        return self.of_cells(h, (0, -at / (1 - at), 0, 1)), np.ones_like(h.counts)
 
     def unseen(self, h: Histogram) -> float:
         """Add two rows of each contributing kind, as in the interval of Agresti & Coull 1998."""
@@ -341,17 +328,12 @@ class MeanScore(LinearRatio):
 
     def binning(self, h: Histogram) -> float:
         """Return the mean over rows of the larger change from a bucket's middle to an end."""
-        return mean_reach(h, self.at)
-
-
-def mean_reach(h: Histogram, at: Callable[[Floats], Floats]) -> float:
-    """Return the mean over rows of a monotone function's largest change from its middle's."""
-    middle = at(h.middles)
-    reach = np.maximum(np.abs(at(h.edges[:-1]) - middle), np.abs(at(h.edges[1:]) - middle))
-    if h.nodes:  # of both together the mean is right, but for what right rows of a tail lose
-        reach[:, h.nodes] = h.edges[2]
-    rows = h.counts.sum()
-    return float(max((reach * h.counts).sum(), 0.0) / rows) if rows > 0 else math.nan
+        low, middle, high = (self.at(s) for s in (h.edges[:-1], h.middles, h.edges[1:]))
+        reach = np.maximum(np.abs(low - middle), np.abs(high - middle))
+        if h.nodes:  # of both together the mean is right, but for what right rows of a tail lose
+            reach[:, h.nodes] = h.edges[2]
+        rows = h.counts.sum()
+        return float(max((reach * h.counts).sum(), 0.0) / rows) if rows > 0 else math.nan
 
 
 class Brier(MeanScore):
@@ -359,13 +341,12 @@ class Brier(MeanScore):
 
     name = "brier"
     heading = "Brier score"
-    in_groups = True
-    skewed = True
+    in_groups = skewed = True
     scale = 0.25
 
     @classmethod
-    @override
     def at(cls, scores: Floats) -> Floats:
+        """Return the squared distance of score and outcome."""
         return np.stack([scores**2, (1 - scores) ** 2])
 
 
@@ -379,8 +360,8 @@ class LogLoss(MeanScore):
     least: ClassVar[float] = FLOOR
 
     @classmethod
-    @override
     def at(cls, scores: Floats) -> Floats:
+        """Return -ln of the outcome's probability."""
         own = np.clip(np.stack([1 - scores, scores]), cls.least, 1 - cls.least)
         return np.asarray(-np.log(own))
 
@@ -438,14 +419,9 @@ class RocAuc(RatioMetric):
         n, p = h.counts
         below = np.cumsum(n) - n / 2
         above = p.sum() - np.cumsum(p) + p / 2
-        total_n, total_p = float(n.sum()), float(p.sum())
-        bottom = total_n * total_p if min(total_n, total_p) > 0 else 0.0
-        return Ratio(
-            float(p @ below),
-            bottom,
-            np.stack([above, below]),
-            np.stack([np.full(h.buckets, total_p), np.full(h.buckets, total_n)]),
-        )
+        bottom = float(n.sum() * p.sum()) if min(n.sum(), p.sum()) > 0 else 0.0
+        totals = np.repeat([[p.sum()], [n.sum()]], h.buckets, axis=1)
+        return float(p @ below), bottom, np.stack([above, below]), totals
 
     def binning(self, h: Histogram) -> float:
         """Return half of the pairs that share a bucket."""
@@ -457,13 +433,8 @@ class RocAuc(RatioMetric):
         """Return trace(M S M^T S) for p^T M n, with the covariance S of the noise of either."""
         through = h.root.T @ (np.cumsum(h.root, axis=0) - h.root / 2)
         total = h.root.sum(axis=0)
-        return np.array(
-            [np.square(through).sum(), total @ through @ total, np.square(total @ total)]
-        )
-
-    def denominators(self, h: Histogram) -> Floats:
-        """Return the weights of the rows of each outcome."""
-        return outcomes(h)
+        each = (np.square(through).sum(), total @ through @ total, np.square(total @ total))
+        return np.array(each)
 
 
 class ConfidenceAuc(RocAuc):
@@ -472,13 +443,6 @@ class ConfidenceAuc(RocAuc):
     name = "confidence_auc"
     heading = "ROC AUC of confidence"
     scores = ("confidence",)
-
-
-def few_misplaced(h: Histogram) -> str:
-    """Return the warning of scores that nearly separate the outcomes; "" if they do not."""
-    least = float(h.counts.sum(axis=1).min())
-    separated = (1 - RocAuc().value(h)) * least < MISPLACED
-    return "few rows are misplaced" if separated else ""
 
 
 class AveragePrecision(SmoothMetric):

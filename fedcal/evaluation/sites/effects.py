@@ -7,16 +7,30 @@ for site s with the parameters a + theta, a the common fit,
     U_s ~ N(I_s theta, I_s + N_s),
 
 I_s the expected information of its rows and N_s the known covariance of the release's noise.
+
+Prediction intervals for a new site, by random effects.
+
+For each of four metrics a site's value is N(mu, tau^2) and its estimate N(value, v), v known; mu is
+flat, tau half-t with 3 degrees of freedom, and both are integrated over, never plugged in (Higgins,
+Thompson & Spiegelhalter 2009, JRSS A 172:137; for metrics of models Debray et al. 2013, Stat Med
+32:3158, and Riley et al. 2016, BMJ 353:i3140). TRIPOD-Cluster (BMJ 2023;380:e071018) asks for it.
+
+Estimates are scores about the pooled value, weights and variances those of the pooled scores: so
+they are linear in the counts, their noise is known, and no weight goes with a site's luck.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, ndtr
 
 from fedcal.calibrators.histogram_binning import norm_sub
+from fedcal.core.pages import Table
+from fedcal.core.printable import listed
 from fedcal.core.types import Floats
 from fedcal.evaluation.histogram import divide
 
@@ -50,38 +64,20 @@ def edges_of(score: str) -> Floats:
     return np.round(np.concatenate([[0.0], expit(CUTS[score]), [1.0]]), 12)
 
 
-@dataclass(frozen=True, eq=False)
-class Form:
-    """Change of a score's log odds by a site's parameters.
+def changed(x: Floats, at: Floats, classes: int) -> tuple[Floats, Floats]:
+    """Return log odds x (..., n) changed by the parameters `at` (..., d), and their derivatives.
 
     Two classes: log odds x become o + exp(l) x, with the parameters (o, l). More: every logit is
     divided by the temperature exp(-l), with the parameter (l,). The log odds x of the largest
     probability then become about exp(l) (x + log k) - log k, k = (c - 1)^0.4 (exact where k equal
     rivals share the rest; the power was chosen on the fit halves of four shipped networks).
-
-    Attributes
-    ----------
-    classes
-        c, the number of classes
+    Derivatives by the parameters are (..., d, n).
     """
-
-    classes: int
-
-    @property
-    def _rivals(self) -> float:
-        return 0.0 if self.classes == 2 else 0.4 * float(np.log(self.classes - 1))
-
-    def log_odds(self, x: Floats, at: Floats) -> Floats:
-        """Return log odds x (..., n) changed by the parameters `at` (..., d)."""
-        slope = np.exp(at[..., -1:])
-        offset = at[..., :1] if self.classes == 2 else -self._rivals
-        return np.asarray(offset + slope * (x + self._rivals))
-
-    def slopes(self, x: Floats, at: Floats) -> Floats:
-        """Return the derivatives of `log_odds` by the parameters, (..., d, n)."""
-        by_slope = np.exp(at[..., -1:]) * (x + self._rivals)
-        parts = [np.ones_like(by_slope), by_slope] if self.classes == 2 else [by_slope]
-        return np.stack(parts, axis=-2)
+    rivals = 0.0 if classes == 2 else 0.4 * float(np.log(classes - 1))
+    by_slope = np.exp(at[..., -1:]) * (x + rivals)
+    if classes == 2:
+        return at[..., :1] + by_slope, np.stack([np.ones_like(by_slope), by_slope], axis=-2)
+    return by_slope - rivals, by_slope[..., None, :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +86,6 @@ class Effects:
 
     Attributes
     ----------
-    form
-        of the parameters
     at
         (..., d) the common fit
     scores
@@ -104,7 +98,6 @@ class Effects:
         (..., S) rows of each site, estimated under noise
     """
 
-    form: Form
     at: Floats
     scores: Floats
     information: Floats
@@ -121,11 +114,10 @@ def bucket_widths(edges: Floats) -> Floats:
 def bucket_log_odds(edges: Floats, rows: Floats) -> Floats:
     """Return mean log odds of each bucket's rows, (..., buckets), from counts of all sites."""
     middles, width, slope = within_buckets(edges, rows)
-    steep = np.where(np.abs(slope) * width > 1e-3, slope, 1.0)
-    off = np.where(
-        np.abs(slope) * width > 1e-3, width / 2 / np.tanh(steep * width / 2) - 1 / steep, 0.0
-    )
-    return np.asarray(middles + off)
+    bent = np.abs(slope) * width > 1e-3
+    steep = np.where(bent, slope, 1.0)
+    off = width / 2 / np.tanh(steep * width / 2) - 1 / steep
+    return np.asarray(middles + np.where(bent, off, 0.0))
 
 
 def within_buckets(
@@ -164,7 +156,7 @@ def effects(counts: Floats, edges: Floats, root: Floats, classes: int, spread: F
     spread
         (d,) std of the prior of the common fit, about 0; a site's own fit about it has 3/4 of it
     """
-    form, power = Form(classes), root @ root.T
+    power = root @ root.T
     every = counts.sum(axis=-2)  # rows by bucket, (..., S, buckets)
     x = bucket_log_odds(edges, norm_sub(every.sum(axis=-2)))
     if classes > 2:  # no largest probability is below 1 / c
@@ -175,7 +167,7 @@ def effects(counts: Floats, edges: Floats, root: Floats, classes: int, spread: F
     prior = np.diag(1 / np.asarray(spread) ** 2)
     sure = norm_sub(whole.sum(axis=-2))
     for _ in range(_STEPS):  # of the noise's own weight: noise alone moves nothing
-        score, info, noise = _scores(form, at, x, whole, sure, sites * power)
+        score, info, noise = _scores(classes, at, x, whole, sure, sites * power)
         lever = info @ inverse(info + noise)
         gain = (lever @ score[..., None])[..., 0] - at @ prior
         step = np.linalg.solve(lever @ info + prior, gain[..., None])[..., 0]
@@ -186,26 +178,27 @@ def effects(counts: Floats, edges: Floats, root: Floats, classes: int, spread: F
     near, x = at[..., None, :] + np.zeros((*counts.shape[:-2], len(spread))), x[..., None, :]
     apart = prior / 0.75**2
     for k in range(_NEARER + 1):  # scores bend: each site's about its own fit, shrunk to the common
-        score, info, noise = _scores(form, near, x, counts, rows, power)
+        score, info, noise = _scores(classes, near, x, counts, rows, power)
         score = score + (info @ (near - at[..., None, :])[..., None])[..., 0]
         if k < _NEARER:
             lever = info @ inverse(info + _QUIET * noise)
             own = np.linalg.solve(lever @ info + apart, lever @ score[..., None])[..., 0]
             near = near + np.clip(at[..., None, :] + own - near, -_LONGEST, _LONGEST)
-    return Effects(form, at, score, info, noise, rows.sum(axis=-1))
+    return Effects(at, score, info, noise, rows.sum(axis=-1))
 
 
 def _scores(
-    form: Form, at: Floats, x: Floats, counts: Floats, rows: Floats, power: Floats
+    classes: int, at: Floats, x: Floats, counts: Floats, rows: Floats, power: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Return score (..., d), information and noise covariance (..., d, d)."""
-    p, slopes = expit(form.log_odds(x, at)), form.slopes(x, at)
+    log_odds, slopes = changed(x, at, classes)
+    p = expit(log_odds)
     slack = counts[..., 1, :] - counts.sum(axis=-2) * p
     score = (slopes * slack[..., None, :]).sum(axis=-1)
     weight = rows * p * (1 - p)
-    info = (slopes * weight[..., None, :]) @ np.swapaxes(slopes, -1, -2)
+    info = (slopes * weight[..., None, :]) @ slopes.mT
     both = (slopes * (1 - p)[..., None, :], slopes * p[..., None, :])
-    noise = sum(w @ power @ np.swapaxes(w, -1, -2) for w in both)
+    noise = sum(w @ power @ w.mT for w in both)
     return score, info, np.broadcast_to(noise, info.shape)
 
 
@@ -213,6 +206,11 @@ def inverse(matrices: Floats, least: float = 1e-9) -> Floats:
     """Return the inverse of (..., d, d), singular if all scores are alike and without noise."""
     least = least + 1e-12 * np.trace(matrices, axis1=-2, axis2=-1)[..., None, None]
     return np.asarray(np.linalg.inv(matrices + least * np.eye(matrices.shape[-1])))
+
+
+def fractions(rows: Floats, empty: float = 0.0) -> Floats:
+    """Return the fraction of rows in each bucket, (..., buckets); `empty` without rows."""
+    return divide(rows, rows.sum(axis=-1, keepdims=True) + 0 * rows, empty)
 
 
 def plausible(every: Floats, variance: Floats) -> Floats:
@@ -224,7 +222,7 @@ def plausible(every: Floats, variance: Floats) -> Floats:
     and -.52 as -.90 where sites differ).
     """
     shape = norm_sub(every.sum(axis=-2, keepdims=True))
-    share = divide(shape, shape.sum(axis=-1, keepdims=True) + 0 * shape, 1 / every.shape[-1])
+    share = fractions(shape, 1 / every.shape[-1])
     total = every.sum(axis=-1, keepdims=True)
     mean = total.mean(axis=-2, keepdims=True)
     total = np.maximum(mean + _shrunk(total - mean, variance.sum()), 0.0)
@@ -239,3 +237,257 @@ def _shrunk(off: Floats, variance: Floats | float) -> Floats:
     size = (off**2).mean(axis=(-1, -2), keepdims=True)
     most = _FIRM * variance
     return np.asarray(off * np.maximum(1 - divide(most + 0 * size, size, np.inf), 0.0))
+
+
+# -- a new site -----------------------------------------------------------------------------------
+
+FEWEST = 6
+"""Sites from which on such an interval can be verified."""
+
+LARGE = "calibration_in_the_large"
+METRICS = (LARGE, "log_slope", "logit_auc", "log_observed_expected")
+
+RELATIVE, MOST = 2.0, 1.0
+"""Scale of tau's prior, in standard errors that a site typically has, and at most: with it 92 to
+98 % of new sites are inside, but for up to 99.8 % where I^2 = .2 (tau is indistinguishable from 0)
+and down to 88 % for slopes that differ much under noise (`fedcal reproduce no-site-harmed`)."""
+
+_DEGREES, _POINTS = 3, 90
+_LEAST_ROWS, _LEAST_SHARE = 1.0, 0.2
+_WIDE = np.array([2.0, 1.0])
+"""Std of the prior of the common offset and log slope: all but flat."""
+
+
+def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple[Floats, Floats]]:
+    """Return each metric's value at each site, and its variance by rows and noise, (..., S).
+
+    Parameters
+    ----------
+    counts
+        (..., S, 2, buckets) rows by site, outcome and bucket
+    edges
+        (buckets + 1,) of a score of two outcomes
+    root
+        (buckets, variates) of the noise of each row of counts
+    """
+    power = root @ root.T
+    every, whole = counts.sum(axis=-2), counts.sum(axis=-3)
+    rows = plausible(every, 2 * np.diag(power))
+    total = norm_sub(every.sum(axis=-2))[..., None, :]
+    events = norm_sub(whole[..., 1, :])[..., None, :]
+    x = bucket_log_odds(edges, total[..., 0, :])[..., None, :]
+    score = expit(x)
+
+    def noise(of_none: Floats, of_one: Floats) -> Any:
+        return (of_none @ power * of_none).sum(axis=-1) + (of_one @ power * of_one).sum(axis=-1)
+
+    def added(of_none: Floats, of_one: Floats) -> Any:
+        return (counts[..., 0, :] * of_none + counts[..., 1, :] * of_one).sum(axis=-1)
+
+    # offset beside a slope of 1
+    offset, both = np.zeros((*counts.shape[:-3], 1, 1)), whole.sum(axis=-2)[..., None, :]
+    for _ in range(30):
+        p = expit(offset + x)
+        slack = (whole[..., 1, None, :] - both * p).sum(axis=-1, keepdims=True)
+        info = np.maximum((total * p * (1 - p)).sum(axis=-1, keepdims=True), _LEAST_ROWS)
+        offset = offset + np.clip(slack / info, -0.5, 0.5)
+    p = expit(offset + x)
+    info = np.maximum((rows * p * (1 - p)).sum(axis=-1), _LEAST_ROWS / 4)
+    large = offset[..., 0] + added(-p, 1 - p) / info, (info + noise(-p, 1 - p)) / info**2
+
+    # observed over expected
+    expected = np.maximum((total * score).sum(axis=-1, keepdims=True), _LEAST_ROWS)
+    ratio = np.maximum(events.sum(axis=-1, keepdims=True), _LEAST_ROWS) / expected
+    share, base = np.clip(divide(events, total, 0.5), 0, 1), ratio[..., 0]
+    base = base * np.maximum((rows * score).sum(axis=-1), _LEAST_ROWS / 2)
+    miss, hit = -ratio * score, 1 - ratio * score
+    by_rows = (rows * (share * hit**2 + (1 - share) * miss**2)).sum(axis=-1)
+    by_rows = np.maximum(by_rows, _LEAST_ROWS / 4)  # a site without rows is not sure of anything
+    times = 1 + added(miss, hit) / base
+    log_ratio = np.log(ratio[..., 0]) + np.log(np.maximum(times, _LEAST_SHARE))
+    observed = log_ratio, (by_rows + noise(miss, hit)) / base**2
+
+    fit = effects(counts, edges, root, 2, _WIDE)
+    sure = inverse(fit.information, 1e-6)
+    at = fit.at[..., None, :] + (sure @ fit.scores[..., None])[..., 0]
+    variance = sure + sure @ fit.noise @ sure
+    slope = at[..., 1], variance[..., 1, 1]
+
+    # ranking: within a bucket outcomes are not tied, but ordered by the common slope
+    tie = 0.5 + np.minimum(np.exp(fit.at[..., None, 1:]) * bucket_widths(edges) / 12, 0.3)
+    no_events = norm_sub(whole[..., 0, :])[..., None, :]
+    ones, none = (fractions(n, 1 / n.shape[-1]) for n in (events, no_events))
+    above = np.cumsum(none, axis=-1) - none * (1 - tie)
+    area = (above * ones).sum(axis=-1, keepdims=True)
+    above, below = above - area, 1 - np.cumsum(ones, axis=-1) + ones * tie - area
+    positive, negative = (
+        np.maximum(plausible(counts[..., k, :], np.diag(power)).sum(-1), _LEAST_ROWS)
+        for k in (1, 0)
+    )
+    zero = np.zeros_like(above)
+    moved = added(zero, above) / positive + added(below, zero) / negative
+    v = (ones * above**2).sum(-1) / positive + (none * below**2).sum(-1) / negative
+    v = v + noise(zero, above) / positive**2 + noise(below, zero) / negative**2
+    area = np.clip(area[..., 0], 1e-3, 1 - 1e-3)  # noise may part outcomes wholly
+    auc = np.clip(area + moved, _LEAST_SHARE * area, 1 - _LEAST_SHARE * (1 - area))
+    v = np.maximum(v, 1e-6 / np.minimum(positive, negative))  # outcomes that scores part wholly
+    ranking = np.log(auc / (1 - auc)), v / (area * (1 - area)) ** 2
+    return dict(zip(METRICS, (large, slope, ranking, observed), strict=True))
+
+
+def next_site(counts: Floats, edges: Floats, root: Floats, names: Sequence[str]) -> dict[str, Any]:
+    """Return predictions for a new site, in plain values; parameters as in `site_metrics`.
+
+    Returns
+    -------
+    dict
+        `sites`, their number; `verified`, whether they are `FEWEST` at least; and for each of
+        `metrics` its `mean` and prediction interval `low` to `high` at a new site, `tau` with
+        `tau_low` and `tau_high`, `i_squared`, and the sites `outside` the interval that the
+        other sites predict for them, their own variance added (with at most 100 sites: None = not
+        computed). Slope, AUC and ratio are on their own scales, slope and ratio clipped at 1/1000
+        and 1000; tau is on the scale of the logarithm or the logit
+    """
+    metrics, sites = {}, len(names)
+    for metric, (values, variances) in site_metrics(counts, edges, root).items():
+        each = predicted(values, variances)
+        outside = None
+        if 2 < sites <= _LOOKED_AT:
+            rest = np.array([np.delete(np.arange(sites), k) for k in range(sites)])
+            left = predicted(values[rest], variances[rest], variances)
+            off = (values < left.low) | (values > left.high)
+            outside = [names[int(k)] for k in np.flatnonzero(off)]
+        name, _, shown, _ = _SHOWN[metric]
+        ends = {k: float(shown(getattr(each, k))) for k in ("mean", "low", "high")}
+        taus = {k: float(getattr(each, k)) for k in ("tau", "tau_low", "tau_high", "i_squared")}
+        metrics[name] = {**ends, **taus, "outside": outside}
+    return {"sites": sites, "verified": sites >= FEWEST, "metrics": metrics}
+
+
+def next_site_sentence(prediction: Mapping[str, Any]) -> str:
+    """Return the result of `next_site` in words."""
+    intervals: list[str] = []
+    hidden: list[str] = []
+    for metric, name, read, widest in _SHOWN.values():
+        low, high = (prediction["metrics"][metric][end] for end in ("low", "high"))
+        wide = high > widest * low if read is _ratio else high - low > widest
+        (hidden if wide else intervals).append(name if wide else f"{name} {low:.2f} to {high:.2f}")
+    if not intervals:
+        return f"A prediction for a new site like these {prediction['sites']} is not possible."
+    shown = listed(intervals)
+    shown += f"; {listed(hidden, ' and ')} cannot be predicted" * bool(hidden)
+    sites, doubt = prediction["sites"], f"; with fewer than {FEWEST} sites this cannot be verified"
+    doubt *= not prediction["verified"]
+    return f"At a new site like these {sites} expect {shown} (95 % prediction{doubt})."
+
+
+def next_site_table(prediction: Mapping[str, Any]) -> Table:
+    """Return the result of `next_site` as a table."""
+    rows = [
+        (
+            name,
+            *(f"{one[key]:.2f}" for key in ("mean", "low", "high")),
+            f"{one['tau']:.2f} ({one['tau_low']:.2f} to {one['tau_high']:.2f})",
+            f"{100 * one['i_squared']:.0f}",
+            "not computed" if one["outside"] is None else ", ".join(one["outside"]) or "none",
+        )
+        for metric, name, _, _ in _SHOWN.values()
+        for one in [prediction["metrics"][metric]]
+    ]
+    note = (
+        "95 % prediction intervals by random effects, integrated over the variance between sites: "
+        "tau is the standard deviation over sites (of logarithms, and of the AUC's log odds), I^2 "
+        "its fraction of the observed variance. The offset is calibration in the large, the term "
+        "to add to the log odds; above 0 the model predicts too low. Outside are sites whose value "
+        "the other sites would not have predicted."
+    )
+    if not prediction["verified"]:
+        note += f" With fewer than {FEWEST} sites this cannot be verified."
+    columns = ("", "mean", "low", "high", "tau (95 %)", "I^2, %", "outside")
+    return Table(f"At a new site, from {prediction['sites']} sites", columns, tuple(rows), note)
+
+
+_LOOKED_AT = 100
+_FURTHEST = 1000.0
+
+
+def _ratio(logarithm: float) -> float:
+    """Return the ratio of a logarithm, clipped: noise that drowns the sites gives 0 to infinity."""
+    return float(np.exp(np.clip(logarithm, -np.log(_FURTHEST), np.log(_FURTHEST))))
+
+
+_SHOWN: Mapping[str, tuple[str, str, Any, float]] = {
+    "log_slope": ("calibration_slope", "calibration slope", _ratio, 100.0),
+    "log_observed_expected": ("observed_expected", "observed / expected", _ratio, 100.0),
+    LARGE: (LARGE, "offset of the log odds", np.asarray, 10.0),
+    "logit_auc": ("roc_auc", "AUC", expit, 0.8),
+}
+"""Metric -> its name, that in words, the value that people read, the widest interval in words: a
+quotient of both ends where it is a ratio, else their difference. The table has them all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """Prediction for a new site; leading dimensions are federations.
+
+    Attributes
+    ----------
+    mean
+        (...) mean over sites
+    low, high
+        (...) ends of the 95 % prediction interval
+    tau, i_squared
+        (...) posterior medians of the std over sites, and of its fraction of the variance that
+        sites' own rows and the noise show
+    tau_low, tau_high
+        (...) 95 % credible interval of tau
+    """
+
+    mean: Floats
+    low: Floats
+    high: Floats
+    tau: Floats
+    tau_low: Floats
+    tau_high: Floats
+    i_squared: Floats
+
+
+def predicted(values: Floats, variances: Floats, own: Floats | None = None) -> Predicted:
+    """Integrate over mean and tau.
+
+    Parameters
+    ----------
+    values, variances
+        (..., S) of the sites
+    own
+        (...) variance of the new site's own estimate, where that is what is predicted
+    """
+    typical = np.exp(np.log(variances).mean(axis=-1, keepdims=True))
+    scale = np.minimum(RELATIVE * np.sqrt(typical), MOST)
+    grid = np.concatenate([[0.0], np.geomspace(0.03, 30.0, _POINTS)])
+    width = np.gradient(grid)
+    tau = grid * scale
+    weight = 1 / (variances[..., None, :] + tau[..., None] ** 2)
+    total = weight.sum(axis=-1)
+    mean = (weight * values[..., None, :]).sum(axis=-1) / total
+    off = values[..., None, :] - mean[..., None]
+    log = (np.log(weight).sum(axis=-1) - np.log(total) - (weight * off**2).sum(axis=-1)) / 2
+    log = log + np.log(width) - (_DEGREES + 1) / 2 * np.log1p(grid**2 / _DEGREES)
+    p = np.exp(log - log.max(axis=-1, keepdims=True))
+    p /= p.sum(axis=-1, keepdims=True)
+    spread = np.sqrt(1 / total + tau**2 + (0.0 if own is None else own[..., None]))
+    low, high = (_quantile(p, mean, spread, q) for q in (0.025, 0.975))
+    places = ((np.cumsum(p, axis=-1) >= q).argmax(axis=-1) for q in (0.5, 0.025, 0.975))
+    middle, least, greatest = (np.take_along_axis(tau, k[..., None], -1)[..., 0] for k in places)
+    share = middle**2 / (middle**2 + typical[..., 0])
+    return Predicted((p * mean).sum(axis=-1), low, high, middle, least, greatest, share)
+
+
+def _quantile(p: Floats, mean: Floats, spread: Floats, q: float) -> Floats:
+    """Return a quantile of mixtures of normals over the last axis, by bisection."""
+    low, high = (mean - 12 * spread).min(axis=-1), (mean + 12 * spread).max(axis=-1)
+    for _ in range(60):
+        middle = (low + high) / 2
+        below = (p * ndtr((middle[..., None] - mean) / spread)).sum(axis=-1) < q
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.asarray((low + high) / 2)

@@ -17,7 +17,7 @@ from scipy.special import erfc, expit, ndtri
 from fedcal.calibrators.histogram_binning import norm_sub
 from fedcal.core.types import Floats
 from fedcal.evaluation.histogram import divide
-from fedcal.evaluation.sites.effects import inverse, within_buckets
+from fedcal.evaluation.sites.effects import fractions, inverse, within_buckets
 from fedcal.mechanisms import NoiseLaw
 
 _STEPS, _TINY = 60, 1e-300
@@ -50,8 +50,8 @@ class Law:
         p, by_power = up / whole, (self.power @ t[..., None])[..., 0]
         k = (self.rows * (np.log(whole) - self.share * a)).sum(axis=-1) / self.most
         k = k + own.sum(axis=-1) + (t * by_power).sum(axis=-1) / 2
-        first = dot(self.rows * (p - self.share), flip(self.weights)) + by_power
-        first = first + dot(slope, flip(self.noise))
+        first = dot(self.rows * (p - self.share), self.weights.mT) + by_power
+        first = first + dot(slope, self.noise.mT)
         second = squares(self.weights, self.most * self.rows * p * (1 - p)) + self.power
         return k, first, second + squares(self.noise, bend)
 
@@ -66,14 +66,9 @@ def dot(t: Floats, matrix: Floats) -> Floats:
     return np.asarray((t[..., None, :] @ matrix)[..., 0, :])
 
 
-def flip(matrix: Floats) -> Floats:
-    """Return the transpose of the last two dimensions."""
-    return np.swapaxes(matrix, -1, -2)
-
-
 def squares(weights: Floats, each: Floats) -> Floats:
     """Sum over cells of weights (..., d, n) squared, times `each` (..., n), (..., d, d)."""
-    return np.asarray((weights * each[..., None, :]) @ flip(weights))
+    return np.asarray((weights * each[..., None, :]) @ weights.mT)
 
 
 def p_value(law: Law, sums: Floats) -> Floats:
@@ -158,8 +153,8 @@ class Sites:
         half = width[:, None] / 2 * _NODES
         within = _WEIGHTS * np.exp(slope[..., None] * half)
         within /= within.sum(axis=-1, keepdims=True)
-        share = divide(rows, rows.sum(axis=-1, keepdims=True) + 0 * rows)
-        misread = width * (MISREAD + CROWDED * (share**2).sum(axis=-1, keepdims=True) ** 2)
+        crowded = (fractions(rows) ** 2).sum(axis=-1, keepdims=True)
+        misread = width * (MISREAD + CROWDED * crowded**2)
         return cls(counts, root, law, rows, middles[:, None] + half, within, misread)
 
     def __getitem__(self, places: Any) -> Sites:
@@ -199,7 +194,7 @@ class Sites:
         power = squares(weights, (self.misread * self.rows * true * (1 - true)) ** 2)
         power = power + squares(weights, self.most * self.rows * (true - share) ** 2)
         if not self.law.tailed:
-            power, each = power + each @ flip(each), each[..., :0]
+            power, each = power + each @ each.mT, each[..., :0]
         return Law(self.rows, true, weights, each, power, self.most, self.law)
 
     def fit(self, free: tuple[int, ...] = (0, 1), start: Floats = _CALIBRATED) -> Floats:
@@ -253,13 +248,13 @@ def ranking(sites: Sites) -> tuple[Floats, Floats, Floats]:
     """
     total, unsure = sites.total, np.sqrt((sites.root**2).sum())  # std of noise in a number of rows
     rows = sites.rows + unsure / sites.rows.shape[-1]
-    each = norm_sub(sites.counts) + unsure * _fractions(rows)[..., None, :]
+    each = norm_sub(sites.counts) + unsure * fractions(rows)[..., None, :]
     events = np.clip(sites.counts[..., 1, :].sum(axis=-1), 0, total)
     rate = (events + 1) / (total + 2)
     share = rate[..., None] + 0 * sites.rows
     ranks, own = (_mean_ranks(part)[..., None, :] for part in (rows, each))
     law, sums = sites.law_of(share, ranks), sites.score(share, ranks)
-    parts, size = _fractions(each), total * rate * (1 - rate)
+    parts, size = fractions(each), total * rate * (1 - rate)
     other = (parts * own[..., ::-1, 0, :] ** 2).sum(axis=-1)  # of outcome 0, and 1
     apart = sites.most * size * (rate * other[..., 0] + (1 - rate) * other[..., 1])
     alike = sites.most * rate * (1 - rate) * (sites.rows * ranks[..., 0, :] ** 2).sum(axis=-1)
@@ -269,14 +264,10 @@ def ranking(sites: Sites) -> tuple[Floats, Floats, Floats]:
     return 0.5 + sums[..., 0] / size, std, np.where(sums[..., 0] < 0, p, 1 - p)
 
 
-def _fractions(rows: Floats) -> Floats:
-    return divide(rows, rows.sum(axis=-1, keepdims=True) + 0 * rows)
-
-
 def _mean_ranks(rows: Floats) -> Floats:
     """Return the mean rank of each bucket's rows, from -1/2 to 1/2 (..., buckets)."""
-    fractions = _fractions(rows)
-    return np.asarray(np.cumsum(fractions, axis=-1) - fractions / 2 - 0.5)
+    share = fractions(rows)
+    return np.asarray(np.cumsum(share, axis=-1) - share / 2 - 0.5)
 
 
 def gaps(sites: Sites, truth: Floats, share: Floats | None = None) -> tuple[Floats, Floats]:
@@ -364,7 +355,7 @@ def changes(earlier: Sites, later: Sites) -> tuple[Floats, Moved, Moved]:
     p_values = np.concatenate([p_value(law, contrast), alike[..., None]], axis=-1)
     apart = inverse(_plus(first @ lever @ second, -3), _LITTLE)
     slope = (apart @ _plus(contrast, -2)[..., None])[..., 1, 0]
-    spread = apart @ (_plus(law.variance, -3) + _LITTLE * np.eye(2)) @ flip(apart)
+    spread = apart @ (_plus(law.variance, -3) + _LITTLE * np.eye(2)) @ apart.mT
     (before, a), (after, b) = gaps(earlier, truth[parts[0]]), gaps(later, truth[parts[1]])
     size = earlier.total * later.total / (earlier.total + later.total)
     gap = _plus(size * (after - before), -1) / _plus(size, -1)

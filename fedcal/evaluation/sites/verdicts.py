@@ -144,16 +144,9 @@ def _around(value: float, std: float) -> Record:
 
 
 def detectable(
-    patients: float,
-    *,
-    rate: float = 0.5,
-    edges: Floats,
-    std: float,
-    tests: int,
-    level: float,
-    seen: float = SEEN,
+    patients: float, *, rate: float = 0.5, edges: Floats, std: float, tests: int, level: float
 ) -> float:
-    """Return the gap that a site names with probability `seen`, by public numbers; 1 = none.
+    """Return the gap that a site names with probability `SEEN`, by public numbers; 1 = none.
 
     Of patients that count once each, and of a score that does not separate outcomes (others see
     smaller gaps); `rate` of the outcome, or of right predictions: .5 is the worst. `edges` are of
@@ -164,7 +157,7 @@ def detectable(
     one = np.arange(buckets) == np.searchsorted(edges, rate, side="right") - 1
     points = np.where(one[:, None], math.log(rate / (1 - rate)), nothing.points)
     site = replace(nothing, rows=patients * one, points=points, misread=_SPREAD * one)
-    return min(float(site_tests.least_gap(site, level / tests, seen)), 1.0)
+    return min(float(site_tests.least_gap(site, level / tests, SEEN)), 1.0)
 
 
 def misread(rows: Shards, score: str, edges: Floats, subject_rows: int) -> float:

@@ -105,7 +105,7 @@ def test_curves_are_those_of_the_rows():
     index = bin_index(scores, 15)
     used = np.bincount(index, minlength=15) > 0
     share = np.bincount(index, y, 15)[used] / np.bincount(index, minlength=15)[used]
-    np.testing.assert_allclose(diagram.share[used], share, atol=1e-12)
+    np.testing.assert_allclose(diagram.y[used], share, atol=1e-12)
 
 
 @pytest.mark.parametrize("buckets", [3, 8, 60])

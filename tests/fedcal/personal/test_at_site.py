@@ -10,8 +10,7 @@ from fedcal.clients.questions import ScoreCounts
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.sites.effects import bucket_log_odds, edges_of
-from fedcal.evaluation.sites.next_site import predicted, site_metrics
+from fedcal.evaluation.sites.effects import bucket_log_odds, edges_of, predicted, site_metrics
 from fedcal.personal import at_site
 from fedcal.personal.at_site import (
     HARM,

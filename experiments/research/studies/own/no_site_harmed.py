@@ -33,8 +33,7 @@ from fedcal import datasets
 from fedcal.core.numerics import softmax, softplus
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
-from fedcal.evaluation.sites.effects import edges_of, effects
-from fedcal.evaluation.sites.next_site import METRICS, predicted, site_metrics
+from fedcal.evaluation.sites.effects import METRICS, edges_of, effects, predicted, site_metrics
 from fedcal.experiments.research.studies import rows as shared
 from fedcal.experiments.research.studies.rows import grouped, rng_of, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim

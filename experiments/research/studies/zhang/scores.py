@@ -100,7 +100,7 @@ def debiased(probs: Floats, y: Integers) -> float:
     top, right = probs.max(axis=1), probs.argmax(axis=1) == y
     counts = np.array([np.histogram(top[rows], _EDGES)[0] for rows in (~right, right)], np.float64)
     h, ece = Histogram.exact(_EDGES, counts), Ece()
-    deviations = simulate(h, 0, "").sampling @ ece.gaps(h).T.astype(np.float32)
+    deviations = simulate(h, 0, "")[1] @ ece.gaps(h).T.astype(np.float32)
     return ece.inverted(h, deviations, 0.95).corrected
 
 
