@@ -15,6 +15,7 @@ from fedcal.core.removed import refuse
 from fedcal.datasets._arrays import from_arrays as from_arrays
 from fedcal.datasets._blocks import BLOCKS as BLOCKS
 from fedcal.datasets._blocks import BlockRows as BlockRows
+from fedcal.datasets._blocks import Population as Population
 from fedcal.datasets._blocks import are_blocks as are_blocks
 from fedcal.datasets._blocks import in_blocks as in_blocks
 from fedcal.datasets._dataset import IDS as IDS

@@ -47,8 +47,8 @@ _SUFFIXES = (".npz", ".parquet")
 class BlockRows:
     """Labelled rows of many clients that are read where they are asked for; see `in_blocks`.
 
-    A `Population` as `Shards` are: statistics of the same rows have the same bits. In memory are
-    the number of rows and the name of each client, and the rows of a few pieces at a time.
+    Engines ask the same of them as of `Shards`: statistics of the same rows have the same bits. In
+    memory are the number of rows and the name of each client, and the rows of a few pieces.
 
     Attributes
     ----------
@@ -176,6 +176,10 @@ class BlockRows:
             return from_arrays(**own, name=self.name, **self.order)
 
 
+Population: TypeAlias = Shards | BlockRows
+"""The rows of simulated clients, in memory or read in blocks."""
+
+
 def in_blocks(
     source: str | Path,
     *,
@@ -301,10 +305,6 @@ def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return own
 
 
-def _row_name(first: int, k: int) -> str:
-    return f"row {first + k}"
-
-
 def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray[Any]]:
     """Return the first row of each client, and what it is called.
 
@@ -318,7 +318,7 @@ def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray
             ids = unit.clients(a, min(a + _IDS, unit.rows))
             if ids is None:
                 raise InputError("rows in blocks need a column client, which says whose they are")
-            ids = ids_of("client", ids, partial(_row_name, start + a)).reshape(-1)
+            ids = ids_of("client", ids, lambda k, first=start + a: f"row {first + k}").reshape(-1)
             before = ids[:1] if last is None else last
             joined = np.concatenate([before, ids])
             back = np.flatnonzero(joined[1:] < joined[:-1])
