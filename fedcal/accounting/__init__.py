@@ -1,4 +1,4 @@
-"""Noise for a privacy budget: tight accounting."""
+"""Noise for a privacy budget: tight accounting, and the source paper's, which is looser."""
 
 from fedcal.accounting.gaussian import check_delta as check_delta
 from fedcal.accounting.gaussian import check_epsilon as check_epsilon

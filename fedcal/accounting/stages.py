@@ -213,11 +213,6 @@ def _grid(epsilon: float, parts: _Parts) -> float:
     return min(max(share, *widths, 0.0), gaussian._GRID_WIDEST)
 
 
-def _pld_epsilon(parts: _Parts, delta: float, grid: float) -> float:
-    """Return an upper bound of epsilon from one evaluation (tenths of a second)."""
-    return float(_composed(parts, grid).get_epsilon_for_delta(delta - _slack(parts)))
-
-
 def _composed(parts: _Parts, grid: float) -> PrivacyLossDistribution:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -273,5 +268,5 @@ def _composed_epsilon(parts: _Parts, delta: float) -> float:
     return gaussian.refined(
         _plain(parts, delta),
         lambda near: _grid(near, parts),
-        lambda grid: _pld_epsilon(parts, delta, grid),
+        lambda grid: float(_composed(parts, grid).get_epsilon_for_delta(delta - _slack(parts))),
     )

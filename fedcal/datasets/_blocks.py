@@ -247,17 +247,11 @@ def data_files(text: str) -> list[Path]:
 
 def are_blocks(source: object) -> bool:
     """Return whether data are to be read in blocks: they say so, or are several files."""
-    if isinstance(source, BlockRows):
-        return True
     if not isinstance(source, (str, Path)):
-        return False
-    text = str(source)
-    if text.startswith(BLOCKS):
-        return True
-    path = path_of(text)
-    if any(c in text for c in "*?[") and not path.exists():
-        return bool(data_files(text))
-    return path.is_dir() and bool(data_files(text))
+        return isinstance(source, BlockRows)
+    text, path = str(source), path_of(source)
+    many = path.is_dir() or (any(c in text for c in "*?[") and not path.exists())
+    return text.startswith(BLOCKS) or (many and bool(data_files(text)))
 
 
 def _with_facts(rows: BlockRows, progress: Callable[[int, int], None] | None) -> BlockRows:
@@ -305,6 +299,10 @@ def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return own
 
 
+def _row_name(first: int, k: int) -> str:
+    return f"row {first + k}"
+
+
 def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray[Any]]:
     """Return the first row of each client, and what it is called.
 
@@ -318,7 +316,7 @@ def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray
             ids = unit.clients(a, min(a + _IDS, unit.rows))
             if ids is None:
                 raise InputError("rows in blocks need a column client, which says whose they are")
-            ids = ids_of("client", ids, lambda k, first=start + a: f"row {first + k}").reshape(-1)
+            ids = ids_of("client", ids, partial(_row_name, start + a)).reshape(-1)
             before = ids[:1] if last is None else last
             joined = np.concatenate([before, ids])
             back = np.flatnonzero(joined[1:] < joined[:-1])

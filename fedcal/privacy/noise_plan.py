@@ -15,6 +15,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from fedcal import accounting
+from fedcal.accounting.gaussian import zcdp_multiplier
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers
@@ -373,6 +374,16 @@ class Plan:
         if self.row_rate < 1:
             drawn = f"Poisson rows({self.row_rate!r})"
         return f"{self.rounds} x {drawn} of {of}"
+
+    @property
+    def zcdp_multiplier(self) -> float | None:
+        """The source paper's looser figure for the same target: zCDP, no amplification.
+
+        None where no Gaussian noise is added.
+        """
+        if not self.multiplier:
+            return None
+        return zcdp_multiplier(self.epsilon, self.delta, self.rounds // self.parts)
 
     @property
     def share_asked(self) -> float:

@@ -10,11 +10,13 @@ import dp_accounting
 import mpmath
 import pytest
 from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from refusals import each_is_refused, refused
 
 from fedcal.accounting import gaussian as module
+from fedcal.accounting import gaussian as zcdp
 from fedcal.accounting.gaussian import (
     check_delta,
     check_epsilon,
@@ -25,6 +27,8 @@ from fedcal.accounting.gaussian import (
     gaussian_epsilon,
     gaussian_multiplier,
     poisson_gaussian_epsilon,
+    zcdp_multiplier,
+    zcdp_rho,
 )
 from fedcal.core.errors import InputError
 
@@ -175,6 +179,31 @@ def test_no_noise_to_speak_of_is_still_accounted_for():
     assert 1000 < poisson_gaussian_epsilon(1e-5, 0.01, 4, 0.1) <= gaussian_epsilon(1e-5, 0.01, 4)
 
 
+@laws
+@given(st.floats(1e-2, 100), st.floats(1e-12, 0.1))
+def test_rho_is_the_largest_that_meets_the_target(epsilon, delta):
+    rho = zcdp_rho(epsilon, delta)
+    assert zcdp._zcdp_delta(rho, epsilon) <= delta
+    assert zcdp._zcdp_delta(rho * (1 + 1e-6), epsilon) > delta
+
+
+@laws
+@given(st.floats(1e-2, 100), st.floats(1e-12, 0.1), numbers_of_rounds)
+def test_the_papers_noise_is_never_below_the_tight_one(epsilon, delta, rounds):
+    paper = zcdp_multiplier(epsilon, delta, rounds)
+    assert gaussian_multiplier(epsilon, delta, rounds) <= paper
+    assert paper == pytest.approx(math.sqrt(rounds) * zcdp_multiplier(epsilon, delta), rel=1e-12)
+
+
+def test_the_papers_noise_is_the_lemmas():
+    # sqrt(4 / (2 rho)) with rho from Lemma B.3, as dp-accounting's RDP conversion has it
+    for epsilon, delta in ((1.0, 1e-5), (0.2, 1e-3), (10.0, 1e-8)):
+        accountant = RdpAccountant(orders=[1 + k / 100 for k in range(1, 5000)])
+        accountant.compose(dp_accounting.ZCDpEvent(zcdp_rho(epsilon, delta)))
+        assert accountant.get_epsilon(delta) == pytest.approx(epsilon, rel=1e-3)
+    assert zcdp_multiplier(1.0, 1e-5, 4) == pytest.approx(8.09, abs=0.01)
+
+
 NO_EPSILON = (0.0, -1.0, math.nan, math.inf, None, "1")
 NO_DELTA = (1.0, -1e-9, 2.0, math.nan, None)
 NO_RATE = (0.0, -0.1, 1.1, math.nan, math.inf)
@@ -185,6 +214,7 @@ BAD: tuple[tuple[str, tuple[Any, ...], Callable[[Any], object]], ...] = (
     ("epsilon must be", NO_EPSILON, lambda e: gaussian_multiplier(e, 1e-5)),
     ("epsilon", NO_EPSILON, lambda e: exponential_epsilon(e, 0.5)),
     ("delta must be", NO_DELTA, check_delta),
+    ("delta must be", NO_DELTA, lambda d: zcdp_rho(1.0, d)),
     ("delta must be", NO_DELTA, lambda d: gaussian_epsilon(d, 1.0)),
     ("the sampling rate must be", NO_RATE, check_rate),
     ("the sampling rate must be", NO_RATE, lambda q: gaussian_multiplier(1.0, 1e-5, 4, q)),
@@ -204,7 +234,8 @@ def test_what_means_nothing_is_refused_in_one_line():
 
 
 def test_gaussian_noise_without_delta_names_the_way_out():
-    refused(r"^[^\n]*fedoneshot[^\n]*$", gaussian_multiplier, 1.0, 0.0, 4)
+    for call in (gaussian_multiplier, zcdp_multiplier):
+        refused(r"^[^\n]*fedoneshot[^\n]*$", call, 1.0, 0.0, 4)
 
 
 def test_a_delta_that_sampling_alone_would_meet_or_below_the_arithmetic_is_refused():

@@ -24,8 +24,9 @@ from fedcal.accounting.gaussian import (
     check_rounds,
     gaussian_multiplier,
     private_side,
+    zcdp_multiplier,
+    zcdp_rho,
 )
-from fedcal.experiments.research.studies.maddock.zcdp import zcdp_multiplier, zcdp_rho
 from fedcal.experiments.research.studies.spec import Record, Rows
 from fedcal.experiments.runs.comparison import compare
 from fedcal.experiments.runs.comparison.table import Line
