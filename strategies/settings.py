@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 from fedcal.core.checks import near
 from fedcal.core.errors import InputError
 from fedcal.core.removed import check_kept
-from fedcal.core.shards import NO_SUBJECTS, Population
+from fedcal.core.shards import NO_SUBJECTS
+from fedcal.datasets import Population
 from fedcal.privacy import Federation
 from fedcal.strategies import STRATEGIES
 from fedcal.units import UNITS

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedcal.core.errors import InputError, TooLittle
-from fedcal.core.shards import Population
+from fedcal.datasets import Population
 from fedcal.privacy import Federation
 from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.strategies import STRATEGIES

@@ -23,12 +23,12 @@ from fedcal.clients.site.process.limits import COPIES, MEMORY_MIB
 from fedcal.core import scores, types
 from fedcal.core.checks import one_of, same
 from fedcal.core.classes import class_names, digest_of
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, system_errors
 from fedcal.core.shards import Shards
 from fedcal.privacy.agreement import Terms
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.storage.atomic import file_errors, locked, whole_file
+from fedcal.storage.atomic import locked, whole_file
 
 SITE, LOCK = "site.json", "lock"
 FEDERATION, POLICY = "federation.toml", "site.toml"
@@ -286,7 +286,7 @@ def _texts_of(
 
 def _make_private(folder: Path) -> None:
     """Make a site's folder, or check that it is one and that only its owner can enter it."""
-    with file_errors(f"cannot write {folder}"):
+    with system_errors(f"cannot write {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         held = {path.name for path in folder.iterdir()}
         own = {LOCK, FEDERATION, POLICY, *(f"{name}.npy" for name in _ARRAYS)}

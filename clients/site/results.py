@@ -13,7 +13,7 @@ from typing import Any
 
 from fedcal.clients.site.prepared import Prepared
 from fedcal.core import checks, numerics
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, system_errors
 from fedcal.privacy.agreement import Terms
 from fedcal.storage import atomic, npz
 from fedcal.storage.artifact import ARTIFACTS, Artifact, Holdout
@@ -133,7 +133,7 @@ def judge_result(site: Prepared, run: str, artifact: Artifact) -> Judged:
 
 def _made(results: Path, run: str) -> Path:
     folder = results / run
-    with atomic.file_errors(f"cannot write {results.name}"):
+    with system_errors(f"cannot write {results.name}"):
         results.mkdir(exist_ok=True)
         others = {path.name for path in results.iterdir()} - {run}
         checks.whole("the number of results (move old ones away)", len(others), 0, MOST_RESULTS - 1)

@@ -28,8 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedcal.core.checks import number_in, same, whole
-from fedcal.core.errors import InputError
-from fedcal.storage.atomic import file_errors
+from fedcal.core.errors import InputError, system_errors
 
 CA_LIVES = 10
 """Lifetimes of a server certificate; it can be renewed so often before sites need a new CA."""
@@ -192,7 +191,7 @@ def _pkcs8(key: ec.EllipticCurvePrivateKey) -> bytes:
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     for name, content in files.items():
         path = folder / name
-        with file_errors(f"cannot write {path}"):
+        with system_errors(f"cannot write {path}"):
             path.parent.mkdir(parents=True, exist_ok=True)
             mode = 0o600 if path.suffix == ".key" else 0o644
             # exclusive, and with its mode from the start: nobody reads a key in between

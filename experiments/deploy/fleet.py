@@ -21,8 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_public_key,
 )
 
-from fedcal.core.errors import FedcalError, InputError
-from fedcal.storage.atomic import file_errors
+from fedcal.core.errors import FedcalError, InputError, system_errors
 
 _CONNECT_S, _PAUSE_S = 5.0, 1.0
 _OTHER_NAME = (62, 64)  # OpenSSL's codes: host name mismatch, IP address mismatch
@@ -58,7 +57,7 @@ def public_key(key: Path) -> str:
     """
     private = None
     with (
-        file_errors(f"cannot read --key {key}"),
+        system_errors(f"cannot read --key {key}"),
         suppress(ValueError, TypeError, UnsupportedAlgorithm),  # a TypeError: it has a passphrase
     ):
         private = load_ssh_private_key(key.read_bytes(), None)
@@ -73,7 +72,7 @@ def public_key(key: Path) -> str:
 
 def check_public_key(key: Path) -> None:
     """InputError if a file is not the public half of a site's key."""
-    with file_errors(f"cannot read the public key {key}"):
+    with system_errors(f"cannot read the public key {key}"):
         plain_key(str(key), key.read_bytes())
 
 
@@ -96,7 +95,7 @@ def trusted(root_certificates: Path) -> ssl.SSLContext:
     """TLS that trusts these certificates alone; InputError if they cannot be read."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_alpn_protocols(["h2", "http/1.1"])
-    with file_errors(f"cannot read --root-certificates {root_certificates} as a PEM file"):
+    with system_errors(f"cannot read --root-certificates {root_certificates} as a PEM file"):
         context.load_verify_locations(root_certificates)
     return context
 

@@ -15,7 +15,7 @@ import tomli_w
 
 import fedcal
 from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, system_errors
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.jobs import METHOD
 from fedcal.privacy.federation import Federation
@@ -78,7 +78,7 @@ def write_app(folder: Path, family: str = "calibrate") -> Path:
     `pyproject.toml` that is somebody else's.
     """
     file, fields = folder / FILE, run_config(family)
-    with atomic.file_errors(f"cannot write {file}"):
+    with system_errors(f"cannot write {file}"):
         folder.mkdir(parents=True, exist_ok=True)
         if file.exists() and not _is_ours(file.read_bytes()):
             raise InputError(f"{file} is not of `fedcal flower-app`; choose another folder")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcal.core.checks import needed, one_of, same
-from fedcal.core.errors import FedcalError, InputError, Interrupted, RoundFailed
+from fedcal.core.errors import FedcalError, InputError, Interrupted, RoundFailed, system_errors
 from fedcal.experiments.deploy.fleet import check_control, check_public_key, read_address, trusted
 from fedcal.experiments.runs import folders, jobs, load
 from fedcal.experiments.runs.config import Config, load_config
@@ -35,7 +35,7 @@ from fedcal.experiments.runs.record import recorded, result_of
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.artifact import Holdout
-from fedcal.storage.atomic import file_errors, path_of, whole_file
+from fedcal.storage.atomic import path_of, whole_file
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
@@ -168,7 +168,7 @@ def _check_folder(out: Path, work: Path, resume: bool, overwrite: bool) -> None:
             f"{out} holds a run that has not ended: fedcal deploy resume --out {out}, or choose "
             "another folder"
         )
-    with file_errors(f"cannot write {work}"):
+    with system_errors(f"cannot write {work}"):
         work.mkdir(parents=True, exist_ok=True)
     if not resume:
         with alone(work):

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core import pages
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.errors import FedcalError, InputError, system_errors
 from fedcal.core.pages import Intervals, Part, Table
 from fedcal.experiments.report.figures import drawing, style
 from fedcal.experiments.report.shown import part_sheet
 from fedcal.experiments.report.tables import html, of_part
-from fedcal.storage.atomic import file_errors, whole_file
+from fedcal.storage.atomic import whole_file
 
 FILE = "report.html"
 MAX_BYTES = 2**28
@@ -111,7 +111,7 @@ def read_json_lines(path: Path) -> list[Any]:
 
 
 def _read(path: Path, most: int = MAX_BYTES) -> bytes:
-    with file_errors(f"cannot read {path}"):
+    with system_errors(f"cannot read {path}"):
         if not path.is_file() and path.exists():  # a pipe would never end
             raise InputError(f"{path} is not a file")
         if path.stat().st_size > most:

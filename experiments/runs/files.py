@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.errors import FedcalError, InputError
-from fedcal.storage.atomic import file_errors, reason
+from fedcal.core.errors import FedcalError, InputError, reason, system_errors
 
 _SUMMARIES = ("result.json", "compare.json", "study.json")
 """What says that a folder is complete."""
@@ -78,6 +77,6 @@ def check_out(out: Path) -> None:
     """Refuse, before any work, a folder that cannot be written; nothing is left there."""
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file, not a folder")
-    with file_errors(f"cannot write results to {out}"):
+    with system_errors(f"cannot write results to {out}"):
         there = next(p for p in (out, *out.parents) if p.exists())
         tempfile.TemporaryDirectory(prefix=".draft-", dir=there).cleanup()

@@ -18,7 +18,8 @@ from fedcal.core.checks import listed, one_of
 from fedcal.core.classes import digest_of, names_in
 from fedcal.core.errors import InputError
 from fedcal.core.printable import plain_names
-from fedcal.core.shards import Population, Shards
+from fedcal.core.shards import Shards
+from fedcal.datasets import Population
 from fedcal.evaluation.intervals import beyond
 from fedcal.experiments.runs.config import APP, Config
 from fedcal.privacy.federation import Federation

@@ -12,8 +12,8 @@ from fedcal import datasets
 from fedcal.core import classes, removed
 from fedcal.core.checks import same, unused
 from fedcal.core.errors import InputError
-from fedcal.core.shards import Population, Shards
-from fedcal.datasets import BlockRows, Dataset
+from fedcal.core.shards import Shards
+from fedcal.datasets import BlockRows, Dataset, Population
 from fedcal.datasets.plausible_rows import doubts_of
 from fedcal.experiments.runs import jobs
 from fedcal.experiments.runs.config import POOLED, Config

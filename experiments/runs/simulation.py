@@ -18,9 +18,9 @@ from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.core.options import options_of, takes_options
-from fedcal.core.shards import Population, Shards
+from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
-from fedcal.datasets import BlockRows, Dataset, are_blocks
+from fedcal.datasets import BlockRows, Dataset, Population, are_blocks
 from fedcal.experiments.runs.config import (
     APP,
     POOLED,

@@ -33,13 +33,13 @@ from typing import Any, NoReturn, Protocol, TypeVar
 import numpy as np
 
 from fedcal.core.checks import one_of, same, unused, whole
-from fedcal.core.errors import FedcalError, InputError, Interrupted
+from fedcal.core.errors import FedcalError, InputError, Interrupted, system_errors
 from fedcal.core.parallel import usable_cores
 from fedcal.datasets import IDS, Dataset
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.runs.engines.processes import LineProcess
 from fedcal.experiments.runs.result import versions
-from fedcal.storage.atomic import file_errors, locked, whole_file
+from fedcal.storage.atomic import locked, whole_file
 from fedcal.strategies.server.outcome import Progress
 
 _ARRAYS = (
@@ -472,7 +472,7 @@ def _line(row: Row) -> bytes:
 
 def _lines(path: Path) -> list[bytes]:
     """Return the complete lines of a file, without a torn last one."""
-    with file_errors(f"cannot read {path}"):
+    with system_errors(f"cannot read {path}"):
         return path.read_bytes().split(b"\n")[:-1]
 
 
@@ -498,7 +498,7 @@ def _refuse(constant: str) -> NoReturn:
 def _check_inputs(path: Path, inputs: Mapping[str, str]) -> None:
     """Refuse to go on with other data than those of the rows that are there."""
     anew = "start anew, with another --out"
-    with file_errors(f"cannot read {path}, which names the data of these rows"):
+    with system_errors(f"cannot read {path}, which names the data of these rows"):
         content = path.read_bytes()
     try:
         then = json.loads(content)["data"]

@@ -18,7 +18,7 @@ import numpy as np
 
 from fedcal.clients.site.prepared import SITE, alone
 from fedcal.core.checks import one_of, same, whole
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, system_errors
 from fedcal.core.printable import printable
 from fedcal.evaluation.sites.verdicts import misread
 from fedcal.experiments.deploy.certificates import make_site_key
@@ -32,7 +32,7 @@ from fedcal.experiments.study.sealed import JOIN, Join, Sealed, read_fields, wri
 from fedcal.experiments.study.study_file import Study, named
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
-from fedcal.storage.atomic import file_errors, path_of
+from fedcal.storage.atomic import path_of
 from fedcal.units import Subject
 
 FEW, FEW_OF_A_CLASS = 100, 10
@@ -215,7 +215,7 @@ def join(
         console().print(f"{what}? Its keys then move to {own}. Type yes:")
         if sys.stdin.readline().strip() != "yes":
             raise InputError(f"{folder} stays as it is: a person must type yes")
-    with file_errors(f"cannot write {own}"):
+    with system_errors(f"cannot write {own}"):
         for place in (*reversed(own.parents[:3]), own):
             place.mkdir(0o700, parents=True, exist_ok=True)
         own.chmod(0o700)

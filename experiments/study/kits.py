@@ -22,7 +22,7 @@ import numpy as np
 import tomli_w
 
 from fedcal import __version__
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, system_errors
 from fedcal.evaluation.sites.verdicts import SEEN, detectable, least_points
 from fedcal.experiments.deploy import certificates, fleet
 from fedcal.experiments.report.page import render
@@ -32,7 +32,6 @@ from fedcal.experiments.study.study_file import Study, named
 from fedcal.experiments.study.study_server import folder_of
 from fedcal.metrics.gap_change import ERROR
 from fedcal.secure_aggregation import keys, roster
-from fedcal.storage.atomic import file_errors
 
 KIT, STUDY, AUTHORITY, UNIT = "kit.json", "study.toml", "ca.crt", "fedcal-site.service"
 
@@ -61,7 +60,7 @@ def make_kits(path: Path) -> list[str]:
     own, server, kits = (folder_of(path, study.study, p) for p in ("coordinator", "server", "kits"))
     host = fleet.read_address("server", study.server).host
     is_ours = is_here(host)
-    with file_errors(f"cannot write {path.parent}"):
+    with system_errors(f"cannot write {path.parent}"):
         for folder in (own, server):
             folder.mkdir(mode=0o700, exist_ok=True)
         if not (own / KEY).exists():

@@ -1,39 +1,15 @@
 """Noise for a privacy budget: tight accounting, and the source paper's, which is looser."""
 
-from fedcal.accounting.gaussian import (
-    check_delta,
-    check_epsilon,
-    check_multiplier,
-    check_rate,
-    check_rounds,
-    exponential_epsilon,
-    gaussian_delta,
-    gaussian_epsilon,
-    gaussian_multiplier,
-    poisson_gaussian_epsilon,
-)
-from fedcal.accounting.stages import (
-    AnyStage,
-    Guarantee,
-    Stage,
-    composed_delta,
-    composed_epsilon,
-)
-
-__all__ = [
-    "AnyStage",
-    "Guarantee",
-    "Stage",
-    "check_delta",
-    "check_epsilon",
-    "check_multiplier",
-    "check_rate",
-    "check_rounds",
-    "composed_delta",
-    "composed_epsilon",
-    "exponential_epsilon",
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "gaussian_multiplier",
-    "poisson_gaussian_epsilon",
-]
+from fedcal.accounting.gaussian import check_delta as check_delta
+from fedcal.accounting.gaussian import check_epsilon as check_epsilon
+from fedcal.accounting.gaussian import check_multiplier as check_multiplier
+from fedcal.accounting.gaussian import check_rate as check_rate
+from fedcal.accounting.gaussian import exponential_epsilon as exponential_epsilon
+from fedcal.accounting.gaussian import gaussian_delta as gaussian_delta
+from fedcal.accounting.gaussian import gaussian_epsilon as gaussian_epsilon
+from fedcal.accounting.gaussian import gaussian_multiplier as gaussian_multiplier
+from fedcal.accounting.gaussian import poisson_gaussian_epsilon as poisson_gaussian_epsilon
+from fedcal.accounting.stages import Guarantee as Guarantee
+from fedcal.accounting.stages import Stage as Stage
+from fedcal.accounting.stages import composed_delta as composed_delta
+from fedcal.accounting.stages import composed_epsilon as composed_epsilon

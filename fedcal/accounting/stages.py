@@ -13,6 +13,7 @@ Everything is rounded up, and every inversion ends on the private side, as in `g
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -118,7 +119,14 @@ def composed_epsilon(stages: Iterable[AnyStage], delta: float) -> float:
     if len(sampled) == 1 and not fixed and not square:
         (one,) = sampled
         return gaussian.poisson_gaussian_epsilon(delta, one.multiplier, one.rounds, one.rate)
-    _check(parts, delta)
+    for stage in sampled:
+        gaussian._check_amplified(delta, stage.rounds, stage.rate)
+    known = math.fsum(one.rounds * one.delta for one in fixed)
+    least = 20 * _slack(parts) + known
+    if delta <= known * (1 + 1e-9) or delta < least:
+        raise InputError(
+            f"delta {delta:g} is too small for these stages: it must be above {least:.3g}"
+        )
     return _composed_epsilon(parts, delta)
 
 
@@ -162,16 +170,14 @@ def _merged(stages: Iterable[AnyStage]) -> _Parts:
     everything = list(stages)
     if not everything:
         raise InputError("an account needs at least one stage")
-    sampled: dict[tuple[float, float], int] = {}
-    fixed: dict[tuple[float, float], int] = {}
+    sampled: Counter[tuple[float, float]] = Counter()
+    fixed: Counter[tuple[float, float]] = Counter()
     squares = []
     for stage in everything:
         if isinstance(stage, Guarantee):
-            known = (stage.epsilon, stage.delta)
-            fixed[known] = fixed.get(known, 0) + stage.rounds
+            fixed[stage.epsilon, stage.delta] += stage.rounds
         elif stage.rate < 1:
-            noise = (stage.multiplier, stage.rate)
-            sampled[noise] = sampled.get(noise, 0) + stage.rounds
+            sampled[stage.multiplier, stage.rate] += stage.rounds
         else:
             squares.append(stage.rounds / stage.multiplier**2)
     return (
@@ -179,18 +185,6 @@ def _merged(stages: Iterable[AnyStage]) -> _Parts:
         tuple(sorted(Guarantee(e, d, rounds) for (e, d), rounds in fixed.items())),
         math.fsum(squares),
     )
-
-
-def _check(parts: _Parts, delta: float) -> None:
-    sampled, fixed, _ = parts
-    for stage in sampled:
-        gaussian._check_amplified(delta, stage.rounds, stage.rate)
-    known = math.fsum(one.rounds * one.delta for one in fixed)
-    if delta <= known * (1 + 1e-9) or delta < 20 * _slack(parts) + known:
-        raise InputError(
-            f"delta {delta:g} is too small for these stages: it must be above "
-            f"{20 * _slack(parts) + known:.3g}"
-        )
 
 
 def _slack(parts: _Parts) -> float:
@@ -211,11 +205,6 @@ def _grid(epsilon: float, parts: _Parts) -> float:
     if square:
         widths.append(gaussian._grid(0.0, 1 / math.sqrt(square), 1, 1.0))
     return min(max(share, *widths, 0.0), gaussian._GRID_WIDEST)
-
-
-def _pld_epsilon(parts: _Parts, delta: float, grid: float) -> float:
-    """Return an upper bound of epsilon from one evaluation (tenths of a second)."""
-    return float(_composed(parts, grid).get_epsilon_for_delta(delta - _slack(parts)))
 
 
 def _composed(parts: _Parts, grid: float) -> PrivacyLossDistribution:
@@ -273,5 +262,5 @@ def _composed_epsilon(parts: _Parts, delta: float) -> float:
     return gaussian.refined(
         _plain(parts, delta),
         lambda near: _grid(near, parts),
-        lambda grid: _pld_epsilon(parts, delta, grid),
+        lambda grid: float(_composed(parts, grid).get_epsilon_for_delta(delta - _slack(parts))),
     )

@@ -37,14 +37,19 @@ def number_in(value: object, kind: Callable[[str], Any] = float) -> Any:
     return kind(text)
 
 
+def real(name: str, value: Any, allowed: str = "") -> float:
+    """`value` as a float, or InputError; `allowed` are words for what else must hold of it."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InputError(f"{name} must be a number{allowed}, got {value!r}")
+    try:
+        return float(value)
+    except OverflowError:  # its digits would fill a page
+        raise InputError(f"{name} must be a finite number{allowed}, got one above 1e308") from None
+
+
 def positive(name: str, value: Any) -> float:
     """`value` as a finite float > 0, or InputError."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise InputError(f"{name} must be a number > 0, got {value!r}")
-    try:
-        number = float(value)
-    except OverflowError:  # its digits would fill a page
-        raise InputError(f"{name} must be a finite number > 0, got one above 1e308") from None
+    number = real(name, value, " > 0")
     if not math.isfinite(number) or number <= 0:
         raise InputError(f"{name} must be a finite number > 0, got {value!r}")
     return number

@@ -42,13 +42,18 @@ def located(where: str) -> Iterator[None]:
         raise InputError(f"{where}: {error}") from None
 
 
+def reason(error: OSError) -> str:
+    """Why a file cannot be written; NumPy says only how much of an array was."""
+    return error.strerror or f"{error} (is the disk full?)"
+
+
 @contextmanager
 def system_errors(what: str) -> Iterator[None]:
-    """Turn an error of the system that the block raises into an InputError about `what`."""
+    """Turn an error of the system in the block into an InputError: `what` fails, and why."""
     try:
         yield
     except OSError as error:
-        raise InputError(f"{what}: {error.strerror}") from None
+        raise InputError(f"{what}: {reason(error)}") from None
 
 
 class NoEffect(InputError):

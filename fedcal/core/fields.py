@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache, partial
-from numbers import Real
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from fedcal.core.checks import interval, one_of, positive, whole
+from fedcal.core.checks import interval, one_of, positive, real, whole
 from fedcal.core.errors import InputError
 from fedcal.core.streams import check_seed
 from fedcal.core.types import Floats
@@ -114,12 +113,7 @@ class CheckedFields:
 
 def finite(name: str, value: Any, most: float = math.inf) -> float:
     """Return `value` as a finite float of at most `most` in absolute value, or raise InputError."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise InputError(f"{name} must be a number, got {value!r}")
-    try:
-        number = float(value)
-    except OverflowError:
-        raise InputError(f"{name} must be a finite number, got one above 1e308") from None
+    number = real(name, value)
     if not math.isfinite(number) or abs(number) > most:
         raise InputError(f"{name} must be a finite number within +-{most:g}, got {number:g}")
     return number

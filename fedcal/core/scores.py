@@ -317,11 +317,8 @@ def _columns(scores: Any) -> tuple[str, ...]:
 
 def _could_be_probs(x: Floats, tolerance: float, share: float, unit: int = 1) -> bool:
     """Return whether that share of rows sums to 1, and all values are in [0, 1], in units."""
-    if (
-        not x.size
-        or x.min() < -RANGE_TOLERANCE * (unit == 1)
-        or x.max() / unit > 1 + RANGE_TOLERANCE
-    ):
+    low = -RANGE_TOLERANCE * (unit == 1)
+    if not x.size or x.min() < low or x.max() / unit > 1 + RANGE_TOLERANCE:
         return False
     return bool((np.abs((x / unit).sum(axis=1) - 1) <= tolerance + 1e-9).mean() >= share)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,54 +26,6 @@ NO_SUBJECTS = "unit 'subject' needs a column subject, which names the subject of
 
 Task = Callable[[], Iterable[tuple[Integers, "Shards"]]]
 """Loads the rows of some clients, and returns them in blocks, each with its clients' numbers."""
-
-
-class Population(Protocol):
-    """The rows of simulated clients, in memory (`Shards`) or read in blocks (`BlockRows`)."""
-
-    @property
-    def input(self) -> Kind:
-        """Kind of scores that the logits were made of."""
-
-    @property
-    def group_names(self) -> tuple[str, ...]:
-        """Names of all groups of rows, () if they have none."""
-
-    @property
-    def clients(self) -> int:
-        """Number of clients, empty ones included."""
-
-    @property
-    def classes(self) -> int:
-        """Number of classes c."""
-
-    @property
-    def size(self) -> int:
-        """Number of rows of all clients."""
-
-    @property
-    def has_subjects(self) -> bool:
-        """Condition that each row names its subject."""
-
-    @property
-    def has_other(self) -> bool:
-        """Condition that each row has the scores of a second model."""
-
-    @property
-    def labels_seen(self) -> Integers:
-        """Labels that occur, ascending."""
-
-    def count_subjects(self) -> int:
-        """Return the number of subjects, those of each client counted apart."""
-
-    def tasks(self, ids: Integers, size: int) -> Sequence[Task]:
-        """Return what loads the clients `ids`, ascending, in blocks of at most `size`."""
-
-    def parts(self, many: int) -> Sequence[tuple[int, Population]]:
-        """Return at most `many` parts of consecutive clients, with about as many rows each.
-
-        Each comes with the place of its first client, which is its own client 0.
-        """
 
 
 @dataclass(frozen=True)

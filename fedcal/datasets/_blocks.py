@@ -47,8 +47,8 @@ _SUFFIXES = (".npz", ".parquet")
 class BlockRows:
     """Labelled rows of many clients that are read where they are asked for; see `in_blocks`.
 
-    A `Population` as `Shards` are: statistics of the same rows have the same bits. In memory are
-    the number of rows and the name of each client, and the rows of a few pieces at a time.
+    Engines ask the same of them as of `Shards`: statistics of the same rows have the same bits. In
+    memory are the number of rows and the name of each client, and the rows of a few pieces.
 
     Attributes
     ----------
@@ -176,6 +176,10 @@ class BlockRows:
             return from_arrays(**own, name=self.name, **self.order)
 
 
+Population: TypeAlias = Shards | BlockRows
+"""The rows of simulated clients, in memory or read in blocks."""
+
+
 def in_blocks(
     source: str | Path,
     *,
@@ -243,17 +247,11 @@ def data_files(text: str) -> list[Path]:
 
 def are_blocks(source: object) -> bool:
     """Return whether data are to be read in blocks: they say so, or are several files."""
-    if isinstance(source, BlockRows):
-        return True
     if not isinstance(source, (str, Path)):
-        return False
-    text = str(source)
-    if text.startswith(BLOCKS):
-        return True
-    path = path_of(text)
-    if any(c in text for c in "*?[") and not path.exists():
-        return bool(data_files(text))
-    return path.is_dir() and bool(data_files(text))
+        return isinstance(source, BlockRows)
+    text, path = str(source), path_of(source)
+    many = path.is_dir() or (any(c in text for c in "*?[") and not path.exists())
+    return text.startswith(BLOCKS) or (many and bool(data_files(text)))
 
 
 def _with_facts(rows: BlockRows, progress: Callable[[int, int], None] | None) -> BlockRows:

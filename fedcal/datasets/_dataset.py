@@ -256,16 +256,10 @@ class Dataset:
             return self
         return replace(
             self,
-            scores=self.test_scores,
-            labels=self.test_labels,
-            client=self.test_client,
+            **{k: getattr(self, f"test_{k}") for k in _TESTED},
+            **{f"test_{k}": None for k in _TESTED},
             client_names=None if self.test_client is None else self.client_names,
-            group=self.test_group,
             group_names=None if self.test_group is None else self.group_names,
-            test_scores=None,
-            test_labels=None,
-            test_client=None,
-            test_group=None,
         )
 
     def read_by(self, method: str, seed: int) -> Dataset:

@@ -31,12 +31,13 @@ from fedcal.storage.npz import read_npz
 _HERE = Path(__file__).resolve().parent
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FeatureSet:
     """Shipped set of features, with `features` numbers in a row.
 
     `rows` counts the training rows, `test_rows` the test rows, and `groups` the groups of rows (0:
-    none). `author`, `year` and `licence` attribute the numbers, as those of `Shipped`.
+    none). `author`, `year` and `licence` attribute the numbers; the licence texts are in the
+    README.md beside this file and in LICENSE.
     """
 
     name: str
@@ -44,13 +45,13 @@ class FeatureSet:
     description: str
     rows: int
     test_rows: int
-    features: int
     classes: int
-    groups: int
     source: str
     author: str
     year: int
     licence: str
+    groups: int = 0
+    features: int = 0
 
 
 @cache
@@ -72,38 +73,26 @@ def read_feature_set(name: str) -> dict[str, NDArray[Any]]:
     Raises InputError if there is no set of this name.
     """
     entries = {entry.name: entry for entry in feature_sets()}
-    arrays: dict[str, NDArray[Any]] = {}
-    for file in entries[one_of("set of features", name, entries)].files:
-        arrays |= read_npz(_HERE / file)
-    return arrays
+    return _arrays_of(entries[one_of("set of features", name, entries)])
 
 
-@dataclass(frozen=True)
-class Shipped:
-    """Shipped data set.
+def _arrays_of(entry: FeatureSet) -> dict[str, Any]:
+    return {key: x for file in entry.files for key, x in read_npz(_HERE / file).items()}
 
-    `rows` counts the fit part, `test_rows` the test part (0: half is held out by seed),
-    `clients` the natural clients and `groups` the groups of rows (0: none). `author`, `year` and
-    `licence` attribute the numbers; the licence texts are in the README.md beside this file and
-    in LICENSE. `variants` are corruptions and severities of the same rows, which
+
+@dataclass(frozen=True, kw_only=True)
+class Shipped(FeatureSet):
+    """Shipped data set of scores.
+
+    `rows` counts the fit part, `test_rows` the test part (0: half is held out by seed), and
+    `clients` the natural clients. `variants` are corruptions and severities of the same rows, which
     `NAME:CORRUPTION:SEVERITY` loads; `NAME` alone is `default`.
     """
 
-    name: str
-    files: tuple[str, ...]
-    description: str
     input: Kind
-    rows: int
-    test_rows: int
-    classes: int
     clients: int
-    source: str
-    author: str
-    year: int
-    licence: str
     variants: tuple[Variant, ...] = ()
     default: Variant | None = None
-    groups: int = 0
 
 
 @cache
@@ -148,9 +137,7 @@ def entry_of(name: str) -> Shipped | None:
 
 def load_shipped(entry: Shipped, name: str) -> Dataset:
     """Read a shipped set, by its name or that of a variant."""
-    arrays: dict[str, Any] = {}
-    for file in entry.files:
-        arrays |= read_npz(_HERE / file)
+    arrays = _arrays_of(entry)
     if entry.default is not None:
         variant = entry.default if name == entry.name else parse(name, entry.name, entry.variants)
         arrays = {"logits": unpacked(arrays[key_of(variant)]), "labels": arrays["labels"]}

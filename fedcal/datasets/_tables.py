@@ -445,7 +445,10 @@ MAX_NAME = 256
 _NUMBERS = ("integer", "floating", "decimal")
 _TEXT = ("string", "large_string", "string_view")
 _LISTS = ("list", "large_list", "fixed_size_list", "list_view", "large_list_view")
-_HOLDS = {  # required content of a column, and allowed types
+_Content = tuple[str, tuple[str, ...]]
+"""Required content of a column, and allowed types."""
+
+_HOLDS: dict[str, _Content] = {
     "label": ("numbers", (*_NUMBERS, "boolean", *_TEXT)),
     **dict.fromkeys(IDS, ("whole numbers or text", ("integer", "floating", *_TEXT))),
     "split": ("text", _TEXT),
@@ -544,7 +547,7 @@ class Reader:
                 x = np.stack(columns, axis=1)
             arrays[model] = x.astype(np.float64, copy=False)
         for name in self.columns.single:
-            arrays[name] = self._values(name, batch.column(name), *_HOLDS[name])
+            arrays[name] = self._values(name, batch.column(name))
         for name, added in arrays.items():
             self.bytes += added.size * max(added.itemsize, 8)
             if self.bytes > self.most:
@@ -552,10 +555,8 @@ class Reader:
             self.parts.setdefault(name, []).append(added)
         self.rows += batch.num_rows
 
-    def _checked(
-        self, name: str, array: Any, what: str, types: tuple[str, ...], per_row: int = 1
-    ) -> Any:
-        """Return an array without nulls of one of these types, with `per_row` entries in a row.
+    def _checked(self, name: str, array: Any, holds: _Content, per_row: int = 1) -> Any:
+        """Return an array without nulls of an allowed type, with `per_row` entries in a row.
 
         Dictionaries are decoded; extension types are replaced by their storage.
         """
@@ -567,21 +568,15 @@ class Reader:
             bad = np.asarray(array.is_null().to_numpy(zero_copy_only=False))
             row = self.rows + int(np.argmax(bad)) // per_row
             raise InputError(f"column {name!r} is null at row {row}")
+        what, types = holds
         fits = any(getattr(self.pa.types, f"is_{kind}")(array.type) for kind in types)
         if len(array) and not fits:
             raise InputError(f"column {name!r} holds {str(array.type)[:60]}; must hold {what}")
         return array
 
-    def _values(
-        self,
-        name: str,
-        array: Any,
-        what: str = "numbers",
-        types: tuple[str, ...] = _NUMBERS,
-        per_row: int = 1,
-    ) -> NDArray[Any]:
+    def _values(self, name: str, array: Any, per_row: int = 1) -> NDArray[Any]:
         """Return (m,) numbers, bools or text; parameters are those of `_checked`."""
-        array = self._checked(name, array, what, types, per_row)
+        array = self._checked(name, array, _HOLDS.get(name, ("numbers", _NUMBERS)), per_row)
         if self.pa.types.is_decimal(array.type):
             array = array.cast(self.pa.float64())
         values = np.asarray(array.to_numpy(zero_copy_only=False))
@@ -594,7 +589,7 @@ class Reader:
 
     def _lists(self, name: str, array: Any) -> NDArray[Any]:
         """Return (m, c) numbers from a column of lists of c numbers each."""
-        array = self._checked(name, array, "lists of numbers", _LISTS)
+        array = self._checked(name, array, ("lists of numbers", _LISTS))
         lengths = np.asarray(array.value_lengths().to_numpy(zero_copy_only=False))
         width = self.widths.setdefault(name, int(lengths[0]))
         wrong = lengths != width

@@ -6,28 +6,18 @@ A new mechanism is a file here and a name below; see `docs/guide/extend.md`.
 from __future__ import annotations
 
 from fedcal.core.registry import registry
-from fedcal.mechanisms.additive import Gaussian, Laplace
-from fedcal.mechanisms.base import Mechanism, Noise, NoNoise, Source, Sum, Target, words_of
-from fedcal.mechanisms.choice import Exponential, Unary
-from fedcal.mechanisms.noise_law import NoiseLaw
-
-__all__ = [
-    "FORMER",
-    "MECHANISMS",
-    "PRIVATE",
-    "Exponential",
-    "Gaussian",
-    "Laplace",
-    "Mechanism",
-    "NoNoise",
-    "Noise",
-    "NoiseLaw",
-    "Source",
-    "Sum",
-    "Target",
-    "Unary",
-    "words_of",
-]
+from fedcal.mechanisms.additive import Gaussian as Gaussian
+from fedcal.mechanisms.additive import Laplace as Laplace
+from fedcal.mechanisms.base import Mechanism as Mechanism
+from fedcal.mechanisms.base import Noise as Noise
+from fedcal.mechanisms.base import NoNoise as NoNoise
+from fedcal.mechanisms.base import Source as Source
+from fedcal.mechanisms.base import Sum as Sum
+from fedcal.mechanisms.base import Target as Target
+from fedcal.mechanisms.base import words_of as words_of
+from fedcal.mechanisms.choice import Exponential as Exponential
+from fedcal.mechanisms.choice import Unary as Unary
+from fedcal.mechanisms.noise_law import NoiseLaw as NoiseLaw
 
 MECHANISMS: dict[str, type[Mechanism]] = registry(NoNoise, Laplace, Gaussian, Exponential, Unary)
 """Name on the command line and in files -> mechanism."""

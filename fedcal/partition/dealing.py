@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from fedcal.core.checks import number_in, one_of, same, whole
+from fedcal.core.checks import number_in, one_of, positive, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
 from fedcal.core.shards import Shards, numbered
@@ -15,7 +15,7 @@ from fedcal.core.types import Integers, override
 from fedcal.datasets import Dataset
 from fedcal.partition import owners
 from fedcal.partition.flower_partitioners import Options, owners_by, parse_partitioner
-from fedcal.partition.owners import CLIENTS, DrawnPartition, Partition, SkewedPartition
+from fedcal.partition.owners import CLIENTS, DrawnPartition, Partition
 
 DEALT = "dealt"
 """Value in place of a partition if a file contains rows that are already partitioned."""
@@ -31,18 +31,25 @@ class Iid(DrawnPartition):
         return owners.iid(labels, clients, rng)
 
 
-class Dirichlet(SkewedPartition):
-    """Label skew: each class divided by drawn proportions."""
+@dataclass(frozen=True)
+class Dirichlet(DrawnPartition):
+    """Label skew: each class divided by proportions drawn from a Dirichlet distribution."""
 
-    name, example = "dirichlet", "0.1"
+    name, form, example = "dirichlet", "BETA", "0.1"
+    beta: float
+
+    @classmethod
+    def of(cls, value: str) -> Self:
+        """Return the partition for a finite beta > 0."""
+        return cls(positive(f"beta of partition '{cls.name}'", number_in(value)))
 
     @override
     def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
         return owners.dirichlet(labels, clients, self.beta, rng)
 
 
-class Quantity(SkewedPartition):
-    """Skew of sizes: all rows divided by drawn proportions."""
+class Quantity(Dirichlet):
+    """Skew of sizes: all rows divided by such proportions."""
 
     name, example = "quantity", "0.5"
 

@@ -75,7 +75,7 @@ def parse_partitioner(text: str) -> tuple[str, Options]:
                 f"{pair[:80]!r}"
             )
         one_of(f"parameter of {name}", key, accepted)
-        options[key] = _checked(name, accepted[key], _value(name, key, raw))
+        options[key] = _checked(name, accepted[key], _frozen(toml_value(raw)))
     lacking = [
         key
         for key, parameter in accepted.items()
@@ -184,10 +184,6 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
         warnings.filterwarnings("ignore", module=r"(flwr_datasets|datasets|pyarrow)(\.|$)")
         yield
-
-
-def _value(name: str, key: str, raw: str) -> Any:
-    return _frozen(toml_value(raw))
 
 
 def _frozen(value: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import fraction, number_in, positive, whole
+from fedcal.core.checks import fraction, positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
@@ -66,19 +66,6 @@ class DrawnPartition(Partition):
         return self.draw(data.labels, there, stream(seed, Purpose.PARTITION)), there
 
 
-@dataclass(frozen=True)
-class SkewedPartition(DrawnPartition):
-    """Partition drawn from a Dirichlet distribution of parameter beta."""
-
-    form = "BETA"
-    beta: float
-
-    @classmethod
-    def of(cls, value: str) -> Self:
-        """Return the partition for a finite beta > 0."""
-        return cls(positive(f"beta of partition '{cls.name}'", number_in(value)))
-
-
 def iid(labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
     """Draw a uniform partition into shards whose sizes differ by at most one row."""
     whole("clients", clients, 1)
@@ -98,7 +85,13 @@ def dirichlet(labels: Integers, clients: int, beta: float, rng: np.random.Genera
     owner = np.empty(len(labels), np.int64)
     for j in np.unique(labels):
         rows = rng.permutation(np.flatnonzero(labels == j))
-        owner[rows] = _dirichlet_runs(len(rows), clients, beta, rng)
+        share = rng.dirichlet(np.full(clients, float(beta)))
+        if not abs(share.sum() - 1) < 1e-6:  # all of it underflowed (nan), or its sum overflowed
+            raise InputError(
+                f"beta = {beta!r} is too small or too large to draw from for {clients} clients"
+            )
+        cut = (np.cumsum(share)[:-1] * len(rows)).astype(np.int64)
+        owner[rows] = np.searchsorted(cut, np.arange(len(rows)), side="right")
     return owner
 
 
@@ -109,23 +102,7 @@ def quantity(labels: Integers, clients: int, beta: float, rng: np.random.Generat
     labels only their number matters. Small beta: few clients have nearly all rows. Unlike in the
     source, a shard does not have a least size: a client that draws next to nothing is empty.
     """
-    whole("clients", clients, 1)
-    positive("beta", beta)
-    owner = np.empty(len(labels), np.int64)
-    rows = rng.permutation(len(labels))
-    owner[rows] = _dirichlet_runs(len(rows), clients, beta, rng)
-    return owner
-
-
-def _dirichlet_runs(rows: int, clients: int, beta: float, rng: np.random.Generator) -> Integers:
-    """Draw owners of shuffled rows, (rows,) ascending, in proportions ~ Dirichlet(beta)."""
-    share = rng.dirichlet(np.full(clients, float(beta)))
-    if not abs(share.sum() - 1) < 1e-6:  # all of it underflowed (nan), or its sum overflowed
-        raise InputError(
-            f"beta = {beta!r} is too small or too large to draw from for {clients} clients"
-        )
-    cut = (np.cumsum(share)[:-1] * rows).astype(np.int64)
-    return np.searchsorted(cut, np.arange(rows), side="right").astype(np.int64)
+    return dirichlet(np.zeros_like(labels), clients, beta, rng)
 
 
 def label_shards(
@@ -158,16 +135,11 @@ def label_shards(
     return owner
 
 
-def natural(client: Integers) -> Integers:
-    """Return the clients that the data themselves name, (n,) with values 0..K-1."""
-    return np.asarray(client).astype(np.int64)
-
-
 def natural_clients(data: Dataset) -> Integers:
     """Return the clients that a data set names, (n,), or raise InputError if it names none."""
     if data.client is None:
         raise InputError(f"{data.name} names no clients; use another --partition")
-    return natural(data.client)
+    return data.client
 
 
 def held_out(ids: ArrayLike, key: int | str, share: float) -> NDArray[np.bool_]:

@@ -18,17 +18,11 @@ import struct
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
 
 from fedcal.core.errors import InputError, located, system_errors
 
@@ -78,7 +72,7 @@ class SigningKey:
     def from_pem(cls, text: bytes) -> SigningKey:
         """Return the key that `to_pem` wrote; InputError for anything else."""
         try:
-            key = load_pem_private_key(text, None)
+            key = serialization.load_pem_private_key(text, None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             key = None
         if not isinstance(key, Ed25519PrivateKey):
@@ -87,7 +81,8 @@ class SigningKey:
 
     def to_pem(self) -> bytes:
         """PKCS 8, as other tools read it."""
-        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+        return self._key.private_bytes(pem, form, serialization.NoEncryption())
 
     def sign(self, purpose: str, message: bytes) -> bytes:
         """Return the signature, 64 bytes."""

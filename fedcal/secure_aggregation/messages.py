@@ -15,15 +15,13 @@ import numpy as np
 
 from fedcal.core.errors import InputError
 from fedcal.core.types import Words
+from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import (
     DIGEST_BYTES,
-    KEY_BYTES,
-    SEALED_MORE_BYTES,
     SIGNATURE_BYTES,
     SigningKey,
     digest,
-    usable_exchange_key,
     verified,
 )
 from fedcal.secure_aggregation.masking import SEED_BYTES
@@ -35,8 +33,8 @@ SAID = "said"
 NONCE_BYTES = 16
 
 _ENROL, _HEADER, _CONFIRM, _OPEN = "enrol", "contribution", "confirm", "open"
-_ENROLMENT = struct.Struct(f"<I{KEY_BYTES}s{NONCE_BYTES}s")
-_FIXED = struct.Struct(f"<{DIGEST_BYTES}sI{DIGEST_BYTES}sI{KEY_BYTES}sI{DIGEST_BYTES}sHH")
+_ENROLMENT = struct.Struct(f"<I{keys.KEY_BYTES}s{NONCE_BYTES}s")
+_FIXED = struct.Struct(f"<{DIGEST_BYTES}sI{DIGEST_BYTES}sI{keys.KEY_BYTES}sI{DIGEST_BYTES}sHH")
 _U32 = struct.Struct("<I")
 
 CONFIRMATION_BYTES = _U32.size + SIGNATURE_BYTES
@@ -118,7 +116,7 @@ def exchange_keys(roster: Roster, job: str, enrolments: Iterable[bytes]) -> dict
             one.site in roster.committee.members
             and one.site not in known
             and one.by(roster.sites[one.site].key, bytes.fromhex(job))
-            and usable_exchange_key(one.exchange)
+            and keys.usable_exchange_key(one.exchange)
         ):
             known[one.site] = one.exchange
     return known
@@ -352,7 +350,7 @@ def message_bytes(committee: Committee, numbers: int) -> tuple[int, int, int]:
         commitments=(empty,) * len(committee.pieces),
     )
     signed = len(header.payload()) + SIGNATURE_BYTES
-    sealed = SEALED_MORE_BYTES + SEED_BYTES * len(committee.held_by(committee.members[0]))
+    sealed = keys.SEALED_MORE_BYTES + SEED_BYTES * len(committee.held_by(committee.members[0]))
     members = len(committee.members)
     framed = 2 * (1 + members) * _U32.size
     return signed + members * sealed + framed + 8 * numbers, signed, sealed

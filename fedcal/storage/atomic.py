@@ -10,26 +10,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO
 
-from fedcal.core.errors import FedcalError, InputError, system_errors
+from fedcal.core.errors import FedcalError, InputError, reason, system_errors
 
 
 def path_of(path: str | Path) -> Path:
     """Return a path with `~` expanded to the home folder where that is known."""
     return Path(os.path.expanduser(path))
-
-
-def reason(error: OSError) -> str:
-    """Why a file cannot be written; NumPy says only how much of an array was."""
-    return error.strerror or f"{error} (is the disk full?)"
-
-
-@contextlib.contextmanager
-def file_errors(what: str) -> Iterator[None]:
-    """Let an OSError in the block be an InputError: `what`, as "cannot write F", and why."""
-    try:
-        yield
-    except OSError as e:
-        raise InputError(f"{what}: {reason(e)}") from None
 
 
 def sync_folder(folder: Path) -> None:

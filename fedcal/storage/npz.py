@@ -38,9 +38,7 @@ _NOT_READABLE: tuple[type[Exception], ...] = (
     SyntaxError,  # a header that is no literal
     TypeError,
     KeyError,
-    RuntimeError,  # encrypted
-    NotImplementedError,  # an unknown compression
-    RecursionError,
+    RuntimeError,  # encrypted, an unknown compression, too deep
     OverflowError,
     OSError,
 )

@@ -14,8 +14,8 @@ from typing import NamedTuple, Self
 
 from fedcal.clients.site.records.job_facts import JobFacts, carried_over, in_text, spent_in_all
 from fedcal.core.checks import same
-from fedcal.core.errors import FedcalError, InputError
-from fedcal.storage.atomic import file_errors, posix_locks, reason
+from fedcal.core.errors import FedcalError, InputError, reason, system_errors
+from fedcal.storage.atomic import posix_locks
 from fedcal.storage.database import Database
 
 PUT_BACK = (
@@ -251,7 +251,7 @@ class RecordsFile:
 def _make_private(path: Path) -> None:
     """Make the file, if it is not there, so that only this user can read and write it."""
     # one that is there is left alone: to close it again would drop SQLite's locks of this process
-    with file_errors(f"cannot write {path}"), suppress(FileExistsError):
+    with system_errors(f"cannot write {path}"), suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
@@ -293,7 +293,7 @@ class CountFile:
         self._database = database
         self.path = path or database.with_suffix(".count")
         hint = "" if path is None else " (name a file that outlasts --state as --key-records)"
-        with file_errors(f"cannot write {self.path}{hint}"):
+        with system_errors(f"cannot write {self.path}{hint}"):
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
 
     @contextmanager

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from fedcal import datasets, partition
-from fedcal.core.shards import Population
+from fedcal.datasets import Population
 from fedcal.experiments.research.benchmarks.harness import Benchmark, say
 from fedcal.experiments.research.benchmarks.timing import PeerMissing, apart, peak_mib
 from fedcal.experiments.runs.engines import run

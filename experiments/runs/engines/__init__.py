@@ -8,7 +8,8 @@ from typing import Any
 
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
-from fedcal.core.shards import Population, Shards
+from fedcal.core.shards import Shards
+from fedcal.datasets import Population
 from fedcal.experiments.runs.config import ENGINES
 from fedcal.experiments.runs.engines.flower import InProcessGrid, run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline

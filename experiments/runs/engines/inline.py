@@ -10,8 +10,9 @@ import numpy as np
 from fedcal.clients.answers import contribute
 from fedcal.core import checks, errors
 from fedcal.core.parallel import MANY, in_threads, usable_cores
-from fedcal.core.shards import Population, Task
+from fedcal.core.shards import Task
 from fedcal.core.types import Integers, Words
+from fedcal.datasets import Population
 from fedcal.privacy.curator import OpenRound
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation.committee import Committee

@@ -24,7 +24,8 @@ from fedcal.clients.site.sources import write_dealt
 from fedcal.core import optional, types
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.parallel import usable_cores
-from fedcal.core.shards import Population, Shards
+from fedcal.core.shards import Shards
+from fedcal.datasets import Population
 from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.runs.engines import inline, superlink
 from fedcal.partition import DEALT
