@@ -30,14 +30,14 @@ from fedcal.calibrators.histogram_binning import MARGIN, TINY, least_value
 from fedcal.calibrators.order_preserving import LOWEST, layers, moderate
 from fedcal.calibrators.scaling import MIDDLE
 from fedcal.calibrators.score_map import OfScore
-from fedcal.conformal import Conformity, PredictionSets
+from fedcal.conformal import PredictionSets
 from fedcal.core.checks import same
 from fedcal.core.numerics import FLOOR, LOG_A_LIMIT
 from fedcal.core.optional import need
 from fedcal.core.scores import Kind
 from fedcal.core.types import Floats
 from fedcal.metrics.buckets import BELOW_HALF, DIGITS
-from fedcal.metrics.conformity import APS, LAC, RAPS, SPLIT, Score
+from fedcal.metrics.conformity import SPLIT
 
 if TYPE_CHECKING:
     import onnx
@@ -402,7 +402,9 @@ class SetModule(CalibrationModule):
         probs = self._probs(logits) if self.model is None else self.model(scores.double())
         scaled = probs * SPLIT
         settled = scaled - (scaled - probs)  # as `scores.settled`
-        score = SCORES[self.conformity.score](settled, self.conformity)
+        score = 1.0 - settled
+        if self.conformity.score.ranked:
+            score = _by_rank(settled, *self.conformity.regularisation)
         inside: Tensor = (_rounded(score) <= self._number("thresholds")) & ~bad
         return inside
 
@@ -416,14 +418,6 @@ def _by_rank(probs: Tensor, penalty: float, free: int) -> Tensor:
     excess = penalty * (place + (1 - free)).clamp_min(0).double()
     score = (mass + excess) / (1.0 + penalty * max(0.0, float(c - free)))
     return _unsorted(score.clamp_max(1.0), order)
-
-
-SCORES: dict[type[Score], Callable[[Tensor, Conformity], Tensor]] = {
-    LAC: lambda probs, conformity: 1.0 - probs,
-    APS: lambda probs, conformity: _by_rank(probs, 0.0, 0),
-    RAPS: lambda probs, conformity: _by_rank(probs, *conformity.regularisation),
-}
-"""Class of score -> its function of probabilities, without randomness."""
 
 
 class DenseLayers(nn.Module):
