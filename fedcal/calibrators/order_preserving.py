@@ -151,11 +151,6 @@ class OrderPreservingVector(OrderPreserving):
 
     @classmethod
     @override
-    def size(cls, classes: int) -> int:
-        return 2 * classes
-
-    @classmethod
-    @override
     def identity(cls, classes: int) -> Floats:
         return np.concatenate([np.zeros(classes), np.full(classes, UNIT)])
 

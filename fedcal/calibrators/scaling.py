@@ -223,11 +223,6 @@ class VectorScaling(ParametricScaling):
 
     @classmethod
     @override
-    def size(cls, classes: int) -> int:
-        return 2 * classes
-
-    @classmethod
-    @override
     def identity(cls, classes: int) -> Floats:
         return np.concatenate([np.ones(classes), np.zeros(classes)])
 
@@ -262,11 +257,6 @@ class MatrixScaling(ParametricScaling):
 
     kind = "matrix"
     wide = True
-
-    @classmethod
-    @override
-    def size(cls, classes: int) -> int:
-        return classes * classes + classes
 
     @classmethod
     @override
@@ -337,11 +327,6 @@ class EntropyTemperature(ParametricScaling):
 
     kind = "entropy-temperature"
     limits = LOG_A_LIMIT, LIMIT
-
-    @classmethod
-    @override
-    def size(cls, classes: int) -> int:
-        return 2
 
     @classmethod
     @override
