@@ -270,17 +270,12 @@ class PredictionSets(Artifact):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return thresholds as numbers, and the rest as JSON text."""
+        own = ("classes", "alpha", "by", "names", "input", "guarantee", "privacy")
         rest = {
             "conformity": asdict(self.conformity),
-            "classes": self.classes,
-            "alpha": self.alpha,
-            "by": self.by,
-            "names": self.names,
-            "input": self.input,
+            **{name: getattr(self, name) for name in own},
             "aim": self.shift and self.shift.to_json(),
-            "basis": self.basis and self.basis.to_json(),
-            "guarantee": self.guarantee,
-            "privacy": self.privacy,
+            "basis": self.basis and asdict(self.basis),
         }
         counts = {} if self.release is None else self.release.arrays()
         return {"thresholds": self.thresholds, "sets": np.array(json.dumps(rest)), **counts}
