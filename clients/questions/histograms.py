@@ -102,8 +102,8 @@ class ClassHistograms(HistogramQuery):
         """
         bins = self.bins
         cells = shards.derived(("cells", bins), lambda s: binning.cells_of(s.probs, s.labels, bins))
-        counts = binning.count_cells(cells, bins, shards.owner, shards.clients)
-        return counts.reshape(shards.clients, -1).astype(np.float64)
+        size = 2 * binning.tables(self.classes) * bins
+        return binning.count_cells(cells, size, shards.owner, shards.clients).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,8 @@ class PooledHistograms(HistogramQuery):
         cells = shards.derived(
             ("pooled cells", bins), lambda s: binning.pooled_cells_of(s.probs, s.labels, bins)
         )
-        return binning.count_pooled(cells, bins, shards.owner, shards.clients).astype(np.float64)
+        size = bins if self.classes == 2 else 2 * bins
+        return binning.count_cells(cells, size, shards.owner, shards.clients).astype(np.float64)
 
 
 @dataclass(frozen=True)

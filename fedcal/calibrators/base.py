@@ -236,10 +236,8 @@ class Calibrator(Artifact):
 
     def reliability(self, test: Holdout) -> dict[str, Reliability]:
         """Return the reliability diagrams of the test rows, `before` and `after`."""
-        return {
-            "before": Reliability.of(test.probs, test.labels),
-            "after": Reliability.of(self.test_probs(test), test.labels),
-        }
+        both = {"before": test.probs, "after": self.test_probs(test)}
+        return {part: Reliability.of(p, test.labels) for part, p in both.items()}
 
     def _calibrate(self, test: Holdout) -> Floats:
         return self.calibrated(test.logits, self.input)
@@ -254,13 +252,15 @@ def calibrator_of(artifact: Artifact) -> Calibrator:
     return artifact
 
 
-def check_shares(what: str, array: Floats, shape: tuple[int | None, ...]) -> None:
-    """Refuse an array, maybe from a file, of another shape (None = any size) or not in [0, 1]."""
+def shares(what: str, values: ArrayLike, shape: tuple[int | None, ...]) -> Floats:
+    """Return numbers, maybe from a file, of this shape (None = any size) and in [0, 1]."""
+    array = np.ascontiguousarray(values, np.float64)
     fits = array.ndim == len(shape) and array.size
     fits = fits and all(n in (None, own) for n, own in zip(shape, array.shape, strict=True))
     if not fits or not ((array >= 0) & (array <= 1)).all():
         sizes = ", ".join("n" if n is None else str(n) for n in shape)
         raise InputError(f"{what} must be numbers within [0, 1] of shape ({sizes})")
+    return array
 
 
 def load(path: str | Path | IO[bytes]) -> Calibrator:

@@ -44,7 +44,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.calibrators.base import Calibrator, check_shares
+from fedcal.calibrators.base import Calibrator, shares
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import row_max, row_sum
@@ -131,27 +131,6 @@ def cells_of(probs: Floats, labels: Integers, bins: int) -> Integers:
     return np.asarray(bin_index(columns, bins) + np.arange(m) * bins + negative * (m * bins))
 
 
-def count_cells(cells: Integers, bins: int, owner: Integers, clients: int) -> Integers:
-    """Count class-positive and class-negative histograms of each client (Algorithm 1).
-
-    P_j(b) = #{y = j, p_j in b} and N_j(b) = #{y != j, p_j in b}.
-
-    Parameters
-    ----------
-    cells
-        (n, tables) from `cells_of`
-    owner
-        (n,)
-
-    Returns
-    -------
-    Integers
-        (clients, 2, tables, bins) int64, positives first
-    """
-    m = cells.shape[1]
-    return _count(cells, 2 * m * bins, owner, clients).reshape(clients, 2, m, bins)
-
-
 def pooled_cells_of(probs: Floats, labels: Integers, bins: int) -> Integers:
     """Return each predicted probability's cell if all classes share one pair of histograms.
 
@@ -169,25 +148,12 @@ def pooled_cells_of(probs: Floats, labels: Integers, bins: int) -> Integers:
     return np.asarray(index + np.where(positive, 0, bins))
 
 
-def count_pooled(cells: Integers, bins: int, owner: Integers, clients: int) -> Integers:
-    """Count class-pooled histograms of each client.
+def count_cells(cells: Integers, size: int, owner: Integers, clients: int) -> Integers:
+    """Count each client's rows, (n,) their `owner`, in cells, (n, k): (clients, size) int64.
 
-    Parameters
-    ----------
-    cells
-        from `pooled_cells_of`
-    owner
-        (n,)
-
-    Returns
-    -------
-    Integers
-        (clients, 2 * bins) int64, P then N; two classes: (clients, bins), P alone
+    Of `cells_of` P_j(b) = #{y = j, p_j in b}, then N_j(b) = #{y != j, p_j in b} (Algorithm 1); of
+    `pooled_cells_of` P, then N.
     """
-    return _count(cells, bins if cells.shape[1] == 1 else 2 * bins, owner, clients)
-
-
-def _count(cells: Integers, size: int, owner: Integers, clients: int) -> Integers:
     counts = np.bincount((cells + (owner * size)[:, None]).ravel(), minlength=clients * size)
     return counts.reshape(clients, size)
 
@@ -201,9 +167,8 @@ class _Binning(Calibrator):
     def __init__(self, table: ArrayLike | None = None, classes: int = 0) -> None:
         self.table: Floats = np.zeros((0, 0))
         if table is not None:
-            self.table = np.ascontiguousarray(table, np.float64)
             self.classes = whole("classes", classes, 2)
-            check_shares("a binning table", self.table, (tables(classes), None))
+            self.table = shares("a binning table", table, (tables(classes), None))
 
     @classmethod
     def from_histograms(
@@ -217,27 +182,15 @@ class _Binning(Calibrator):
         """Return the calibrator for (tables, bins) counts, which may be noisy or negative.
 
         (1, bins) counts, pooled over classes, make one table that every class uses.
-        `negatives` is the treatment of negative counts, see `norm_sub`; `estimate` is BBQ's.
+        `negatives` is the treatment of negative counts, see `norm_sub`: by default they are cut
+        before bins are merged, so that the sparse bins of noise look alike, and BBQ's evidence
+        cannot mistake one for signal. `estimate` is BBQ's.
         """
-        table = cls.table_of(positive, negative, negatives, estimate)
+        positive, negative = cleaned(positive, negatives), cleaned(negative, negatives)
+        table = cls._table(positive, negative, estimate)
         if len(table) == 1:
             table = np.repeat(table, tables(classes), axis=0)
         return cls(table, classes)
-
-    @classmethod
-    def table_of(
-        cls,
-        positive: Floats,
-        negative: Floats,
-        negatives: Negatives = "cut",
-        estimate: Estimate = "posterior",
-    ) -> Floats:
-        """Return the table of histograms, (tables, bins) each.
-
-        Negative counts are by default cut before bins are merged: the sparse bins of noise then
-        look alike, and BBQ's evidence cannot mistake one for signal.
-        """
-        return cls._table(cleaned(positive, negatives), cleaned(negative, negatives), estimate)
 
     @staticmethod
     @abstractmethod
@@ -246,10 +199,10 @@ class _Binning(Calibrator):
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Count the pooled rows and make the table."""
-        bins, pooled = self.default_bins, np.zeros(len(z), np.int64)
-        cells = cells_of(probs_of(self.input, z), y, bins)
-        positive, negative = count_cells(cells, bins, pooled, 1)[0]
-        self.table = self.table_of(positive.astype(np.float64), negative.astype(np.float64))
+        bins, size = self.default_bins, 2 * tables(z.shape[1]) * self.default_bins
+        counts = np.bincount(cells_of(probs_of(self.input, z), y, bins).ravel(), minlength=size)
+        positive, negative = counts.astype(np.float64).reshape(2, -1, bins)
+        self.table = self.from_histograms(positive, negative, z.shape[1]).table
 
     def _predict(self, logits: Floats, input: Kind) -> Floats:
         """Return the table's entries, normalised."""
@@ -273,13 +226,15 @@ class HistogramBinning(_Binning):
     def _table(positive: Floats, negative: Floats, estimate: Estimate) -> Floats:
         """Return the table: without merging, "merged" cuts negative counts like "cut"; no prior."""
         bins = positive.shape[1]
-        return _shares(merged(positive, bins), merged(negative, bins))
+        p, n = merged(positive, bins), merged(negative, bins)
+        return _ratio(p, p + n)
 
 
-def _shares(p: Floats, n: Floats) -> Floats:
-    """Return P / (P + N) in each bin, or the midpoint of an empty bin; (tables, bins)."""
-    midpoints = np.broadcast_to((np.arange(p.shape[1]) + 0.5) / p.shape[1], p.shape)
-    return np.asarray(np.divide(p, p + n, out=midpoints.copy(), where=p + n > 0))
+def _ratio(part: Floats, total: Floats) -> Floats:
+    """Return part / total in each bin, or the midpoint of an empty one, (..., bins)."""
+    bins = part.shape[-1]
+    midpoints = np.broadcast_to((np.arange(bins) + 0.5) / bins, part.shape)
+    return np.asarray(np.divide(part, total, out=midpoints.copy(), where=total > 0))
 
 
 class BBQ(_Binning):
@@ -308,7 +263,7 @@ class BBQ(_Binning):
             score, mean = binning_model(p, n, (np.arange(bins) + 0.5) / bins)
             scores.append(score)
             if estimate == "share":
-                mean = _shares(p, n)
+                mean = _ratio(p, p + n)
             means.append(np.repeat(mean, fine // bins, axis=1))
         return by_evidence(np.stack(scores), np.stack(means))
 
@@ -377,8 +332,7 @@ class WeightedBinning(Calibrator):
         self.classes, self.input = self.base.classes, self.base.input
         self.weights: Floats = np.ones(len(self.base.table))
         if weights is not None:
-            self.weights = np.asarray(weights, np.float64)
-            check_shares("weights of tables", self.weights, (len(self.base.table),))
+            self.weights = shares("weights of tables", weights, (len(self.base.table),))
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Fit on pooled rows: all are in the histograms, so each weight is 1."""
@@ -477,14 +431,10 @@ def values_of(correct: Floats, wrong_or_all: Floats, counts: Counts = "correct_w
     wrong_or_all
         (..., bins) wrong predictions, or all, by `counts`
     """
-    one_of("counts", counts, get_args(Counts))
     above, below = np.maximum(correct, 0.0), np.maximum(wrong_or_all, 0.0)
     if counts == "correct_wrong":
         below = above + below
-    bins = above.shape[-1]
-    values = np.broadcast_to((np.arange(bins) + 0.5) / bins, above.shape).copy()
-    np.divide(above, below, out=values, where=below > 0)
-    return np.asarray(np.minimum(values, 1.0))
+    return np.asarray(np.minimum(_ratio(above, below), 1.0))
 
 
 def with_confidence(z: Floats, probs: Floats, confidence: Floats) -> Floats:
@@ -537,9 +487,8 @@ class TopLabelBinning(Calibrator):
     def __init__(self, values: ArrayLike | None = None, classes: int = 0) -> None:
         self.values: Floats = np.zeros(0)
         if values is not None:
-            self.values = np.ascontiguousarray(values, np.float64)
             self.classes = whole("classes", classes, 2)
-            check_shares("values of bins", self.values, (None,))
+            self.values = shares("values of bins", values, (None,))
 
     @classmethod
     def from_counts(

@@ -17,7 +17,6 @@ but the client's own rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -83,7 +82,7 @@ def minimize(problems: Problems, start: Floats, low: Floats, high: Floats, steps
     """
     out = start.copy()
     ids = np.arange(len(out))
-    now = _State.at(problems, out)
+    now = _State(problems, out)
     now.turn(np.ones(len(ids), np.bool_), low, high)
     now.t = _FIRST / np.maximum(_FIRST, np.abs(now.direction).max(axis=1))
     for step in range(steps - 1):
@@ -93,7 +92,8 @@ def minimize(problems: Problems, start: Floats, low: Floats, high: Floats, steps
         if live.sum() < _CROWD * len(live):
             out[ids] = now.w
             keep = np.flatnonzero(live)
-            ids, problems, now, live = ids[keep], problems.take(keep), now.take(keep), live[keep]
+            now.keep(keep)
+            ids, problems, live = ids[keep], problems.take(keep), live[keep]
         trial = np.clip(now.w + now.t[:, None] * now.direction, low, high)
         value, gradient = problems.value(trial)
         moved = now.try_step(trial, value, gradient, live, step % MEMORY)
@@ -102,7 +102,6 @@ def minimize(problems: Problems, start: Floats, low: Floats, high: Floats, steps
     return out
 
 
-@dataclass
 class _State:
     """State of the k problems.
 
@@ -113,44 +112,22 @@ class _State:
     newest : slot of the newest pair
     """
 
-    w: Floats
-    value: Floats
-    gradient: Floats
-    flat: Floats
-    direction: Floats
-    t: Floats
-    slope: Floats
-    gamma: Floats
-    steps: Floats
-    changes: Floats
-    weight: Floats
-    newest: int = -1
-
-    @classmethod
-    def at(cls, problems: Problems, w: Floats) -> Self:
+    def __init__(self, problems: Problems, w: Floats) -> None:
         k, size = w.shape
-        value, gradient = problems.value(w)
-        flat = 1 / np.maximum(problems.diagonal(w), _FLAT * problems.scale[:, None])
-        one = np.ones(k)
-        return cls(
-            w=w.copy(),
-            value=value,
-            gradient=gradient,
-            flat=flat,
-            direction=np.zeros_like(w),
-            t=one,
-            slope=-one,
-            gamma=one,
-            steps=np.zeros((MEMORY, k, size)),
-            changes=np.zeros((MEMORY, k, size)),
-            weight=np.zeros((MEMORY, k)),
-        )
+        self.w, self.direction = w.copy(), np.zeros_like(w)
+        self.value, self.gradient = problems.value(w)
+        self.flat = 1 / np.maximum(problems.diagonal(w), _FLAT * problems.scale[:, None])
+        self.t, self.slope, self.gamma = np.ones(k), -np.ones(k), np.ones(k)
+        self.steps, self.changes = np.zeros((MEMORY, k, size)), np.zeros((MEMORY, k, size))
+        self.weight, self.newest = np.zeros((MEMORY, k)), -1
 
-    def take(self, ids: Integers) -> _State:
-        """Return the state of the problems `ids` alone."""
-        pairs = {name: getattr(self, name)[:, ids] for name in ("steps", "changes", "weight")}
-        others = [f.name for f in fields(self) if f.name not in (*pairs, "newest")]
-        return replace(self, **pairs, **{name: getattr(self, name)[ids] for name in others})
+    def keep(self, ids: Integers) -> None:
+        """Leave out all problems but `ids`."""
+        for name, value in vars(self).items():
+            if name in ("steps", "changes", "weight"):
+                setattr(self, name, value[:, ids])
+            elif name != "newest":
+                setattr(self, name, value[ids])
 
     def try_step(
         self, trial: Floats, value: Floats, gradient: Floats, live: NDArray[Any], slot: int

@@ -151,11 +151,6 @@ class OrderPreservingVector(OrderPreserving):
 
     @classmethod
     @override
-    def size(cls, classes: int) -> int:
-        return 2 * classes
-
-    @classmethod
-    @override
     def identity(cls, classes: int) -> Floats:
         return np.concatenate([np.zeros(classes), np.full(classes, UNIT)])
 
@@ -391,18 +386,16 @@ def _inputs(y: Floats) -> Floats:
     return seen(y) / -LOWEST
 
 
-def _forward(x: Floats, w: Floats, multiply: Multiply) -> tuple[Floats, Floats, Floats]:
+def _forward(x: Floats, w: Floats, multiply: Multiply) -> list[Floats]:
     """Return both hidden layers and m."""
-    w1, b1, w2, b2, w3, b3 = layers(w, x.shape[-1])
-    h1 = multiply(x, w1)
-    h1 += b1
-    np.maximum(h1, 0.0, out=h1)
-    h2 = multiply(h1, w2)
-    h2 += b2
-    np.maximum(h2, 0.0, out=h2)
-    m = multiply(h2, w3)
-    m += b3
-    return h1, h2, m
+    parts, out = layers(w, x.shape[-1]), []
+    for layer in range(3):
+        x = multiply(x, parts[2 * layer])
+        x += parts[2 * layer + 1]
+        if layer < 2:
+            np.maximum(x, 0.0, out=x)
+        out.append(x)
+    return out
 
 
 def _backward(

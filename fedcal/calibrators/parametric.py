@@ -145,9 +145,9 @@ class ParametricScaling(Calibrator):
     # -- the form -------------------------------------------------------------------------
 
     @classmethod
-    @abstractmethod
     def size(cls, classes: int) -> int:
         """Return the number of parameters."""
+        return len(cls.identity(classes))
 
     @classmethod
     @abstractmethod
@@ -179,8 +179,11 @@ class ParametricScaling(Calibrator):
 
     @classmethod
     def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
-        """Return each row's diagonal of the Gauss-Newton curvature at `probs`, (n, size)."""
-        raise NotImplementedError(f"{cls.kind} scaling is trained by gradient steps")
+        """Return each row's diagonal of the Gauss-Newton curvature at `probs`, (n, size).
+
+        Here of forms whose scores are linear in w: of (a, b), (p (1 - p) z^2, p (1 - p)).
+        """
+        return cls.pull_back(features * features, w, probs * (1 - probs))
 
     @classmethod
     def triangle(cls, features: Floats, w: Floats, probs: Floats, rows: int) -> Floats:

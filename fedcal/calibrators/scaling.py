@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling, class_triangle, product_triangle
-from fedcal.core.checks import positive, whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import interval
 from fedcal.core.numerics import LOG_A_LIMIT, label_entries, row_sum, shifted, softmax
 from fedcal.core.scores import Kind
 from fedcal.core.types import Floats, Integers, override
@@ -155,17 +154,13 @@ def _root(rows: _Pooled, log_a: float, dtype: type[np.floating[Any]], tolerance:
     return log_a
 
 
-LEAST, MOST = 1e-6, 1e6
-"""Temperatures beyond these do not calibrate, and overflow."""
-
-
 class TemperatureScaling(Calibrator):
     """One parameter, the temperature T; never changes a prediction.
 
     Parameters
     ----------
     temperature
-        T in [1e-6, 1e6]
+        T in [1e-6, 1e6]: those beyond do not calibrate, and overflow
     classes
         number of classes; 0 = not fitted yet
     """
@@ -174,10 +169,8 @@ class TemperatureScaling(Calibrator):
     kind = "temperature"
 
     def __init__(self, temperature: float = 1.0, classes: int = 0) -> None:
-        self.temperature = positive("temperature", temperature)
-        if not LEAST <= self.temperature <= MOST:
-            raise InputError(f"temperature must lie in [1e-6, 1e6], got {temperature!r}")
-        self.classes = whole("classes", classes, 0)
+        super().__init__(classes)
+        self.temperature = interval("[1e-6, 1e6]")("temperature", temperature)
 
     def __repr__(self) -> str:
         return f"TemperatureScaling(temperature={self.temperature!r}, classes={self.classes})"
@@ -223,11 +216,6 @@ class VectorScaling(ParametricScaling):
 
     @classmethod
     @override
-    def size(cls, classes: int) -> int:
-        return 2 * classes
-
-    @classmethod
-    @override
     def identity(cls, classes: int) -> Floats:
         return np.concatenate([np.ones(classes), np.zeros(classes)])
 
@@ -241,11 +229,6 @@ class VectorScaling(ParametricScaling):
     def pull_back(cls, features: Floats, w: Floats, residual: Floats) -> Floats:
         """Return (r z, r) of residuals r, (n, 2c)."""
         return np.concatenate([residual * features, residual], axis=1)
-
-    @classmethod
-    def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
-        """Return (p (1 - p) z^2, p (1 - p))."""
-        return cls.pull_back(features * features, w, probs * (1 - probs))
 
     @classmethod
     def triangle(cls, features: Floats, w: Floats, probs: Floats, rows: int) -> Floats:
@@ -262,11 +245,6 @@ class MatrixScaling(ParametricScaling):
 
     kind = "matrix"
     wide = True
-
-    @classmethod
-    @override
-    def size(cls, classes: int) -> int:
-        return classes * classes + classes
 
     @classmethod
     @override
@@ -292,11 +270,6 @@ class MatrixScaling(ParametricScaling):
         r, z = np.ascontiguousarray(residual.T), np.ascontiguousarray(features.T)
         outer = np.vecdot(r[:, None, :], z[None, :, :])
         return np.concatenate([outer.ravel(), residual.sum(axis=0)])
-
-    @classmethod
-    def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
-        """Return (p_j (1 - p_j) z_k^2, p_j (1 - p_j))."""
-        return cls.pull_back(features * features, w, probs * (1 - probs))
 
 
 MIDDLE = 0.1
@@ -337,11 +310,6 @@ class EntropyTemperature(ParametricScaling):
 
     kind = "entropy-temperature"
     limits = LOG_A_LIMIT, LIMIT
-
-    @classmethod
-    @override
-    def size(cls, classes: int) -> int:
-        return 2
 
     @classmethod
     @override

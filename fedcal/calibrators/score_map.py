@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedcal.calibrators import histogram_binning
-from fedcal.calibrators.base import Calibrator, check_shares
+from fedcal.calibrators.base import Calibrator, shares
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import row_max, sigmoid
@@ -183,19 +183,12 @@ def pool_adjacent_violators(values: Floats, weights: Floats) -> Floats:
     return np.repeat(means, sizes)
 
 
-def near_rows(h: Histogram) -> Floats:
-    """Return each bucket's rows as the mean of its noisy neighbours, not negative, (buckets,)."""
-    near = np.ones(2 * _NEIGHBOURS + 1) / (2 * _NEIGHBOURS + 1)
-    total = h.counts.sum(axis=0)
-    return histogram_binning.norm_sub(
-        np.convolve(np.pad(total, _NEIGHBOURS, "edge"), near, "valid")
-    )
-
-
 def _quasi_likelihood(h: Histogram, x: Floats) -> Floats:
     """Fit `logistic` to features x, (k, buckets), the last of them constant: w, (k,)."""
     start = np.append(np.ones(len(x) - 1), 0.0)
-    total, rows = h.counts.sum(axis=0), near_rows(h)
+    total, near = h.counts.sum(axis=0), np.ones(2 * _NEIGHBOURS + 1) / (2 * _NEIGHBOURS + 1)
+    around = np.pad(total, _NEIGHBOURS, "edge")  # rows are means over neighbours, not negative
+    rows = histogram_binning.norm_sub(np.convolve(around, near, "valid"))
     noise, w = h.root @ h.root.T, start
     for _ in range(_STEPS):
         z = w @ x
@@ -351,9 +344,8 @@ class ScoreMap(OfScore):
         if edges is not None:
             self._set_score(score, classes)
             self.edges = np.ascontiguousarray(edges, np.float64)
-            self.values = np.ascontiguousarray([] if values is None else values, np.float64)
+            self.values = shares("values of buckets", [] if values is None else values, (None,))
             e, v = self.edges, self.values
-            check_shares("values of buckets", v, (None,))
             if e.shape != (len(v) + 1,) or e[0] != 0 or e[-1] != 1 or not (np.diff(e) > 0).all():
                 raise InputError(f"edges of {len(v)} buckets must increase from 0 to 1")
 

@@ -22,7 +22,7 @@ from functools import cache
 
 import numpy as np
 
-from fedcal.core.checks import fraction, positive, whole
+from fedcal.core.checks import fraction
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.conformity import quantile_costs
@@ -60,10 +60,6 @@ def inflated_level(n: int, m: int, epsilon: float, alpha: float, gamma: float) -
         >= 1 if all labels are needed.
 
     """
-    whole("n", n, 1)
-    whole("m", m, 1)
-    positive("epsilon", epsilon)
-    fraction("alpha", alpha)
     fraction("gamma", gamma)
     exact = (n + 1) * (1 - alpha) / (n * (1 - gamma * alpha))
     return exact + 2 / (epsilon * n) * math.log(m / (gamma * alpha))

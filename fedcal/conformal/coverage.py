@@ -256,13 +256,9 @@ class Basis:
         noise = "too few relative to the noise, or have scores too close to 1"
         return f"its {self.noun}, {number}, are {noise}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values for `of_json`."""
-        return asdict(self)
-
     @classmethod
     def of_json(cls, values: Mapping[str, Any]) -> Basis:
-        """Return the basis of `to_json` values."""
+        """Return the basis of its values as JSON text holds them."""
         return cls(**{**values, "rows": tuple(map(float, values["rows"]))})
 
 

@@ -19,7 +19,6 @@ above a lower bound.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -27,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import lambertw, ndtr, ndtri
 
-from fedcal.core.types import Floats, override
+from fedcal.core.types import Floats
 from fedcal.mechanisms import NoiseLaw
 
 _REACH = 12.0
@@ -41,41 +40,28 @@ _SAFETY = 1e-5
 """Amount by which a tabled probability is lowered: more than its numerical error."""
 
 
-class Law(ABC):
-    """Distribution of a noise Z, as a lower bound of P(Z < x)."""
-
-    @abstractmethod
-    def below(self, x: Floats) -> Floats:
-        """Return P(Z < x), or a lower bound of it, of any shape."""
-
-    @property
-    @abstractmethod
-    def reach(self) -> tuple[float, float]:
-        """Points below which P(Z < x) is 0 and above which it is 1, up to 1e-15."""
-
-
 @dataclass(frozen=True)
-class Nothing(Law):
+class Nothing:
     """Distribution that is always 0: no noise."""
 
-    @override
     def below(self, x: Floats) -> Floats:
+        """Return P(Z < x)."""
         return np.asarray(x > 0, np.float64)
 
     @property
-    @override
     def reach(self) -> tuple[float, float]:
+        """Points below which P(Z < x) is 0 and above which it is 1."""
         return 0.0, 0.0
 
 
 @dataclass(frozen=True)
-class Normal(Law):
+class Normal:
     """Distribution of normal noise with a standard deviation > 0."""
 
     std: float
 
-    @override
     def below(self, x: Floats) -> Floats:
+        """Return P(Z < x)."""
         return np.asarray(ndtr(x / self.std))
 
     @property
@@ -85,7 +71,7 @@ class Normal(Law):
 
 
 @dataclass(frozen=True, eq=False)
-class Tabled(Law):
+class Tabled:
     """Table of P(Z < x) at points, taken as constant up to the next point.
 
     Attributes
@@ -108,6 +94,10 @@ class Tabled(Law):
     def reach(self) -> tuple[float, float]:
         """First and last point."""
         return float(self.points[0]), float(self.points[-1])
+
+
+Law = Nothing | Normal | Tabled
+"""Distribution of a noise Z: `below` is P(Z < x), or a lower bound of it, of any shape."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,27 +303,12 @@ more than `CLIP_ROOT` standard deviations of a client whose rows are like all ot
 _FEWEST = 32
 
 
-@dataclass(frozen=True)
-class Spacing:
-    """Number of candidates, and the prior ratio of the last to the first.
+Spacing = tuple[float, int, float]
+"""Number of candidates over the root of q, the missed rows in units of b; the largest number of
+them; and ln of the likelihood ratio of the last to the first over q."""
 
-    Attributes
-    ----------
-    dense
-        candidates over the root of q, the missed rows in units of b
-    most
-        largest number of candidates
-    tilt
-        ln of the likelihood ratio, over q
-    """
-
-    dense: float
-    most: int
-    tilt: float
-
-
-OF_ROWS = Spacing(32.0, 512, 0.4)
-OF_CLIENTS = Spacing(16.0, 256, 0.25)
+OF_ROWS: Spacing = (32.0, 512, 0.4)
+OF_CLIENTS: Spacing = (16.0, 256, 0.25)
 
 _MOST_TILT = 20.0
 
@@ -356,9 +331,9 @@ class Draw:
     @classmethod
     def of(cls, missed: float, scale: float, spacing: Spacing) -> Draw:
         """Return the draw for an approximate number of missed rows, and b = `scale`."""
-        q = missed / scale
-        m = min(max(round(spacing.dense * math.sqrt(q)), _FEWEST), spacing.most)
-        return cls(m, min(_MOST_TILT, spacing.tilt * q) / m)
+        q, (dense, most, tilt) = missed / scale, spacing
+        m = min(max(round(dense * math.sqrt(q)), _FEWEST), most)
+        return cls(m, min(_MOST_TILT, tilt * q) / m)
 
     @property
     def weight(self) -> float:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,10 @@ from fedcal.conformal.set_release import LabelShift, SetRelease
 from fedcal.core.classes import called, class_names
 from fedcal.core.pages import Curve, Intervals, Part, Table
 from fedcal.core.types import Floats, Integers
+from fedcal.storage.artifact import Holdout
+
+if TYPE_CHECKING:
+    from fedcal.conformal.sets import PredictionSets
 
 MOST_LINES = 40
 """Lines of a figure or table of classes, sites, groups or thresholds."""
@@ -80,28 +85,13 @@ def of_release(
     return tuple(sentences)
 
 
-def promise(
-    alpha: float,
-    score: str,
-    thresholds: Mapping[str, float],
-    guarantee: Sequence[str],
-    shift: LabelShift | None = None,
-    why_all: Mapping[str, str] | None = None,
-    by_class: bool = False,
-) -> Table:
-    """Return the thresholds and the guarantee as a table.
-
-    Parameters
-    ----------
-    why_all
-        name -> reason why its threshold admits all labels
-    by_class
-        whether each label has its own threshold
-    """
+def promise(of: PredictionSets) -> Table:
+    """Return the thresholds and the guarantee as a table."""
+    by_class, thresholds, why_all = of.by == "class", of.named, of.why_all
 
     def held(name: str, t: float) -> str:
         if t >= 1:
-            why = (why_all or {}).get(name, "")
+            why = why_all.get(name, "")
             every = f"{name} is in every set" if by_class else "all labels"
             return f"{every}: {why}" if why else every
         if by_class:
@@ -110,13 +100,13 @@ def promise(
 
     first = list(thresholds.items())[:MOST_LINES]
     rows = tuple((name, _outward(t, 6), held(name, t)) for name, t in first)
-    note = " ".join(guarantee)
+    note = " ".join(of.guarantee)
     if len(first) < len(thresholds):
         note = f"The first {len(first)} of {len(thresholds)}. {note}"
-    goal = f"{percent(1 - alpha)} coverage"
-    if shift is not None:
-        goal = f"{AT_TARGET} at least {percent(1 - alpha)}"
-    title = f"Prediction sets for {goal} by the score '{score}'"
+    goal = f"{percent(1 - of.alpha)} coverage"
+    if of.shift is not None:
+        goal = f"{AT_TARGET} at least {percent(1 - of.alpha)}"
+    title = f"Prediction sets for {goal} by the score '{of.conformity.name}'"
     meaning = "in words" if by_class else "a set holds"
     return Table(title, ("of", "threshold", meaning), rows, note.strip())
 
@@ -127,45 +117,20 @@ def _outward(threshold: float, digits: int) -> str:
     return f"{float(context.create_decimal_from_float(threshold)):.{digits}g}"
 
 
-def judged_parts(
-    result: Judged,
-    alpha: float,
-    sets: NDArray[np.bool_],
-    labels: Integers,
-    probs: Floats,
-    promised: Collection[str] = (),
-    shift: LabelShift | None = None,
-    names: Sequence[str] | None = None,
-) -> list[Part]:
-    """Return the results on test rows, from top to bottom.
-
-    Parameters
-    ----------
-    result
-        their coverage
-    alpha
-        fraction of rows whose label may be missing
-    sets, probs
-        (n, c) of these rows
-    labels
-        (n,)
-    promised
-        partitions ("class", "site", "group") with a coverage guarantee for each part
-    shift
-        label shares that the guarantee is for
-    names
-        of the classes
-    """
+def judged_parts(of: PredictionSets, test: Holdout) -> list[Part]:
+    """Return the results on test rows, from top to bottom."""
+    result, sets = of.judged(test)
+    promised, names = of.promised(result), of.class_names
     return [
-        _summary(result, alpha, shift, labels),
+        _summary(of, result, test.labels),
         *([class_table(result, names)] if result.classes <= FEW_CLASSES else []),
         *(
-            _forest(result.by[by], by, alpha, by in promised, names)
+            _forest(result.by[by], by, of.alpha, by in promised, names)
             for by in _BY
             if len(result.by.get(by, ())) > 1
         ),
         _sizes(result),
-        _examples(result, sets, labels, probs, names),
+        _examples(result, sets, test, class_names(names, result.classes)),
     ]
 
 
@@ -189,14 +154,14 @@ def class_table(result: Judged, names: Sequence[str] | None = None) -> Table:
     return Table("Class by class", heads, tuple(rows), note)
 
 
-def _summary(result: Judged, alpha: float, shift: LabelShift | None, labels: Integers) -> Table:
+def _summary(of: PredictionSets, result: Judged, labels: Integers) -> Table:
     after, whole = result.after, result.by["whole"][ALL]
     one = result.by["size"].get("1")
-    weighted = shift.coverage(~result.hit, labels) if shift else {}
+    weighted = of.shift.coverage(~result.hit, labels) if of.shift else {}
     rows = (
         ("coverage", percent(after["coverage"]), interval(whole)),
         *((AT_TARGET, percent(share), "") for share in weighted.values()),
-        ("wanted at least", percent(1 - alpha), ""),
+        ("wanted at least", percent(1 - of.alpha), ""),
         ("mean labels in a set", f"{after['set_size']:.4g} of {result.classes}", ""),
         ("sets of one label", percent(after["singletons"]), ""),
         *([("of these right", percent(one.coverage), interval(one))] if one else []),
@@ -243,29 +208,20 @@ def _sizes(result: Judged) -> Curve:
 
 
 def _examples(
-    result: Judged,
-    sets: NDArray[np.bool_],
-    labels: Integers,
-    probs: Floats,
-    names: Sequence[str] | None,
+    result: Judged, sets: NDArray[np.bool_], test: Holdout, names: Sequence[str]
 ) -> Table:
     """Return example rows from the smallest set to the largest, evenly spaced."""
     order = np.argsort(result.sizes, kind="stable")
     chosen = order[np.unique(np.linspace(0, len(order) - 1, EXAMPLES).round().astype(int))]
-    names = class_names(names, result.classes)
-    rows = tuple(
-        (
-            str(k),
-            names[labels[k]],
-            "yes" if result.hit[k] else "no",
-            _words(sets[k], probs[k], names),
-        )
-        for k in chosen.tolist()
-    )
+    rows = []
+    for k in chosen.tolist():
+        inside = "yes" if result.hit[k] else "no"
+        words = _words(sets[k], test.probs[k], names)
+        rows.append((str(k), names[test.labels[k]], inside, words))
     return Table(
         "Examples of sets",
         ("test row", "label", "in its set", "set, the most probable first"),
-        rows,
+        tuple(rows),
         "From the smallest set to the largest, evenly spaced; numbers are from 0.",
     )
 

@@ -169,7 +169,7 @@ class PredictionSets(Artifact):
     # -- reports --------------------------------------------------------------------------
 
     @property
-    def _named(self) -> dict[str, float]:
+    def named(self) -> dict[str, float]:
         """Name of a part -> its threshold."""
         classes = (called(self.class_names, k) for k in range(self.classes))
         groups = (*self.names, OTHERS)
@@ -177,12 +177,12 @@ class PredictionSets(Artifact):
         return dict(zip(names, self.thresholds.tolist(), strict=True))
 
     @property
-    def _why_all(self) -> dict[str, str]:
+    def why_all(self) -> dict[str, str]:
         """Name of each part whose threshold admits all labels -> reason, as far as it is known."""
         basis = self.basis
         if basis is None:
             return {}
-        named = enumerate(self._named.items())
+        named = enumerate(self.named.items())
         return {name: basis.why_all(k) for k, (name, t) in named if t >= ALL_LABELS}
 
     def results(self) -> dict[str, Any]:
@@ -191,10 +191,10 @@ class PredictionSets(Artifact):
             "alpha": self.alpha,
             "score": self.conformity.name,
             "by": self.by,
-            "thresholds": self._named,
+            "thresholds": self.named,
             "all_labels": bool((self.thresholds >= ALL_LABELS).all()),
-            "all_labels_of": [name for name, t in self._named.items() if t >= ALL_LABELS],
-            "all_labels_why": self._why_all,
+            "all_labels_of": [name for name, t in self.named.items() if t >= ALL_LABELS],
+            "all_labels_why": self.why_all,
             "guarantee": list(self.guarantee),
         }
         if self.shift is not None:
@@ -206,7 +206,7 @@ class PredictionSets(Artifact):
 
         `before` is the coverage of the most probable label alone.
         """
-        result, _ = self._judged(test)
+        result, _ = self.judged(test)
         weighted = self.shift.coverage(~result.hit, test.labels) if self.shift else {}
         return {
             "before": result.before,
@@ -217,12 +217,12 @@ class PredictionSets(Artifact):
 
     def warnings(self, result: Judged, fit_rows: int | None = None) -> list[str]:
         """Return warnings of test rows with too little coverage: see `shortfalls`."""
-        promised, names = self._promised(result), self.class_names
+        promised, names = self.promised(result), self.class_names
         return shortfalls(
             result, self.alpha, promised, self.basis, names, self.shift is not None, fit_rows
         )
 
-    def _promised(self, result: Judged) -> dict[str, Sequence[str]]:
+    def promised(self, result: Judged) -> dict[str, Sequence[str]]:
         """Return the parts that have their own thresholds, by the partition of the test rows."""
         if self.by == "class":
             return {"class": [str(k) for k in range(self.classes)]}
@@ -237,34 +237,13 @@ class PredictionSets(Artifact):
 
     def page(self) -> list[Part]:
         """Return the thresholds and their guarantee."""
-        return [
-            promise(
-                self.alpha,
-                self.conformity.name,
-                self._named,
-                self.guarantee,
-                self.shift,
-                self._why_all,
-                self.by == "class",
-            )
-        ]
+        return [promise(self)]
 
     def judged_page(self, test: Holdout) -> list[Part]:
         """Return coverage overall and by class, site, group and size; set sizes; examples."""
-        result, sets = self._judged(test)
-        promised = self._promised(result)
-        return judged_parts(
-            result,
-            self.alpha,
-            sets,
-            test.labels,
-            test.probs,
-            promised,
-            self.shift,
-            self.class_names,
-        )
+        return judged_parts(self, test)
 
-    def _judged(self, test: Holdout) -> tuple[Judged, NDArray[np.bool_]]:
+    def judged(self, test: Holdout) -> tuple[Judged, NDArray[np.bool_]]:
         """Return the evaluation on test rows, and their sets; computed once."""
         if self not in test.kept:
             test.kept[self] = self._judge(test)
@@ -291,17 +270,12 @@ class PredictionSets(Artifact):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return thresholds as numbers, and the rest as JSON text."""
+        own = ("classes", "alpha", "by", "names", "input", "guarantee", "privacy")
         rest = {
             "conformity": asdict(self.conformity),
-            "classes": self.classes,
-            "alpha": self.alpha,
-            "by": self.by,
-            "names": self.names,
-            "input": self.input,
+            **{name: getattr(self, name) for name in own},
             "aim": self.shift and self.shift.to_json(),
-            "basis": self.basis and self.basis.to_json(),
-            "guarantee": self.guarantee,
-            "privacy": self.privacy,
+            "basis": self.basis and asdict(self.basis),
         }
         counts = {} if self.release is None else self.release.arrays()
         return {"thresholds": self.thresholds, "sets": np.array(json.dumps(rest)), **counts}

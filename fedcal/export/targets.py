@@ -121,12 +121,10 @@ def to_onnx(
         As `to_torch`; or `dtype` is not allowed, onnx is not installed, or nothing can be written
         at `path`.
     """
-    module, example = _module_and_example(calibrator, input, dtype)
+    parts = _parts_of(calibrator, input, dtype)
     from fedcal.export.torch_modules import onnx_of
 
-    output = "sets" if isinstance(calibrator, PredictionSets) else "probs"
-    names = INPUT_NAMES[module.input], output
-    model = onnx_of(module, example, names, header(calibrator, module.input))
+    model = onnx_of(*parts)
     if path is not None:
         with whole_file(path_of(path)) as f:
             f.write(model.SerializeToString(deterministic=True))
@@ -166,11 +164,7 @@ def save(
     FedcalError
         Writing failed half way; what was there before still is.
     """
-    path = _checked(path)
-    module, example = _module_and_example(calibrator, input, dtype)
-    output = "sets" if isinstance(calibrator, PredictionSets) else "probs"
-    names = INPUT_NAMES[module.input], output
-    _write(path, module, example, names, header(calibrator, module.input))
+    _write(_checked(path), *_parts_of(calibrator, input, dtype))
 
 
 def _checked(path: str | Path) -> Path:
@@ -194,29 +188,22 @@ def _write(
         file.write(content)
 
 
-def header(calibrator: Calibrator | PredictionSets, input: str) -> dict[str, str]:
-    """Return the description of an exported file, as text."""
-    content = {
-        "fedcal": fedcal.__version__,
-        "kind": calibrator.form if isinstance(calibrator, PredictionSets) else calibrator.kind,
-        "classes": str(calibrator.classes),
-        "input": input,
-    }
-    if isinstance(calibrator, PredictionSets):
-        content |= {"alpha": f"{calibrator.alpha:g}", "score": calibrator.conformity.name}
-    return content
-
-
-def _module_and_example(
+def _parts_of(
     calibrator: Calibrator | PredictionSets, input: Kind | None, dtype: str
-) -> tuple[CalibrationModule, Tensor]:
-    """Return the module and an input of two rows, for a file."""
+) -> tuple[CalibrationModule, Tensor, tuple[str, str], dict[str, str]]:
+    """Return the module, an input of two rows, the names of input and output, and a description."""
     one_of("dtype", dtype, DTYPES)
     module = to_torch(calibrator, input=input)
     import torch
 
-    c = calibrator.classes
-    return module, torch.full((2, c), 1 / c, dtype=getattr(torch, dtype))
+    c, kind, output = calibrator.classes, calibrator.form, "sets"
+    if not isinstance(calibrator, PredictionSets):
+        kind, output = calibrator.kind, "probs"
+    about = {"fedcal": fedcal.__version__, "kind": kind, "classes": str(c), "input": module.input}
+    if isinstance(calibrator, PredictionSets):
+        about |= {"alpha": f"{calibrator.alpha:g}", "score": calibrator.conformity.name}
+    example = torch.full((2, c), 1 / c, dtype=getattr(torch, dtype))
+    return module, example, (INPUT_NAMES[module.input], output), about
 
 
 def _calibrator_of(fitted: Calibrator | PredictionSets) -> Calibrator | None:

@@ -30,14 +30,14 @@ from fedcal.calibrators.histogram_binning import MARGIN, TINY, least_value
 from fedcal.calibrators.order_preserving import LOWEST, layers, moderate
 from fedcal.calibrators.scaling import MIDDLE
 from fedcal.calibrators.score_map import OfScore
-from fedcal.conformal import Conformity, PredictionSets
+from fedcal.conformal import PredictionSets
 from fedcal.core.checks import same
 from fedcal.core.numerics import FLOOR, LOG_A_LIMIT
 from fedcal.core.optional import need
 from fedcal.core.scores import Kind
 from fedcal.core.types import Floats
 from fedcal.metrics.buckets import BELOW_HALF, DIGITS
-from fedcal.metrics.conformity import APS, LAC, RAPS, SPLIT, Score
+from fedcal.metrics.conformity import SPLIT
 
 if TYPE_CHECKING:
     import onnx
@@ -120,9 +120,14 @@ class CalibrationModule(nn.Module):
 
     single: ClassVar[bool] = False
 
-    def __init__(self, calibrator: Calibrator | PredictionSets, input: Kind) -> None:
+    def __init__(
+        self, calibrator: Calibrator | PredictionSets, input: Kind, **numbers: ArrayLike
+    ) -> None:
         super().__init__()
         self.classes, self.input = calibrator.classes, input
+        for name, value in numbers.items():  # copies
+            array = np.ascontiguousarray(value)  # torch.export.save warns of others
+            self.register_buffer(name, torch.tensor(array, dtype=torch.float64))
 
     def forward(self, scores: Tensor) -> Tensor:
         """Return calibrated probabilities in the type of `scores`, at least float32."""
@@ -134,12 +139,6 @@ class CalibrationModule(nn.Module):
     def calibrated(self, z: Tensor) -> Tensor:
         """Return probabilities of finite logits."""
         return z.softmax(dim=-1)
-
-    def _keep(self, **numbers: ArrayLike) -> None:
-        """Register copies of the arrays as buffers."""
-        for name, value in numbers.items():
-            array = np.ascontiguousarray(value)  # torch.export.save warns of others
-            self.register_buffer(name, torch.tensor(array, dtype=torch.float64))
 
     def _number(self, name: str) -> Tensor:
         """Return a buffer in double precision, whatever the module was cast to."""
@@ -167,8 +166,7 @@ class _Temperature(CalibrationModule):
     single = True
 
     def __init__(self, calibrator: calibrators.TemperatureScaling, input: Kind) -> None:
-        super().__init__(calibrator, input)
-        self._keep(temperature=calibrator.temperature)
+        super().__init__(calibrator, input, temperature=calibrator.temperature)
 
     def calibrated(self, z: Tensor) -> Tensor:
         # shifted first: a quotient of large logits would lose digits
@@ -178,8 +176,7 @@ class _Temperature(CalibrationModule):
 
 class _Entropy(CalibrationModule):
     def __init__(self, calibrator: calibrators.EntropyTemperature, input: Kind) -> None:
-        super().__init__(calibrator, input)
-        self._keep(w=calibrator.w)
+        super().__init__(calibrator, input, w=calibrator.w)
 
     def calibrated(self, z: Tensor) -> Tensor:
         z = _shifted(z)
@@ -194,8 +191,8 @@ class _Entropy(CalibrationModule):
 
 class _Vector(CalibrationModule):
     def __init__(self, calibrator: calibrators.VectorScaling, input: Kind) -> None:
-        super().__init__(calibrator, input)
-        self._keep(a=calibrator.w[: self.classes], b=calibrator.w[self.classes :])
+        a, b = np.split(calibrator.w, 2)
+        super().__init__(calibrator, input, a=a, b=b)
 
     def calibrated(self, z: Tensor) -> Tensor:
         return (z * self._number("a") + self._number("b")).softmax(dim=-1)
@@ -203,9 +200,8 @@ class _Vector(CalibrationModule):
 
 class _Matrix(CalibrationModule):
     def __init__(self, calibrator: calibrators.MatrixScaling, input: Kind) -> None:
-        super().__init__(calibrator, input)
-        c = self.classes
-        self._keep(a=calibrator.w[: c * c].reshape(c, c).T, b=calibrator.w[c * c :])
+        c, w = calibrator.classes, calibrator.w
+        super().__init__(calibrator, input, a=w[: c * c].reshape(c, c).T, b=w[c * c :])
 
     def calibrated(self, z: Tensor) -> Tensor:
         return (z @ self._number("a") + self._number("b")).softmax(dim=-1)
@@ -235,18 +231,16 @@ class _OrderPreserving(CalibrationModule):
         return y * self._number("a") + self._number("b")
 
 
-class _OrderPreservingVector(_OrderPreserving):
-    def __init__(self, calibrator: calibrators.OrderPreservingVector, input: Kind) -> None:
-        super().__init__(calibrator, input)
-        self._keep(a=calibrator.w[: self.classes], b=calibrator.w[self.classes :])
+class _OrderPreservingVector(_OrderPreserving, _Vector):
+    """The slopes a y + b of `_OrderPreserving`, by the numbers that `_Vector` keeps."""
 
 
 class _OrderPreservingMLP(_OrderPreserving):
     def __init__(self, calibrator: calibrators.OrderPreservingMLP, input: Kind) -> None:
-        super().__init__(calibrator, input)
-        w1, b1, w2, b2, w3, b3 = layers(moderate(calibrator.w), self.classes)
+        w1, b1, w2, b2, w3, b3 = layers(moderate(calibrator.w), calibrator.classes)
         # ONNX Runtime takes a factor beside a matrix product in single precision
-        self._keep(w1=w1 / -LOWEST, w2=w2, w3=w3, b1=b1[0], b2=b2[0], b3=b3[0])
+        own = {"w1": w1 / -LOWEST, "w2": w2, "w3": w3, "b1": b1[0], "b2": b2[0], "b3": b3[0]}
+        super().__init__(calibrator, input, **own)
 
     def slopes(self, y: Tensor) -> Tensor:
         y = (y @ self._number("w1") + self._number("b1")).relu()
@@ -254,13 +248,13 @@ class _OrderPreservingMLP(_OrderPreserving):
         return y @ self._number("w3") + self._number("b3")
 
 
+Tabled = calibrators.HistogramBinning | calibrators.BBQ
+
+
 class _Binning(CalibrationModule):
-    def __init__(
-        self, calibrator: calibrators.HistogramBinning | calibrators.BBQ, input: Kind
-    ) -> None:
-        super().__init__(calibrator, input)
+    def __init__(self, calibrator: Tabled, input: Kind, **numbers: ArrayLike) -> None:
+        super().__init__(calibrator, input, table=calibrator.table, **numbers)
         self.bins = calibrator.table.shape[1]
-        self._keep(table=calibrator.table)
 
     def calibrated(self, z: Tensor) -> Tensor:
         probs = self._probs(z)
@@ -283,9 +277,8 @@ class _Binning(CalibrationModule):
 
 class _WeightedBinning(_Binning):
     def __init__(self, calibrator: calibrators.WeightedBinning, input: Kind) -> None:
-        super().__init__(calibrator.base, input)
+        super().__init__(calibrator.base, input, weights=calibrator.weights)
         self.all_rows = calibrator.rows == "all"
-        self._keep(weights=calibrator.weights)
 
     def calibrated(self, z: Tensor) -> Tensor:
         probs, weights = self._probs(z), self._number("weights")
@@ -320,17 +313,16 @@ class _OfConfidence(CalibrationModule):
 
 class _TopLabelBinning(_OfConfidence):
     def __init__(self, calibrator: calibrators.TopLabelBinning, input: Kind) -> None:
-        super().__init__(calibrator, input)
+        super().__init__(calibrator, input, values=calibrator.values)
         self.bins = len(calibrator.values)
-        self._keep(values=calibrator.values)
 
     def value(self, s: Tensor) -> Tensor:
         return self._number("values")[_bin_index(s, self.bins)]
 
 
 class _OfScore(_OfConfidence):
-    def __init__(self, calibrator: OfScore, input: Kind) -> None:
-        super().__init__(calibrator, input)
+    def __init__(self, calibrator: OfScore, input: Kind, **numbers: ArrayLike) -> None:
+        super().__init__(calibrator, input, **numbers)
         self.positive = calibrator.score == "positive"
 
     def calibrated(self, z: Tensor) -> Tensor:
@@ -343,10 +335,9 @@ class _OfScore(_OfConfidence):
 
 class _ScoreMap(_OfScore):
     def __init__(self, calibrator: calibrators.ScoreMap, input: Kind) -> None:
-        super().__init__(calibrator, input)
         # no score is below the first edge; one on the last is in the bucket below
         edges = np.append(calibrator.edges[1:-1], 2.0)
-        self._keep(edges=edges, values=calibrator.values)
+        super().__init__(calibrator, input, edges=edges, values=calibrator.values)
 
     def value(self, s: Tensor) -> Tensor:
         edges = self._number("edges").float()
@@ -358,8 +349,7 @@ class _ScoreMap(_OfScore):
 
 class _ScoreLogistic(_OfScore):
     def __init__(self, calibrator: calibrators.ScoreLogistic, input: Kind) -> None:
-        super().__init__(calibrator, input)
-        self._keep(w=calibrator.w)
+        super().__init__(calibrator, input, w=calibrator.w)
         self.low, self.high = calibrator.limits.tolist()
 
     def value(self, s: Tensor) -> Tensor:
@@ -392,9 +382,8 @@ class SetModule(CalibrationModule):
     """
 
     def __init__(self, sets: PredictionSets, model: CalibrationModule | None, input: Kind) -> None:
-        super().__init__(sets, input)
+        super().__init__(sets, input, thresholds=sets.thresholds)
         self.conformity, self.model = sets.conformity, model
-        self._keep(thresholds=sets.thresholds)
 
     def forward(self, scores: Tensor) -> Tensor:
         """Return which labels are in the sets."""
@@ -402,7 +391,9 @@ class SetModule(CalibrationModule):
         probs = self._probs(logits) if self.model is None else self.model(scores.double())
         scaled = probs * SPLIT
         settled = scaled - (scaled - probs)  # as `scores.settled`
-        score = SCORES[self.conformity.score](settled, self.conformity)
+        score = 1.0 - settled
+        if self.conformity.score.ranked:
+            score = _by_rank(settled, *self.conformity.regularisation)
         inside: Tensor = (_rounded(score) <= self._number("thresholds")) & ~bad
         return inside
 
@@ -416,14 +407,6 @@ def _by_rank(probs: Tensor, penalty: float, free: int) -> Tensor:
     excess = penalty * (place + (1 - free)).clamp_min(0).double()
     score = (mass + excess) / (1.0 + penalty * max(0.0, float(c - free)))
     return _unsorted(score.clamp_max(1.0), order)
-
-
-SCORES: dict[type[Score], Callable[[Tensor, Conformity], Tensor]] = {
-    LAC: lambda probs, conformity: 1.0 - probs,
-    APS: lambda probs, conformity: _by_rank(probs, 0.0, 0),
-    RAPS: lambda probs, conformity: _by_rank(probs, *conformity.regularisation),
-}
-"""Class of score -> its function of probabilities, without randomness."""
 
 
 class DenseLayers(nn.Module):

@@ -1,19 +1,12 @@
 """Calibration of predicted probabilities: scores, and the mergeable record behind them."""
 
-from fedcal.metrics.binning import bin_index
-from fedcal.metrics.bootstrap import metric_intervals
-from fedcal.metrics.reliability import Reliability
-from fedcal.metrics.standard import accuracy, brier, classwise_ece, ece, mce, nll, summary
-
-__all__ = [
-    "Reliability",
-    "accuracy",
-    "bin_index",
-    "brier",
-    "classwise_ece",
-    "ece",
-    "mce",
-    "metric_intervals",
-    "nll",
-    "summary",
-]
+from fedcal.metrics.binning import bin_index as bin_index
+from fedcal.metrics.bootstrap import metric_intervals as metric_intervals
+from fedcal.metrics.reliability import Reliability as Reliability
+from fedcal.metrics.standard import accuracy as accuracy
+from fedcal.metrics.standard import brier as brier
+from fedcal.metrics.standard import classwise_ece as classwise_ece
+from fedcal.metrics.standard import ece as ece
+from fedcal.metrics.standard import mce as mce
+from fedcal.metrics.standard import nll as nll
+from fedcal.metrics.standard import summary as summary

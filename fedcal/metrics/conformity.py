@@ -121,25 +121,19 @@ class LAC(Score):
     def of_all(cls, probs: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
         return 1.0 - probs
 
-    @classmethod
-    @override
-    def of_labels(
-        cls, probs: Floats, labels: Integers, u: Floats | None, penalty: float, free: int
-    ) -> Floats:
-        return 1.0 - probs[np.arange(len(labels)), labels]
 
+class APS(Score):
+    """Probability of the label and of all classes ranked above it, minus the part u of its own.
 
-class Ranked(Score):
-    """Score that grows from the most to the least probable class of a row.
-
-    Of classes with equal probability the smaller index comes first. Subclasses define `by_rank`.
+    Sets adapt to how hard a row is (Romano, Sesia & Candes 2020, equations 5 to 8). Of classes with
+    equal probability the smaller index comes first.
     """
 
+    name = "aps"
     ranked = True
 
-    @classmethod
-    @abstractmethod
-    def by_rank(cls, falling: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
+    @staticmethod
+    def by_rank(falling: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
         """Return scores of the classes from the most to the least probable, which never fall.
 
         Parameters
@@ -154,6 +148,8 @@ class Ranked(Score):
         Floats
             (n, c)
         """
+        excess = penalty * np.maximum(0.0, np.arange(1, falling.shape[1] + 1) - free)
+        return np.asarray(np.minimum((mass(falling, u) + excess) / (1.0 + excess[-1]), 1.0))
 
     @classmethod
     @override
@@ -217,21 +213,7 @@ def mass(falling: Floats, u: Floats | None) -> Floats:
     return np.asarray(before + (1.0 - u)[:, None] * falling)
 
 
-class APS(Ranked):
-    """Probability of the label and of all classes ranked above it, minus the part u of its own.
-
-    Sets adapt to how hard a row is (Romano, Sesia & Candes 2020, equations 5 to 8).
-    """
-
-    name = "aps"
-
-    @classmethod
-    @override
-    def by_rank(cls, falling: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
-        return np.minimum(mass(falling, u), 1.0)
-
-
-class RAPS(Ranked):
+class RAPS(APS):
     """(APS + penalty * max(0, rank - free)) / (1 + penalty * max(0, c - free)), ranks from 1.
 
     Sets are smaller than those of APS where probabilities have long tails (Angelopoulos, Bates,
@@ -241,12 +223,6 @@ class RAPS(Ranked):
     """
 
     name = "raps"
-
-    @classmethod
-    @override
-    def by_rank(cls, falling: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
-        excess = penalty * np.maximum(0.0, np.arange(1, falling.shape[1] + 1) - free)
-        return np.asarray(np.minimum((mass(falling, u) + excess) / (1.0 + excess[-1]), 1.0))
 
 
 SCORES: dict[str, type[Score]] = registry(LAC, APS, RAPS)
@@ -307,8 +283,8 @@ class Conformity:
                 randomised=self.randomised or None,
             )
         if self.name != "raps":
-            unused(f"it is for the score 'raps', not for '{self.name}'", penalty=self.penalty)
-            unused(f"it is for the score 'raps', not for '{self.name}'", free=self.free)
+            raps = {"penalty": self.penalty, "free": self.free}
+            unused(f"it is for the score 'raps', not for '{self.name}'", **raps)
         penalty, free = self.regularisation
         if not 0.0 <= penalty <= 1e6:
             raise InputError(f"penalty must be a number in [0, 1e6], got {self.penalty!r}")
@@ -321,7 +297,9 @@ class Conformity:
 
     @property
     def regularisation(self) -> tuple[float, int]:
-        """Values of `penalty` and `free`, or their defaults."""
+        """Values of `penalty` and `free`, or their defaults; 0 of other scores than `raps`."""
+        if self.name != "raps":
+            return 0.0, 0
         return (
             PENALTY if self.penalty is None else self.penalty,
             FREE if self.free is None else self.free,
@@ -388,7 +366,7 @@ class Conformity:
         """
         whole("bins", number, 2)
         penalty, free = self.regularisation
-        penalised = max(0, classes - free) if self.name == "raps" and penalty > 0 else 0
+        penalised = max(0, classes - free) if penalty > 0 else 0
         above = min(number // _PENALISED, penalised)
         if self.score.ranked and not self.randomised:
             edges = _log_odds(number - above, CROWDED)

@@ -17,7 +17,7 @@ The work is one pass over blocks of rows, so memory beyond the input stays small
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -164,16 +164,16 @@ def check_scored(probs: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Int
 
 @dataclass
 class Seen:
-    """Results of `scan`; values that were not requested stay empty.
+    """Results of `scan`; values that were not requested mean nothing.
 
     own : (n,) probability of the row's label
     confidence, hit : (n,) largest probability, and whether it is the label's
     squares : sum over all entries of p_ij**2
     """
 
-    own: Floats = field(default_factory=lambda: np.empty(0))
-    confidence: Floats = field(default_factory=lambda: np.empty(0))
-    hit: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    own: Floats
+    confidence: Floats
+    hit: NDArray[np.bool_]
     squares: float = 0.0
 
 
@@ -191,11 +191,7 @@ def scan(
     Raises InputError if a probability is not finite or outside [0, 1].
     """
     n, c = probs.shape
-    seen = Seen()
-    if own:
-        seen.own = np.empty(n)
-    if top:
-        seen.confidence, seen.hit = np.empty(n), np.empty(n, np.bool_)
+    seen = Seen(np.empty(n), np.empty(n), np.empty(n, np.bool_))
     step = max(1, _BLOCK // c)
     for start in range(0, n, step):
         rows = slice(start, start + step)

@@ -77,11 +77,11 @@ def test_extreme_logits_may_tie_but_never_change_places(temperature):
 
 
 def test_histogram_binning_by_hand():
-    positive = np.array([[0.0, 1.0, 3.0, 0.0], [5.0, 0.0, -2.0, -1.0]])
-    negative = np.array([[4.0, 3.0, 1.0, 0.0], [-5.0, 0.0, 2.0, -1.0]])
-    table = HistogramBinning.table_of(positive, negative)
+    positive = np.array([[0.0, 1.0, 3.0, 0.0], [5.0, 0.0, -2.0, -1.0], [0.0] * 4])
+    negative = np.array([[4.0, 3.0, 1.0, 0.0], [-5.0, 0.0, 2.0, -1.0], [0.0] * 4])
+    table = HistogramBinning.from_histograms(positive, negative, 3).table
     # an empty bin returns its midpoint; a negative (noisy) count is none
-    assert table.tolist() == [[0.0, 0.25, 0.75, 0.875], [1.0, 0.375, 0.0, 0.875]]
+    assert table[:2].tolist() == [[0.0, 0.25, 0.75, 0.875], [1.0, 0.375, 0.0, 0.875]]
 
 
 def slow_bbq(positive: list[float], negative: list[float], estimate: str) -> list[float]:
@@ -125,7 +125,7 @@ def test_bbq_against_a_slow_twin(bins, noise, estimate):
         for mean in (6 * rise, 4 * rise[::-1])
     )
     positive[2] = negative[2] = 0.0  # a class that nobody has
-    table = BBQ.table_of(positive, negative, estimate=estimate)
+    table = BBQ.from_histograms(positive, negative, 3, estimate=estimate).table
     counts = zip(positive.tolist(), negative.tolist(), strict=True)
     want = [slow_bbq(p, n, estimate) for p, n in counts]
     np.testing.assert_allclose(table, want, rtol=1e-11)
@@ -136,8 +136,9 @@ def test_bbq_against_a_slow_twin(bins, noise, estimate):
 def test_pooled_fit_is_from_histograms_of_all_rows(kind, classes):
     logits, labels = rows(classes)
     owner = np.arange(len(labels)) % 7
-    counts = count_cells(cells_of(softmax(logits), labels, 128), 128, owner, 7).sum(axis=0)
-    positive, negative = counts.astype(float)
+    size = 2 * 128 * (1 if classes == 2 else classes)
+    counts = count_cells(cells_of(softmax(logits), labels, 128), size, owner, 7).sum(axis=0)
+    positive, negative = counts.astype(float).reshape(2, -1, 128)
     federated = kind.from_histograms(positive, negative, classes)
     np.testing.assert_array_equal(federated.table, kind().fit(logits, labels).table)
 

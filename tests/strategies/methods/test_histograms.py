@@ -107,7 +107,7 @@ def test_pooled_tables_are_the_sum_over_classes_used_by_each():
         run_inline(method, shards)
     summed = each.releases[0].values.reshape(2, CLASSES, 16).sum(axis=1)
     assert np.array_equal(pooled.releases[0].values.reshape(2, 16), summed)
-    want = BBQ.table_of(summed[:1], summed[1:])
+    want = BBQ.from_histograms(summed[:1], summed[1:], 2).table
     assert np.array_equal(pooled.result().arrays()["table"], np.repeat(want, CLASSES, axis=0))
     assert (each.bytes_up, pooled.bytes_up) == (8 * 2 * CLASSES * 16, 8 * 2 * 16)
 
