@@ -12,7 +12,7 @@ from fedcal.mechanisms import Source, samplers
 from fedcal.privacy.query import Query
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import ClientSums
-from fedcal.units.bounding import Per, encode_bounded
+from fedcal.units.bounding import encode_bounded
 
 ROW_NUMBERS = 1 << 18
 """Numbers that are clipped at once where the bound is per row or subject."""
@@ -53,7 +53,8 @@ def answer(shards: Shards, request: Request, sites: Integers | None = None) -> W
         if bound.per == "client":
             return encode_bounded(query.sums(shards, sites), bound, ring)
         sums = ClientSums(shards.clients, bound.length, ring)
-        parts, owner = _parts(shards, bound.per)
+        rows = bound.per == "row"  # parts are clipped separately
+        parts, owner = (shards.each_row(), shards.owner) if rows else shards.each_subject()
         step = max(1, ROW_NUMBERS // bound.length)
         for a in range(0, parts.clients, step):
             part = parts.block(a, min(a + step, parts.clients))
@@ -70,11 +71,6 @@ def check_columns(shards: Shards, query: Query) -> None:
     Raises InputError that names the column.
     """
     query.sums(shards.keep(np.zeros(0, np.int64)))
-
-
-def _parts(shards: Shards, per: Per) -> tuple[Shards, Integers]:
-    """Return the parts that are clipped separately, as clients, and the client of each part."""
-    return (shards.each_row(), shards.owner) if per == "row" else shards.each_subject()
 
 
 def contribute(

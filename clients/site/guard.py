@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from fedcal import __version__
@@ -64,7 +63,8 @@ def own_terms(
     job, path = agreement.job_digest(fields, run), site.folder / PLANS
     made_of = [job, __version__, site.shards.classes, site.shards.input]
     with locked(site.folder / f".{PLANS}.lock", "another process answers", wait=True):
-        cached = _kept(path)
+        # run -> what its terms were made of, plan, questions, form and size of a result
+        cached = json.loads(path.read_text("utf-8")) if path.exists() else {}
         if run in cached:
             was, plan, questions, form, size = cached[run]
             if was == made_of:
@@ -115,11 +115,6 @@ def plan_from(values: Mapping[str, Any]) -> noise_plan.Plan:
 
 def _tupled(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-def _kept(path: Path) -> dict[str, Sequence[Any]]:
-    """Run -> what its terms were made of, the plan, the questions, form and size of a result."""
-    return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
 MOST_NUMBERS = 1 << 22

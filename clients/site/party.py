@@ -19,7 +19,7 @@ the same piece.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -134,7 +134,10 @@ class Party:
                     for k, seed in enumerate(seeds)
                 ),
             ).signed(self._key)
-            sealed = self._sealed(header, members, seeds)
+            sealed = {}  # for each member the seeds of its pieces, readable by it alone
+            for member, key in members.items():
+                text = b"".join(seeds[k] for k in self._roster.committee.held_by(member))
+                sealed[member] = seal(key, text, messages.sealed_for(header, member))
             return messages.Contribution(header, words, sealed).to_bytes()
 
         return self._records.answer(job, about, round_number, question, make, asked_once=asked_once)
@@ -147,16 +150,6 @@ class Party:
         known = messages.exchange_keys(self._roster, job, enrolments)
         checks.whole("the number of members that have enrolled", len(known), committee.threshold)
         return known
-
-    def _sealed(
-        self, header: bytes, keys: Mapping[int, bytes], seeds: Sequence[bytes]
-    ) -> dict[int, bytes]:
-        """Return for each member the seeds of its pieces, readable by it alone."""
-        sealed = {}
-        for member, key in keys.items():
-            text = b"".join(seeds[k] for k in self._roster.committee.held_by(member))
-            sealed[member] = seal(key, text, messages.sealed_for(header, member))
-        return sealed
 
     def confirm(
         self, job: str, round_number: int, least: int, contributions: Sequence[tuple[bytes, bytes]]

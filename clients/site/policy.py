@@ -217,11 +217,6 @@ class Policy:
         """
         return read_as(path, MOST_BYTES, lambda table: record_of(cls, table, "a site's policy"))
 
-    @property
-    def limits(self) -> tuple[float, float]:
-        """Epsilon and delta over all runs."""
-        return self.epsilon_total, self.delta_total
-
     # --- checks -------------------------------------------------------------------------------
 
     def check_roster(self, roster: Roster | None) -> None:
@@ -298,7 +293,23 @@ class Policy:
     def check_method(self, job: Mapping[str, Any]) -> None:
         """InputError for a method, or a setting of it, that is not allowed."""
         method = _one_of("method", job.get("method"), self.methods)
-        self._check_settings(method, job.get("settings", "{}"))
+        text = job.get("settings", "{}")
+        try:
+            settings = json.loads(text)
+        except (TypeError, ValueError, RecursionError):
+            settings = None
+        if not isinstance(settings, dict):
+            raise _refusal("settings", text, "a JSON object")
+        limited = self.settings.get(method, {})
+        for name in settings:
+            if name not in limited:
+                named = ", ".join(limited) or "none"
+                raise _refusal(f"settings of {method}", name, named)
+        for name, allowed in limited.items():
+            if name not in settings:
+                raise _refusal(f"{name} of {method}", "the default", words_of(allowed))
+            if not within(settings[name], allowed):
+                raise _refusal(f"{name} of {method}", settings[name], words_of(allowed))
 
     def _check_protocol(
         self, job: Mapping[str, Any], plan: noise_plan.Plan, roster: Roster | None, summed: int
@@ -336,24 +347,6 @@ class Policy:
                 f"{asked} of about {rows:,} rows",
                 f"at least {self.cell_rows} rows for each number (site-rows, cell-rows)",
             )
-
-    def _check_settings(self, method: str, text: Any) -> None:
-        try:
-            settings = json.loads(text)
-        except (TypeError, ValueError, RecursionError):
-            settings = None
-        if not isinstance(settings, dict):
-            raise _refusal("settings", text, "a JSON object")
-        limited = self.settings.get(method, {})
-        for name in settings:
-            if name not in limited:
-                named = ", ".join(limited) or "none"
-                raise _refusal(f"settings of {method}", name, named)
-        for name, allowed in limited.items():
-            if name not in settings:
-                raise _refusal(f"{name} of {method}", "the default", words_of(allowed))
-            if not within(settings[name], allowed):
-                raise _refusal(f"{name} of {method}", settings[name], words_of(allowed))
 
     # --- words --------------------------------------------------------------------------------
 

@@ -309,7 +309,8 @@ def prepared(folder: Path) -> Prepared:
     try:
         site = json.loads((folder / SITE).read_text("utf-8"))
         same(f"version of {folder} (start fedcal site again)", site["version"], _VERSION)
-        arrays = {name: _mapped(folder / f"{name}.npy") for name in site["arrays"]}
+        files = {name: folder / f"{name}.npy" for name in site["arrays"]}
+        arrays = {k: np.asarray(np.load(p, "r", allow_pickle=False)) for k, p in files.items()}
         offsets = np.array([0, len(arrays["labels"])])
         kind = one_of("input", site["input"], scores.KINDS)
         columns: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}
@@ -338,7 +339,3 @@ def prepared(folder: Path) -> Prepared:
         raise
     except (KeyError, TypeError, ValueError, EOFError):
         raise InputError("a file of this site is damaged: start fedcal site again") from None
-
-
-def _mapped(path: Path) -> NDArray[Any]:
-    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,35 +30,6 @@ UNPACKED = 8
 
 MOST_RESULTS = 1000
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-@dataclass(frozen=True)
-class Judged:
-    """Evaluation of a result on the site's rows; it stays at the site.
-
-    Attributes
-    ----------
-    rows
-        "test", or "calibration": those that the site answered with
-    judged
-        the keys of `Artifact.judge`: `before` and `after` of a calibrator, `after` of a model
-    """
-
-    rows: str
-    judged: Mapping[str, Any]
-
-    def words(self) -> str:
-        """Metrics before -> after of a calibrator, and those of a model."""
-        before, after = self.judged.get("before", {}), self.judged.get("after", {})
-        positive = self.judged.get("score") == "positive"
-        of_two = {"classwise_ece": "ECE of class 1"} if positive else {}
-        shown = [
-            f"{name} " + " -> ".join(f"{of[key]:.4f}" for of in (before, after) if key in of)
-            for key, name in (SHOWN | of_two).items()
-            if key in after
-        ]
-        kind = "own test rows" if self.rows == "test" else "the rows it answered with"
-        return f"on {kind}: {', '.join(shown)}" if shown else f"judged on {kind}"
 
 
 def keep_result(
@@ -118,17 +88,28 @@ def keep_result(
     return artifact
 
 
-def judge_result(site: Prepared, run: str, artifact: Artifact) -> Judged:
-    """Evaluate a kept result on the site's own rows, and write that beside it."""
+def judge_result(site: Prepared, run: str, artifact: Artifact) -> str:
+    """Evaluate a kept result on the site's own rows, write that beside it, and return words.
+
+    Metrics of a calibrator are before -> after; the words stay at the site, as the file does.
+    """
     logits, labels = site.test or (site.shards.logits, site.shards.labels)
     rows = "test" if site.test else "calibration"
     inputs = site.test_inputs if site.test else site.shards.inputs
     test = Holdout(logits, numerics.softmax(logits), labels, inputs=inputs)
-    judged = Judged(rows, artifact.judge(test) if len(labels) else {})
+    judged = artifact.judge(test) if len(labels) else {}
     with atomic.whole_file(site.folder / RESULTS / run / METRICS) as file:
-        content = {"run": run, "rows": rows, "class_names": list(site.names), **judged.judged}
+        content = {"run": run, "rows": rows, "class_names": list(site.names), **judged}
         file.write(json.dumps(content, indent=2).encode())
-    return judged
+    before, after = judged.get("before", {}), judged.get("after", {})
+    of_two = {"classwise_ece": "ECE of class 1"} if judged.get("score") == "positive" else {}
+    shown = [
+        f"{name} " + " -> ".join(f"{of[key]:.4f}" for of in (before, after) if key in of)
+        for key, name in (SHOWN | of_two).items()
+        if key in after
+    ]
+    kind = "own test rows" if site.test else "the rows it answered with"
+    return f"on {kind}: {', '.join(shown)}" if shown else f"judged on {kind}"
 
 
 def _made(results: Path, run: str) -> Path:

@@ -53,8 +53,7 @@ def command(
         typer.Option(help=f"File to write, probabilities, sets or logits: {', '.join(FORMATS)}."),
     ],
     model: Annotated[
-        str | None,
-        typer.Option(help="MODULE:CLASS of the trained module: a file imports no code."),
+        str | None, typer.Option(help="MODULE:CLASS of the trained module: a file imports no code.")
     ] = None,
     alpha: Annotated[
         float | None,

@@ -45,16 +45,13 @@ def command(
     resume: Annotated[
         bool,
         other(
-            RUNNING,
-            "Continue the comparison in --out, and repeat failed runs; the grid may grow.",
-            "--resume",
+            RUNNING, "Continue the comparison in --out, and repeat failed runs; the grid may grow."
         ),
     ] = False,
     set: parameters.Settings = None,
     config: parameters.ConfigFile = None,
     out: Annotated[
-        Path | None,
-        other(parameters.FILES, "Folder for rows, tables and report."),
+        Path | None, other(parameters.FILES, "Folder for rows, tables and report.")
     ] = None,
     overwrite: parameters.Overwrite = False,
     no_report: parameters.NoReport = False,

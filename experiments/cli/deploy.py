@@ -64,10 +64,7 @@ def command(
     out: Annotated[Path | None, parameters.other(parameters.FILES, "Folder of the run.")] = None,
     overwrite: parameters.Overwrite = False,
     without_unready: Annotated[
-        bool,
-        parameters.other(
-            SITES, "Continue without sites that cannot take part.", "--without-unready"
-        ),
+        bool, parameters.other(SITES, "Continue without sites that cannot take part.")
     ] = False,
     quiet: parameters.Quiet = False,
     json: parameters.Json = False,

@@ -63,10 +63,7 @@ def look() -> dict[str, Any]:
             f"fedcal[{name}]": f"lacks {lost[name]}" if lost[name] else ", ".join(map(str, own))
             for name, own in extras.items()
         },
-        "machine": {
-            "system": f"{platform.system()} {platform.machine()}",
-            "cores": usable_cores(),
-        },
+        "machine": {"system": f"{platform.system()} {platform.machine()}", "cores": usable_cores()},
     }
 
 

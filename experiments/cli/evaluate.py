@@ -38,8 +38,7 @@ def command(
     only: Annotated[
         str | None,
         other(
-            EVALUATION,
-            "accuracy: spend the complete budget on this metric, for more exact values.",
+            EVALUATION, "accuracy: spend the complete budget on this metric, for more exact values."
         ),
     ] = None,
     by: Annotated[
@@ -60,8 +59,7 @@ def command(
         int | None, other(EVALUATION, "Number of score buckets (default: 240).")
     ] = None,
     estimand: Annotated[
-        str | None,
-        other(EVALUATION, "Target of the intervals: rows | these (default: rows)."),
+        str | None, other(EVALUATION, "Target of the intervals: rows | these (default: rows).")
     ] = None,
     rows_per_subject: Annotated[
         int | None,
@@ -75,14 +73,12 @@ def command(
         Path | None, other(AGAIN, "Read the release.npz of an earlier run again.")
     ] = None,
     at: Annotated[
-        str | None,
-        other(AGAIN, "Find the threshold with 'recall>=SHARE' or 'precision>=SHARE'."),
+        str | None, other(AGAIN, "Find the threshold with 'recall>=SHARE' or 'precision>=SHARE'.")
     ] = None,
     calibrate: Annotated[
         str | None,
         other(
-            AGAIN,
-            "Fit a calibrator, written to --out: binning | isotonic | platt | beta | bbq.",
+            AGAIN, "Fit a calibrator, written to --out: binning | isotonic | platt | beta | bbq."
         ),
     ] = None,
     since: Annotated[

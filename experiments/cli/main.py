@@ -109,6 +109,7 @@ def load_command(name: str, *, every: bool = True) -> click.Command:
     for argument in made.params:
         argument.type = _PLAIN.get(argument.type, argument.type)
         argument.hidden = getattr(argument, "hidden", False) or argument.name in rare
+        argument.secondary_opts = []  # no --no-... beside a flag
         if isinstance(argument, click.Argument):  # click 8.5 drops the help that typer sets
             argument.help = parameters[argument.name or ""].annotation.__metadata__[0].help
     return _versioned(made, hidden=True)

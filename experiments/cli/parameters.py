@@ -9,15 +9,7 @@ from typing import Annotated, Any, Optional, TypeAlias, TypeVar
 
 import typer
 
-from fedcal.core.options import (
-    DATA,
-    MOST_USED,
-    PRIVACY,
-    RUNNING,
-    SITES,
-    TRAINING,
-    options_of,
-)
+from fedcal.core.options import DATA, MOST_USED, PRIVACY, RUNNING, SITES, TRAINING, options_of
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.files import to_json
@@ -33,45 +25,25 @@ SECURE = "Secure sums: committees"
 _SECURE = ("secure_aggregation", "committee", "colluding", "quorum")
 _LAST = (DATA, PRIVACY, RUNNING, SECURE, SITES)
 
-Quiet: TypeAlias = Annotated[
-    bool, typer.Option("--quiet", help="Print only warnings and errors.", rich_help_panel=FILES)
-]
-Json: TypeAlias = Annotated[
-    bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=FILES)
-]
-Overwrite: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--overwrite",
-        help="Replace earlier results of this command in --out.",
-        rich_help_panel=FILES,
-    ),
-]
-NoReport: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--no-report",
-        help="Write no report and figures; fedcal report makes them later.",
-        rich_help_panel=FILES,
-    ),
-]
-Csv: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--csv", help=options_of(Config)["csv"].described(), rich_help_panel=DATA),
-]
-ConfigFile: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--config", help="TOML file with these options.", rich_help_panel=FILES),
-]
-Settings: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="KEY=VALUE: a parameter of the method.", rich_help_panel=DATA),
-]
-
 
 def other(group: str, help: str, *names: str) -> Any:
     """Return the annotation of an option that only one command has."""
     return typer.Option(*names, help=help, rich_help_panel=group)
+
+
+Quiet: TypeAlias = Annotated[bool, other(FILES, "Print only warnings and errors.")]
+Json: TypeAlias = Annotated[bool, other(FILES, "Print the result as JSON.")]
+Overwrite: TypeAlias = Annotated[
+    bool, other(FILES, "Replace earlier results of this command in --out.")
+]
+NoReport: TypeAlias = Annotated[
+    bool, other(FILES, "Write no report and figures; fedcal report makes them later.")
+]
+Csv: TypeAlias = Annotated[str | None, other(DATA, options_of(Config)["csv"].described())]
+ConfigFile: TypeAlias = Annotated[Path | None, other(FILES, "TOML file with these options.")]
+Settings: TypeAlias = Annotated[
+    list[str] | None, other(DATA, "KEY=VALUE: a parameter of the method.")
+]
 
 
 def with_options(

@@ -26,7 +26,7 @@ def command(
     jobs: Annotated[
         int | None, other(RUNNING, "Number of processes (default: the usable cores).")
     ] = None,
-    resume: Annotated[bool, other(RUNNING, "Continue the study in --out.", "--resume")] = False,
+    resume: Annotated[bool, other(RUNNING, "Continue the study in --out.")] = False,
     ray_address: Annotated[
         str | None, other(RUNNING, "HOST:PORT of a Ray cluster, or local: runs are Ray tasks.")
     ] = None,
@@ -35,7 +35,7 @@ def command(
     ] = None,
     overwrite: Overwrite = False,
     check: Annotated[
-        bool, other(FILES, "Exit with code 1 if results are not as expected.", "--check")
+        bool, other(FILES, "Exit with code 1 if results are not as expected.")
     ] = False,
     listed: Annotated[bool, other(FILES, "List the names.", "--list")] = False,
     quiet: Quiet = False,

@@ -12,12 +12,7 @@ from fedcal.core.options import RUNNING
 from fedcal.evaluation.by_group import change_table
 from fedcal.experiments.cli import parameters
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.result import (
-    before_and_after,
-    protection,
-    sent,
-    title,
-)
+from fedcal.experiments.report.result import before_and_after, protection, sent, title
 from fedcal.experiments.report.tables import TextTable, of_part, print_table
 from fedcal.experiments.report.terminal import console, headings, progress
 from fedcal.experiments.runs import files, jobs
@@ -43,8 +38,7 @@ _WAITING = ": waiting for the sites"
 def command(
     *,
     resume: Annotated[
-        bool,
-        parameters.other(RUNNING, "For compare only: a single run is simply repeated.", "--resume"),
+        bool, parameters.other(RUNNING, "For compare only: a single run is simply repeated.")
     ] = False,
     set: parameters.Settings = None,
     config: parameters.ConfigFile = None,

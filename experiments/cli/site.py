@@ -54,18 +54,14 @@ def run(
         ),
     ] = None,
     csv: Csv = None,
-    fleet: Annotated[
-        str | None, other(LINK, "HOST:PORT of the SuperLink's Fleet API.", "--fleet")
-    ] = None,
+    fleet: Annotated[str | None, other(LINK, "HOST:PORT of the SuperLink's Fleet API.")] = None,
     root_certificates: Annotated[
         Path | None, other(LINK, "PEM file that verifies the SuperLink's certificate.")
     ] = None,
     key: Annotated[
         Path | None, other(LINK, "Private key of this site: ECDSA, in OpenSSH's format.")
     ] = None,
-    wait: Annotated[
-        float, other(LINK, "Seconds to wait for a SuperLink to start.", "--wait")
-    ] = 60.0,
+    wait: Annotated[float, other(LINK, "Seconds to wait for a SuperLink to start.")] = 60.0,
     policy: Annotated[
         Path | None,
         other(LIMITS, "Policy of this site (site.toml): methods, budgets, contributions in a sum."),
@@ -89,9 +85,7 @@ def run(
             "--key, with the suffix .records).",
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, other(FILES, "Read and check the rows, and start nothing.", "--dry-run")
-    ] = False,
+    dry_run: Annotated[bool, other(FILES, "Read and check the rows, and start nothing.")] = False,
 ) -> None:
     """Run a site of a federation: it answers a SuperLink's questions about rows that stay here."""
     from fedcal.experiments.deploy.rows import site_rows
@@ -127,12 +121,10 @@ def join(
     *,
     csv: Csv = None,
     new_keys: Annotated[
-        bool,
-        other(FILES, "Make new keys, if the old ones are lost or known to others.", "--new-keys"),
+        bool, other(FILES, "Make new keys, if the old ones are lost or known to others.")
     ] = False,
     made_here: Annotated[
-        bool,
-        other(FILES, "Take over what this site made in the folder: it asks first.", "--made-here"),
+        bool, other(FILES, "Take over what this site made in the folder: it asks first.")
     ] = False,
 ) -> None:
     """Join a study at a site: check its rows, make its keys, write the file to send back."""
@@ -160,7 +152,7 @@ def accept(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The sealed study.")],
     *,
     yes: Annotated[
-        bool, other(FILES, "Accept without a question: the words were compared before.", "--yes")
+        bool, other(FILES, "Accept without a question: the words were compared before.")
     ] = False,
 ) -> None:
     """Accept a sealed study at a site, after showing its questions, budget and digest."""

@@ -154,7 +154,6 @@ def restored(
             FILES,
             "EPSILON,DELTA,UNIT: budget spent that is missing in these records and is booked now; "
             "or the word nothing. Asked for where it is left out.",
-            "--spent",
         ),
     ] = None,
 ) -> None:
@@ -203,8 +202,7 @@ _SHOWN = 100
 def federation(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The federation.toml.")],
     sign: Annotated[
-        Path | None,
-        other(FILES, "The coordinator's private key: add its signature to FILE.", "--sign"),
+        Path | None, other(FILES, "The coordinator's private key: add its signature to FILE.")
     ] = None,
 ) -> None:
     """Check a federation.toml and show its digest, or sign it as its coordinator.

@@ -141,9 +141,7 @@ def check(
         console().print("\n".join(forecast["sentences"]))
 
 
-def kit(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file.")],
-) -> None:
+def kit(file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file.")]) -> None:
     """Make keys, certificates and a folder for each site of a study.
 
     Repeat it after a change of the study's file; keys and certificates are kept.
@@ -197,11 +195,7 @@ def run(
     *,
     simulate: Annotated[
         str | None,
-        other(
-            FILES,
-            "Rehearse on a file with the rows of all sites; no site is contacted.",
-            "--simulate",
-        ),
+        other(FILES, "Rehearse on a file with the rows of all sites; no site is contacted."),
     ] = None,
     csv: Csv = None,
     seed: Annotated[int | None, other(FILES, "Random seed of a rehearsal.")] = None,
@@ -209,7 +203,7 @@ def run(
         str | None, other(FILES, "HOST:PORT of the server (default: the one that runs here).")
     ] = None,
     without_unready: Annotated[
-        bool, other(FILES, "Continue without sites that cannot take part.", "--without-unready")
+        bool, other(FILES, "Continue without sites that cannot take part.")
     ] = False,
     quiet: Quiet = False,
     json: Json = False,

@@ -55,9 +55,7 @@ EXAMPLES = (
 def command(
     *,
     set: parameters.Settings = None,
-    resume: Annotated[
-        bool, parameters.other(RUNNING, "Continue the training in --out.", "--resume")
-    ] = False,
+    resume: Annotated[bool, parameters.other(RUNNING, "Continue the training in --out.")] = False,
     config: parameters.ConfigFile = None,
     out: Annotated[
         Path | None, parameters.other(parameters.FILES, "Folder for model, logits and checkpoint.")

@@ -16,15 +16,9 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedcal.core.checks import number_in, same, whole
@@ -133,7 +127,7 @@ def _server_files(folder: Path, names: list[x509.GeneralName], days: int) -> dic
 def _read_authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     try:
         certificate = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
-        key = load_pem_private_key((folder / "ca.key").read_bytes(), None)
+        key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
         if isinstance(key, ec.EllipticCurvePrivateKey):
             same("key of ca.crt", key.public_key(), certificate.public_key())
             return certificate, key
@@ -176,7 +170,8 @@ def _key_usage(**allowed: bool) -> x509.KeyUsage:
 def _site_files(stem: str, site: str) -> dict[str, bytes]:
     key = ec.generate_private_key(ec.SECP384R1())
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    form = serialization.PublicFormat.OpenSSH
+    public = key.public_key().public_bytes(Encoding.OpenSSH, form)
     return {f"{stem}.key": private, f"{stem}.pub": public + f" {site}\n".encode()}
 
 

@@ -13,13 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_ssh_private_key,
-    load_ssh_public_key,
-)
 
 from fedcal.core.errors import FedcalError, InputError, system_errors
 
@@ -60,20 +55,13 @@ def public_key(key: Path) -> str:
         system_errors(f"cannot read --key {key}"),
         suppress(ValueError, TypeError, UnsupportedAlgorithm),  # a TypeError: it has a passphrase
     ):
-        private = load_ssh_private_key(key.read_bytes(), None)
+        private = serialization.load_ssh_private_key(key.read_bytes(), None)
     if not isinstance(private, ec.EllipticCurvePrivateKey):
         raise InputError(
             f"--key {key} is not an ECDSA key in OpenSSH's format without a passphrase "
             "(ssh-keygen -t ecdsa -b 384 -N '' -f site.key)"
         )
-    written = private.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    return written.decode("ascii")
-
-
-def check_public_key(key: Path) -> None:
-    """InputError if a file is not the public half of a site's key."""
-    with system_errors(f"cannot read the public key {key}"):
-        plain_key(str(key), key.read_bytes())
+    return _written(private.public_key()).decode("ascii")
 
 
 def plain_key(where: str, text: bytes) -> bytes:
@@ -83,12 +71,17 @@ def plain_key(where: str, text: bytes) -> bytes:
     """
     known = None
     with suppress(ValueError, UnsupportedAlgorithm):
-        known = load_ssh_public_key(text)
+        known = serialization.load_ssh_public_key(text)
     if not isinstance(known, ec.EllipticCurvePublicKey):
         raise InputError(
             f"{where} is not a public ECDSA key in OpenSSH's format: give a site's .pub file"
         )
-    return known.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    return _written(known)
+
+
+def _written(key: ec.EllipticCurvePublicKey) -> bytes:
+    form = serialization.PublicFormat.OpenSSH
+    return key.public_bytes(serialization.Encoding.OpenSSH, form)
 
 
 def trusted(root_certificates: Path) -> ssl.SSLContext:
@@ -139,19 +132,14 @@ def _protocol(at: Address, context: ssl.SSLContext, wait: float) -> str | None:
             waited = f"; waited {wait:g} s" if wait else ""
             raise FedcalError(f"no server listens at {at} ({why}{waited})")
         time.sleep(_PAUSE_S)
-    with connection:
-        return _spoken(at, context, connection)
-
-
-def _spoken(fleet: Address, context: ssl.SSLContext, connection: socket.socket) -> str | None:
     try:
-        with context.wrap_socket(connection, server_hostname=fleet.host) as secure:
+        with connection, context.wrap_socket(connection, server_hostname=at.host) as secure:
             return secure.selected_alpn_protocol()
     except ssl.SSLCertVerificationError as e:
-        raise FedcalError(_wrong_certificate(fleet, e)) from None
+        raise FedcalError(_wrong_certificate(at, e)) from None
     except (ssl.SSLError, OSError) as e:
         reason = getattr(e, "reason", None) or e.strerror or type(e).__name__
-        raise FedcalError(f"what listens at {fleet} does not speak TLS ({reason})") from None
+        raise FedcalError(f"what listens at {at} does not speak TLS ({reason})") from None
 
 
 def _wrong_certificate(fleet: Address, error: ssl.SSLCertVerificationError) -> str:

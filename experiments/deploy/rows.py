@@ -20,7 +20,7 @@ from fedcal.core.optional import named as function_named
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset
 from fedcal.datasets.plausible_rows import doubts_of
-from fedcal.experiments.training.data import LabelledRows, labelled_rows, named
+from fedcal.experiments.training.data import labelled_rows, named
 from fedcal.storage import atomic, npz
 from fedcal.training.networks import need_torch, text_of
 
@@ -198,10 +198,6 @@ def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:
             checks.same("classes of --class-names", tuple(names), own)
         rows = labelled_rows(arrays | {"class_names": np.array(own or tuple(names or ()))})
     only_client(data, 1 if rows.client is None else len(np.unique(rows.client)))
-    return _site_rows(path.name, rows)
-
-
-def _site_rows(name: str, rows: LabelledRows) -> SiteRows:
     n, test = len(rows.y), rows.test
     shards = Shards.from_owner(
         np.zeros((n, rows.classes)),
@@ -216,7 +212,7 @@ def _site_rows(name: str, rows: LabelledRows) -> SiteRows:
     subjects = "" if rows.subject is None else f" of {len(np.unique(rows.subject)):,} subjects"
     more = "" if test is None else f", {len(test.y)} test rows"
     return SiteRows(
-        name=name,
+        name=path.name,
         kind=f"{text_of(rows.x.shape[1:])} features to train on",
         counts=f"{n:,} rows{subjects}",
         more=more,

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from fedcal.core.checks import needed, one_of, same
 from fedcal.core.errors import FedcalError, InputError, Interrupted, RoundFailed, system_errors
-from fedcal.experiments.deploy.fleet import check_control, check_public_key, read_address, trusted
+from fedcal.experiments.deploy.fleet import check_control, plain_key, read_address, trusted
 from fedcal.experiments.runs import folders, jobs, load
 from fedcal.experiments.runs.config import Config, load_config
 from fedcal.experiments.runs.engines.superlink import (
@@ -112,7 +112,6 @@ def deployed(
     out = path_of(place).resolve()
     rows = None if test is None else load.load_any(test, csv=config.csv).split(config.seed)
     held = None if rows is None else load.test_part(rows, config.seed)
-    config = jobs.by_roster(_with_federation(config))
     config = _as_it_is(config, "" if rows is None else load.name_of(test, rows))
     job = jobs.job_of(config, None)
     work = out / SERVER
@@ -129,23 +128,18 @@ def deployed(
         return _result(config, out, held, report)
 
 
-def _with_federation(config: Config) -> Config:
-    """Return the config with the federation file's number of clients.
-
-    InputError if --clients contradicts it.
-    """
-    if config.federation is None:
-        return config
-    path = path_of(config.federation).resolve()
-    sites = len(Roster.read(path).sites)
-    same(f"number of clients, by {config.federation},", config.clients or sites, sites)
-    return replace(config, clients=sites, federation=str(path))
-
-
 def _as_it_is(config: Config, data: str) -> Config:
-    """Return the config to keep; its files can be found from elsewhere."""
+    """Return the config to keep: its files can be found from elsewhere, clients are the roster's.
+
+    Raises InputError if the federation file cannot be read, or has another number of sites.
+    """
+    if config.federation is not None:
+        path = path_of(config.federation).resolve()
+        sites = len(Roster.read(path).sites)
+        same(f"number of clients, by {config.federation},", config.clients or sites, sites)
+        config = replace(config, clients=sites, federation=str(path))
     return replace(
-        config,
+        jobs.by_roster(config),
         data=data,
         partition="natural",
         root_certificates=str(path_of(str(config.root_certificates)).resolve()),
@@ -391,7 +385,8 @@ class Control:
             If the SuperLink refuses a key, with its words.
         """
         for key in keys:
-            check_public_key(key)
+            with system_errors(f"cannot read the public key {key}"):
+                plain_key(str(key), key.read_bytes())
         nodes = []
         for key in keys:
             reply = self.flower.flwr(

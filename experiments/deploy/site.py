@@ -248,12 +248,13 @@ def _may_come_back(
 
     With `waits` others may fix the cause, too: a clock, a key that the SuperLink must know.
     """
+    seen = lease.stat().st_mtime if lease.exists() else 0.0
     if ended.denied:
         words = (
             f"the SuperLink at {fleet} does not accept this site's signature: most likely the "
             "clocks of the two machines differ (5 s ahead or 305 s behind is too much)"
         )
-    elif ended.code == NO_CONNECTION and time.time() - _last(lease) <= LEASE_S:
+    elif ended.code == NO_CONNECTION and time.time() - seen <= LEASE_S:
         return "the SuperLink counts this site as connected still, it seems: trying for two minutes"
     elif ended.code == NO_CONNECTION:
         mend = f"send the SuperLink's operator this public key to register: {own}"
@@ -273,13 +274,6 @@ def _may_come_back(
     if not waits:
         raise FedcalError(words)
     return f"{words}. Trying again"
-
-
-def _last(lease: Path) -> float:
-    try:
-        return lease.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 class _Rows:

@@ -152,7 +152,10 @@ def supernode(
     with alone(folder), _fresh_home(folder) as home:
         programs = scripts("a site", "superexec")
         commands = _write_commands(home / "bin", programs)
-        env = _environment(home, folder, commands)
+        env = quiet_environment(home) | {SITE: str(folder), "PATH": str(commands)}
+        env["FLWR_SUPEREXEC_TASK_POLL_INTERVAL"] = str(POLL_S)
+        # a process with threads cannot be forked safely, and one message needs no more than a core
+        env |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         log = folder / FLOWER_LOG
         log.touch()
         start = log.stat().st_size
@@ -190,14 +193,3 @@ def _write_commands(folder: Path, programs: Path) -> Path:
         (folder / name).write_text(f"#!/bin/sh\n{runs}\n", "utf-8")
         (folder / name).chmod(0o700)
     return folder
-
-
-def _environment(home: Path, folder: Path, commands: Path) -> dict[str, str]:
-    return {
-        **quiet_environment(home),
-        SITE: str(folder),
-        "PATH": str(commands),
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": str(POLL_S),
-        # a process with threads cannot be forked safely, and one message needs no more than a core
-        **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
-    }

@@ -131,10 +131,7 @@ class Kit:
         )
         page = as_it_is(rows.shards, rows.name, f": {self.site}, for its own eyes", advice)
         page.save(self.folder / HOME)
-        write_text(
-            self.own / ROWS,
-            to_json({"data": data} | ({} if csv is None else {"csv": csv})),
-        )
+        write_text(self.own / ROWS, to_json({"data": data} | ({} if csv is None else {"csv": csv})))
 
 
 def csv_option(csv: str | None) -> str:

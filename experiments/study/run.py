@@ -81,8 +81,7 @@ def _rows_of_sites(study: Study, data: str, seed: int, csv: str | None) -> tuple
     if study.protect != "record" and rows.subject is None:
         rows = replace(rows, subject=np.arange(len(rows.labels)))
         warnings.warn(
-            f"{data} has no column subject: each row counts as one {study.protect}",
-            stacklevel=3,
+            f"{data} has no column subject: each row counts as one {study.protect}", stacklevel=3
         )
     sites = tuple(study.sites)
     if rows.client_names is not None and set(rows.client_names) == set(sites):

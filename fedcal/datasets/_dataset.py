@@ -254,10 +254,11 @@ class Dataset:
             if not self.labelled:
                 raise InputError(f"{self.name}: rows without labels cannot be evaluated")
             return self
+        moved: dict[str, Any] = {k: getattr(self, f"test_{k}") for k in _TESTED}
+        moved |= dict.fromkeys((f"test_{k}" for k in _TESTED), None)
         return replace(
             self,
-            **{k: getattr(self, f"test_{k}") for k in _TESTED},
-            **{f"test_{k}": None for k in _TESTED},
+            **moved,
             client_names=None if self.test_client is None else self.client_names,
             group_names=None if self.test_group is None else self.group_names,
         )

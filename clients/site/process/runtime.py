@@ -61,7 +61,12 @@ def run_message(arguments: Sequence[str], folder: Path, terms_of_job: TermsOfJob
         The exit code.
     """
     check_flower()
-    asked = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser("flwr-clientapp")
+    parser.add_argument("--runtime-api-address", required=True)
+    parser.add_argument("--token", required=True)
+    parser.add_argument("--parent-pid", type=int)
+    parser.add_argument("--insecure", action="store_true", required=True)
+    asked = parser.parse_args(arguments)
     cpu_seconds, memory_bytes = _limits(folder)
     limit_cpu(cpu_seconds)
     limit_memory(memory_bytes)
@@ -120,15 +125,6 @@ def _answer(line: socket.socket, folder: Path, terms_of_job: TermsOfJob) -> None
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("flwr-clientapp")
-    parser.add_argument("--runtime-api-address", required=True)
-    parser.add_argument("--token", required=True)
-    parser.add_argument("--parent-pid", type=int)
-    parser.add_argument("--insecure", action="store_true", required=True)
-    return parser
 
 
 def main(arguments: Sequence[str], terms_of_job: TermsOfJob) -> int:

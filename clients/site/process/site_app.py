@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -66,21 +66,15 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
     def who(message: Message, context: Context) -> Message:
         with _hide_error_from_server("state its name"):
             site = prepared(folder)
-            record = ConfigRecord(
-                {
-                    "classes": site.shards.classes,
-                    "names": site.digest,
-                    "input": site.shards.input,
-                    "version": __version__,
-                }
-            )
-            if site.shards.inputs is not None:
-                record["inputs"] = text_of(site.shards.input_shape)
-            for key, known in (("site", site.number), ("place", site.place)):
-                if known is not None:
-                    record[key] = known
+            shards = site.shards
+            own: dict[str, int | str] = {"classes": shards.classes, "input": shards.input}
+            own |= {"names": site.digest, "version": __version__}
+            if shards.inputs is not None:
+                own["inputs"] = text_of(shards.input_shape)
+            places = {"site": site.number, "place": site.place}
+            own |= {key: number for key, number in places.items() if number is not None}
         log.info("asked which classes it has: answered with their digest %s", site.digest[:12])
-        return Message(RecordDict({"who": record}), reply_to=message)
+        return Message(RecordDict({"who": ConfigRecord({**own})}), reply_to=message)
 
     @app.query("ready")
     def ready(message: Message, context: Context) -> Message:
@@ -124,9 +118,13 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
             if under_protocol(context.run_config):
                 records = message.content.config_records
                 secure = SecureSite(site, context.run_config, asked.run, plan)
-                sent, again = secure.answer(
-                    request, texts_in(records["members"], "enrolments"), draw
-                )
+                members = texts_in(records["members"], "enrolments")
+                number, question = request.round, request.digest
+                with secure.party() as party:
+                    sent, again = party.answer(
+                        *(secure.job, secure.facts, number, question, members, draw),
+                        asked_once=request.query.asked_once,
+                    )
                 reply = said_to(message, sent)
             else:
                 words, again = answer_once(site, context.run_config, plan, request, draw)
@@ -150,7 +148,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
             artifact = keep_result(site, run, form, files, terms)
             finish(site, fields, run, terms.plan)
         try:
-            words = judge_result(site, run, artifact).words()
+            words = judge_result(site, run, artifact)
         except Exception as e:  # noqa: BLE001  a server must not learn on which rows it fails
             words = f"which cannot be judged: {_where(e)[1]}"
         log.info("result received: run %s, %s", run, words)
@@ -175,7 +173,8 @@ def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -
     def enrol(message: Message, context: Context) -> Message:
         with _hide_error_from_server("enrol"):
             secure = in_job(message, context, "job")
-            text = secure.enrol()
+            with secure.party() as party:
+                text = party.enrol(secure.job, secure.facts)
         log.info("enrolled as a member of the committee: job %s", secure.job[:12])
         return said_to(message, text)
 
@@ -185,7 +184,11 @@ def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -
             secure = in_job(message, context, "sum")
             asked = message.content.config_records["sum"]
             number, headers = checks.read(asked, "round", int), texts_in(asked, "headers")
-            text = secure.confirm(number, headers, texts_in(asked, "sealed"))
+            sealed = texts_in(asked, "sealed")
+            checks.same("number of sealed seeds", len(sealed), len(headers))
+            sums = list(zip(headers, sealed, strict=True))
+            with secure.party() as party:
+                text = party.confirm(secure.job, number, secure.plan.quorum, sums)
         log.info("confirmed: job %s, round %d, %d sites", secure.job[:12], number, len(headers))
         return said_to(message, text)
 
@@ -195,7 +198,9 @@ def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -
             secure = in_job(message, context, "sum")
             asked = message.content.config_records["sum"]
             number = checks.read(asked, "round", int)
-            text = secure.open(number, checks.read(asked, "of", str), texts_in(asked, "signed"))
+            of, signed = checks.read(asked, "of", str), texts_in(asked, "signed")
+            with secure.party() as party:
+                text = party.open(secure.job, number, of, signed)
         log.info("opened: job %s, round %d", secure.job[:12], number)
         return said_to(message, text)
 
@@ -344,37 +349,11 @@ class SecureSite:
         checks.same("secure aggregation of the job", under_protocol(fields), True)
         check_roster(fields, plan, site.roster)
         self.job, self.plan = job_digest(fields, run), plan
+        self.facts = job_facts(fields, plan, site.server)
         self._site, self._roster, self._key = site, site.roster, site.sign_key
-        self._facts = job_facts(fields, plan, site.server)
 
     @contextmanager
-    def _party(self) -> Iterator[Party]:
+    def party(self) -> Iterator[Party]:
+        """Open the site's records, for what it does in this job."""
         with records_of(self._site) as records:
             yield Party(self._key, self._roster, records)
-
-    def enrol(self) -> bytes:
-        """Return its key of the job."""
-        with self._party() as party:
-            return party.enrol(self.job, self._facts)
-
-    def answer(
-        self, request: Request, enrolments: list[bytes], draw: Callable[[], types.Words]
-    ) -> tuple[bytes, bool]:
-        """Return its contribution, and whether it was sent before."""
-        with self._party() as party:
-            return party.answer(
-                *(self.job, self._facts, request.round, request.digest, enrolments, draw),
-                asked_once=request.query.asked_once,
-            )
-
-    def confirm(self, number: int, headers: list[bytes], sealed: list[bytes]) -> bytes:
-        """Return its signature under one sum of a round."""
-        checks.same("number of sealed seeds", len(sealed), len(headers))
-        with self._party() as party:
-            contributions = list(zip(headers, sealed, strict=True))
-            return party.confirm(self.job, number, self.plan.quorum, contributions)
-
-    def open(self, number: int, of: str, signed: list[bytes]) -> bytes:
-        """Return its pieces of that sum."""
-        with self._party() as party:
-            return party.open(self.job, number, of, signed)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from fedcal.core.checks import interval, number_in, one_of
 from fedcal.core.errors import InputError
-from fedcal.privacy.noise_plan import Plan
 from fedcal.units import UNITS
 
 OWN_NOISE, CLAIMED = "own noise", "claimed"
@@ -53,23 +52,6 @@ class JobFacts:
     def exact(self) -> bool:
         """True if the site sends exact sums, without privacy."""
         return self.epsilon == math.inf
-
-
-def facts_of(plan: Plan, method: str, server: str, expires: float) -> JobFacts:
-    """Return the facts to write down of a job with this plan."""
-    return JobFacts(
-        method=method,
-        unit=plan.unit,
-        trust=plan.trust,
-        adjacency=plan.adjacency,
-        mechanism=plan.mechanism.name,
-        epsilon=plan.epsilon,
-        delta=plan.delta,
-        rounds=plan.rounds,
-        verified=OWN_NOISE if plan.model.noise_by == "client" else CLAIMED,
-        server=server,
-        expires=expires,
-    )
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,13 @@ import numpy as np
 
 from fedcal.clients.site.prepared import Prepared, check_answers, count_files
 from fedcal.clients.site.records.job_facts import (
+    CLAIMED,
+    OWN_NOISE,
     Booked,
     JobFacts,
     Limits,
     account,
     carried_over,
-    facts_of,
     in_text,
     spent_in_all,
 )
@@ -447,7 +448,8 @@ def records_of(site: Prepared) -> SiteRecords:
     cannot be used; or as `check_answers`.
     """
     check_answers(site.folder)
-    limits = None if site.policy is None else Limits(*site.policy.limits)
+    policy = site.policy
+    limits = None if policy is None else Limits(policy.epsilon_total, policy.delta_total)
     records = records_in(site.folder, limits)
     try:
         records.expire(time.time())
@@ -469,7 +471,11 @@ def job_facts(fields: Mapping[str, Any], plan: noise_plan.Plan, server: str) -> 
     server
         who asks
     """
-    return facts_of(plan, read(fields, "method", str), server, time.time() + LIFETIME_S)
+    names = ("unit", "trust", "adjacency", "epsilon", "delta", "rounds")
+    own: dict[str, Any] = {name: getattr(plan, name) for name in names}
+    own |= {"method": read(fields, "method", str), "mechanism": plan.mechanism.name}
+    own["verified"] = OWN_NOISE if plan.model.noise_by == "client" else CLAIMED
+    return JobFacts(**own, server=server, expires=time.time() + LIFETIME_S)
 
 
 def answer_once(
