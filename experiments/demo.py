@@ -18,7 +18,8 @@ from rich.console import Console
 
 from fedcal.core.errors import TooLittle
 from fedcal.experiments.cli import compare as compare_command
-from fedcal.experiments.report.figures import reliability_figure, save_figure
+from fedcal.experiments.report.figures.diagrams import reliability_figure
+from fedcal.experiments.report.figures.drawing import save_figure
 from fedcal.experiments.report.simulation import title_of
 from fedcal.experiments.report.terminal import progress
 from fedcal.experiments.runs.comparison import Comparison, compare

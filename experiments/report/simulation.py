@@ -13,7 +13,7 @@ from typing import Any
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Part, Table, from_json
 from fedcal.evaluation.by_group import change_table
-from fedcal.experiments.report import labels
+from fedcal.experiments.report import labels, tables
 from fedcal.experiments.report.figures.curves import rounds_sheet
 from fedcal.experiments.report.figures.diagrams import (
     FEWEST,
@@ -34,7 +34,6 @@ from fedcal.experiments.report.page import (
     write_with_figures,
 )
 from fedcal.experiments.report.shown import part_sheet
-from fedcal.experiments.report.tables import TextTable
 from fedcal.experiments.runs.config import APP, SIMULATED, parse_setting
 from fedcal.experiments.runs.files import PAGE
 from fedcal.experiments.runs.statement.sentences import adjacency, meaning
@@ -203,8 +202,8 @@ def run_context(
     }
 
 
-def _pairs(facts: list[tuple[str, str]]) -> TextTable:
-    return TextTable((), facts, left=(0, 1))
+def _pairs(facts: list[tuple[str, str]]) -> tables.TextTable:
+    return tables.TextTable((), facts, left=(0, 1))
 
 
 def _ece_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:

@@ -13,11 +13,10 @@ from fedcal.core import classes, removed
 from fedcal.core.checks import same, unused
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Population, Shards
-from fedcal.datasets import BlockRows, Dataset
-from fedcal.datasets.plausible_rows import doubts_of
+from fedcal.datasets import BlockRows, Dataset, plausible_rows
 from fedcal.experiments.runs import jobs
 from fedcal.experiments.runs.config import POOLED, Config
-from fedcal.experiments.runs.engines import NamedData
+from fedcal.experiments.runs.engines.ray import NamedData
 from fedcal.partition import client_names, deal
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
@@ -105,7 +104,7 @@ def test_part(rows: Dataset, seed: int) -> Holdout:
 
 def warn_of_rows(rows: Holdout, where: str, stacklevel: int = 2) -> None:
     """Warn of test rows that are probably not what they are taken for (`doubts_of`)."""
-    for finding in doubts_of(where, rows.logits, rows.labels, rows.class_names):
+    for finding in plausible_rows.doubts_of(where, rows.logits, rows.labels, rows.class_names):
         warnings.warn(f"{where}: {finding}", stacklevel=stacklevel + 1)
 
 

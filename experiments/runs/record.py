@@ -6,14 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedcal import datasets, strategies
 from fedcal.core.classes import names_in
-from fedcal.datasets import BlockRows, Dataset, is_shipped
 from fedcal.experiments.runs import result, statement
 from fedcal.experiments.runs.config import APP, Config
 from fedcal.experiments.runs.statement.sentences import AT_HOME, sets_noise, with_real_sites
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
-from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
 from fedcal.strategies.server.participation import sentences
@@ -72,7 +71,7 @@ def recorded(
         noun=noun,
         real=guarded,
     )
-    needed = STRATEGIES[job.method].needs_rows(job.federation, job.settings)
+    needed = strategies.STRATEGIES[job.method].needs_rows(job.federation, job.settings)
     if untold:
         privacy["statement"].append(UNTOLD_ROWS)
     elif name in config.set and not needed:
@@ -83,7 +82,7 @@ def recorded(
         privacy["statement"].append(COUNTED[job.secure_aggregation])
     if plan.private and int(str(job.settings.get("rows_per_subject", 1))) > 1:
         privacy["statement"].append(SUBJECT_ROWS.format(job.settings["rows_per_subject"]))
-    if STRATEGIES[job.method].family == "personal" and tested and not real:
+    if strategies.STRATEGIES[job.method].family == "personal" and tested and not real:
         privacy["statement"].append(AT_HOME)
     privacy["statement"] += outcome.at_limits
     if real:
@@ -113,7 +112,7 @@ def result_of(
     *,
     given: Config,
     test: Holdout | None,
-    data: Dataset | BlockRows | None,
+    data: datasets.Dataset | datasets.BlockRows | None,
 ) -> result.SimulationResult:
     """Return the result of a run.
 
@@ -134,7 +133,7 @@ def result_of(
     if names is None and config.class_names is not None:
         names = names_in(config.class_names)
     artifact = outcome.artifact.under(privacy["statement"])
-    shipped = is_shipped(config.data)
+    shipped = datasets.is_shipped(config.data)
     named = config.data if shipped else Path(config.data).name  # the name tells no path
     artifact.of_data("" if config.real else named)
     for each in (artifact, *outcome.history):
@@ -151,7 +150,7 @@ def result_of(
         versions=result.versions(),
         rounds=outcome.records,
         test=test,
-        data=data if isinstance(data, Dataset) else None,
+        data=data if isinstance(data, datasets.Dataset) else None,
         history=outcome.history,
         sites=outcome.sites,
     )

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.calibrators.score_map import How, OfScore, calibrator_from
-from fedcal.core import checks, classes, pages
-from fedcal.core.errors import InputError
+from fedcal.core import checks, classes, errors, pages
 from fedcal.datasets import is_shipped
 from fedcal.evaluation import by_group, drift, histogram, intervals, thresholds
 from fedcal.evaluation.estimates import METRICS
@@ -17,8 +16,8 @@ from fedcal.evaluation.findings import ESTIMANDS, Findings
 from fedcal.evaluation.page import heading, names_of, p_shown, parts, texts
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.verdicts import changes_under
-from fedcal.experiments.runs import folders, result
-from fedcal.experiments.runs.files import PAGE, to_json, write_folder
+from fedcal.experiments.report import simulation
+from fedcal.experiments.runs import files, folders, result
 from fedcal.metrics import gap_change
 from fedcal.metrics.gap_change import GapChange
 from fedcal.storage.atomic import path_of
@@ -126,16 +125,14 @@ class Reading:
         def write(folder: Path) -> None:
             content = {"schema": 1, "release": str(self.path), **self.to_json()}
             (folder / "reading.json").write_text(
-                to_json(content | {"versions": result.versions()}), "utf-8"
+                files.to_json(content | {"versions": result.versions()}), "utf-8"
             )
             parts = pages.to_json(self.page())
-            (folder / PAGE).write_text(to_json({"schema": 1, "parts": parts}), "utf-8")
+            (folder / files.PAGE).write_text(files.to_json({"schema": 1, "parts": parts}), "utf-8")
             if report:
-                from fedcal.experiments.report import write_reading_report
+                simulation.write_reading_report(folder)
 
-                write_reading_report(folder)
-
-        write_folder(out, write, stale=folders.READING.files)
+        files.write_folder(out, write, stale=folders.READING.files)
 
 
 def read_release(path: str | Path) -> ScoreRelease:
@@ -143,9 +140,9 @@ def read_release(path: str | Path) -> ScoreRelease:
     path = path_of(path)
     release = ScoreRelease.read(path.parent, path.name.removesuffix(".npz"))
     if not isinstance(release, ScoreRelease):
-        raise InputError(f"{path} holds no release of an evaluation")
+        raise errors.InputError(f"{path} holds no release of an evaluation")
     if not release.known:
-        raise InputError(
+        raise errors.InputError(
             f"{path} contains no counts: no client was contacted in a round of that evaluation"
         )
     return release
@@ -246,7 +243,7 @@ def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
         labels = [name or "rows of real sites" for name in names]
         differences.append(f"data set ({labels[0]}, now {labels[1]})")
     if differences:
-        raise InputError(
+        raise errors.InputError(
             f"these releases cannot be compared, they differ in: {'; '.join(differences)}"
         )
     checks.one_of("score of releases to compare", one.score, _WHOLE)

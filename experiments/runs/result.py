@@ -14,17 +14,13 @@ from typing import Any
 import numpy as np
 
 import fedcal
-from fedcal.calibrators import Calibrator, calibrator_of
-from fedcal.conformal import PredictionSets
-from fedcal.core import pages
-from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.types import Floats
-from fedcal.datasets import Dataset
+from fedcal import calibrators, conformal, datasets
+from fedcal.core import errors, pages, types
 from fedcal.evaluation.by_group import change_table
+from fedcal.experiments.report import comparison, result, simulation
 from fedcal.experiments.report.figures.diagrams import LEGEND, diagram
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.shown import Shown, figures_of, lines_of
-from fedcal.experiments.report.simulation import title_of
 from fedcal.experiments.runs.config import APP, Config
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.metrics import Reliability
@@ -80,7 +76,7 @@ class SimulationResult(Shown):
     versions: dict[str, str]
     rounds: list[dict[str, Any]]
     test: Holdout | None
-    data: Dataset | None
+    data: datasets.Dataset | None
     history: list[Artifact]
     sites: dict[str, Any] | None = None
 
@@ -92,7 +88,7 @@ class SimulationResult(Shown):
         width of the interval comes from.
         """
         if "metrics" not in self.judged:
-            raise FedcalError("this run evaluates nothing: `fedcal evaluate` gives metrics")
+            raise errors.FedcalError("this run evaluates nothing: `fedcal evaluate` gives metrics")
         return dict(self.judged["metrics"])
 
     @property
@@ -103,15 +99,15 @@ class SimulationResult(Shown):
     # -- of a method that calibrates, or gives sets; FedcalError of another one -----------
 
     @property
-    def calibrator(self) -> Calibrator:
+    def calibrator(self) -> calibrators.Calibrator:
         """The calibrator, ready for `predict_proba` and `save`."""
-        return calibrator_of(self.artifact)
+        return calibrators.calibrator_of(self.artifact)
 
     @property
-    def sets(self) -> PredictionSets:
+    def sets(self) -> conformal.PredictionSets:
         """The prediction sets, ready for `predict_set`; FedcalError of a run that yields none."""
-        if not isinstance(self.artifact, PredictionSets):
-            raise FedcalError(
+        if not isinstance(self.artifact, conformal.PredictionSets):
+            raise errors.FedcalError(
                 "this run yields no prediction sets: its artifact has the form "
                 f"{self.artifact.form}"
             )
@@ -133,7 +129,7 @@ class SimulationResult(Shown):
     @property
     def intervals(self) -> dict[str, Any] | None:
         """95 % intervals over test rows: see `Calibrator.intervals`."""
-        calibrator_of(self.artifact)
+        calibrators.calibrator_of(self.artifact)
         intervals: dict[str, Any] | None = self._intervals["intervals"]
         return intervals
 
@@ -143,20 +139,20 @@ class SimulationResult(Shown):
         return self.calibrator.reliability(self._tested)
 
     @cached_property
-    def test_probs(self) -> Floats:
+    def test_probs(self) -> types.Floats:
         """Calibrated probabilities of the test rows, (n, c)."""
         return self.calibrator.test_probs(self._tested)
 
     @property
     def _calibration(self) -> dict[str, Any]:
         if "before" not in self.judged:
-            calibrator_of(self.artifact)
+            calibrators.calibrator_of(self.artifact)
         return self.judged if self._tested else {}
 
     @property
     def _tested(self) -> Holdout:
         if self.test is None:
-            raise InputError("no test rows were given, and the clients keep theirs")
+            raise errors.InputError("no test rows were given, and the clients keep theirs")
         return self.test
 
     # -------------------------------------------------------------------------------------
@@ -207,16 +203,12 @@ class SimulationResult(Shown):
         return f"<result: {self.config.method} on {self.config.data}; print() shows it>"
 
     def __str__(self) -> str:
-        from fedcal.experiments.report.result import in_short
-
-        return in_short(self)
+        return result.in_short(self)
 
     def _repr_html_(self) -> str:
-        from fedcal.experiments.report import artifact_card, result_card
-
         if self._own_page:
-            return result_card(self.to_json(), self.reliability)
-        return artifact_card(self.to_json(), self.page())
+            return comparison.result_card(self.to_json(), self.reliability)
+        return comparison.artifact_card(self.to_json(), self.page())
 
     def _lines(self) -> list[dict[str, Any]]:
         return lines_of({**self.judged, **self._intervals, "class_names": self.class_names})
@@ -225,9 +217,9 @@ class SimulationResult(Shown):
         config = {"data": self.config.data}
         about = {"method": self.config.method, "config": config, "privacy": self.privacy}
         if not self._own_page:
-            return figures_of(self.page(), partial(title_of, about))
+            return figures_of(self.page(), partial(simulation.title_of, about))
         panels = tuple(diagram(part, data) for part, data in self.reliability.items())
-        return {"reliability": Sheet(title_of(about, "test rows"), 2, panels, LEGEND)}
+        return {"reliability": Sheet(simulation.title_of(about, "test rows"), 2, panels, LEGEND)}
 
     @property
     def _own_page(self) -> bool:
@@ -281,9 +273,7 @@ class SimulationResult(Shown):
             parts = pages.to_json(self.page())
             text(PAGE, to_json({"schema": 1, "form": form, "parts": parts}))
         if report:
-            from fedcal.experiments.report import write_report
-
-            write_report(folder, home)
+            simulation.write_report(folder, home)
 
 
 def versions() -> dict[str, str]:

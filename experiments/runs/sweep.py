@@ -32,9 +32,8 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from fedcal.core.checks import one_of, same, unused, whole
+from fedcal.core import checks, parallel
 from fedcal.core.errors import FedcalError, InputError, Interrupted
-from fedcal.core.parallel import usable_cores
 from fedcal.datasets import IDS, Dataset
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.runs.engines.processes import LineProcess
@@ -178,12 +177,12 @@ def pool_of(
         Options that do not go together.
     """
     if jobs is not None:
-        whole("jobs", jobs, 1)
-    engine = one_of("engine", engine or ("ray" if ray_address else "inline"), ENGINES)
+        checks.whole("jobs", jobs, 1)
+    engine = checks.one_of("engine", engine or ("ray" if ray_address else "inline"), ENGINES)
     if engine == "ray":
         return on_ray(jobs, ray_address)
-    unused("the engine is not ray", ray_address=ray_address)
-    return nullcontext(partial(here, jobs=jobs or usable_cores()))
+    checks.unused("the engine is not ray", ray_address=ray_address)
+    return nullcontext(partial(here, jobs=jobs or parallel.usable_cores()))
 
 
 def here(runs: Sequence[Run], sources: Sources, work: Work, *, jobs: int) -> Generator[Row]:
@@ -487,7 +486,7 @@ def _read(path: Path, check: Callable[[Any], Row]) -> dict[str, Row]:
         except (ValueError, RecursionError):
             raise InputError(f"{path}, line {number} is not a row") from None
         rows[key] = row
-    same(f"number of runs that differ in {path}", len(rows), number)
+    checks.same(f"number of runs that differ in {path}", len(rows), number)
     return rows
 
 
@@ -604,4 +603,4 @@ def _check_kept(rows: Mapping[str, Row], runs: Mapping[str, Run]) -> None:
             raise InputError(f"a row that is kept is not of this grid: {key[:300]}")
         for name in now:
             what = f"version of {name} in the runs that are kept (else start anew)"
-            same(what, now[name], row["versions"].get(name))
+            checks.same(what, now[name], row["versions"].get(name))

@@ -5,9 +5,6 @@ for a paper (PNG, SVG, PDF) and for a page, where each panel is an SVG in the co
 reader's light or dark scheme. Matplotlib is imported only when something is drawn.
 """
 
-from fedcal.experiments.report.figures.diagrams import reliability_figure
-from fedcal.experiments.report.figures.drawing import draw, save_figure, save_sheets
-
 NAMES = tuple(
     f"{name}.{suffix}" for name in ("reliability", "classes", "rounds") for suffix in ("png", "svg")
 )
@@ -22,13 +19,3 @@ COMPARISON_NAMES = tuple(
     for suffix in ("png", "svg")
 )
 """Patterns of the files of figures that a comparison may leave: one pair for each data set."""
-
-__all__ = [
-    "COMPARISON_NAMES",
-    "CURVE_NAMES",
-    "NAMES",
-    "draw",
-    "reliability_figure",
-    "save_figure",
-    "save_sheets",
-]

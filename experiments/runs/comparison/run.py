@@ -12,13 +12,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fedcal import datasets
+from fedcal import datasets, partition
 from fedcal.core import checks, errors
 from fedcal.core.options import takes_options
 from fedcal.datasets import Dataset
 from fedcal.experiments.report import comparison, families, figures, shown
 from fedcal.experiments.report.figures.drawing import Sheet
-from fedcal.experiments.runs import folders, load, simulation, sweep
+from fedcal.experiments.runs import files, folders, load, simulation, sweep
 from fedcal.experiments.runs.comparison.grid import Cell, Grid, Variant, read_grid
 from fedcal.experiments.runs.comparison.resolve import Resolved, resolve
 from fedcal.experiments.runs.comparison.statement import statement
@@ -31,11 +31,9 @@ from fedcal.experiments.runs.comparison.table import (
     summarise,
 )
 from fedcal.experiments.runs.config import merge, read_options
-from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.jobs import holdout
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.sweep import CONFIG, ROWS, Folder, Row, Run, begun_config
-from fedcal.partition import deal
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
 
@@ -240,7 +238,7 @@ class Comparison(shown.Shown):
 
         Figures of an earlier comparison there go.
         """
-        write_folder(path_of(out), self._write, stale=figures.COMPARISON_NAMES)
+        files.write_folder(path_of(out), self._write, stale=figures.COMPARISON_NAMES)
 
     def _write(self, folder: Path) -> None:
         def text(name: str, content: str) -> None:
@@ -248,13 +246,11 @@ class Comparison(shown.Shown):
 
         text(CONFIG, self.grid.to_toml())
         text(ROWS, "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in self.rows))
-        text(DONE, to_json(self.to_json()))
+        text(DONE, files.to_json(self.to_json()))
         text("table.csv", self.to_csv())
         text("table.md", self.to_markdown())
         if self.report:
-            from fedcal.experiments.report import write_comparison_report
-
-            write_comparison_report(folder)
+            comparison.write_comparison_report(folder)
 
     def __repr__(self) -> str:
         return f"<comparison: {len(self.cells)} lines, {len(self.rows)} runs; print() shows them>"
@@ -272,9 +268,7 @@ class Comparison(shown.Shown):
 
     def _repr_html_(self) -> str:
         """Return the table for a notebook."""
-        from fedcal.experiments.report import comparison_card
-
-        return comparison_card(self.to_json())
+        return comparison.comparison_card(self.to_json())
 
 
 @takes_options(Grid, "data")
@@ -379,7 +373,7 @@ def compare(
         resolved = resolve(grid, sources)
     for name, source in sources.items():
         if family == "evaluate":
-            judged = holdout(deal(source.evaluated(), "iid", 1, grid.seed), (), 0)
+            judged = holdout(partition.deal(source.evaluated(), "iid", 1, grid.seed), (), 0)
             load.warn_of_rows(replace(judged, class_names=source.class_names), f"{name}: rows")
         else:
             load.warn_of_rows(

@@ -10,21 +10,9 @@ from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Population, Shards
 from fedcal.experiments.runs.config import ENGINES
-from fedcal.experiments.runs.engines.flower import InProcessGrid, run_in_process
-from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.experiments.runs.engines.ray import NamedData, run_flower, run_ray
+from fedcal.experiments.runs.engines import inline, ray
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome, Progress
-
-__all__ = [
-    "InProcessGrid",
-    "NamedData",
-    "run",
-    "run_flower",
-    "run_in_process",
-    "run_inline",
-    "run_ray",
-]
 
 
 def run(
@@ -32,10 +20,10 @@ def run(
     shards: Population,
     engine: str = "inline",
     *,
-    source: NamedData | None = None,
+    source: ray.NamedData | None = None,
     ray_address: str | None = None,
     progress: Progress | None = None,
-    drive: Callable[..., object] = run_inline,
+    drive: Callable[..., object] = inline.run_inline,
     **options: Any,
 ) -> Outcome:
     """Run a job over the clients' rows; the same bits by every engine.
@@ -66,10 +54,10 @@ def run(
     """
     one_of("engine", engine, ENGINES)  # and not that of an app, which has clients of its own
     if engine == "ray":
-        return run_ray(job, shards, ray_address=ray_address, progress=progress, **options)
+        return ray.run_ray(job, shards, ray_address=ray_address, progress=progress, **options)
     if isinstance(shards, Shards):
         if engine == "flower":
-            return run_flower(
+            return ray.run_flower(
                 job, shards, source=source, ray_address=ray_address, progress=progress
             )
         if engine == "grpc":

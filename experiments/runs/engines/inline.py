@@ -8,10 +8,9 @@ from functools import cache
 import numpy as np
 
 from fedcal.clients.answers import contribute
-from fedcal.core import checks, errors
+from fedcal.core import checks, errors, types
 from fedcal.core.parallel import MANY, in_threads, usable_cores
 from fedcal.core.shards import Population, Task
-from fedcal.core.types import Integers, Words
 from fedcal.privacy.curator import OpenRound
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation.committee import Committee
@@ -25,10 +24,10 @@ an answer or the rows of a single client may have more)."""
 
 _KEPT_BYTES = 1 << 23
 
-Unavailable = Callable[[int], Integers]
+Unavailable = Callable[[int], types.Integers]
 """Round -> clients that do not answer in it."""
 
-SumOf = Callable[[OpenRound, Integers], Words]
+SumOf = Callable[[OpenRound, types.Integers], types.Words]
 """(a round, who answers in it) -> the sum of their contributions, (length,)."""
 
 
@@ -95,7 +94,7 @@ def run_inline(
     return artifact
 
 
-def _check_members(method: Method, asked: OpenRound, alive: Integers) -> None:
+def _check_members(method: Method, asked: OpenRound, alive: types.Integers) -> None:
     """Raise RoundFailed where too few members of the committee are there to open the sum."""
     if method.plan.committee is None:
         return
@@ -123,7 +122,7 @@ def local_sums(
     progress: Progress | None = None,
     first: int = 0,
     threads: int | None = None,
-) -> Callable[[Request, Integers], Words]:
+) -> Callable[[Request, types.Integers], types.Words]:
     """Return the function that adds up contributions in this process, on all its cores.
 
     It takes the question, and the places of those who answer among the clients of the shards.
@@ -147,7 +146,7 @@ def local_sums(
     everybody = cache(lambda size: shards.tasks(np.arange(shards.clients), size))
     each = shards.size * shards.classes // max(1, shards.clients)
 
-    def add_up(request: Request, alive: Integers) -> Words:
+    def add_up(request: Request, alive: types.Integers) -> types.Words:
         length = request.bound.length
         size = block or max(1, BLOCK_NUMBERS // max(length, each))
         # blocks of all clients are kept for the whole run, with what was derived of their rows
@@ -160,14 +159,14 @@ def local_sums(
 
 def _sum_of(
     tasks: Sequence[Task], request: Request, first: int, threads: int, progress: Progress | None
-) -> Words:
+) -> types.Words:
     """Return the sum of the contributions of all clients of these tasks, (length,).
 
     The integers add up mod 2**64 to the same bits in any order, on any number of threads.
     """
     total = np.zeros(request.bound.length, np.uint64)
 
-    def work(task: Task) -> Words:
+    def work(task: Task) -> types.Words:
         own = np.zeros(request.bound.length, np.uint64)
         for ids, part in task():
             own += contribute(part, request, ids + first).sum(axis=0, dtype=np.uint64)

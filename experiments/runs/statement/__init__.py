@@ -6,8 +6,7 @@ from typing import Any
 
 from fedcal.experiments.runs.statement import sentences
 from fedcal.privacy.noise_plan import Plan
-from fedcal.trust import Facts
-from fedcal.trust.base import about_committee
+from fedcal.trust import Facts, base
 from fedcal.units import UNITS
 
 
@@ -79,7 +78,7 @@ def without_privacy(
         **_sums(about),
         "statement": [
             sentence,
-            *about_committee(about),
+            *base.about_committee(about),
             *sentences.of_tests(tested, sentences.about_tests(noun)),
         ],
         **sentences.exact_run(trust, releases, about, tested, noun),

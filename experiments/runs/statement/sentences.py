@@ -11,20 +11,18 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fedcal.mechanisms import MECHANISMS
+from fedcal import mechanisms, units
 from fedcal.privacy.noise_plan import Plan
-from fedcal.trust import TRUSTS, Facts, SecAgg
-from fedcal.trust.base import about_committee
-from fedcal.units import UNITS
+from fedcal.trust import TRUSTS, Facts, SecAgg, base
 
 MEANINGS: dict[str, dict[str, str]] = {
-    "unit": {name: unit.meaning for name, unit in UNITS.items()},
+    "unit": {name: unit.meaning for name, unit in units.UNITS.items()},
     "trust": {name: model.meaning for name, model in TRUSTS.items()}
     | {
         "pooled": "pooled: all rows lie in one place; no party must be trusted",
         "one-source": "one source: a client uses its own rows alone; no party must be trusted",
     },
-    "mechanism": {name: law.meaning for name, law in MECHANISMS.items()},
+    "mechanism": {name: law.meaning for name, law in mechanisms.MECHANISMS.items()},
     "noise_source": {
         "seeded": "seeded generator: a simulation, no protection against anyone who knows the seed",
         "system": "the operating system's generator",
@@ -46,7 +44,7 @@ def meaning(privacy: Mapping[str, Any], key: str) -> str:
 
 def adjacency(privacy: Mapping[str, Any]) -> str:
     """Return which inputs are neighbours, for the record's unit."""
-    unit, name = UNITS.get(privacy["unit"]), str(privacy["adjacency"])
+    unit, name = units.UNITS.get(privacy["unit"]), str(privacy["adjacency"])
     return name if unit is None else unit.worlds.get(name, name)
 
 
@@ -98,7 +96,7 @@ def promise(plan: Plan, about: Facts, rows_per_client: float | None) -> list[str
         the nominal number that set the clip bound, if one did
     """
     model, unit = plan.model, plan.protected
-    lines = [_guarantee(plan), *model.against(about), *about_committee(about), *unit.curators]
+    lines = [_guarantee(plan), *model.against(about), *base.about_committee(about), *unit.curators]
     lines += unit.limits(" and more delta" if plan.delta else "")
     if plan.rows_that_fit is not None and plan.rows_that_fit < _MANY_ROWS:
         lines.append(
@@ -152,7 +150,7 @@ def in_short(
     colluding
         as in `Plan`
     """
-    protected = UNITS[unit]
+    protected = units.UNITS[unit]
     holds = TRUSTS[trust].holds(secure_aggregation, quorum, colluding)
     return (
         f"Trust {trust}, unit {unit}: epsilon bounds what {protected.neighbours[adjacency]} "
