@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -66,27 +66,24 @@ def _engine(name: str, value: Any) -> str:
     return one_of(name, value, ENGINES if value != APP else (APP,))
 
 
-def check_partition(_: str, value: Any) -> Any:
-    """Return the text of a partition, or raise InputError."""
-    partition.parse(value)
-    return value
+def _read_by(reader: Callable[[str], object]) -> Callable[[str, Any], Any]:
+    """Return a check for texts that a function can read."""
+
+    def check(_: str, value: Any) -> Any:
+        reader(value)
+        return value
+
+    return check
 
 
-def _class_names(_: str, value: Any) -> Any:
-    classes.names_in(value)
-    return value
-
-
-def _committee(_: str, value: Any) -> Any:
-    read_committee(value)
-    return value
+check_partition = _read_by(partition.parse)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(Books, Privacy):
     """Options of every run: its privacy, its books, its secure sums and its engine."""
 
-    committee: Annotated[str, _committee] | None = option(
+    committee: Annotated[str, _read_by(read_committee)] | None = option(
         None,
         PRIVACY,
         "Protocol: C,T: number of members, and how many of them open a sum",
@@ -113,7 +110,7 @@ class Config(Running, RunOptions):
     """Options of a run. `None` means the method's (or the data's) own default."""
 
     data: str = option("resnet110-cifar10", DATA, "A shipped name or a file", axis=True)
-    class_names: Annotated[str, _class_names] | None = option(
+    class_names: Annotated[str, _read_by(classes.names_in)] | None = option(
         None,
         DATA,
         "Comma-separated names of the classes, in the order of the columns; real sites must have "

@@ -101,7 +101,10 @@ def resolved(config: Config, rows: Held, names: tuple[str, ...]) -> tuple[Config
         return replace(config, set=chosen), cast("Held", shards)
     if asked == "group" and not shards.group_names:
         raise errors.InputError("the data have no column group; --by site takes clients instead")
-    parts = _listed(asked, shards.group_names if asked == "group" else names)
+    parts = list(shards.group_names if asked == "group" else names)
+    if asked not in BY:
+        listed = checks.listed("groups", asked, f"names, or {' or '.join(BY[1:])}")
+        parts = printable.plain_names("groups", map(str, listed))
     chosen["groups"] = json.dumps(parts)
     by_site = "site" in (asked, chosen.get("by"))
     if by_site or set(parts) <= set(names) - set(shards.group_names):
@@ -110,13 +113,6 @@ def resolved(config: Config, rows: Held, names: tuple[str, ...]) -> tuple[Config
         elif not is_personal(config.method):
             shards = replace(shards, groups=shards.owner, group_names=names)
     return replace(config, set=chosen), cast("Held", shards)
-
-
-def _listed(asked: Any, names: tuple[str, ...]) -> list[str]:
-    if asked in BY:
-        return list(names)
-    parts = checks.listed("groups", asked, f"names, or {' or '.join(BY[1:])}")
-    return printable.plain_names("groups", map(str, parts))
 
 
 def about_groups(config: Config) -> list[str]:
@@ -214,24 +210,13 @@ def job_of(config: Config, shards: Population | None) -> Job:
             )
         settings["rows_per_client"] = nominal_rows(config.method, federation, shards)
     known: dict[str, Any] = {} if shards is None else {"input": shards.input}
-    how = config.part(Books) | {"secure_aggregation": _sums(config, federation)}
-    how |= {"dropout": config.dropout} | _waiting(config) | _among_sites(config)
-    return Job(config.method, federation, settings, **known, **how)
-
-
-def _sums(config: Config, federation: Federation) -> str:
-    """Return the kind of sum: a share of noise alone protects no client, their sum does."""
-    if config.protocol:
-        return "protocol"
-    shared = TRUSTS[str(federation.trust)].shared
-    return config.secure_aggregation or ("masks" if shared else "none")
-
-
-def _among_sites(config: Config) -> dict[str, Any]:
-    """Return the fields that a federation file adds to a job."""
-    if config.federation is None:
-        return {}
-    return {"roster": roster.Roster.read(path_of(config.federation)).to_text()}
+    if config.federation is not None:
+        known["roster"] = roster.Roster.read(path_of(config.federation)).to_text()
+    # a share of noise alone protects no client, their sum does
+    sums = "masks" if TRUSTS[str(federation.trust)].shared else "none"
+    sums = "protocol" if config.protocol else config.secure_aggregation or sums
+    how = config.part(Books) | {"secure_aggregation": sums, "dropout": config.dropout}
+    return Job(config.method, federation, settings, **known, **how, **_waiting(config))
 
 
 def _waiting(config: Config) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Reading:
         if self.chosen is not None:
             content["chosen"] = self.chosen.to_json()
         if self.changes:
-            content["changes"] = _plain(self.changes)
+            content["changes"] = {name: change.to_json() for name, change in self.changes.items()}
             content["not_compared"] = list(self.unknown)
         if self.gaps:
             content["groups_change"] = gap_change.changes_record(self.gaps, self.found.score)
@@ -90,7 +90,16 @@ class Reading:
         """Tables of what was asked for in particular; None = of all that the release says."""
         tables: list[pages.Part] = []
         if self.chosen is not None:
-            tables.append(_chosen(self.chosen, self._at(self.chosen.value)))
+            goal = self.chosen.goal
+            tables.append(
+                _estimates(
+                    self._at(self.chosen.value),
+                    self.chosen.estimates,
+                    f"It is the {'lowest' if goal == 'precision' else 'highest'} with a {goal} of "
+                    f"{self.chosen.wanted:g} by the estimate. Its intervals hold for all "
+                    "thresholds at once, because the best of many was taken.",
+                )
+            )
         if self.threshold is not None:
             views = names_of([*self.found.metrics])
             for view, metrics in self.found.metrics.items():
@@ -264,10 +273,6 @@ def _facts(release: ScoreRelease) -> dict[str, str | None]:
     }
 
 
-def _plain(changes: Mapping[str, drift.Change]) -> dict[str, Any]:
-    return {name: change.to_json() for name, change in changes.items()}
-
-
 def _calibrator(release: ScoreRelease, how: How | None) -> OfScore | None:
     if how is None:
         return None
@@ -298,17 +303,6 @@ def _changes(changes: Mapping[str, drift.Change], missing: str) -> pages.Table:
         tuple(rows),
         "A p-value is the probability of as large a change from sampling and noise alone; each "
         f"stands alone. {missing}".rstrip(),
-    )
-
-
-def _chosen(threshold: thresholds.Threshold, title: str) -> pages.Table:
-    """Return the table of the chosen threshold and its expected performance."""
-    end = "lowest" if threshold.goal == "precision" else "highest"
-    return _estimates(
-        title,
-        threshold.estimates,
-        f"It is the {end} with a {threshold.goal} of {threshold.wanted:g} by the estimate. Its "
-        "intervals hold for all thresholds at once, because the best of many was taken.",
     )
 
 

@@ -25,8 +25,7 @@ from fedcal.experiments.runs.config import APP, POOLED, Config, load_config, mer
 from fedcal.experiments.runs.engines import run
 from fedcal.experiments.runs.engines.ray import NamedData
 from fedcal.experiments.runs.result import SimulationResult
-from fedcal.experiments.runs.statement.sentences import held_out as held_out_of
-from fedcal.experiments.runs.statement.sentences import large_delta
+from fedcal.experiments.runs.statement import sentences
 from fedcal.partition import DEALT
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
@@ -215,7 +214,7 @@ def fit(
         return _baseline(config, cast("Shards", shards), tested, held_out)
     job = jobs.job_of(config, shards)
     if job.plan.private and job.plan.delta >= 1 / job.plan.clients:
-        warnings.warn(large_delta(job.plan), stacklevel=3)
+        warnings.warn(sentences.large_delta(job.plan), stacklevel=3)
     few = emit(underpowered(config.method, shards, job), stacklevel=3)
     engine, address = config.engine, config.ray_address
 
@@ -224,13 +223,9 @@ def fit(
 
     outcome = (paid or folders.Paid(None, folders.RUN, "")).outcome(job, released)
     known, privacy = record.recorded(config, job, outcome, tested)
-    about = statement.about_subjects(job.plan, config.partition, held_out)
-    privacy["statement"] += [*few, *_held_out(outcome, held_out), *about]
+    privacy["statement"] += [*few, *sentences.of_tests(held_out, "held out", outcome.artifact.noun)]
+    privacy["statement"] += statement.about_subjects(job.plan, config.partition, held_out)
     return Fitted(outcome, known, privacy)
-
-
-def _held_out(outcome: Outcome, held_out: bool) -> list[str]:
-    return [held_out_of(outcome.artifact.noun)] if held_out else []
 
 
 def _baseline(config: Config, shards: Shards, tested: bool, held_out: bool) -> Fitted:
@@ -255,7 +250,8 @@ def _baseline(config: Config, shards: Shards, tested: bool, held_out: bool) -> F
     outcome = Outcome(calibrator, [], [], 0, 0, seconds, [], at_limits=calibrator.at_limits())
     privacy = statement.without_privacy(trust, config.unit, words, tested=tested)
     few = emit(underpowered(config.method, read), stacklevel=4)
-    privacy["statement"] += [*outcome.at_limits, *few, *_held_out(outcome, held_out)]
+    privacy["statement"] += [*outcome.at_limits, *few]
+    privacy["statement"] += sentences.of_tests(held_out, "held out", calibrator.noun)
     return Fitted(outcome, known, privacy)
 
 
@@ -278,7 +274,10 @@ def finish(folder: Path) -> Path:
         asked = asked_for(folder, {})
         deployed(asked, test=asked.data or None, out=folder, resume=True)
     elif not (folder / folders.CONFIG).is_file():
-        _of_flower(folder).save(folder)
+        outcome = Outcome.load(folder)
+        if not outcome.job:
+            raise InputError(f"{folder / OUTCOME} does not name its run")
+        of_messages(outcome).save(folder)
         forget(folder, checkpoint=True)  # what it holds is in the result
     elif "model" in read_options(folder / folders.CONFIG):
         from fedcal.experiments.training.run import train
@@ -294,14 +293,6 @@ def finish(folder: Path) -> Path:
                 "resume=True) in Python"
             ) from None
     return folder / "report.html"
-
-
-def _of_flower(folder: Path) -> SimulationResult:
-    """Return the result of a `flwr run`; test rows of simulated sites evaluate it."""
-    outcome = Outcome.load(folder)
-    if not outcome.job:
-        raise InputError(f"{folder / OUTCOME} does not name its run")
-    return of_messages(outcome)
 
 
 def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> SimulationResult:
@@ -330,8 +321,7 @@ def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> 
         dealt = load.rows_of(merge(known), load.load_any(data))
         held_out, rows, test, tested = dealt.held_out, dealt.data, dealt.test, dealt.tested
     config, privacy = record.recorded(merge(known), job, outcome, tested=tested)
-    if held_out:
-        privacy["statement"].append(held_out_of(outcome.artifact.noun))
+    privacy["statement"] += sentences.of_tests(held_out, "held out", outcome.artifact.noun)
     privacy["statement"] += statement.about_subjects(job.plan, partition, held_out)
     clients = job.plan.clients
     return record.result_of(outcome, config, privacy, clients, given=config, test=test, data=rows)

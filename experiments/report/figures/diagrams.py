@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedcal.core import classes, types
-from fedcal.experiments.report.figures.drawing import Panel, Sheet, bars, curve, draw, whiskers
+from fedcal.experiments.report.figures.drawing import Panel, Sheet, bars, curve, whiskers
 from fedcal.metrics import Reliability
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 SHOWN_CLASSES = 20
 """Up to so many classes all are shown; of more, the worst."""
@@ -111,23 +110,6 @@ def reliability_sheet(panels: Mapping[str, Reliability], title: str) -> Sheet:
     top = [diagram(heading, data, alone=False) for heading, data in panels.items()]
     low = [histogram(heading, data) for heading, data in panels.items()]
     return Sheet(title, len(panels), (*top, *low), LEGEND)
-
-
-def reliability_figure(
-    panels: Mapping[str, Reliability], title: str, *, dark: bool = False
-) -> Figure:
-    """Top-label reliability diagrams side by side, each over its confidence histogram.
-
-    Parameters
-    ----------
-    panels
-        heading -> reliability data of the same test rows
-    title
-        above all of them
-    dark
-        for a dark screen instead of white paper
-    """
-    return draw(reliability_sheet(panels, title), dark)
 
 
 def class_gaps(data: Reliability) -> types.Floats:

@@ -16,7 +16,7 @@ from fedcal import datasets, partition
 from fedcal.core import checks, errors
 from fedcal.core.options import takes_options
 from fedcal.datasets import Dataset
-from fedcal.experiments.report import comparison, families, figures, shown
+from fedcal.experiments.report import comparison, families, figures, shown, tables
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.runs import files, folders, load, simulation, sweep
 from fedcal.experiments.runs.comparison.grid import Cell, Grid, Variant, read_grid
@@ -24,7 +24,6 @@ from fedcal.experiments.runs.comparison.resolve import Resolved, resolve
 from fedcal.experiments.runs.comparison.statement import statement
 from fedcal.experiments.runs.comparison.table import (
     Line,
-    as_csv,
     as_markdown,
     as_rows,
     headline,
@@ -231,7 +230,7 @@ class Comparison(shown.Shown):
 
     def to_csv(self) -> str:
         """Return the table for programs: fractions with all digits, one line for each cell."""
-        return as_csv(self.cells)
+        return tables.csv_text(as_rows(self.cells))
 
     def save(self, out: str | Path) -> None:
         """Write `compare.json`, tables, report, grid and rows into a folder; all or none.

@@ -74,7 +74,8 @@ def statement(
         "a release, and no run's epsilon covers it: choose on public or simulated data."
     ]
     if family != "evaluate":
-        lines.append(sentences.about_tests("thresholds" if family == "conformal" else "calibrator"))
+        noun = "thresholds" if family == "conformal" else "calibrator"
+        lines += sentences.of_tests(True, "shown", noun)
     lines += [
         f"The test rows of {name} are held out of the same clients' rows: every number in the "
         "table is an exact function of private rows."

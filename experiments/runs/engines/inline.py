@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -152,29 +152,19 @@ def local_sums(
         # blocks of all clients are kept for the whole run, with what was derived of their rows
         tasks = everybody(size) if len(alive) == shards.clients else shards.tasks(alive, size)
         many = shards.size * shards.classes >= MANY
-        return _sum_of(tasks, request, first, threads or (usable_cores() if many else 1), progress)
+        cores = threads or (usable_cores() if many else 1)
+        total = np.zeros(length, np.uint64)
+
+        def work(task: Task) -> types.Words:
+            own = np.zeros(length, np.uint64)
+            for ids, part in task():
+                own += contribute(part, request, ids + first).sum(axis=0, dtype=np.uint64)
+            return own
+
+        for done, own in enumerate(in_threads(work, tasks, min(cores, len(tasks))), 1):
+            total += own
+            if progress is not None:
+                progress(done, len(tasks))
+        return total
 
     return add_up
-
-
-def _sum_of(
-    tasks: Sequence[Task], request: Request, first: int, threads: int, progress: Progress | None
-) -> types.Words:
-    """Return the sum of the contributions of all clients of these tasks, (length,).
-
-    The integers add up mod 2**64 to the same bits in any order, on any number of threads.
-    """
-    total = np.zeros(request.bound.length, np.uint64)
-
-    def work(task: Task) -> types.Words:
-        own = np.zeros(request.bound.length, np.uint64)
-        for ids, part in task():
-            own += contribute(part, request, ids + first).sum(axis=0, dtype=np.uint64)
-        return own
-
-    sums = in_threads(work, tasks, min(threads, len(tasks)))
-    for done, own in enumerate(sums, 1):
-        total += own
-        if progress is not None:
-            progress(done, len(tasks))
-    return total

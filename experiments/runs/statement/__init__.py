@@ -79,7 +79,7 @@ def without_privacy(
         "statement": [
             sentence,
             *base.about_committee(about),
-            *sentences.of_tests(tested, sentences.about_tests(noun)),
+            *sentences.of_tests(tested, "shown", noun),
         ],
         **sentences.exact_run(trust, releases, about, tested, noun),
     }
@@ -154,7 +154,7 @@ def of_plan(
         "event": plan.event,
         "statement": [
             *sentences.promise(plan, about, rows_per_client),
-            *sentences.of_tests(tested, sentences.about_tests(noun)),
+            *sentences.of_tests(tested, "shown", noun),
         ],
         "sees": sentences.sees(plan, about, tested, noun),
         "not_protected": sentences.not_protected(plan, about, rows_per_client, tested, noun),
