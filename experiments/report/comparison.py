@@ -62,7 +62,7 @@ def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> dict[str, Sheet]:
         return sheets
     pair = family.pair or plotted[:2]
     sets = names_of(cells)
-    for i, (data, name) in enumerate(names_of(cells).items()):
+    for i, (data, name) in enumerate(sets.items()):
         mine = [c for c in cells if str(c["data"]) == data]
         stem = "" if len(sets) == 1 else f"-{i + 1}"
         if any(not c["baseline"] for c in mine):
@@ -239,8 +239,7 @@ def _title(result: Mapping[str, Any]) -> str:
 
 
 def _guarantee(result: Mapping[str, Any]) -> str:
-    sentence: str = result["privacy"]["statement"][0]
-    return sentence
+    return str(result["privacy"]["statement"][0])
 
 
 def _unique(*content: Any) -> str:

@@ -57,7 +57,8 @@ def _environment() -> Any:
         lstrip_blocks=True,
     )
     environment.globals |= {"hues": style.HUES, "title_and_rest": title_and_rest}
-    environment.globals["html"] = environment.get_template("table.html.j2").module.html
+    macros: Any = environment.get_template("table.html.j2").module
+    environment.globals["html"] = macros.html
     return environment
 
 

@@ -108,7 +108,6 @@ def result_of(
     outcome: Outcome,
     config: Config,
     privacy: dict[str, Any],
-    clients: int,
     *,
     given: Config,
     test: Holdout | None,
@@ -120,8 +119,6 @@ def result_of(
     ----------
     outcome, config, privacy
         what came of it, its resolved config, and its privacy record
-    clients
-        enrolled
     given
         what was asked for
     test
@@ -143,7 +140,7 @@ def result_of(
         artifact=artifact,
         judged={**artifact.results(), **({} if test is None else artifact.judge(test)), **ends},
         privacy=privacy,
-        communication=communication_of(outcome, clients),
+        communication=communication_of(outcome, config.clients or 1),
         config=config,
         given=given,
         seconds=outcome.seconds,

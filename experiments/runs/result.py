@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -14,10 +15,10 @@ from typing import Any
 import numpy as np
 
 import fedcal
-from fedcal import calibrators, conformal, datasets
+from fedcal import calibrators, conformal, datasets, units
 from fedcal.core import errors, pages, types
 from fedcal.evaluation.by_group import change_table
-from fedcal.experiments.report import comparison, result, simulation
+from fedcal.experiments.report import comparison, labels, simulation, terminal
 from fedcal.experiments.report.figures.diagrams import LEGEND, diagram
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.shown import Shown, figures_of, lines_of
@@ -26,6 +27,7 @@ from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.metrics import Reliability
 from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.storage.atomic import path_of
+from fedcal.strategies.server import participation
 from fedcal.strategies.server.outcome import RELEASED
 
 _MOST_JUDGED = 24
@@ -203,7 +205,18 @@ class SimulationResult(Shown):
         return f"<result: {self.config.method} on {self.config.data}; print() shows it>"
 
     def __str__(self) -> str:
-        return result.in_short(self)
+        """Summarise the result in at most ten lines."""
+        if self._own_page:
+            lines = []
+            named = terminal.headings(self.judged["score"], self.class_names)
+            for name, *values in before_and_after(self):
+                pairs = zip(named.values(), values, strict=True)
+                words = ", ".join(f"{heading} {value}" for heading, value in pairs)
+                lines.append(f"{name}: {words}")
+        else:
+            lines = self.artifact.lines(self.test)
+        lines = [title(self.config, self.sites), *lines, *self.judged.get("at_limits", ())]
+        return "\n".join([*lines, protection(self.privacy), sent(self)])
 
     def _repr_html_(self) -> str:
         if self._own_page:
@@ -274,6 +287,41 @@ class SimulationResult(Shown):
             text(PAGE, to_json({"schema": 1, "form": form, "parts": parts}))
         if report:
             simulation.write_report(folder, home)
+
+
+def title(config: Config, sites: Mapping[str, Any] | None = None) -> str:
+    """Return the method, the data and the clients of a run."""
+    rounds = config.rounds
+    asked = f", rounds {rounds}, sampling rate {config.sampling_rate:g}" if rounds else ""
+    where = f"on {config.data}, clients {config.clients:,}, {config.partition}"
+    if config.real:  # over gRPC on one machine the data are known
+        noun = labels.of_clients(config.engine)
+        asked_of = f"{config.clients:,} {noun}"
+        where = f"on {asked_of if sites is None else participation.in_short(sites, noun)}"
+    return f"{config.method} {where}{asked}"
+
+
+def protection(privacy: Mapping[str, Any]) -> str:
+    """Return the guarantee in a sentence; without one, a sentence that says so."""
+    if privacy["epsilon"] is None:
+        return str(privacy["statement"][0])
+    unit = privacy["unit"]
+    neighbours = units.UNITS[unit].neighbours[privacy["adjacency"]]
+    guarantee = f"({privacy['epsilon']:g}, {privacy['delta']:g})-DP"
+    return f"{guarantee} for each {unit} (neighbouring: {neighbours})."
+
+
+def sent(result: SimulationResult) -> str:
+    """Bytes of a client, and seconds of the rounds."""
+    up, down = (result.communication[f"bytes_{way}_per_client"] for way in ("up", "down"))
+    took = "" if result.seconds is None else f", {result.seconds:.3f} s"
+    return f"{up} bytes up and {down} down per client{took}"
+
+
+def before_and_after(result: SimulationResult) -> list[tuple[str, ...]]:
+    """Return the metrics of test rows under the headings of `SHOWN`, those of the model first."""
+    both, shown = (("before", result.before), ("after", result.after)), terminal.shown
+    return [(name, *(shown(k, metrics[k]) for k in terminal.SHOWN)) for name, metrics in both]
 
 
 def versions() -> dict[str, str]:

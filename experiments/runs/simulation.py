@@ -22,8 +22,7 @@ from fedcal.core.shards import Population, Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.experiments.runs import folders, jobs, load, record, statement
 from fedcal.experiments.runs.config import APP, POOLED, Config, load_config, merge, read_options
-from fedcal.experiments.runs.engines import run
-from fedcal.experiments.runs.engines.ray import NamedData
+from fedcal.experiments.runs.engines import ray, run
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.experiments.runs.statement import sentences
 from fedcal.partition import DEALT
@@ -153,7 +152,6 @@ def simulate(
             fitted.outcome,
             fitted.config,
             fitted.privacy,
-            rows.shards.clients,
             given=asked,
             test=rows.test,
             data=rows.data,
@@ -178,7 +176,7 @@ def fit(
     *,
     tested: bool = True,
     held_out: bool = False,
-    source: NamedData | None = None,
+    source: ray.NamedData | None = None,
     progress: Progress | None = None,
     paid: folders.Paid | None = None,
 ) -> Fitted:
@@ -323,8 +321,7 @@ def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> 
     config, privacy = record.recorded(merge(known), job, outcome, tested=tested)
     privacy["statement"] += sentences.of_tests(held_out, "held out", outcome.artifact.noun)
     privacy["statement"] += statement.about_subjects(job.plan, partition, held_out)
-    clients = job.plan.clients
-    return record.result_of(outcome, config, privacy, clients, given=config, test=test, data=rows)
+    return record.result_of(outcome, config, privacy, given=config, test=test, data=rows)
 
 
 @takes_options(Config, "method", also=simulate)

@@ -80,9 +80,7 @@ def write_data(folder: Path, data: Dataset) -> None:
 def read_data(folder: Path) -> Dataset:
     """Return the data set that `write_data` wrote. Its arrays are read-only."""
     facts: dict[str, Any] = json.loads((folder / "facts.json").read_text("utf-8"))
-    for key in ("client_names", "group_names"):
-        if facts[key] is not None:
-            facts[key] = tuple(facts[key])
+    facts = {key: tuple(v) if isinstance(v, list) else v for key, v in facts.items()}
     arrays: dict[str, Any] = {
         path.stem: np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
         for path in folder.glob("*.npy")

@@ -143,7 +143,7 @@ def run_page(
 ) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(sweep, "usable_cores", lambda: 1)  # in this process
+    monkeypatch.setattr(sweep.parallel, "usable_cores", lambda: 1)  # in this process
     names: dict[str, Any] = {"__name__": "__main__"}
     if page == README:
         the_reader_s_files(folder)

@@ -19,16 +19,10 @@ from fedcal.datasets import Dataset
 from fedcal.experiments.report import comparison, families, figures, shown, tables
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.runs import files, folders, load, simulation, sweep
+from fedcal.experiments.runs.comparison import table
 from fedcal.experiments.runs.comparison.grid import Cell, Grid, Variant, read_grid
 from fedcal.experiments.runs.comparison.resolve import Resolved, resolve
 from fedcal.experiments.runs.comparison.statement import statement
-from fedcal.experiments.runs.comparison.table import (
-    Line,
-    as_markdown,
-    as_rows,
-    headline,
-    summarise,
-)
 from fedcal.experiments.runs.config import merge, read_options
 from fedcal.experiments.runs.jobs import holdout
 from fedcal.experiments.runs.result import versions
@@ -165,7 +159,7 @@ class Comparison(shown.Shown):
     """
 
     grid: Grid
-    cells: list[Line]
+    cells: list[table.Line]
     rows: list[Row]
     statement: list[str]
     report: bool = True
@@ -194,7 +188,7 @@ class Comparison(shown.Shown):
             as the attribute
         """
         following = iter(rows)
-        cells = [summarise(c, list(islice(following, len(c.seeds)))) for c in resolved.cells]
+        cells = [table.summarise(c, list(islice(following, len(c.seeds)))) for c in resolved.cells]
         held_out = {name: source.test_scores is None for name, source in sources.items()}
         about = statement(resolved.cells, held_out, resolved.left_out)
         return cls(grid, cells, list(rows), about, report)
@@ -207,7 +201,7 @@ class Comparison(shown.Shown):
     @property
     def headline(self) -> str:
         """Sentence that names the best method."""
-        return headline(self.cells)
+        return table.headline(self.cells)
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `compare.json`: strict JSON, no NaN and no infinity."""
@@ -226,11 +220,11 @@ class Comparison(shown.Shown):
     def to_markdown(self) -> str:
         """Return the headline, the table for people, and the statement below it."""
         sentences = "".join(f"* {line}\n" for line in self.statement)
-        return f"{self.headline}\n\n{as_markdown(self.cells)}\n{sentences}"
+        return f"{self.headline}\n\n{table.as_markdown(self.cells)}\n{sentences}"
 
     def to_csv(self) -> str:
         """Return the table for programs: fractions with all digits, one line for each cell."""
-        return tables.csv_text(as_rows(self.cells))
+        return tables.csv_text(table.as_rows(self.cells))
 
     def save(self, out: str | Path) -> None:
         """Write `compare.json`, tables, report, grid and rows into a folder; all or none.
@@ -255,12 +249,12 @@ class Comparison(shown.Shown):
         return f"<comparison: {len(self.cells)} lines, {len(self.rows)} runs; print() shows them>"
 
     def __str__(self) -> str:
-        table = [line for line in as_markdown(self.cells).splitlines() if line]
-        more = len(table) - _LINES
-        return "\n".join([self.headline, *table[:_LINES], *([f"and {more} more"] * (more > 0))])
+        lines = [line for line in table.as_markdown(self.cells).splitlines() if line]
+        more = len(lines) - _LINES
+        return "\n".join([self.headline, *lines[:_LINES], *([f"and {more} more"] * (more > 0))])
 
     def _lines(self) -> list[dict[str, Any]]:
-        return as_rows(self.cells)
+        return table.as_rows(self.cells)
 
     def _figures(self) -> dict[str, Sheet]:
         return comparison.comparison_sheets(comparison.finished(self.cells))
@@ -361,7 +355,11 @@ def compare(
         )
     named, arrays = _named(data, model)
     read = {} if config is None else read_options(path_of(config))
-    grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
+    grid = read_grid(begun, read, {"data": named}, options)
+    resident = {name for name in grid.data if name in arrays or datasets.is_shipped(name)}
+    paths = (n if n in resident else str(path_of(n).resolve()) for n in grid.data)
+    whole: Any = {"data": tuple(paths)}  # as `simulate` names them; a field of one of `Config`
+    grid = replace(grid, **whole)
     of = partial(load.load_any, class_names=grid.class_names, positive=grid.positive, csv=grid.csv)
     sources = {name: of(arrays.get(name, name)) for name in grid.data}
     family = families.family_of(v.method for v in grid.method).name
@@ -411,14 +409,3 @@ def _named(data: Any, model: Any) -> tuple[Any, dict[str, Dataset]]:
     loaded = [d if isinstance(d, named) else load.load_any(d, model=model) for d in listed]
     names = [d.name if isinstance(d, Dataset) else str(d) for d in loaded]
     return names, {d.name: d for d in loaded if isinstance(d, Dataset)}
-
-
-def _with_paths(grid: Grid, arrays: Mapping[str, Dataset]) -> Grid:
-    """Files by their whole path, as `simulate` names them."""
-
-    def named(data: str) -> str:
-        there = data in arrays or datasets.is_shipped(data)
-        return data if there else str(path_of(data).resolve())
-
-    whole: Any = {"data": tuple(map(named, grid.data))}  # a field made of one of `Config`
-    return replace(grid, **whole)

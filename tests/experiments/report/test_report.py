@@ -13,6 +13,7 @@ from html_page import Page, page_of
 from made_up import halves
 
 from fedcal.experiments import simulate
+from fedcal.experiments.report import comparison, simulation
 from fedcal.experiments.report.labels import metric_table, signed
 from fedcal.experiments.report.simulation import command
 from fedcal.experiments.runs.config import parse_setting
