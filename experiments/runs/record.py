@@ -59,18 +59,12 @@ def recorded(
         set={k: v for k, v in job.settings.items() if not (untold and k == name)},
     )
     rows: Any = None if untold else job.settings.get(name)  # checked by the strategy
-    noun = outcome.artifact.noun
-    real, guarded = config.real, config.control is not None
+    real = config.real
     simulated = None if real else rows  # a simulation's number may tell of its rows
-    privacy = statement.of_plan(
-        plan,
-        len(outcome.records),
-        job.secure_aggregation,
-        simulated,
-        tested=tested,
-        noun=noun,
-        real=guarded,
-    )
+    about: Any = {"tested": tested, "noun": outcome.artifact.noun}
+    about["real"] = config.control is not None
+    releases = len(outcome.records)
+    privacy = statement.of_plan(plan, releases, job.secure_aggregation, simulated, **about)
     needed = strategies.STRATEGIES[job.method].needs_rows(job.federation, job.settings)
     if untold:
         privacy["statement"].append(UNTOLD_ROWS)

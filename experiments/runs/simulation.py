@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -138,31 +138,16 @@ def simulate(
         asked = replace(asked, ledger=str(path_of(asked.ledger).resolve()))
     paid = folders.Paid(folder, folders.RUN, asked.to_toml(), resume)
     with paid.reporting():
-        fitted = fit(
-            rows.config,
-            rows.shards,
-            tested=rows.tested,
-            held_out=rows.held_out,
-            source=rows.source,
-            progress=progress,
-            paid=paid,
-        )
+        about: Any = {"tested": rows.tested, "held_out": rows.held_out, "source": rows.source}
+        fitted = fit(rows.config, rows.shards, **about, progress=progress, paid=paid)
         fitted.privacy["statement"] += rows.said
-        result = record.result_of(
-            fitted.outcome,
-            fitted.config,
-            fitted.privacy,
-            given=asked,
-            test=rows.test,
-            data=rows.data,
-        )
+        result = record.result_of(*fitted, given=asked, test=rows.test, data=rows.data)
         if folder is not None:
             result.save(folder, report=report)
     return result
 
 
-@dataclass(frozen=True)
-class Fitted:
+class Fitted(NamedTuple):
     """The outcome of a run, its resolved config, and its privacy record."""
 
     outcome: Outcome

@@ -30,25 +30,16 @@ from fedcal.experiments.runs.sweep import CONFIG, ROWS, Folder, Row, Run, begun_
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
 
-_METRICS = {str: float}
 _PRIVACY = (
     *("unit", "adjacency", "trust", "epsilon", "delta", "mechanism", "noise_std"),
     *("noise_source", "releases"),
 )
-_FAILURE = {"run": dict, "versions": dict, "error": str}
-_RESULT = {
-    "run": dict,
-    "versions": dict,
-    "before": _METRICS,
-    "after": _METRICS,
-    "privacy": dict.fromkeys(_PRIVACY, object) | {"noise_std": (None, float, [float])},
-    "communication": dict.fromkeys(("bytes_up_per_client", "bytes_down_per_client", "rounds"), int),
-    "seconds": (None, float),  # None where who is sampled is secret
-}
-"""A row in plain values, in the terms of `_has_form`.
+_FAILURE = ("run", "versions", "error")
+_RESULT = ("run", "versions", "before", "after", "privacy", "communication", "seconds")
+_SENT = ("bytes_up_per_client", "bytes_down_per_client", "rounds")
+"""Keys of a row, and of what was sent.
 
 Rows are published: nothing in them follows from the fit rows but what a release gives away."""
-
 
 _LARGEST = 1e100
 """No number of a row is larger; the squares of such numbers are finite."""
@@ -98,38 +89,35 @@ def run_row(run: Run, data: Dataset) -> Row:
 
 def check_row(row: Any) -> Row:
     """Return a row that was read from a file if it is complete; ValueError otherwise."""
-    if not any(_has_form(row, form) for form in (_RESULT, _FAILURE)):
-        raise ValueError("not a row")
-    whole = {*families.family_of([str(row["run"].get("method"))]).complete}
-    if "error" not in row and whole and not row["before"].keys() == row["after"].keys() == whole:
+    try:
+        method = str(row["run"].get("method"))
+        fits = isinstance(row["versions"], dict) and (
+            row.keys() == {*_FAILURE} if "error" in row else _is_result(row, method)
+        )
+    except (TypeError, AttributeError, LookupError):
+        fits = False
+    if not fits or not isinstance(row.get("error", ""), str):
         raise ValueError("not a row")
     complete: Row = row
     return complete
 
 
-def _has_form(value: Any, form: Any) -> bool:
-    """Return whether a value read from JSON has a given form.
-
-    Parameters
-    ----------
-    form
-        a type (`float` and `int`: finite, and `int` not negative); None; a dict: these keys (`str`:
-        any), values of these forms; a list of one form: one or more of it; a tuple: one of these
-    """
-    if isinstance(form, dict):
-        if isinstance(value, dict) and str in form:
-            form = dict.fromkeys(value, form[str])
-        if not isinstance(value, dict) or value.keys() != form.keys():
-            return False
-        return all(_has_form(value[key], part) for key, part in form.items())
-    if isinstance(form, list):
-        return isinstance(value, list) and value != [] and all(_has_form(v, form[0]) for v in value)
-    if isinstance(form, tuple):
-        return any(_has_form(value, part) for part in form)
-    if form in (float, int):
-        least = 0 if form is int else -_LARGEST
-        return type(value) is form and least <= value <= _LARGEST
-    return value is None if form is None else isinstance(value, form)
+def _is_result(row: Row, method: str) -> bool:
+    """Return whether the row of a finished run has all keys, and finite numbers."""
+    std, before, after = row["privacy"]["noise_std"], row["before"], row["after"]
+    whole = {*families.family_of([method]).complete}
+    several = isinstance(std, list)
+    single = [n for n in (None if several else std, row["seconds"]) if n is not None]
+    numbers = [*before.values(), *after.values(), *single, *(std if several else ())]
+    counts = row["communication"].values()
+    return (
+        (row.keys(), row["privacy"].keys()) == ({*_RESULT}, {*_PRIVACY})
+        and row["communication"].keys() == {*_SENT}
+        and (not whole or before.keys() == after.keys() == whole)
+        and std != []
+        and all(type(n) is float and abs(n) <= _LARGEST for n in numbers)
+        and all(type(n) is int and 0 <= n <= _LARGEST for n in counts)
+    )
 
 
 DONE = "compare.json"
@@ -378,14 +366,11 @@ def compare(
             )
     folder = None
     if out is not None:
-        folder = Folder(
-            out,
-            grid.to_toml(),
-            lambda begun: grid.what_differs(read_grid(begun)),
-            check_row,
-            DONE,
-            overwrite,
-        )
+
+        def differs(begun: Mapping[str, Any]) -> list[str]:
+            return grid.what_differs(read_grid(begun))
+
+        folder = Folder(out, grid.to_toml(), differs, check_row, DONE, overwrite)
     return sweep.run_all(
         [run for cell in resolved.cells for run in runs_of(cell)],
         sources,
