@@ -150,9 +150,9 @@ class Rows:
     data: Dataset | BlockRows
     test: Holdout | None
     tested: bool
-    held_out: bool
-    source: NamedData | None
     said: list[str]
+    held_out: bool = False
+    source: NamedData | None = None
 
 
 def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> Rows:
@@ -257,7 +257,5 @@ def rows_in_blocks(config: Config, data: Any, progress: Progress | None = None) 
         data=shards,
         test=test,
         tested=test is not None,
-        held_out=False,
-        source=None,
         said=[*jobs.about_groups(config), *([] if test or evaluates else [UNTESTED])],
     )

@@ -91,14 +91,9 @@ class PlanTable(Shown):
         if self.recommended is not None:
             first.append(f"Recommended: {self.recommended}, with least noise beside its signal")
             return [*first, *HOW_TO_READ]
-        needs = [
-            form.format(min(found))
-            for key, form in (
-                ("fewest_clients", "{} clients"),
-                ("smallest_epsilon", "epsilon {:g}"),
-            )
-            if (found := [line[key] for line in self.methods if line[key] is not None])
-        ]
+        forms = {"fewest_clients": "{} clients", "smallest_epsilon": "epsilon {:g}"}
+        found = {k: [line[k] for line in self.methods if line[k] is not None] for k in forms}
+        needs = [form.format(min(found[key])) for key, form in forms.items() if found[key]]
         needed = f": it needs about {' or '.join(needs)}" if needs else ""
         return [*first, f"No method is likely to help{needed}", *HOW_TO_READ]
 

@@ -206,8 +206,9 @@ def fit(
 
     outcome = (paid or folders.Paid(None, folders.RUN, "")).outcome(job, released)
     known, privacy = record.recorded(config, job, outcome, tested)
-    privacy["statement"] += [*few, *sentences.of_tests(held_out, "held out", outcome.artifact.noun)]
-    privacy["statement"] += statement.about_subjects(job.plan, config.partition, held_out)
+    noun = outcome.artifact.noun
+    privacy["statement"] += few
+    privacy["statement"] += statement.about_rows(job.plan, config.partition, held_out, noun)
     return Fitted(outcome, known, privacy)
 
 
@@ -304,8 +305,8 @@ def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> 
         dealt = load.rows_of(merge(known), load.load_any(data))
         held_out, rows, test, tested = dealt.held_out, dealt.data, dealt.test, dealt.tested
     config, privacy = record.recorded(merge(known), job, outcome, tested=tested)
-    privacy["statement"] += sentences.of_tests(held_out, "held out", outcome.artifact.noun)
-    privacy["statement"] += statement.about_subjects(job.plan, partition, held_out)
+    noun = outcome.artifact.noun
+    privacy["statement"] += statement.about_rows(job.plan, partition, held_out, noun)
     return record.result_of(outcome, config, privacy, given=config, test=test, data=rows)
 
 

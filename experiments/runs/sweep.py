@@ -22,13 +22,11 @@ import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
@@ -157,7 +155,7 @@ def key_of(run: Run) -> str:
 
 def pool_of(
     jobs: int | None, engine: str | None, ray_address: str | None
-) -> AbstractContextManager[Pool]:
+) -> contextlib.AbstractContextManager[Pool]:
     """Return the pool that computes runs; nothing is started before it is entered.
 
     Parameters
@@ -180,7 +178,7 @@ def pool_of(
     if engine == "ray":
         return on_ray(jobs, ray_address)
     checks.unused("the engine is not ray", ray_address=ray_address)
-    return nullcontext(partial(here, jobs=jobs or parallel.usable_cores()))
+    return contextlib.nullcontext(partial(here, jobs=jobs or parallel.usable_cores()))
 
 
 def here(runs: Sequence[Run], sources: Sources, work: Work, *, jobs: int) -> Generator[Row]:
@@ -241,7 +239,7 @@ def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -
                 worker.close()
 
 
-@contextmanager
+@contextlib.contextmanager
 def on_ray(jobs: int | None, address: str | None) -> Iterator[Pool]:
     """Compute runs as tasks of one core each, on a Ray as `engines.ray.cluster` has it."""
     from fedcal.experiments.runs.engines.ray import cluster
@@ -278,8 +276,7 @@ INPUTS, UNFINISHED = ".inputs.json", ".unfinished"
 """Digests of the data by name, not to be published; where work goes on in a finished folder."""
 
 
-@dataclass(frozen=True)
-class Folder:
+class Folder(NamedTuple):
     """Folder of runs, and its expected content.
 
     Attributes
@@ -391,11 +388,8 @@ def journal(
         if place == path and (path / folder.done).exists():
             place = path / UNFINISHED
         rows = {key: row for key, row in rows.items() if "error" not in row}
-        begun = Journal(folder, place, rows, inputs)
-        try:
+        with contextlib.closing(Journal(folder, place, rows, inputs)) as begun:
             yield begun
-        finally:
-            begun.close()
 
 
 class Journal:
@@ -522,7 +516,7 @@ def run_all(
     work: Work,
     made_of: Callable[[list[Row]], Made],
     *,
-    place: AbstractContextManager[Pool],
+    place: contextlib.AbstractContextManager[Pool],
     folder: Folder | None = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -567,7 +561,7 @@ def run_all(
     rows: dict[str, Row] = {}
     keep: Callable[[str, Row], None] = rows.__setitem__
     log: Journal | None = None
-    with place as pool, ExitStack() as stack:
+    with place as pool, contextlib.ExitStack() as stack:
         if folder is not None:
             inputs = {name: digest_of(source) for name, source in sources.items()}
             check = partial(_check_kept, runs=named)
@@ -576,7 +570,7 @@ def run_all(
         try:
             step(len(rows), len(named))
             missing = [run for key, run in named.items() if key not in rows]
-            with closing(pool(missing, sources, work)) as finished:
+            with contextlib.closing(pool(missing, sources, work)) as finished:
                 for row in finished:
                     keep(key_of(row["run"]), row)
                     step(len(rows), len(named))

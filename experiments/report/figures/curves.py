@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -86,8 +85,7 @@ def _round_panel(name: str, at: Sequence[int], y: Sequence[float]) -> Panel:
 # -- a comparison --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Facet:
+class Facet(NamedTuple):
     """Cells of a comparison that differ in method and epsilon alone, as far as they can.
 
     title : the values by which this group differs from the others

@@ -21,7 +21,7 @@ from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.runs import files, folders, load, simulation, sweep
 from fedcal.experiments.runs.comparison import table
 from fedcal.experiments.runs.comparison.grid import Cell, Grid, Variant, read_grid
-from fedcal.experiments.runs.comparison.resolve import Resolved, resolve
+from fedcal.experiments.runs.comparison.resolve import resolve
 from fedcal.experiments.runs.comparison.statement import statement
 from fedcal.experiments.runs.config import merge, read_options
 from fedcal.experiments.runs.jobs import holdout
@@ -111,7 +111,8 @@ def _is_result(row: Row, method: str) -> bool:
     numbers = [*before.values(), *after.values(), *single, *(std if several else ())]
     counts = row["communication"].values()
     return (
-        (row.keys(), row["privacy"].keys()) == ({*_RESULT}, {*_PRIVACY})
+        row.keys() == {*_RESULT}
+        and row["privacy"].keys() == {*_PRIVACY}
         and row["communication"].keys() == {*_SENT}
         and (not whole or before.keys() == after.keys() == whole)
         and std != []
@@ -151,35 +152,6 @@ class Comparison(shown.Shown):
     rows: list[Row]
     statement: list[str]
     report: bool = True
-
-    @classmethod
-    def of(
-        cls,
-        grid: Grid,
-        resolved: Resolved,
-        sources: Mapping[str, Dataset],
-        rows: Sequence[Row],
-        *,
-        report: bool = True,
-    ) -> Comparison:
-        """Sum up finished runs.
-
-        Parameters
-        ----------
-        resolved
-            what of the grid was run
-        sources
-            its data by name
-        rows
-            one for each cell and seed, in this order
-        report
-            as the attribute
-        """
-        following = iter(rows)
-        cells = [table.summarise(c, list(islice(following, len(c.seeds)))) for c in resolved.cells]
-        held_out = {name: source.test_scores is None for name, source in sources.items()}
-        about = statement(resolved.cells, held_out, resolved.left_out)
-        return cls(grid, cells, list(rows), about, report)
 
     @property
     def failures(self) -> list[Row]:
@@ -371,11 +343,19 @@ def compare(
             return grid.what_differs(read_grid(begun))
 
         folder = Folder(out, grid.to_toml(), differs, check_row, DONE, overwrite)
+
+    def summed_up(rows: list[Row]) -> Comparison:
+        following = iter(rows)  # one for each cell and seed, in this order
+        cells = [table.summarise(c, list(islice(following, len(c.seeds)))) for c in resolved.cells]
+        held_out = {name: source.test_scores is None for name, source in sources.items()}
+        about = statement(resolved.cells, held_out, resolved.left_out)
+        return Comparison(grid, cells, rows, about, report)
+
     return sweep.run_all(
         [run for cell in resolved.cells for run in runs_of(cell)],
         sources,
         run_row,
-        partial(Comparison.of, grid, resolved, sources, report=report),
+        summed_up,
         place=place,
         folder=folder,
         resume=resume,

@@ -10,8 +10,8 @@ from fedcal.trust import Facts, base
 from fedcal.units import UNITS
 
 
-def about_subjects(plan: Plan, partition: str, held_out: bool) -> list[str]:
-    """Return sentences on a simulation's unrealistic treatment of subjects.
+def about_rows(plan: Plan, partition: str, held_out: bool, noun: str) -> list[str]:
+    """Return sentences on a simulation's test rows and its unrealistic treatment of subjects.
 
     Parameters
     ----------
@@ -19,10 +19,12 @@ def about_subjects(plan: Plan, partition: str, held_out: bool) -> list[str]:
         as `--partition` takes it
     held_out
         whether the test rows were drawn from the same rows
+    noun
+        what the run yields
     """
+    lines = sentences.of_tests(held_out, "held out", noun)
     if plan.protected.column is None or not plan.private:
-        return []
-    lines = []
+        return lines
     if partition != "natural":
         lines.append(
             f"Partition {partition} deals rows, not subjects: a subject's rows may lie with "
