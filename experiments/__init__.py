@@ -11,7 +11,8 @@ if __name__ != "fedcal.experiments":  # a second copy of every class and registr
 if TYPE_CHECKING:
     from fedcal.experiments.deploy.after_training import AfterTraining
     from fedcal.experiments.runs.comparison import Comparison, compare
-    from fedcal.experiments.runs.engines import InProcessGrid, run_inline
+    from fedcal.experiments.runs.engines.flower import InProcessGrid
+    from fedcal.experiments.runs.engines.inline import run_inline
     from fedcal.experiments.runs.estimator import CalibratedModel, FederatedCalibrator
     from fedcal.experiments.runs.plan import plan
     from fedcal.experiments.runs.result import SimulationResult
@@ -38,14 +39,14 @@ _HOMES = {
     "AfterTraining": "fedcal.experiments.deploy.after_training",
     "CalibratedModel": "fedcal.experiments.runs.estimator",
     "FederatedCalibrator": "fedcal.experiments.runs.estimator",
-    "InProcessGrid": "fedcal.experiments.runs.engines",
+    "InProcessGrid": "fedcal.experiments.runs.engines.flower",
     "Comparison": "fedcal.experiments.runs.comparison",
     "SimulationResult": "fedcal.experiments.runs.result",
     "compare": "fedcal.experiments.runs.comparison",
     "evaluate": "fedcal.experiments.runs.simulation",
     "plan": "fedcal.experiments.runs.plan",
     "prediction_sets": "fedcal.experiments.runs.simulation",
-    "run_inline": "fedcal.experiments.runs.engines",
+    "run_inline": "fedcal.experiments.runs.engines.inline",
     "simulate": "fedcal.experiments.runs.simulation",
     "train": "fedcal.experiments.training.run",
 }

@@ -18,7 +18,8 @@ from rich.console import Console
 
 from fedcal.core.errors import TooLittle
 from fedcal.experiments.cli import compare as compare_command
-from fedcal.experiments.report.figures import reliability_figure, save_figure
+from fedcal.experiments.report.figures.diagrams import reliability_sheet
+from fedcal.experiments.report.figures.drawing import draw, save_figure
 from fedcal.experiments.report.simulation import title_of
 from fedcal.experiments.report.terminal import progress
 from fedcal.experiments.runs.comparison import Comparison, compare
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run.save(out / ONE_RUN)  # each time anew, as the comparison
     title = title_of(run.to_json(), "test rows")
     for name, dark in (("reliability.png", False), ("reliability-dark.png", True)):  # of docs/img
-        save_figure(reliability_figure(run.reliability, title, dark=dark), out / name, dark=dark)
+        save_figure(draw(reliability_sheet(run.reliability, title), dark), out / name, dark=dark)
     compare_command.show(comparison, out)
     Console(highlight=False, soft_wrap=True).print(
         f"{time.perf_counter() - start:.1f} s; one run with all its files is in {out / ONE_RUN}"

@@ -28,23 +28,23 @@ def report(
     json: Json = False,
 ) -> None:
     """Write the report of a result folder again: one HTML file that works offline."""
-    from fedcal.experiments import report
+    from fedcal.experiments.report import comparison, simulation
     from fedcal.experiments.report.page import read_json, reading
 
     if (folder / "compare.json").is_file():
-        written = report.write_comparison_report(folder)
+        written = comparison.write_comparison_report(folder)
     elif (folder / "result.json").is_file():
         at_home = "verdict" in read_json(folder / "result.json", "result")
-        written = (report.write_reading_report if at_home else report.write_report)(folder)
+        written = (simulation.write_reading_report if at_home else simulation.write_report)(folder)
     elif (folder / "training.json").is_file():
-        written = report.write_training_report(folder)
+        written = simulation.write_training_report(folder)
     elif (folder / "study.json").is_file():
         from fedcal.experiments.study.quarter_page import write_quarter_page
 
         with reading(folder, "study.json"):
             written = write_quarter_page(folder, read_json(folder / "study.json", "quarter"))
     elif (folder / "reading.json").is_file():
-        written = report.write_reading_report(folder)
+        written = simulation.write_reading_report(folder)
     elif any((folder / name).is_file() for name in ("outcome.json", "run.json")):
         from fedcal.experiments.runs.simulation import finish
 

@@ -12,10 +12,10 @@ from fedcal.core.options import RUNNING
 from fedcal.evaluation.by_group import change_table
 from fedcal.experiments.cli import parameters
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.result import before_and_after, protection, sent, title
 from fedcal.experiments.report.tables import TextTable, of_part, print_table
 from fedcal.experiments.report.terminal import console, headings, progress
 from fedcal.experiments.runs import files, jobs
+from fedcal.experiments.runs import result as results
 from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.experiments.runs.simulation import simulate
@@ -84,7 +84,7 @@ def run_and_show(
 def show(result: SimulationResult, out: Path | None) -> None:
     """Print the run, its metrics and its guarantee."""
     to = console()
-    to.print(title(result.config, result.sites))
+    to.print(results.title(result.config, result.sites))
     if result.class_names is not None:
         to.print(in_a_line(result.class_names))
     for table in _tables(result):
@@ -96,10 +96,10 @@ def show(result: SimulationResult, out: Path | None) -> None:
     for sentence in result.judged.get("sets", {}).get("guarantee", ()):
         to.print(sentence)
     to.print(
-        f"{protection(result.privacy)} Who sees what, and what is not protected: "
+        f"{results.protection(result.privacy)} Who sees what, and what is not protected: "
         "privacy.statement in result.json and --json (docs/guide/privacy.md)"
     )
-    to.print(sent(result))
+    to.print(results.sent(result))
     if out is not None:
         to.print(f"written to {out}")
     to.print(headline(result.to_json()))
@@ -110,7 +110,7 @@ def _tables(result: SimulationResult) -> list[TextTable]:
     if not result.artifact.rescores or result.test is None:
         return [of_part(p) for p in result.page() if isinstance(p, pages.Table)]
     named = headings(result.judged.get("score", ""), result.class_names)
-    tables = [TextTable(("test rows", *named.values()), before_and_after(result))]
+    tables = [TextTable(("test rows", *named.values()), results.before_and_after(result))]
     if (changed := result.judged.get("clients_change", {})).get("sites"):
         tables.append(of_part(change_table(changed, "client")))
     return tables

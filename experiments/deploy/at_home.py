@@ -75,7 +75,7 @@ class AtHome:
 
         A folder that is made for them is this user's alone, too; one that was there stays as it is.
         """
-        from fedcal.experiments.report import write_reading_report
+        from fedcal.experiments.report.simulation import write_reading_report
 
         fresh = not out.exists()
 

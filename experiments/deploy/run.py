@@ -274,9 +274,7 @@ def _result(config: Config, out: Path, test: Holdout | None, report: bool) -> Si
     outcome = Outcome.load(work)
     job = Job.from_fields(Checkpoint.load(work).job)
     known, privacy = recorded(config, job, outcome, tested=test is not None)
-    result = result_of(
-        outcome, known, privacy, job.plan.clients, given=config, test=test, data=None
-    )
+    result = result_of(outcome, known, privacy, given=config, test=test, data=None)
     result.save(out, report=report)
     return result
 

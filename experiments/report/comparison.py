@@ -57,12 +57,17 @@ def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> dict[str, Sheet]:
     """File name -> figure: for each data set quality against epsilon, and against bytes."""
     sheets: dict[str, Sheet] = {}
     family = family_in(cells)
-    plotted = family.plotted or _in_all(cells)
+    in_all = (
+        metric
+        for metric in columns_of(cells)
+        if all(c["after"].get(metric, {}).get("mean") is not None for c in cells)
+    )
+    plotted = family.plotted or tuple(in_all)[:4]
     if not plotted:
         return sheets
     pair = family.pair or plotted[:2]
     sets = names_of(cells)
-    for i, (data, name) in enumerate(names_of(cells).items()):
+    for i, (data, name) in enumerate(sets.items()):
         mine = [c for c in cells if str(c["data"]) == data]
         stem = "" if len(sets) == 1 else f"-{i + 1}"
         if any(not c["baseline"] for c in mine):
@@ -72,15 +77,6 @@ def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> dict[str, Sheet]:
             title = f"Quality against bytes: {name}"
             sheets[f"bytes{stem}"] = curves.bytes_sheet(mine, pair, title)
     return sheets
-
-
-def _in_all(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Up to four metrics of the table that every cell has."""
-    return tuple(
-        metric
-        for metric in columns_of(cells)
-        if all(c["after"].get(metric, {}).get("mean") is not None for c in cells)
-    )[:4]
 
 
 def comparison_context(
@@ -239,8 +235,7 @@ def _title(result: Mapping[str, Any]) -> str:
 
 
 def _guarantee(result: Mapping[str, Any]) -> str:
-    sentence: str = result["privacy"]["statement"][0]
-    return sentence
+    return str(result["privacy"]["statement"][0])
 
 
 def _unique(*content: Any) -> str:

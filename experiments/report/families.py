@@ -84,14 +84,6 @@ def _tested(result: Any) -> tuple[Numbers, Numbers]:
     return result.before, result.after
 
 
-_VALUES = (
-    ("accuracy", "accuracy", " %"),
-    ("roc_auc", "ROC AUC", ""),
-    ("confidence_auc", "confidence AUC", ""),
-    ("ece", "ECE", " %"),
-)
-
-
 def _sets(result: Any) -> tuple[Numbers, Numbers]:
     """Return results before and after, with the upper end of the coverage interval."""
     (all_rows,) = result.judged["coverage_by"]["whole"].values()
@@ -145,12 +137,14 @@ FAMILIES = {
     "evaluate": Family(
         "evaluate",
         {
-            key: text
-            for name, heading, percent in _VALUES
-            for key, text in (
-                (name, heading + percent),
-                (name + _WIDTH, f"{heading} interval{percent}"),
-            )
+            "accuracy": "accuracy %",
+            "accuracy_width": "accuracy interval %",
+            "roc_auc": "ROC AUC",
+            "roc_auc_width": "ROC AUC interval",
+            "confidence_auc": "confidence AUC",
+            "confidence_auc_width": "confidence AUC interval",
+            "ece": "ECE %",
+            "ece_width": "ECE interval %",
         },
         "Released metrics of the model: the spread over seeds and the widths of their 95 % "
         "intervals say how well each is known",

@@ -124,11 +124,8 @@ def by_group(result: Result) -> str:
     hidden = f"gaps below {ends} points could go unseen"
     if off:
         rest = f"; elsewhere {hidden}" if unseen else ""
-        if low and high:
-            return f"By group it is too low for {low} and too high for {high}{rest}."
-        if low:
-            return f"By group it is too low for {low}{rest}."
-        return f"By group it is too high for {high}{rest}."
+        sides = [f"too {side} for {some}" for side, some in (("low", low), ("high", high)) if some]
+        return f"By group it is {' and '.join(sides)}{rest}."
     if tests["p_value"] < ERROR:
         p = f"p = {tests['p_value']:.2g}"
         return f"Over the {len(gaps)} groups it is off ({p}), but none stands out: {hidden}."
@@ -255,16 +252,8 @@ def at_sites(result: Result) -> str:
 
 
 CLAUSES: tuple[Callable[[Result], str], ...] = (
-    at_home,
-    changed,
-    right,
-    calibrated_on_average,
-    by_group,
-    against_each_other,
-    after_calibration,
-    trained,
-    covered,
-    at_sites,
+    *(at_home, changed, right, calibrated_on_average, by_group, against_each_other),
+    *(after_calibration, trained, covered, at_sites),
 )
 """Asked in this order."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -107,18 +107,14 @@ def metric_table(result: dict[str, Any]) -> tables.TextTable:
         values = [float(result[part][metric]) for part in ("before", "after")]
         for part, value in zip(("before", "after"), values, strict=True):
             text, interval = with_interval(result, part, metric)
-            why = inflated(value, intervals.get(part, {}).get(metric))
+            ends = intervals.get(part, {}).get(metric)
+            why = "; noise inflates the number" if ends and value > ends[1] else ""
             row.append(tables.Marked(text, small=interval + why))
         text, interval = with_interval(result, "difference", metric)
         ends = intervals.get("difference", {}).get(metric)
         mark = _says(metric, values[1] - values[0], ends)
         rows.append([*row, tables.Marked(text, mark=mark, small=interval)])
     return tables.TextTable(("metric", "before", "after", "change"), rows)
-
-
-def inflated(value: float, ends: Sequence[float] | None) -> str:
-    """Why an interval excludes its own number; "" if it does not."""
-    return "; noise inflates the number" if ends and value > ends[1] else ""
 
 
 def _says(metric: str, change: float, ends: list[float] | None) -> str:
@@ -159,10 +155,14 @@ def set_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
         alone += f", {_share(by['size']['1']['coverage'])} of them right"
     names = result.get("class_names")
     classes = {called(names, int(k)): entry["coverage"] for k, entry in by["class"].items()}
-    few = classes if len(classes) <= FEW_CLASSES else {}
+    by_class = []
+    if 1 < len(classes) <= FEW_CLASSES:
+        ends = (pick(classes, key=classes.__getitem__) for pick in (min, max))
+        least, most = (f"{_share(classes[name])} ({name})" for name in ends)
+        by_class = [("coverage by class", f"{least} to {most}")]
     return [
         ("coverage", f"{_share(after['coverage'])} ({wanted} wanted)"),
-        *_range("coverage by class", few),
+        *by_class,
         ("sets of one label", alone),
         ("labels in a set", f"{after['set_size']:.4g}"),
     ]
@@ -170,14 +170,6 @@ def set_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _share(share: float) -> str:
     return f"{100 * share:.4g}\u00a0%"
-
-
-def _range(title: str, coverage: Mapping[str, float]) -> list[tuple[str, str]]:
-    """Return the least and the largest of several shares; nothing for fewer than two."""
-    if len(coverage) < 2:
-        return []
-    ends = (pick(coverage, key=coverage.__getitem__) for pick in (min, max))
-    return [(title, " to ".join(f"{_share(coverage[k])} ({k})" for k in ends))]
 
 
 def of_clients(engine: str | None) -> str:

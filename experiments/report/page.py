@@ -16,7 +16,7 @@ from fedcal.core.errors import FedcalError, InputError, system_errors
 from fedcal.core.pages import Intervals, Part, Table
 from fedcal.experiments.report.figures import drawing, style
 from fedcal.experiments.report.shown import part_sheet
-from fedcal.experiments.report.tables import html, of_part
+from fedcal.experiments.report.tables import of_part
 from fedcal.storage.atomic import whole_file
 
 FILE = "report.html"
@@ -56,7 +56,9 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"hues": style.HUES, "html": html, "title_and_rest": title_and_rest}
+    environment.globals |= {"hues": style.HUES, "title_and_rest": title_and_rest}
+    macros: Any = environment.get_template("table.html.j2").module
+    environment.globals["html"] = macros.html
     return environment
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedcal.core import checks, optional, pages
-from fedcal.core.errors import InputError
+from fedcal.core import checks, errors, optional, pages
 from fedcal.experiments.report.figures.drawing import WIDTH, Panel, Sheet, curve, draw, draw_on
 from fedcal.experiments.report.figures.style import BASELINE_STYLES, LINES, METHOD_STYLES
 
@@ -121,7 +120,7 @@ class Shown(ABC):
         """Return the numbers as a pandas DataFrame; InputError without pandas or numbers."""
         pandas = optional.need("pandas", "frames", "to_frame")
         if not (lines := self._lines()):
-            raise InputError("this result has no numbers here: no rows judged it")
+            raise errors.InputError("this result has no numbers here: no rows judged it")
         frame: DataFrame = pandas.json_normalize(lines)
         return frame
 
@@ -147,7 +146,7 @@ class Shown(ABC):
         """
         sheets = self._figures()
         if not sheets:
-            raise InputError("this result has no figure; to_frame() has its numbers")
+            raise errors.InputError("this result has no figure; to_frame() has its numbers")
         sheet = sheets[
             next(iter(sheets)) if figure is None else checks.one_of("figure", figure, sheets)
         ]

@@ -13,28 +13,12 @@ from typing import Any
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Part, Table, from_json
 from fedcal.evaluation.by_group import change_table
-from fedcal.experiments.report import labels
+from fedcal.experiments.report import labels, page, tables
+from fedcal.experiments.report.figures import diagrams
 from fedcal.experiments.report.figures.curves import rounds_sheet
-from fedcal.experiments.report.figures.diagrams import (
-    FEWEST,
-    SHOWN_CLASSES,
-    classes_sheet,
-    gap_panel,
-    reliability_sheet,
-)
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.page import (
-    figure,
-    numbers_of,
-    read_json,
-    read_json_lines,
-    reading,
-    sections,
-    write_with_figures,
-)
 from fedcal.experiments.report.shown import part_sheet
-from fedcal.experiments.report.tables import TextTable
 from fedcal.experiments.runs.config import APP, SIMULATED, parse_setting
 from fedcal.experiments.runs.files import PAGE
 from fedcal.experiments.runs.statement.sentences import adjacency, meaning
@@ -69,12 +53,12 @@ def write_report(folder: str | Path, home: Path | None = None) -> Path:
         The folder cannot be written.
     """
     folder = path_of(folder)
-    result = read_json(folder / "result.json", "result")
+    result = page.read_json(folder / "result.json", "result")
     read = _artifact_page if (folder / PAGE).is_file() else _calibrator_page
-    with reading(folder, "result.json"):
+    with page.reading(folder, "result.json"):
         template, sheets, context = read(folder, result)
         context |= run_context(result, home or folder)
-        return write_with_figures(folder, template, context, sheets)
+        return page.write_with_figures(folder, template, context, sheets)
 
 
 Page = tuple[str, dict[str, Sheet], dict[str, Any]]
@@ -82,27 +66,27 @@ Page = tuple[str, dict[str, Sheet], dict[str, Any]]
 
 
 def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
-    with reading(folder, "reliability.json"):
-        records = read_json(folder / "reliability.json")
+    with page.reading(folder, "reliability.json"):
+        records = page.read_json(folder / "reliability.json")
         before, after = (Reliability.from_json(records[k]) for k in ("before", "after"))
-    with reading(folder, "rounds.jsonl"):
-        rounds = read_json_lines(folder / "rounds.jsonl")
+    with page.reading(folder, "rounds.jsonl"):
+        rounds = page.read_json_lines(folder / "rounds.jsonl")
         names = {metric: heading for metric, (heading, _) in labels.meanings(result).items()}
-        curves = rounds_sheet(result["before"], rounds, title_of(result, "by round"), names)
-    diagrams = {"before": before, "after": after}
+        by_round = rounds_sheet(result["before"], rounds, title_of(result, "by round"), names)
+    both = {"before": before, "after": after}
     sheets = {
-        "reliability": reliability_sheet(diagrams, title_of(result, "test rows")),
-        "classes": classes_sheet(
+        "reliability": diagrams.reliability_sheet(both, title_of(result, "test rows")),
+        "classes": diagrams.classes_sheet(
             before, after, title_of(result, "class by class"), result.get("class_names")
         ),
     }
-    if curves is not None:
-        sheets["rounds"] = curves
-    drawn = {name: figure(sheet, name) for name, sheet in sheets.items()}
+    if by_round is not None:
+        sheets["rounds"] = by_round
+    drawn = {name: page.figure(sheet, name) for name, sheet in sheets.items()}
     panels = drawn["reliability"]["panels"]
     gaps = None
-    if SHOWN_CLASSES < before.classes <= MOST_GAPS:
-        gaps = figure(Sheet("", 1, (gap_panel(before, after),)), "gap")
+    if diagrams.SHOWN_CLASSES < before.classes <= MOST_GAPS:
+        gaps = page.figure(Sheet("", 1, (diagrams.gap_panel(before, after),)), "gap")
     changed = result.get("clients_change", {})
     by_client = [change_table(changed, "client")] if changed.get("sites") else []
     return (
@@ -121,11 +105,11 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
             "classes": drawn["classes"],
             "class_count": before.classes,
             "named": result.get("class_names") is not None,
-            "fewest": FEWEST,
+            "fewest": diagrams.FEWEST,
             "shown_classes": len(sheets["classes"].panels),
             "gaps": gaps,
             "rounds": drawn.get("rounds"),
-            "by_client": sections(by_client, "client"),
+            "by_client": page.sections(by_client, "client"),
         },
     )
 
@@ -137,7 +121,7 @@ _TILES = {"metrics": labels.metric_tiles, "sets": labels.set_tiles}
 def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
     parts = read_parts(folder / PAGE)
     sheets = sheets_of(parts, result)
-    of = next((tiles_of for key, tiles_of in _TILES.items() if key in result), numbers_of)
+    of = next((tiles_of for key, tiles_of in _TILES.items() if key in result), page.numbers_of)
     return (
         "artifact.html.j2",
         sheets,
@@ -145,17 +129,17 @@ def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
             "verdict": headline(result),
             "tiles": [*of(result)[:3], *run_tiles(result)],
             "warnings": result.get("coverage_warnings", []),
-            "sections": sections(parts, sheets=sheets.values()),
+            "sections": page.sections(parts, sheets=sheets.values()),
         },
     )
 
 
 def read_parts(path: Path) -> list[Part]:
     """Read the parts of a page that a run wrote; InputError for anything else."""
-    with reading(path.parent, path.name):
-        page = read_json(path, "page")
+    with page.reading(path.parent, path.name):
+        content = page.read_json(path, "page")
         try:
-            return from_json(page.get("parts"))
+            return from_json(content.get("parts"))
         except InputError as e:
             raise InputError(f"{path}: {e}") from None
 
@@ -203,8 +187,8 @@ def run_context(
     }
 
 
-def _pairs(facts: list[tuple[str, str]]) -> TextTable:
-    return TextTable((), facts, left=(0, 1))
+def _pairs(facts: list[tuple[str, str]]) -> tables.TextTable:
+    return tables.TextTable((), facts, left=(0, 1))
 
 
 def _ece_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
@@ -346,19 +330,19 @@ def write_reading_report(folder: Path) -> Path:
         The folder cannot be written.
     """
     name = READING if (folder / READING).is_file() else "result.json"
-    content = read_json(folder / name, "reading")
-    with reading(folder, name):
+    content = page.read_json(folder / name, "reading")
+    with page.reading(folder, name):
         parts = read_parts(folder / PAGE)
         sheets = sheets_of(parts)
         context = {
             "title": f"{content['release']}{content.get('title', _AGAIN)}",
             "verdict": content["verdict"] if "verdict" in content else headline(content),
             "tiles": [],
-            "sections": sections(parts, sheets=sheets.values()),
+            "sections": page.sections(parts, sheets=sheets.values()),
             "statement": content["statement"],
             "versions": content["versions"],
         }
-        return write_with_figures(folder, "reading.html.j2", context, sheets)
+        return page.write_with_figures(folder, "reading.html.j2", context, sheets)
 
 
 TRAINING = "training.json"
@@ -381,8 +365,8 @@ def write_training_report(folder: Path, home: Path | None = None) -> Path:
     FedcalError
         The folder cannot be written.
     """
-    training: dict[str, Any] = read_json(folder / TRAINING, "training")
-    with reading(folder, TRAINING):
+    training: dict[str, Any] = page.read_json(folder / TRAINING, "training")
+    with page.reading(folder, TRAINING):
         result = {**training, "method": training["config"]["method"]}
         parts = read_parts(folder / PAGE)
         numbers = [(name, labels.percent(training["test"][key])) for key, name in _READ.items()]
@@ -390,7 +374,7 @@ def write_training_report(folder: Path, home: Path | None = None) -> Path:
         context = {
             "verdict": headline({**result, "after": training["test"]}),
             "tiles": [*numbers, *run_tiles(result)],
-            "sections": sections(parts, sheets=sheets.values()),
+            "sections": page.sections(parts, sheets=sheets.values()),
             **run_context(result, home or folder, "fedcal train"),
         }
-        return write_with_figures(folder, "artifact.html.j2", context, sheets)
+        return page.write_with_figures(folder, "artifact.html.j2", context, sheets)

@@ -6,8 +6,7 @@ import csv
 import io
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.measure import Measurement
@@ -16,13 +15,8 @@ from rich.table import Table as RichTable
 from fedcal.core import pages
 from fedcal.core.printable import printable
 
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
 _WIDEST = 1000
 """Characters: a terminal that is narrower wraps lines, but loses none of them."""
-
-_COLOURED = ("better", "worse")
 
 
 @dataclass(frozen=True)
@@ -82,8 +76,8 @@ def of_part(part: pages.Table) -> TextTable:
     return TextTable(part.columns, rows, part.title, words)
 
 
-def terminal(table: TextTable, *, edge: bool = False, gap: int = 1) -> RichTable:
-    """Return the table for Rich.
+def print_table(to: Console, table: TextTable, *, edge: bool = False, gap: int = 1) -> None:
+    """Print a table, as wide as it is.
 
     Parameters
     ----------
@@ -101,12 +95,6 @@ def terminal(table: TextTable, *, edge: bool = False, gap: int = 1) -> RichTable
         if k in table.sections:
             rich.add_section()
         rich.add_row(*(printable(_plain(entry, "*")) for entry in row))
-    return rich
-
-
-def print_table(to: Console, table: TextTable, *, edge: bool = False, gap: int = 1) -> None:
-    """Print a table, as wide as it is; see `terminal`."""
-    rich = terminal(table, edge=edge, gap=gap)
     lines = Measurement.get(to, to.options.update(max_width=_WIDEST), rich)
     to.width = max(to.width, lines.maximum)
     to.print(rich)
@@ -125,49 +113,8 @@ def _plain(entry: Entry, bold: str) -> str:
     if isinstance(entry, str):
         return entry
     text = f"{bold}{entry.text}{bold}" if entry.best else entry.text
-    return text + _gap(entry) + entry.mark + (f" {entry.small}" if entry.small else "")
-
-
-def _gap(entry: Marked) -> str:
-    """Return the space before a mark: none for a dagger, one for a word."""
-    return " " if entry.mark[:1].isalpha() else ""
-
-
-def html(table: TextTable, css: str = "") -> Markup:
-    """Return the `<table>` with class `css` and every text escaped; the caller writes the title."""
-    from markupsafe import Markup
-
-    numbers = [k not in table.left for k in range(max(map(len, (table.columns, *table.rows))))]
-    parts = [f'<table class="{escape(css)}">' if css else "<table>"]
-    if table.columns:
-        heads = zip(numbers, table.columns, strict=True)
-        cells = (_cell("th", "col", n, h) if h else "<td></td>" for n, h in heads)
-        parts.append(f"<thead><tr>{''.join(cells)}</tr></thead>")
-    parts.append("<tbody>")
-    for k, (name, *entries) in enumerate(table.rows):
-        if k in table.sections:
-            group = escape(table.sections[k])
-            parts.append(
-                f'</tbody><tbody><tr class="group"><th scope="rowgroup" colspan="{len(numbers)}">'
-                f"{group}</th></tr>"
-            )
-        cells = (_cell("td", "", n, e) for n, e in zip(numbers[1:], entries, strict=True))
-        parts.append(f"<tr>{_cell('th', 'row', numbers[0], name)}{''.join(cells)}</tr>")
-    return Markup("\n".join([*parts, "</tbody></table>"]))
-
-
-def _cell(tag: str, scope: str, number: bool, entry: Entry) -> str:
-    entry = Marked(entry) if isinstance(entry, str) else entry
-    text = escape(entry.text)
-    if entry.best:
-        text = f'<span class="best">{text}</span>'
-    if entry.mark:
-        css = entry.mark if entry.mark in _COLOURED else "muted"
-        text += f'{_gap(entry)}<span class="word {css}">{escape(entry.mark)}</span>'
-    if entry.small:
-        text += f"<small>{escape(entry.small)}</small>"
-    look = (f' scope="{scope}"' if scope else "") + (' class="n"' if number else "")
-    return f"<{tag}{look}>{text}</{tag}>"
+    gap = " " * entry.mark[:1].isalpha()  # none before a dagger, one before a word
+    return text + gap + entry.mark + (f" {entry.small}" if entry.small else "")
 
 
 def csv_text(rows: Iterable[Mapping[str, Any]], keys: Sequence[str] | None = None) -> str:

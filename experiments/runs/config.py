@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from fedcal import __version__, partition
+from fedcal import __version__, datasets, partition, trust
+from fedcal.core import classes, fields
 from fedcal.core.checks import one_of, unused
-from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
-from fedcal.core.fields import among, within
 from fedcal.core.optional import named
 from fedcal.core.options import DATA, PRIVACY, RUNNING, SITES, VERSION, layered, option, options_of
-from fedcal.datasets import CSV_FORMS
 from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.privacy.privacy import Privacy
 from fedcal.secure_aggregation.committee import read_committee
-from fedcal.storage.atomic import path_of
-from fedcal.storage.toml_files import read_toml, toml_value
-from fedcal.strategies import STRATEGIES, register
+from fedcal.storage import atomic, toml_files
+from fedcal.strategies import STRATEGIES, register, settings
 from fedcal.strategies.server.job import OF_SITES, Books, Running
-from fedcal.strategies.settings import Setting, check_settings, settings_of
-from fedcal.trust import TRUSTS
 
 POOLED = {
     "none": "uncalibrated",
@@ -71,27 +66,24 @@ def _engine(name: str, value: Any) -> str:
     return one_of(name, value, ENGINES if value != APP else (APP,))
 
 
-def check_partition(_: str, value: Any) -> Any:
-    """Return the text of a partition, or raise InputError."""
-    partition.parse(value)
-    return value
+def _read_by(reader: Callable[[str], object]) -> Callable[[str, Any], Any]:
+    """Return a check for texts that a function can read."""
+
+    def check(_: str, value: Any) -> Any:
+        reader(value)
+        return value
+
+    return check
 
 
-def _class_names(_: str, value: Any) -> Any:
-    names_in(value)
-    return value
-
-
-def _committee(_: str, value: Any) -> Any:
-    read_committee(value)
-    return value
+check_partition = _read_by(partition.parse)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(Books, Privacy):
     """Options of every run: its privacy, its books, its secure sums and its engine."""
 
-    committee: Annotated[str, _committee] | None = option(
+    committee: Annotated[str, _read_by(read_committee)] | None = option(
         None,
         PRIVACY,
         "Protocol: C,T: number of members, and how many of them open a sum",
@@ -110,7 +102,7 @@ class RunOptions(Books, Privacy):
         "flower: Flower's simulation on Ray | grpc: a process for each client",
         elsewhere=_NOT_GRID.format("engine"),
     )
-    set: Mapping[str, Setting] = field(default_factory=dict, kw_only=True)
+    set: Mapping[str, settings.Setting] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,24 +110,21 @@ class Config(Running, RunOptions):
     """Options of a run. `None` means the method's (or the data's) own default."""
 
     data: str = option("resnet110-cifar10", DATA, "A shipped name or a file", axis=True)
-    class_names: Annotated[str, _class_names] | None = option(
+    class_names: Annotated[str, _read_by(classes.names_in)] | None = option(
         None,
         DATA,
         "Comma-separated names of the classes, in the order of the columns; real sites must have "
         "the same",
         unset="the columns' names, if any",
     )
-    csv: Annotated[str, among(CSV_FORMS)] | None = option(
+    csv: Annotated[str, fields.among(datasets.CSV_FORMS)] | None = option(
         None,
         DATA,
         "Form of CSV files: en: commas, decimal points | de: semicolons, decimal commas",
         unset="en",
     )
     positive: str | None = option(
-        None,
-        DATA,
-        "Positive class of two, for recall, AUC and thresholds",
-        unset="the second",
+        None, DATA, "Positive class of two, for recall, AUC and thresholds", unset="the second"
     )
     method: Annotated[str, _method] = option(
         "fednewton",
@@ -144,7 +133,7 @@ class Config(Running, RunOptions):
         axis=True,
         read=method_named,
     )
-    clients: Annotated[int, within(1, MOST_CLIENTS)] | None = option(
+    clients: Annotated[int, fields.within(1, MOST_CLIENTS)] | None = option(
         None, DATA, "Number of enrolled clients", unset="100", axis=True
     )
     partition: Annotated[str, check_partition] = option(
@@ -193,7 +182,7 @@ class Config(Running, RunOptions):
                 f"method '{self.method}' reads the rows themselves and has no private form; "
                 "leave epsilon at inf"
             )
-        check_settings(self.method, self.set)
+        settings.check_settings(self.method, self.set)
 
     @property
     def protocol(self) -> bool:
@@ -248,7 +237,7 @@ class Config(Running, RunOptions):
         )
         if self.dropout or self.partition not in (Config.partition, "natural"):
             raise InputError("dropout and partition are for simulations, not for real sites")
-        shared = self.trust is not None and TRUSTS[self.trust].shared
+        shared = self.trust is not None and trust.TRUSTS[self.trust].shared
         if self.secure_aggregation == "masks" or (shared and self.federation is None):
             raise InputError(
                 "masks that the server knows protect nothing from it, and a share of noise "
@@ -273,7 +262,7 @@ SIMULATED = (
 
 def read_options(path: Path) -> dict[str, Any]:
     """Return the options in a TOML file; InputError if another version of fedcal wrote it."""
-    table = read_toml(path)
+    table = toml_files.read_toml(path)
     version = table.pop(VERSION, __version__)
     if version != __version__:
         raise InputError(
@@ -292,7 +281,7 @@ def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     `rows_per_client`, which is about the clients), a trust model's quorum, and, where privacy is
     switched on or off, the trust model.
     """
-    base, overriding = _read(read_options(path_of(path))), _read(overrides)
+    base, overriding = _read(read_options(atomic.path_of(path))), _read(overrides)
     changed = {key for key in base.keys() & overriding if base[key] != overriding[key]}
     stale = {"rounds"} if "method" in changed else set[str]()
     if "trust" in changed:
@@ -300,7 +289,7 @@ def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     if "epsilon" in changed and math.isinf(base["epsilon"]) != math.isinf(overriding["epsilon"]):
         stale |= {"trust", "quorum"}
     if "method" in changed and "set" in base:
-        known = settings_of(overriding["method"]).keys() & {"rows_per_client"}
+        known = settings.settings_of(overriding["method"]).keys() & {"rows_per_client"}
         base["set"] = {k: v for k, v in base["set"].items() if k in known}
     return merge({k: v for k, v in base.items() if k not in stale}, overriding)
 
@@ -314,12 +303,12 @@ def _read(*layers: Mapping[str, Any]) -> dict[str, Any]:
     return layered(options_of(Config), *layers)
 
 
-def parse_setting(text: str) -> tuple[str, Setting]:
+def parse_setting(text: str) -> tuple[str, settings.Setting]:
     """`KEY=VALUE` of `--set`; the value is TOML (7, 0.5, true), a JSON list or plain text."""
     key, sign, raw = text.partition("=")
     if not sign or not key.strip():
         raise InputError(f"--set takes KEY=VALUE, got {text!r}")
-    value = toml_value(raw)
+    value = toml_files.toml_value(raw)
     if isinstance(value, list):  # a method's own list is text, as files and messages hold it
         value = raw.strip()
     if not isinstance(value, (bool, int, float, str)):

@@ -32,21 +32,17 @@ from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fedcal import datasets
-from fedcal.calibrators import Calibrator
+from fedcal import calibrators, datasets, partition
 from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError
 from fedcal.core.options import options_of
 from fedcal.core.scores import KINDS, in_class_order, of_both, without_gradient
 from fedcal.datasets.model_scores import columns_of, in_columns, method_for, scores_of
 from fedcal.experiments.deploy.at_home import priors_of
+from fedcal.experiments.runs import jobs, simulation
 from fedcal.experiments.runs.config import Config, merge
-from fedcal.experiments.runs.jobs import resolved
-from fedcal.experiments.runs.simulation import fit
-from fedcal.partition import deal
 from fedcal.personal.at_site import calibrator_of, recalibrated
-from fedcal.strategies import STRATEGIES, FedPrior
-from fedcal.strategies.settings import must_calibrate
+from fedcal.strategies import STRATEGIES, FedPrior, settings
 
 FOLDS = 5
 
@@ -181,7 +177,7 @@ class CalibratedModel(Classifier):
         if getattr(self.calibrator, "personal", False):
             raise InputError("a personal calibrator is for one client alone: fit it on scores")
         classes = np.asarray(self.estimator_.classes_)
-        if not isinstance(self.calibrator, Calibrator):
+        if not isinstance(self.calibrator, calibrators.Calibrator):
             return clone(self.calibrator).set_params(classes=classes).fit(scores, y, **owned)
         checks.unused("the calibrator takes pooled rows, and is not a FederatedCalibrator", **owned)
         return copy.deepcopy(self.calibrator).fit(scores, columns_of(classes, y, len(classes)))
@@ -198,7 +194,7 @@ class CalibratedModel(Classifier):
         """
         check_is_fitted(self)
         calibrator = getattr(self, "calibrator_", self.calibrator)
-        if not isinstance(calibrator, Calibrator):
+        if not isinstance(calibrator, calibrators.Calibrator):
             calibrator = calibrator.calibrator_
         kind = calibrator.input
         scores = scores_of(getattr(self, "estimator_", self.estimator), X, kind)
@@ -238,7 +234,7 @@ class CalibratedModel(Classifier):
 
 
 def _is_fitted(part: Any) -> bool:
-    if isinstance(part, Calibrator):
+    if isinstance(part, calibrators.Calibrator):
         return part.classes > 0
     try:
         check_is_fitted(part)
@@ -369,12 +365,12 @@ class FederatedCalibrator(Classifier):
             options["method"] = FedPrior.name
         config = merge({"data": data.name}, options, {"set": self.set})
         checks.one_of("federated method", config.method, STRATEGIES)
-        shards = deal(data, config.partition, config.clients, config.seed)
+        shards = partition.deal(data, config.partition, config.clients, config.seed)
         if self.personal:
-            config, shards = resolved(config, shards, data.client_names or ())
+            config, shards = jobs.resolved(config, shards, data.client_names or ())
         else:
-            must_calibrate(type(self).__name__, config.method)
-        fitted = fit(config, shards, tested=False)
+            settings.must_calibrate(type(self).__name__, config.method)
+        fitted = simulation.fit(config, shards, tested=False)
         self.result_, self.privacy_ = fitted.outcome, fitted.privacy
         self.classes_, called = names, None if names.dtype.kind in "iub" else tuple(map(str, names))
         if not self.personal:

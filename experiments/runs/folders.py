@@ -18,6 +18,7 @@ from typing import Any
 
 from fedcal.core.checks import same
 from fedcal.core.errors import FedcalError, InputError, Interrupted
+from fedcal.core.printable import listed
 from fedcal.experiments.report.figures import COMPARISON_NAMES, CURVE_NAMES, NAMES
 from fedcal.experiments.runs.files import PAGE, check_out, write_folder
 from fedcal.storage.artifact import ARTIFACTS
@@ -151,12 +152,13 @@ def claim(
     if resume:
         return
     own = files_of(out, kind)
-    present = [name for name in kind.marks if _marked(out / name, kind)]
+    contents = {name: _read(out / name) for name in kind.marks}  # perhaps another program's
+    present = [n for n, c in contents.items() if isinstance(c, dict) and kind.marks[n] in c]
     begun = [name for name in kind.unfinished if name in names]
     if not present and not begun:
         if own:
             raise InputError(
-                f"--out {out} holds {_listed(own)}, unknown files: move them away, or choose "
+                f"--out {out} holds {_names(own)}, unknown files: move them away, or choose "
                 "another folder"
             )
         return
@@ -168,7 +170,7 @@ def claim(
             )
         return
     stay = [p for p in there if p not in own and not p.name.startswith(".")]
-    beside = f"; {_listed(stay)} in it stays" if stay else ""
+    beside = f"; {_names(stay)} in it stays" if stay else ""
     message = f"{out} holds {what}, which is replaced ({len(own)} files){beside}"
     warnings.warn(message, Replaced, stacklevel=3)
 
@@ -199,12 +201,6 @@ def _read(path: Path) -> Any:
         return None
 
 
-def _marked(path: Path, kind: Kind) -> bool:
-    """Return whether a file is a summary written by fedcal, not another program's."""
-    content = _read(path)
-    return isinstance(content, dict) and kind.marks[path.name] in content
-
-
 def _told(path: Path, kind: Kind) -> str:
     """Return what the folder holds, with the method where the summary has one."""
     if path.name == OUTCOME:
@@ -213,9 +209,8 @@ def _told(path: Path, kind: Kind) -> str:
     return f"{kind.what} of {method}" if isinstance(method, str) else kind.what
 
 
-def _listed(paths: Sequence[Path]) -> str:
-    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
-    return ", ".join(path.name for path in paths[:_MOST_NAMED]) + more
+def _names(paths: Sequence[Path]) -> str:
+    return listed([path.name for path in paths], most=_MOST_NAMED)
 
 
 CONFIG = "config.toml"

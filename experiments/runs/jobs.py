@@ -14,24 +14,15 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from fedcal.calibrators import load
-from fedcal.core.checks import listed, one_of
+from fedcal.core import checks, errors, printable
 from fedcal.core.classes import digest_of, names_in
-from fedcal.core.errors import InputError
-from fedcal.core.printable import plain_names
 from fedcal.core.shards import Shards
 from fedcal.datasets import Population
 from fedcal.evaluation.intervals import beyond
 from fedcal.experiments.runs.config import APP, Config
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.privacy import Privacy
-from fedcal.secure_aggregation.committee import (
-    EVERYBODY_UP_TO,
-    check_committee,
-    colluding,
-    default_threshold,
-    read_committee,
-)
-from fedcal.secure_aggregation.roster import Roster
+from fedcal.secure_aggregation import committee, roster
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
@@ -72,8 +63,8 @@ def by_roster(config: Config) -> Config:
     if not _by_site(config):
         return config
     if config.federation is None:
-        raise InputError(f"{config.method} by site takes the sites' names from --federation")
-    names = json.dumps([site.name for site in Roster.read(path_of(config.federation)).sites])
+        raise errors.InputError(f"{config.method} by site takes the sites' names from --federation")
+    names = json.dumps([site.name for site in roster.Roster.read(path_of(config.federation)).sites])
     by = {} if is_personal(config.method) else {"by": "site"}
     return replace(config, set={**config.set, "groups": names, **by})
 
@@ -82,7 +73,7 @@ def settings(
     by: str = "none", calibrator: str | Path | None = None, **others: Any
 ) -> dict[str, Any]:
     """Return the method's settings from the options of `evaluate`, without those not given."""
-    one_of("by", by, BY)
+    checks.one_of("by", by, BY)
     path = None if calibrator is None else str(path_of(calibrator).resolve())
     values = {"calibrator": path, "groups": None if by == "none" else by, **others}
     return {name: value for name, value in values.items() if value is not None}
@@ -99,7 +90,7 @@ def resolved(config: Config, rows: Held, names: tuple[str, ...]) -> tuple[Config
     """
     known, chosen = settings_of(config.method), dict(config.set)
     if not isinstance(rows, Shards) and (is_personal(config.method) or "site" in chosen.values()):
-        raise InputError("rows in blocks are not told apart by client: leave out by site")
+        raise errors.InputError("rows in blocks are not told apart by client: leave out by site")
     shards = cast("Shards", rows)  # what is asked of rows in blocks, they have, too
     if is_personal(config.method):
         shards = replace(shards, names=names)
@@ -110,8 +101,11 @@ def resolved(config: Config, rows: Held, names: tuple[str, ...]) -> tuple[Config
     if "groups" not in known or not asked:
         return replace(config, set=chosen), cast("Held", shards)
     if asked == "group" and not shards.group_names:
-        raise InputError("the data have no column group; --by site takes clients instead")
-    parts = _listed(asked, shards.group_names if asked == "group" else names)
+        raise errors.InputError("the data have no column group; --by site takes clients instead")
+    parts = list(shards.group_names if asked == "group" else names)
+    if asked not in BY:
+        listed = checks.listed("groups", asked, f"names, or {' or '.join(BY[1:])}")
+        parts = printable.plain_names("groups", map(str, listed))
     chosen["groups"] = json.dumps(parts)
     by_site = "site" in (asked, chosen.get("by"))
     if by_site or set(parts) <= set(names) - set(shards.group_names):
@@ -120,13 +114,6 @@ def resolved(config: Config, rows: Held, names: tuple[str, ...]) -> tuple[Config
         elif not is_personal(config.method):
             shards = replace(shards, groups=shards.owner, group_names=names)
     return replace(config, set=chosen), cast("Held", shards)
-
-
-def _listed(asked: Any, names: tuple[str, ...]) -> list[str]:
-    if asked in BY:
-        return list(names)
-    parts = listed("groups", asked, f"names, or {' or '.join(BY[1:])}")
-    return plain_names("groups", map(str, parts))
 
 
 def about_groups(config: Config) -> list[str]:
@@ -210,38 +197,27 @@ def job_of(config: Config, shards: Population | None) -> Job:
     federation = federation_of(config, shards)
     fewest, hides = STRATEGIES[config.method].fewest_users, UNITS[federation.unit].whole_client
     if federation.private and hides and federation.clients < fewest:
-        raise InputError(
+        raise errors.InputError(
             f"{config.method} with unit '{federation.unit}' hides each client among at least "
             f"{fewest}, got {federation.clients}: units 'example' and 'subject' take any number"
         )
     settings = dict(config.set)
     if lacks_rows(config.method, federation, settings):
         if shards is None:
-            raise InputError(
+            raise errors.InputError(
                 f"{config.method} with privacy needs a public nominal number of rows of a client, "
                 "chosen without looking: give --set rows_per_client=200, in Python "
                 'set={"rows_per_client": 200}'
             )
         settings["rows_per_client"] = nominal_rows(config.method, federation, shards)
     known: dict[str, Any] = {} if shards is None else {"input": shards.input}
-    how = config.part(Books) | {"secure_aggregation": _sums(config, federation)}
-    how |= {"dropout": config.dropout} | _waiting(config) | _among_sites(config)
-    return Job(config.method, federation, settings, **known, **how)
-
-
-def _sums(config: Config, federation: Federation) -> str:
-    """Return the kind of sum: a share of noise alone protects no client, their sum does."""
-    if config.protocol:
-        return "protocol"
-    shared = TRUSTS[str(federation.trust)].shared
-    return config.secure_aggregation or ("masks" if shared else "none")
-
-
-def _among_sites(config: Config) -> dict[str, Any]:
-    """Return the fields that a federation file adds to a job."""
-    if config.federation is None:
-        return {}
-    return {"roster": Roster.read(path_of(config.federation)).to_text()}
+    if config.federation is not None:
+        known["roster"] = roster.Roster.read(path_of(config.federation)).to_text()
+    # a share of noise alone protects no client, their sum does
+    sums = "masks" if TRUSTS[str(federation.trust)].shared else "none"
+    sums = "protocol" if config.protocol else config.secure_aggregation or sums
+    how = config.part(Books) | {"secure_aggregation": sums, "dropout": config.dropout}
+    return Job(config.method, federation, settings, **known, **how, **_waiting(config))
 
 
 def _waiting(config: Config) -> dict[str, Any]:
@@ -266,16 +242,16 @@ def _committee(config: Config, clients: int) -> dict[str, Any]:
     if not config.protocol:
         return {}
     if config.federation is not None:
-        named = Roster.read(path_of(config.federation)).committee
+        named = roster.Roster.read(path_of(config.federation)).committee
         size, threshold = len(named.members), named.threshold
     elif config.committee is not None:
-        size, threshold = read_committee(config.committee)
+        size, threshold = committee.read_committee(config.committee)
     else:
-        size = min(clients, EVERYBODY_UP_TO)
-        threshold = default_threshold(size)
-        check_committee(size, threshold)
+        size = min(clients, committee.EVERYBODY_UP_TO)
+        threshold = committee.default_threshold(size)
+        committee.check_committee(size, threshold)
     most = config.colluding
     if most is None:
         least = math.ceil(config.quorum * clients)
-        most = min(colluding(size, threshold), max(0, least - 2))
+        most = min(committee.colluding(size, threshold), max(0, least - 2))
     return {"committee": size, "threshold": threshold, "colluding": most}

@@ -13,11 +13,10 @@ from fedcal.core import classes, removed
 from fedcal.core.checks import same, unused
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
-from fedcal.datasets import BlockRows, Dataset, Population
-from fedcal.datasets.plausible_rows import doubts_of
+from fedcal.datasets import BlockRows, Dataset, Population, plausible_rows
 from fedcal.experiments.runs import jobs
 from fedcal.experiments.runs.config import POOLED, Config
-from fedcal.experiments.runs.engines import NamedData
+from fedcal.experiments.runs.engines.ray import NamedData
 from fedcal.partition import client_names, deal
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
@@ -105,7 +104,7 @@ def test_part(rows: Dataset, seed: int) -> Holdout:
 
 def warn_of_rows(rows: Holdout, where: str, stacklevel: int = 2) -> None:
     """Warn of test rows that are probably not what they are taken for (`doubts_of`)."""
-    for finding in doubts_of(where, rows.logits, rows.labels, rows.class_names):
+    for finding in plausible_rows.doubts_of(where, rows.logits, rows.labels, rows.class_names):
         warnings.warn(f"{where}: {finding}", stacklevel=stacklevel + 1)
 
 
@@ -151,9 +150,9 @@ class Rows:
     data: Dataset | BlockRows
     test: Holdout | None
     tested: bool
-    held_out: bool
-    source: NamedData | None
     said: list[str]
+    held_out: bool = False
+    source: NamedData | None = None
 
 
 def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> Rows:
@@ -258,7 +257,5 @@ def rows_in_blocks(config: Config, data: Any, progress: Progress | None = None) 
         data=shards,
         test=test,
         tested=test is not None,
-        held_out=False,
-        source=None,
         said=[*jobs.about_groups(config), *([] if test or evaluates else [UNTESTED])],
     )

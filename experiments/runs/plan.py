@@ -12,11 +12,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fedcal import datasets
+from fedcal.core import removed, types
 from fedcal.core.checks import one_of, positive
 from fedcal.core.errors import InputError
 from fedcal.core.options import layered, options_of, takes_options
-from fedcal.core.removed import check_kept
-from fedcal.core.types import override
 from fedcal.experiments.report.shown import Shown
 from fedcal.experiments.runs.comparison.grid import Variant
 from fedcal.privacy.federation import Federation
@@ -65,7 +64,7 @@ class PlanTable(Shown):
     methods: list[dict[str, Any]]
     refused: list[tuple[str, str]]
 
-    @override
+    @types.override
     def _lines(self) -> list[dict[str, Any]]:
         return self.methods
 
@@ -92,14 +91,9 @@ class PlanTable(Shown):
         if self.recommended is not None:
             first.append(f"Recommended: {self.recommended}, with least noise beside its signal")
             return [*first, *HOW_TO_READ]
-        needs = [
-            form.format(min(found))
-            for key, form in (
-                ("fewest_clients", "{} clients"),
-                ("smallest_epsilon", "epsilon {:g}"),
-            )
-            if (found := [line[key] for line in self.methods if line[key] is not None])
-        ]
+        forms = {"fewest_clients": "{} clients", "smallest_epsilon": "epsilon {:g}"}
+        found = {k: [line[k] for line in self.methods if line[k] is not None] for k in forms}
+        needs = [form.format(min(found[key])) for key, form in forms.items() if found[key]]
         needed = f": it needs about {' or '.join(needs)}" if needs else ""
         return [*first, f"No method is likely to help{needed}", *HOW_TO_READ]
 
@@ -164,7 +158,7 @@ def plan(
     lines, refused = list[dict[str, Any]](), list[tuple[str, str]]()
     known = ["acct[search=auto]" if name == "acct" else name for name in calibrating()]
     for text in methods or known:
-        check_kept(f"plan --method {text}")
+        removed.check_kept(f"plan --method {text}")
         variant = Variant.parse(text)
         one_of("method that calibrates", variant.method, calibrating(), "fedcal plan --help")
         try:

@@ -6,14 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedcal import datasets, strategies
 from fedcal.core.classes import names_in
-from fedcal.datasets import BlockRows, Dataset, is_shipped
 from fedcal.experiments.runs import result, statement
 from fedcal.experiments.runs.config import APP, Config
 from fedcal.experiments.runs.statement.sentences import AT_HOME, sets_noise, with_real_sites
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
-from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
 from fedcal.strategies.server.participation import sentences
@@ -60,19 +59,13 @@ def recorded(
         set={k: v for k, v in job.settings.items() if not (untold and k == name)},
     )
     rows: Any = None if untold else job.settings.get(name)  # checked by the strategy
-    noun = outcome.artifact.noun
-    real, guarded = config.real, config.control is not None
+    real = config.real
     simulated = None if real else rows  # a simulation's number may tell of its rows
-    privacy = statement.of_plan(
-        plan,
-        len(outcome.records),
-        job.secure_aggregation,
-        simulated,
-        tested=tested,
-        noun=noun,
-        real=guarded,
-    )
-    needed = STRATEGIES[job.method].needs_rows(job.federation, job.settings)
+    about: Any = {"tested": tested, "noun": outcome.artifact.noun}
+    about["real"] = config.control is not None
+    releases = len(outcome.records)
+    privacy = statement.of_plan(plan, releases, job.secure_aggregation, simulated, **about)
+    needed = strategies.STRATEGIES[job.method].needs_rows(job.federation, job.settings)
     if untold:
         privacy["statement"].append(UNTOLD_ROWS)
     elif name in config.set and not needed:
@@ -83,7 +76,7 @@ def recorded(
         privacy["statement"].append(COUNTED[job.secure_aggregation])
     if plan.private and int(str(job.settings.get("rows_per_subject", 1))) > 1:
         privacy["statement"].append(SUBJECT_ROWS.format(job.settings["rows_per_subject"]))
-    if STRATEGIES[job.method].family == "personal" and tested and not real:
+    if strategies.STRATEGIES[job.method].family == "personal" and tested and not real:
         privacy["statement"].append(AT_HOME)
     privacy["statement"] += outcome.at_limits
     if real:
@@ -109,11 +102,10 @@ def result_of(
     outcome: Outcome,
     config: Config,
     privacy: dict[str, Any],
-    clients: int,
     *,
     given: Config,
     test: Holdout | None,
-    data: Dataset | BlockRows | None,
+    data: datasets.Dataset | datasets.BlockRows | None,
 ) -> result.SimulationResult:
     """Return the result of a run.
 
@@ -121,8 +113,6 @@ def result_of(
     ----------
     outcome, config, privacy
         what came of it, its resolved config, and its privacy record
-    clients
-        enrolled
     given
         what was asked for
     test
@@ -134,7 +124,7 @@ def result_of(
     if names is None and config.class_names is not None:
         names = names_in(config.class_names)
     artifact = outcome.artifact.under(privacy["statement"])
-    shipped = is_shipped(config.data)
+    shipped = datasets.is_shipped(config.data)
     named = config.data if shipped else Path(config.data).name  # the name tells no path
     artifact.of_data("" if config.real else named)
     for each in (artifact, *outcome.history):
@@ -144,14 +134,14 @@ def result_of(
         artifact=artifact,
         judged={**artifact.results(), **({} if test is None else artifact.judge(test)), **ends},
         privacy=privacy,
-        communication=communication_of(outcome, clients),
+        communication=communication_of(outcome, config.clients or 1),
         config=config,
         given=given,
         seconds=outcome.seconds,
         versions=result.versions(),
         rounds=outcome.records,
         test=test,
-        data=data if isinstance(data, Dataset) else None,
+        data=data if isinstance(data, datasets.Dataset) else None,
         history=outcome.history,
         sites=outcome.sites,
     )

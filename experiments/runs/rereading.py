@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.calibrators.score_map import How, OfScore, calibrator_from
-from fedcal.core import checks, classes, pages
-from fedcal.core.errors import InputError
+from fedcal.core import checks, classes, errors, pages
 from fedcal.datasets import is_shipped
 from fedcal.evaluation import by_group, drift, histogram, intervals, thresholds
 from fedcal.evaluation.estimates import METRICS
@@ -17,8 +16,8 @@ from fedcal.evaluation.findings import ESTIMANDS, Findings
 from fedcal.evaluation.page import heading, names_of, p_shown, parts, texts
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.verdicts import changes_under
-from fedcal.experiments.runs import folders, result
-from fedcal.experiments.runs.files import PAGE, to_json, write_folder
+from fedcal.experiments.report import simulation
+from fedcal.experiments.runs import files, folders, result
 from fedcal.metrics import gap_change
 from fedcal.metrics.gap_change import GapChange
 from fedcal.storage.atomic import path_of
@@ -69,7 +68,7 @@ class Reading:
         if self.chosen is not None:
             content["chosen"] = self.chosen.to_json()
         if self.changes:
-            content["changes"] = _plain(self.changes)
+            content["changes"] = {name: change.to_json() for name, change in self.changes.items()}
             content["not_compared"] = list(self.unknown)
         if self.gaps:
             content["groups_change"] = gap_change.changes_record(self.gaps, self.found.score)
@@ -91,7 +90,16 @@ class Reading:
         """Tables of what was asked for in particular; None = of all that the release says."""
         tables: list[pages.Part] = []
         if self.chosen is not None:
-            tables.append(_chosen(self.chosen, self._at(self.chosen.value)))
+            goal = self.chosen.goal
+            tables.append(
+                _estimates(
+                    self._at(self.chosen.value),
+                    self.chosen.estimates,
+                    f"It is the {'lowest' if goal == 'precision' else 'highest'} with a {goal} of "
+                    f"{self.chosen.wanted:g} by the estimate. Its intervals hold for all "
+                    "thresholds at once, because the best of many was taken.",
+                )
+            )
         if self.threshold is not None:
             views = names_of([*self.found.metrics])
             for view, metrics in self.found.metrics.items():
@@ -126,16 +134,14 @@ class Reading:
         def write(folder: Path) -> None:
             content = {"schema": 1, "release": str(self.path), **self.to_json()}
             (folder / "reading.json").write_text(
-                to_json(content | {"versions": result.versions()}), "utf-8"
+                files.to_json(content | {"versions": result.versions()}), "utf-8"
             )
             parts = pages.to_json(self.page())
-            (folder / PAGE).write_text(to_json({"schema": 1, "parts": parts}), "utf-8")
+            (folder / files.PAGE).write_text(files.to_json({"schema": 1, "parts": parts}), "utf-8")
             if report:
-                from fedcal.experiments.report import write_reading_report
+                simulation.write_reading_report(folder)
 
-                write_reading_report(folder)
-
-        write_folder(out, write, stale=folders.READING.files)
+        files.write_folder(out, write, stale=folders.READING.files)
 
 
 def read_release(path: str | Path) -> ScoreRelease:
@@ -143,9 +149,9 @@ def read_release(path: str | Path) -> ScoreRelease:
     path = path_of(path)
     release = ScoreRelease.read(path.parent, path.name.removesuffix(".npz"))
     if not isinstance(release, ScoreRelease):
-        raise InputError(f"{path} holds no release of an evaluation")
+        raise errors.InputError(f"{path} holds no release of an evaluation")
     if not release.known:
-        raise InputError(
+        raise errors.InputError(
             f"{path} contains no counts: no client was contacted in a round of that evaluation"
         )
     return release
@@ -246,7 +252,7 @@ def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
         labels = [name or "rows of real sites" for name in names]
         differences.append(f"data set ({labels[0]}, now {labels[1]})")
     if differences:
-        raise InputError(
+        raise errors.InputError(
             f"these releases cannot be compared, they differ in: {'; '.join(differences)}"
         )
     checks.one_of("score of releases to compare", one.score, _WHOLE)
@@ -265,10 +271,6 @@ def _facts(release: ScoreRelease) -> dict[str, str | None]:
         "weighting": release.weighting.words,
         "estimand": ESTIMANDS[release.estimand],
     }
-
-
-def _plain(changes: Mapping[str, drift.Change]) -> dict[str, Any]:
-    return {name: change.to_json() for name, change in changes.items()}
 
 
 def _calibrator(release: ScoreRelease, how: How | None) -> OfScore | None:
@@ -301,17 +303,6 @@ def _changes(changes: Mapping[str, drift.Change], missing: str) -> pages.Table:
         tuple(rows),
         "A p-value is the probability of as large a change from sampling and noise alone; each "
         f"stands alone. {missing}".rstrip(),
-    )
-
-
-def _chosen(threshold: thresholds.Threshold, title: str) -> pages.Table:
-    """Return the table of the chosen threshold and its expected performance."""
-    end = "lowest" if threshold.goal == "precision" else "highest"
-    return _estimates(
-        title,
-        threshold.estimates,
-        f"It is the {end} with a {threshold.goal} of {threshold.wanted:g} by the estimate. Its "
-        "intervals hold for all thresholds at once, because the best of many was taken.",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -14,22 +15,19 @@ from typing import Any
 import numpy as np
 
 import fedcal
-from fedcal.calibrators import Calibrator, calibrator_of
-from fedcal.conformal import PredictionSets
-from fedcal.core import pages
-from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.types import Floats
-from fedcal.datasets import Dataset
+from fedcal import calibrators, conformal, datasets, units
+from fedcal.core import errors, pages, types
 from fedcal.evaluation.by_group import change_table
+from fedcal.experiments.report import comparison, labels, simulation, terminal
 from fedcal.experiments.report.figures.diagrams import LEGEND, diagram
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.shown import Shown, figures_of, lines_of
-from fedcal.experiments.report.simulation import title_of
 from fedcal.experiments.runs.config import APP, Config
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.metrics import Reliability
 from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.storage.atomic import path_of
+from fedcal.strategies.server import participation
 from fedcal.strategies.server.outcome import RELEASED
 
 _MOST_JUDGED = 24
@@ -80,7 +78,7 @@ class SimulationResult(Shown):
     versions: dict[str, str]
     rounds: list[dict[str, Any]]
     test: Holdout | None
-    data: Dataset | None
+    data: datasets.Dataset | None
     history: list[Artifact]
     sites: dict[str, Any] | None = None
 
@@ -92,7 +90,7 @@ class SimulationResult(Shown):
         width of the interval comes from.
         """
         if "metrics" not in self.judged:
-            raise FedcalError("this run evaluates nothing: `fedcal evaluate` gives metrics")
+            raise errors.FedcalError("this run evaluates nothing: `fedcal evaluate` gives metrics")
         return dict(self.judged["metrics"])
 
     @property
@@ -103,15 +101,15 @@ class SimulationResult(Shown):
     # -- of a method that calibrates, or gives sets; FedcalError of another one -----------
 
     @property
-    def calibrator(self) -> Calibrator:
+    def calibrator(self) -> calibrators.Calibrator:
         """The calibrator, ready for `predict_proba` and `save`."""
-        return calibrator_of(self.artifact)
+        return calibrators.calibrator_of(self.artifact)
 
     @property
-    def sets(self) -> PredictionSets:
+    def sets(self) -> conformal.PredictionSets:
         """The prediction sets, ready for `predict_set`; FedcalError of a run that yields none."""
-        if not isinstance(self.artifact, PredictionSets):
-            raise FedcalError(
+        if not isinstance(self.artifact, conformal.PredictionSets):
+            raise errors.FedcalError(
                 "this run yields no prediction sets: its artifact has the form "
                 f"{self.artifact.form}"
             )
@@ -133,7 +131,7 @@ class SimulationResult(Shown):
     @property
     def intervals(self) -> dict[str, Any] | None:
         """95 % intervals over test rows: see `Calibrator.intervals`."""
-        calibrator_of(self.artifact)
+        calibrators.calibrator_of(self.artifact)
         intervals: dict[str, Any] | None = self._intervals["intervals"]
         return intervals
 
@@ -143,20 +141,20 @@ class SimulationResult(Shown):
         return self.calibrator.reliability(self._tested)
 
     @cached_property
-    def test_probs(self) -> Floats:
+    def test_probs(self) -> types.Floats:
         """Calibrated probabilities of the test rows, (n, c)."""
         return self.calibrator.test_probs(self._tested)
 
     @property
     def _calibration(self) -> dict[str, Any]:
         if "before" not in self.judged:
-            calibrator_of(self.artifact)
+            calibrators.calibrator_of(self.artifact)
         return self.judged if self._tested else {}
 
     @property
     def _tested(self) -> Holdout:
         if self.test is None:
-            raise InputError("no test rows were given, and the clients keep theirs")
+            raise errors.InputError("no test rows were given, and the clients keep theirs")
         return self.test
 
     # -------------------------------------------------------------------------------------
@@ -207,16 +205,23 @@ class SimulationResult(Shown):
         return f"<result: {self.config.method} on {self.config.data}; print() shows it>"
 
     def __str__(self) -> str:
-        from fedcal.experiments.report.result import in_short
-
-        return in_short(self)
+        """Summarise the result in at most ten lines."""
+        if self._own_page:
+            lines = []
+            named = terminal.headings(self.judged["score"], self.class_names)
+            for name, *values in before_and_after(self):
+                pairs = zip(named.values(), values, strict=True)
+                words = ", ".join(f"{heading} {value}" for heading, value in pairs)
+                lines.append(f"{name}: {words}")
+        else:
+            lines = self.artifact.lines(self.test)
+        lines = [title(self.config, self.sites), *lines, *self.judged.get("at_limits", ())]
+        return "\n".join([*lines, protection(self.privacy), sent(self)])
 
     def _repr_html_(self) -> str:
-        from fedcal.experiments.report import artifact_card, result_card
-
         if self._own_page:
-            return result_card(self.to_json(), self.reliability)
-        return artifact_card(self.to_json(), self.page())
+            return comparison.result_card(self.to_json(), self.reliability)
+        return comparison.artifact_card(self.to_json(), self.page())
 
     def _lines(self) -> list[dict[str, Any]]:
         return lines_of({**self.judged, **self._intervals, "class_names": self.class_names})
@@ -225,9 +230,9 @@ class SimulationResult(Shown):
         config = {"data": self.config.data}
         about = {"method": self.config.method, "config": config, "privacy": self.privacy}
         if not self._own_page:
-            return figures_of(self.page(), partial(title_of, about))
+            return figures_of(self.page(), partial(simulation.title_of, about))
         panels = tuple(diagram(part, data) for part, data in self.reliability.items())
-        return {"reliability": Sheet(title_of(about, "test rows"), 2, panels, LEGEND)}
+        return {"reliability": Sheet(simulation.title_of(about, "test rows"), 2, panels, LEGEND)}
 
     @property
     def _own_page(self) -> bool:
@@ -281,9 +286,42 @@ class SimulationResult(Shown):
             parts = pages.to_json(self.page())
             text(PAGE, to_json({"schema": 1, "form": form, "parts": parts}))
         if report:
-            from fedcal.experiments.report import write_report
+            simulation.write_report(folder, home)
 
-            write_report(folder, home)
+
+def title(config: Config, sites: Mapping[str, Any] | None = None) -> str:
+    """Return the method, the data and the clients of a run."""
+    rounds = config.rounds
+    asked = f", rounds {rounds}, sampling rate {config.sampling_rate:g}" if rounds else ""
+    where = f"on {config.data}, clients {config.clients:,}, {config.partition}"
+    if config.real:  # over gRPC on one machine the data are known
+        noun = labels.of_clients(config.engine)
+        asked_of = f"{config.clients:,} {noun}"
+        where = f"on {asked_of if sites is None else participation.in_short(sites, noun)}"
+    return f"{config.method} {where}{asked}"
+
+
+def protection(privacy: Mapping[str, Any]) -> str:
+    """Return the guarantee in a sentence; without one, a sentence that says so."""
+    if privacy["epsilon"] is None:
+        return str(privacy["statement"][0])
+    unit = privacy["unit"]
+    neighbours = units.UNITS[unit].neighbours[privacy["adjacency"]]
+    guarantee = f"({privacy['epsilon']:g}, {privacy['delta']:g})-DP"
+    return f"{guarantee} for each {unit} (neighbouring: {neighbours})."
+
+
+def sent(result: SimulationResult) -> str:
+    """Bytes of a client, and seconds of the rounds."""
+    up, down = (result.communication[f"bytes_{way}_per_client"] for way in ("up", "down"))
+    took = "" if result.seconds is None else f", {result.seconds:.3f} s"
+    return f"{up} bytes up and {down} down per client{took}"
+
+
+def before_and_after(result: SimulationResult) -> list[tuple[str, ...]]:
+    """Return the metrics of test rows under the headings of `SHOWN`, those of the model first."""
+    both, shown = (("before", result.before), ("after", result.after)), terminal.shown
+    return [(name, *(shown(k, metrics[k]) for k in terminal.SHOWN)) for name, metrics in both]
 
 
 def versions(*more: str) -> dict[str, str]:

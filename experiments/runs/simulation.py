@@ -8,36 +8,24 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
+from fedcal import calibrators, datasets
 from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.core.options import options_of, takes_options
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
-from fedcal.datasets import BlockRows, Dataset, Population, are_blocks
-from fedcal.experiments.runs.config import (
-    APP,
-    POOLED,
-    Config,
-    load_config,
-    merge,
-    read_options,
-)
-from fedcal.experiments.runs.engines import NamedData, run
-from fedcal.experiments.runs.folders import CONFIG, RUN, Paid, claim
-from fedcal.experiments.runs.jobs import METHOD, federation_of, job_of, settings
-from fedcal.experiments.runs.load import load_any, name_of, rows_in_blocks, rows_of
-from fedcal.experiments.runs.record import recorded, result_of
+from fedcal.datasets import Population
+from fedcal.experiments.runs import folders, jobs, load, record, statement
+from fedcal.experiments.runs.config import APP, POOLED, Config, load_config, merge, read_options
+from fedcal.experiments.runs.engines import ray, run
 from fedcal.experiments.runs.result import SimulationResult
-from fedcal.experiments.runs.statement import about_subjects, without_privacy
-from fedcal.experiments.runs.statement.sentences import held_out as held_out_of
-from fedcal.experiments.runs.statement.sentences import large_delta
+from fedcal.experiments.runs.statement import sentences
 from fedcal.partition import DEALT
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
@@ -49,16 +37,16 @@ from fedcal.strategies.warnings import emit, underpowered
 from fedcal.trust import SecAgg
 
 _TOGETHER = ("pooled", "All rows were pooled in one place: no federation and no privacy.")
-_BASELINES: dict[str, tuple[type[Calibrator], str, str]] = {
-    "none": (Identity, SecAgg.name, "Nothing was learned from anybody."),
+_BASELINES: dict[str, tuple[type[calibrators.Calibrator], str, str]] = {
+    "none": (calibrators.Identity, SecAgg.name, "Nothing was learned from anybody."),
     "one-source": (
-        TemperatureScaling,
+        calibrators.TemperatureScaling,
         "one-source",
         "One client fitted a temperature to its own rows, for itself: no federation, and nothing "
         "that was sent to anybody.",
     ),
-    "pooled-temperature": (TemperatureScaling, *_TOGETHER),
-    "pooled-bbq": (BBQ, *_TOGETHER),
+    "pooled-temperature": (calibrators.TemperatureScaling, *_TOGETHER),
+    "pooled-bbq": (calibrators.BBQ, *_TOGETHER),
 }
 """Method of `POOLED` -> its calibrator, and what the record says of trust and of its rows."""
 
@@ -124,7 +112,7 @@ def simulate(
     if asked.engine == APP:
         raise InputError("engine 'app' is a Flower app's own: its server runs fedcal.AfterTraining")
     if model is not None:  # all that follows needs is what it says
-        data = load_any(data, asked.class_names, asked.positive, model, asked.csv)
+        data = load.load_any(data, asked.class_names, asked.positive, model, asked.csv)
     if asked.control is not None:
         from fedcal.experiments.deploy.run import deployed
 
@@ -135,48 +123,32 @@ def simulate(
         raise InputError("resume needs the folder of the run: give out")
     folder = None if out is None else path_of(out)
     if folder is not None:
-        claim(folder, RUN, overwrite=overwrite, resume=resume, report=report)
+        folders.claim(folder, folders.RUN, overwrite=overwrite, resume=resume, report=report)
     data = asked.data if data is None else data
-    if are_blocks(data):
-        rows = rows_in_blocks(asked, data, progress)
-        asked = replace(asked, data=name_of(data, rows.data))
+    if datasets.are_blocks(data):
+        rows = load.rows_in_blocks(asked, data, progress)
+        asked = replace(asked, data=load.name_of(data, rows.data))
         rows = replace(rows, config=replace(rows.config, data=asked.data))
     else:
-        loaded = load_any(data, asked.class_names, asked.positive, csv=asked.csv)
+        loaded = load.load_any(data, asked.class_names, asked.positive, csv=asked.csv)
         unnamed = asked.class_names is asked.positive is asked.csv is None
         by_name = isinstance(data, (str, Path)) and unnamed
-        asked = replace(asked, data=name_of(data, loaded))
-        rows = rows_of(asked, loaded, by_name=by_name)
+        asked = replace(asked, data=load.name_of(data, loaded))
+        rows = load.rows_of(asked, loaded, by_name=by_name)
     if asked.ledger is not None:  # found again from another folder
         asked = replace(asked, ledger=str(path_of(asked.ledger).resolve()))
-    paid = Paid(folder, RUN, asked.to_toml(), resume)
+    paid = folders.Paid(folder, folders.RUN, asked.to_toml(), resume)
     with paid.reporting():
-        fitted = fit(
-            rows.config,
-            rows.shards,
-            tested=rows.tested,
-            held_out=rows.held_out,
-            source=rows.source,
-            progress=progress,
-            paid=paid,
-        )
+        about: Any = {"tested": rows.tested, "held_out": rows.held_out, "source": rows.source}
+        fitted = fit(rows.config, rows.shards, **about, progress=progress, paid=paid)
         fitted.privacy["statement"] += rows.said
-        result = result_of(
-            fitted.outcome,
-            fitted.config,
-            fitted.privacy,
-            rows.shards.clients,
-            given=asked,
-            test=rows.test,
-            data=rows.data,
-        )
+        result = record.result_of(*fitted, given=asked, test=rows.test, data=rows.data)
         if folder is not None:
             result.save(folder, report=report)
     return result
 
 
-@dataclass(frozen=True)
-class Fitted:
+class Fitted(NamedTuple):
     """The outcome of a run, its resolved config, and its privacy record."""
 
     outcome: Outcome
@@ -190,9 +162,9 @@ def fit(
     *,
     tested: bool = True,
     held_out: bool = False,
-    source: NamedData | None = None,
+    source: ray.NamedData | None = None,
     progress: Progress | None = None,
-    paid: Paid | None = None,
+    paid: folders.Paid | None = None,
 ) -> Fitted:
     """Run a method or a baseline.
 
@@ -224,28 +196,25 @@ def fit(
     """
     if config.method in POOLED:
         return _baseline(config, cast("Shards", shards), tested, held_out)
-    job = job_of(config, shards)
+    job = jobs.job_of(config, shards)
     if job.plan.private and job.plan.delta >= 1 / job.plan.clients:
-        warnings.warn(large_delta(job.plan), stacklevel=3)
+        warnings.warn(sentences.large_delta(job.plan), stacklevel=3)
     few = emit(underpowered(config.method, shards, job), stacklevel=3)
     engine, address = config.engine, config.ray_address
 
     def released() -> Outcome:
         return run(job, shards, engine, source=source, ray_address=address, progress=progress)
 
-    outcome = (paid or Paid(None, RUN, "")).outcome(job, released)
-    known, privacy = recorded(config, job, outcome, tested)
-    about = about_subjects(job.plan, config.partition, held_out)
-    privacy["statement"] += [*few, *_held_out(outcome, held_out), *about]
+    outcome = (paid or folders.Paid(None, folders.RUN, "")).outcome(job, released)
+    known, privacy = record.recorded(config, job, outcome, tested)
+    noun = outcome.artifact.noun
+    privacy["statement"] += few
+    privacy["statement"] += statement.about_rows(job.plan, config.partition, held_out, noun)
     return Fitted(outcome, known, privacy)
 
 
-def _held_out(outcome: Outcome, held_out: bool) -> list[str]:
-    return [held_out_of(outcome.artifact.noun)] if held_out else []
-
-
 def _baseline(config: Config, shards: Shards, tested: bool, held_out: bool) -> Fitted:
-    federation_of(config, shards)  # nothing of it is used, but what is wrong in it is refused
+    jobs.federation_of(config, shards)  # nothing of it is used, but what is wrong in it is refused
     calibrator_class, trust, words = _BASELINES[config.method]
     read = shards
     if config.method == "one-source":  # Luo et al., 5.1: a client with rows, drawn by the seed
@@ -264,9 +233,10 @@ def _baseline(config: Config, shards: Shards, tested: bool, held_out: bool) -> F
         secure_aggregation=config.secure_aggregation or "none",
     )
     outcome = Outcome(calibrator, [], [], 0, 0, seconds, [], at_limits=calibrator.at_limits())
-    privacy = without_privacy(trust, config.unit, words, tested=tested)
+    privacy = statement.without_privacy(trust, config.unit, words, tested=tested)
     few = emit(underpowered(config.method, read), stacklevel=4)
-    privacy["statement"] += [*outcome.at_limits, *few, *_held_out(outcome, held_out)]
+    privacy["statement"] += [*outcome.at_limits, *few]
+    privacy["statement"] += sentences.of_tests(held_out, "held out", calibrator.noun)
     return Fitted(outcome, known, privacy)
 
 
@@ -288,15 +258,18 @@ def finish(folder: Path) -> Path:
 
         asked = asked_for(folder, {})
         deployed(asked, test=asked.data or None, out=folder, resume=True)
-    elif not (folder / CONFIG).is_file():
-        _of_flower(folder).save(folder)
+    elif not (folder / folders.CONFIG).is_file():
+        outcome = Outcome.load(folder)
+        if not outcome.job:
+            raise InputError(f"{folder / OUTCOME} does not name its run")
+        of_messages(outcome).save(folder)
         forget(folder, checkpoint=True)  # what it holds is in the result
-    elif "model" in read_options(folder / CONFIG):
+    elif "model" in read_options(folder / folders.CONFIG):
         from fedcal.experiments.training.run import train
 
         train(out=folder, resume=True)
     else:
-        config = load_config(folder / CONFIG, {})
+        config = load_config(folder / folders.CONFIG, {})
         try:
             simulate(config.data, config=config, out=folder, resume=True)
         except InputError as error:
@@ -305,14 +278,6 @@ def finish(folder: Path) -> Path:
                 "resume=True) in Python"
             ) from None
     return folder / "report.html"
-
-
-def _of_flower(folder: Path) -> SimulationResult:
-    """Return the result of a `flwr run`; test rows of simulated sites evaluate it."""
-    outcome = Outcome.load(folder)
-    if not outcome.job:
-        raise InputError(f"{folder / OUTCOME} does not name its run")
-    return of_messages(outcome)
 
 
 def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> SimulationResult:
@@ -335,17 +300,15 @@ def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> 
     data, partition = str(fields.get("data", "")), str(fields.get("partition", ""))
     known |= {"data": data, "set": job.settings, **given}
     known["engine"] = fields.get("engine") or ("flower" if data else "grpc")
-    rows: Dataset | BlockRows | None = None
+    rows: datasets.Dataset | datasets.BlockRows | None = None
     held_out, tested = False, test is not None
     if data and partition != DEALT:
-        dealt = rows_of(merge(known), load_any(data))
+        dealt = load.rows_of(merge(known), load.load_any(data))
         held_out, rows, test, tested = dealt.held_out, dealt.data, dealt.test, dealt.tested
-    config, privacy = recorded(merge(known), job, outcome, tested=tested)
-    if held_out:
-        privacy["statement"].append(held_out_of(outcome.artifact.noun))
-    privacy["statement"] += about_subjects(job.plan, partition, held_out)
-    clients = job.plan.clients
-    return result_of(outcome, config, privacy, clients, given=config, test=test, data=rows)
+    config, privacy = record.recorded(merge(known), job, outcome, tested=tested)
+    noun = outcome.artifact.noun
+    privacy["statement"] += statement.about_rows(job.plan, partition, held_out, noun)
+    return record.result_of(outcome, config, privacy, given=config, test=test, data=rows)
 
 
 @takes_options(Config, "method", also=simulate)
@@ -405,8 +368,8 @@ def evaluate(
         Anything the user gave that is not allowed; nothing was released.
     """
     wanted = {"threshold": threshold, "score": score, "bins": bins, "estimand": estimand}
-    asked = settings(by, calibrator, only=only, rows_per_subject=rows_per_subject, **wanted)
-    return simulate(data, config=config, **_run(METHOD, asked, config, options))
+    asked = jobs.settings(by, calibrator, only=only, rows_per_subject=rows_per_subject, **wanted)
+    return simulate(data, config=config, **_run(jobs.METHOD, asked, config, options))
 
 
 @takes_options(Config, "method", also=simulate)
@@ -450,7 +413,7 @@ def prediction_sets(
     InputError
         Anything the user gave that is not allowed; nothing was released.
     """
-    asked = settings(calibrator=calibrator, alpha=alpha, score=score)
+    asked = jobs.settings(calibrator=calibrator, alpha=alpha, score=score)
     asked |= {} if by is None else {"by": by}
     return simulate(data, config=config, **_run(FedConformal.name, asked, config, options))
 

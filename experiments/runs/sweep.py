@@ -22,19 +22,16 @@ import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from fedcal.core.checks import one_of, same, unused, whole
+from fedcal.core import checks, parallel
 from fedcal.core.errors import FedcalError, InputError, Interrupted, system_errors
-from fedcal.core.parallel import usable_cores
 from fedcal.datasets import IDS, Dataset
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.runs.engines.processes import LineProcess
@@ -81,9 +78,7 @@ def write_data(folder: Path, data: Dataset) -> None:
 def read_data(folder: Path) -> Dataset:
     """Return the data set that `write_data` wrote. Its arrays are read-only."""
     facts: dict[str, Any] = json.loads((folder / "facts.json").read_text("utf-8"))
-    for key in ("client_names", "group_names"):
-        if facts[key] is not None:
-            facts[key] = tuple(facts[key])
+    facts = {key: tuple(v) if isinstance(v, list) else v for key, v in facts.items()}
     arrays: dict[str, Any] = {
         path.stem: np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
         for path in folder.glob("*.npy")
@@ -160,7 +155,7 @@ def key_of(run: Run) -> str:
 
 def pool_of(
     jobs: int | None, engine: str | None, ray_address: str | None
-) -> AbstractContextManager[Pool]:
+) -> contextlib.AbstractContextManager[Pool]:
     """Return the pool that computes runs; nothing is started before it is entered.
 
     Parameters
@@ -178,12 +173,12 @@ def pool_of(
         Options that do not go together.
     """
     if jobs is not None:
-        whole("jobs", jobs, 1)
-    engine = one_of("engine", engine or ("ray" if ray_address else "inline"), ENGINES)
+        checks.whole("jobs", jobs, 1)
+    engine = checks.one_of("engine", engine or ("ray" if ray_address else "inline"), ENGINES)
     if engine == "ray":
         return on_ray(jobs, ray_address)
-    unused("the engine is not ray", ray_address=ray_address)
-    return nullcontext(partial(here, jobs=jobs or usable_cores()))
+    checks.unused("the engine is not ray", ray_address=ray_address)
+    return contextlib.nullcontext(partial(here, jobs=jobs or parallel.usable_cores()))
 
 
 def here(runs: Sequence[Run], sources: Sources, work: Work, *, jobs: int) -> Generator[Row]:
@@ -244,7 +239,7 @@ def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -
                 worker.close()
 
 
-@contextmanager
+@contextlib.contextmanager
 def on_ray(jobs: int | None, address: str | None) -> Iterator[Pool]:
     """Compute runs as tasks of one core each, on a Ray as `engines.ray.cluster` has it."""
     from fedcal.experiments.runs.engines.ray import cluster
@@ -281,8 +276,7 @@ INPUTS, UNFINISHED = ".inputs.json", ".unfinished"
 """Digests of the data by name, not to be published; where work goes on in a finished folder."""
 
 
-@dataclass(frozen=True)
-class Folder:
+class Folder(NamedTuple):
     """Folder of runs, and its expected content.
 
     Attributes
@@ -394,11 +388,8 @@ def journal(
         if place == path and (path / folder.done).exists():
             place = path / UNFINISHED
         rows = {key: row for key, row in rows.items() if "error" not in row}
-        begun = Journal(folder, place, rows, inputs)
-        try:
+        with contextlib.closing(Journal(folder, place, rows, inputs)) as begun:
             yield begun
-        finally:
-            begun.close()
 
 
 class Journal:
@@ -487,7 +478,7 @@ def _read(path: Path, check: Callable[[Any], Row]) -> dict[str, Row]:
         except (ValueError, RecursionError):
             raise InputError(f"{path}, line {number} is not a row") from None
         rows[key] = row
-    same(f"number of runs that differ in {path}", len(rows), number)
+    checks.same(f"number of runs that differ in {path}", len(rows), number)
     return rows
 
 
@@ -525,7 +516,7 @@ def run_all(
     work: Work,
     made_of: Callable[[list[Row]], Made],
     *,
-    place: AbstractContextManager[Pool],
+    place: contextlib.AbstractContextManager[Pool],
     folder: Folder | None = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -570,7 +561,7 @@ def run_all(
     rows: dict[str, Row] = {}
     keep: Callable[[str, Row], None] = rows.__setitem__
     log: Journal | None = None
-    with place as pool, ExitStack() as stack:
+    with place as pool, contextlib.ExitStack() as stack:
         if folder is not None:
             inputs = {name: digest_of(source) for name, source in sources.items()}
             check = partial(_check_kept, runs=named)
@@ -579,7 +570,7 @@ def run_all(
         try:
             step(len(rows), len(named))
             missing = [run for key, run in named.items() if key not in rows]
-            with closing(pool(missing, sources, work)) as finished:
+            with contextlib.closing(pool(missing, sources, work)) as finished:
                 for row in finished:
                     keep(key_of(row["run"]), row)
                     step(len(rows), len(named))
@@ -604,4 +595,4 @@ def _check_kept(rows: Mapping[str, Row], runs: Mapping[str, Run]) -> None:
             raise InputError(f"a row that is kept is not of this grid: {key[:300]}")
         for name in now:
             what = f"version of {name} in the runs that are kept (else start anew)"
-            same(what, now[name], row["versions"].get(name))
+            checks.same(what, now[name], row["versions"].get(name))

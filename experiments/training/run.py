@@ -155,7 +155,7 @@ class Training(Shown):
         ]
 
     def _repr_html_(self) -> str:
-        from fedcal.experiments.report import artifact_card
+        from fedcal.experiments.report.comparison import artifact_card
 
         about = {"method": self.config.method, "after": self.metrics}
         return artifact_card({**self.to_json(), **about}, self.page())
@@ -180,7 +180,7 @@ class Training(Shown):
         (folder / "training.json").write_text(files.to_json(self.to_json()), "utf-8")
         page = {"schema": 1, "form": self.model.form, "parts": pages.to_json(self.page())}
         (folder / files.PAGE).write_text(files.to_json(page), "utf-8")
-        from fedcal.experiments.report import write_training_report
+        from fedcal.experiments.report.simulation import write_training_report
 
         write_training_report(folder, home)
 

@@ -22,7 +22,7 @@ from compared import cell
 from made_up import halves
 
 from fedcal.experiments import evaluate, simulate
-from fedcal.experiments.report import comparison_card, write_comparison_report
+from fedcal.experiments.report.comparison import comparison_card, write_comparison_report
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (

@@ -7,7 +7,7 @@ import pytest
 
 from fedcal import datasets
 from fedcal.experiments import compare, demo
-from fedcal.experiments.runs.comparison.table import Cells
+from fedcal.experiments.runs.comparison.table import as_table
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -48,8 +48,8 @@ def test_the_ten_lines_run(tmp_path, monkeypatch):
 def test_the_table_is_what_the_demo_prints(method, epsilon):
     assert method in (*demo.BASELINES, *demo.METHODS)
     found = compare(demo.DATA, method=method, epsilon=epsilon, seeds=demo.SEEDS, jobs=1)
-    cells = Cells(found.cells)
-    computed = dict(zip(cells.headings, cells.texts(found.cells[0]), strict=True))
+    cells = as_table(found.cells)
+    computed = dict(zip(cells.columns, cells.rows[0], strict=True))
     printed = table()[computed["method"], computed["epsilon"]]
     for name in ("accuracy %", "ECE %"):
         expected = pytest.approx(numbers(computed[name]), rel=2e-3, abs=2e-3)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from fedcal.clients.answers import contribute
 from fedcal.clients.site.party import Party
-from fedcal.clients.site.records.job_facts import facts_of
-from fedcal.clients.site.records.records import SiteRecords
+from fedcal.clients.site.records.records import SiteRecords, job_facts
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Integers, Words
@@ -42,7 +42,8 @@ class SecureSums:
         if plan.committee is None:
             raise InputError("a secure sum needs a committee")
         self._job = digest("job", plan.key.encode(), method.run.encode()).hex()
-        self._about = facts_of(plan, method.name, "simulation", math.inf)
+        about = job_facts({"method": method.name}, plan, "simulation")
+        self._about = replace(about, expires=math.inf)
         self._least = plan.quorum
         keys = [SigningKey.generate() for _ in range(plan.clients)]
         self.roster = simulated_roster(keys, *plan.committee)

@@ -5,30 +5,16 @@ for a paper (PNG, SVG, PDF) and for a page, where each panel is an SVG in the co
 reader's light or dark scheme. Matplotlib is imported only when something is drawn.
 """
 
-from fedcal.experiments.report.figures.diagrams import reliability_figure
-from fedcal.experiments.report.figures.drawing import draw, save_figure, save_sheets
 
-NAMES = tuple(
-    f"{name}.{suffix}" for name in ("reliability", "classes", "rounds") for suffix in ("png", "svg")
-)
+def _files(*names: str) -> tuple[str, ...]:
+    return tuple(f"{name}.{suffix}" for name in names for suffix in ("png", "svg"))
+
+
+NAMES = _files("reliability", "classes", "rounds")
 """Files of figures that a calibrator's report may leave in its folder."""
 
-CURVE_NAMES = ("curve-[0-9]*.png", "curve-[0-9]*.svg")
+CURVE_NAMES = _files("curve-[0-9]*")
 """Patterns of those of another artifact's report."""
 
-COMPARISON_NAMES = tuple(
-    f"{name}.{suffix}"
-    for name in ("epsilon", "epsilon-[0-9]*", "bytes", "bytes-[0-9]*")
-    for suffix in ("png", "svg")
-)
+COMPARISON_NAMES = _files("epsilon", "epsilon-[0-9]*", "bytes", "bytes-[0-9]*")
 """Patterns of the files of figures that a comparison may leave: one pair for each data set."""
-
-__all__ = [
-    "COMPARISON_NAMES",
-    "CURVE_NAMES",
-    "NAMES",
-    "draw",
-    "reliability_figure",
-    "save_figure",
-    "save_sheets",
-]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -86,8 +85,7 @@ def _round_panel(name: str, at: Sequence[int], y: Sequence[float]) -> Panel:
 # -- a comparison --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Facet:
+class Facet(NamedTuple):
     """Cells of a comparison that differ in method and epsilon alone, as far as they can.
 
     title : the values by which this group differs from the others
@@ -332,7 +330,8 @@ def bytes_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], titl
         panels.append(Panel(name.partition(",")[0], plot, text, aspect=0.8, note=note))
     marked = ((shape, name) for name, shape in shapes.items())
     legend = (*_legend(sending, looks), *marked)
-    return Sheet(title, _columns(panels, metrics), tuple(panels), legend)
+    columns = len(metrics) if len(panels) <= 4 else 2 * len(metrics)
+    return Sheet(title, columns, tuple(panels), legend)
 
 
 def _plot_points(ax: Axes, points: Sequence[tuple[str, str, float, float]], axes: Scale) -> None:
@@ -341,10 +340,6 @@ def _plot_points(ax: Axes, points: Sequence[tuple[str, str, float, float]], axes
     for series, shape, *at in points:
         look = LINES[series] | {"marker": LINES[shape]["marker"], "linestyle": "none"}
         ax.plot(*at, label=series, **look)
-
-
-def _columns(panels: Sequence[Panel], metrics: Sequence[str]) -> int:
-    return len(metrics) if len(panels) <= 4 else 2 * len(metrics)
 
 
 def _legend(

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedcal.core import classes, types
-from fedcal.experiments.report.figures.drawing import Panel, Sheet, bars, curve, draw, whiskers
+from fedcal.experiments.report.figures.drawing import Panel, Sheet, bars, curve, whiskers
 from fedcal.metrics import Reliability
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 SHOWN_CLASSES = 20
 """Up to so many classes all are shown; of more, the worst."""
@@ -69,12 +68,8 @@ def diagram(heading: str, data: Reliability, *, alone: bool = True) -> Panel:
             ax.tick_params(labelbottom=False)
             ax.set_xlabel("")
 
-    return Panel(
-        title=heading,
-        plot=plot,
-        said=f"Reliability diagram, {heading}: ECE {100 * data.ece:.3f} %. {text}.",
-        note=f"top-label ECE {100 * data.ece:.2f} %",
-    )
+    said = f"Reliability diagram, {heading}: ECE {100 * data.ece:.3f} %. {text}."
+    return Panel(heading, plot, said, note=f"top-label ECE {100 * data.ece:.2f} %")
 
 
 def _unit_axes(ax: Axes, x: str, y: str, top: float = 1.0) -> None:
@@ -98,12 +93,8 @@ def histogram(heading: str, data: Reliability) -> Panel:
         _unit_axes(ax, "confidence of the top label", "% of rows", top=100)
         bars(ax, "correct", edges[:-1], edges[1:], 0 * share, share)
 
-    return Panel(
-        title="",
-        plot=plot,
-        said=f"Confidence histogram, {heading}, per cent of {data.rows:,} rows: {text}.",
-        aspect=0.34,
-    )
+    said = f"Confidence histogram, {heading}, per cent of {data.rows:,} rows: {text}."
+    return Panel("", plot, said, aspect=0.34)
 
 
 def reliability_sheet(panels: Mapping[str, Reliability], title: str) -> Sheet:
@@ -111,23 +102,6 @@ def reliability_sheet(panels: Mapping[str, Reliability], title: str) -> Sheet:
     top = [diagram(heading, data, alone=False) for heading, data in panels.items()]
     low = [histogram(heading, data) for heading, data in panels.items()]
     return Sheet(title, len(panels), (*top, *low), LEGEND)
-
-
-def reliability_figure(
-    panels: Mapping[str, Reliability], title: str, *, dark: bool = False
-) -> Figure:
-    """Top-label reliability diagrams side by side, each over its confidence histogram.
-
-    Parameters
-    ----------
-    panels
-        heading -> reliability data of the same test rows
-    title
-        above all of them
-    dark
-        for a dark screen instead of white paper
-    """
-    return draw(reliability_sheet(panels, title), dark)
 
 
 def class_gaps(data: Reliability) -> types.Floats:
@@ -182,12 +156,9 @@ def class_panel(
 
     gaps = [100 * class_gaps(data)[j] for data in (before, after)]
     count = after.class_sum_correct[j].sum()
-    return Panel(
-        title=f"{name}: {count:,} row{'s' if count != 1 else ''}",
-        plot=plot,
-        said=f"{start}: ECE {gaps[0]:.3f} % before, {gaps[1]:.3f} % after. {'; '.join(texts)}.",
-        note=f"ECE {gaps[0]:.2f} → {gaps[1]:.2f} %",
-    )
+    title = f"{name}: {count:,} row{'s' if count != 1 else ''}"
+    said = f"{start}: ECE {gaps[0]:.3f} % before, {gaps[1]:.3f} % after. {'; '.join(texts)}."
+    return Panel(title, plot, said, note=f"ECE {gaps[0]:.2f} → {gaps[1]:.2f} %")
 
 
 def classes_sheet(
@@ -211,9 +182,5 @@ def gap_panel(before: Reliability, after: Reliability) -> Panel:
         curve(ax, "perfect", (0, end), (0, end))
         curve(ax, "class", x, y)
 
-    return Panel(
-        title="every class",
-        plot=plot,
-        said=f"ECE of each of {len(x)} classes, after against before: {better} got better.",
-        note=f"{better} of {len(x)} classes better",
-    )
+    said = f"ECE of each of {len(x)} classes, after against before: {better} got better."
+    return Panel("every class", plot, said, note=f"{better} of {len(x)} classes better")

@@ -30,7 +30,7 @@ from fedcal.experiments.research.studies.registry import EXPERIMENTS, experiment
 from fedcal.experiments.research.studies.result import Reproduction
 from fedcal.experiments.research.studies.spec import Record, Rows
 from fedcal.experiments.research.studies.zhang import tables as zhang
-from fedcal.experiments.runs.comparison.table import Cells, Line
+from fedcal.experiments.runs.comparison.table import Line, as_table
 from fedcal.metrics import summary
 from fedcal.trust import NOISY
 from fedcal.units import Example, User
@@ -152,6 +152,13 @@ def luo_methods(severity: int, noise: str) -> dict[str, Record]:
     return {r["method"]: r for r in luo_rows(severity, "method", noise=noise)}
 
 
+def _texts_of(name: str, line: Line) -> dict[str, str]:
+    """Return a line of a comparison as its table shows it, by heading."""
+    lines = comparison(name)
+    table = as_table(lines)
+    return dict(zip(table.columns, map(str, table.rows[lines.index(line)]), strict=True))
+
+
 # -- the template --------------------------------------------------------------------------------
 
 _ASKED: dict[str, Any] = {
@@ -172,7 +179,7 @@ _KNOWN: dict[str, Any] = {
     "NOISY_METHODS": {column.method for column in COLUMNS if column.noise},
     "PAPER_ORDER": zhang.ORDER,
     "TITLES": luo.TITLES,
-    "cells_of": lambda name: Cells(comparison(name)),
+    "texts_of": _texts_of,
     "experiment": experiment,
     "unsure": unsure,
     "mean_of": fmean,

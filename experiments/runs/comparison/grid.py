@@ -177,15 +177,9 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
                 )
         if not any(_shared(trust) for trust in self.trust):
             Privacy(quorum=self.quorum).check_quorum(protocol=False)
+        alike = {"quorum": self.quorum, "noise_source": self.noise_source}
         for unit, mechanism in product(self.unit, self.mechanism):
-            Federation(
-                clients=1,
-                classes=2,
-                unit=unit,
-                mechanism=mechanism,
-                quorum=self.quorum,
-                noise_source=self.noise_source,
-            )
+            Federation(1, 2, unit=unit, mechanism=mechanism, **alike)
         known = {key: None for v in self.method for key in settings_of(v.method)}
         for key in self.set:
             checks.one_of("--set of these methods", key, known)
@@ -213,19 +207,11 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
         seeds = tuple(range(self.seed, self.seed + self.seeds))
         for data in self.data:
             undealt = seeds if split_by_seed[data] else seeds[:1]
-            for dealt, places in (
-                (False, [(Config.partition, Config.clients)]),
-                (True, product(self.partition, self.clients)),
-            ):
-                for (partition, clients), variant in product(places, self.method):
+            deals = [{"partition": p, "clients": c} for p in self.partition for c in self.clients]
+            for dealt, places in ((False, [dict[str, Any]()]), (True, deals)):
+                for place, variant in product(places, self.method):
                     if variant.baseline and variant.dealt == dealt:
-                        config = Config(
-                            data=data,
-                            method=variant.method,
-                            partition=partition,
-                            clients=clients,
-                            seed=self.seed,
-                        )
+                        config = Config(data=data, method=variant.method, seed=self.seed, **place)
                         yield Cell(variant, config, seeds if dealt else undealt)
             for values in product(*(getattr(self, name) for name in _NOT_PRIVACY)):
                 known = {"data": data, **dict(zip(_NOT_PRIVACY, values, strict=True))}

@@ -8,8 +8,7 @@ from dataclasses import asdict, replace
 from functools import cache
 from typing import NamedTuple
 
-from fedcal.core.checks import unused
-from fedcal.core.errors import InputError, NoEffect, TooLittle
+from fedcal.core import checks, errors
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs import jobs, load
@@ -85,9 +84,9 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
             try:
                 c, job = _with_effect(cell, made)
                 plan = job.plan
-            except InputError as e:
-                if not isinstance(e, NoEffect) and not _goes_alone(c, made):
-                    raise InputError(f"{cell.name}: {e}") from None
+            except errors.InputError as e:
+                if not isinstance(e, errors.NoEffect) and not _goes_alone(c, made):
+                    raise errors.InputError(f"{cell.name}: {e}") from None
                 left_out.append(LeftOut(cell, str(e)))
                 continue
             idle = {k: v for k, v in idle.items() if k not in c.set}
@@ -110,13 +109,13 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
             cell = replace(cell, config=replace(c, clients=shards.clients))
         cells.setdefault(_meaning(cell), cell)
     _refuse_unused(left_out, used)
-    unused("no run of this comparison reads it", **idle)
+    checks.unused("no run of this comparison reads it", **idle)
     if left_out:
         warned[_told(left_out)] = None
     for text in warned:
         warnings.warn(text, stacklevel=3)
     if few := [cell for cell in cells.values() if cell.little]:
-        warnings.warn(_too_few(few), TooLittle, stacklevel=3)
+        warnings.warn(_too_few(few), errors.TooLittle, stacklevel=3)
     return Resolved(list(cells.values()), left_out)
 
 
@@ -129,7 +128,7 @@ def _with_effect(cell: Cell, made: Callable[[Config], Job]) -> tuple[Config, Job
     while True:
         try:
             return config, made(config)
-        except NoEffect as e:
+        except errors.NoEffect as e:
             if e.name in cell.variant.settings:
                 raise
             config = replace(config, set={k: v for k, v in config.set.items() if k != e.name})
@@ -144,7 +143,7 @@ def _goes_alone(config: Config, made: Callable[[Config], Job]) -> bool:
     )
     try:
         made(plain)
-    except InputError:
+    except errors.InputError:
         return False
     return True
 
@@ -155,7 +154,7 @@ def _refuse_unused(left_out: Sequence[LeftOut], used: Collection[tuple[str, obje
         for cell, why in left_out:
             asked = cell.variant.text if axis == "method" else getattr(cell.config, axis)
             if (axis, asked) not in used:
-                raise InputError(f"{cell.name}: {why}")
+                raise errors.InputError(f"{cell.name}: {why}")
 
 
 def _told(left_out: Sequence[LeftOut]) -> str:

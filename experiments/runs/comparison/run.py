@@ -12,52 +12,34 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fedcal import datasets
+from fedcal import datasets, partition
 from fedcal.core import checks, errors
 from fedcal.core.options import takes_options
 from fedcal.datasets import Dataset
-from fedcal.experiments.report import comparison, families, figures, shown
+from fedcal.experiments.report import comparison, families, figures, shown, tables
 from fedcal.experiments.report.figures.drawing import Sheet
-from fedcal.experiments.runs import folders, load, simulation, sweep
+from fedcal.experiments.runs import files, folders, load, simulation, sweep
+from fedcal.experiments.runs.comparison import table
 from fedcal.experiments.runs.comparison.grid import Cell, Grid, Variant, read_grid
-from fedcal.experiments.runs.comparison.resolve import Resolved, resolve
+from fedcal.experiments.runs.comparison.resolve import resolve
 from fedcal.experiments.runs.comparison.statement import statement
-from fedcal.experiments.runs.comparison.table import (
-    Line,
-    as_csv,
-    as_markdown,
-    as_rows,
-    headline,
-    summarise,
-)
 from fedcal.experiments.runs.config import merge, read_options
-from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.jobs import holdout
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.sweep import CONFIG, ROWS, Folder, Row, Run, begun_config
-from fedcal.partition import deal
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
 
-_METRICS = {str: float}
 _PRIVACY = (
     *("unit", "adjacency", "trust", "epsilon", "delta", "mechanism", "noise_std"),
     *("noise_source", "releases"),
 )
-_FAILURE = {"run": dict, "versions": dict, "error": str}
-_RESULT = {
-    "run": dict,
-    "versions": dict,
-    "before": _METRICS,
-    "after": _METRICS,
-    "privacy": dict.fromkeys(_PRIVACY, object) | {"noise_std": (None, float, [float])},
-    "communication": dict.fromkeys(("bytes_up_per_client", "bytes_down_per_client", "rounds"), int),
-    "seconds": (None, float),  # None where who is sampled is secret
-}
-"""A row in plain values, in the terms of `_has_form`.
+_FAILURE = ("run", "versions", "error")
+_RESULT = ("run", "versions", "before", "after", "privacy", "communication", "seconds")
+_SENT = ("bytes_up_per_client", "bytes_down_per_client", "rounds")
+"""Keys of a row, and of what was sent.
 
 Rows are published: nothing in them follows from the fit rows but what a release gives away."""
-
 
 _LARGEST = 1e100
 """No number of a row is larger; the squares of such numbers are finite."""
@@ -107,38 +89,36 @@ def run_row(run: Run, data: Dataset) -> Row:
 
 def check_row(row: Any) -> Row:
     """Return a row that was read from a file if it is complete; ValueError otherwise."""
-    if not any(_has_form(row, form) for form in (_RESULT, _FAILURE)):
-        raise ValueError("not a row")
-    whole = {*families.family_of([str(row["run"].get("method"))]).complete}
-    if "error" not in row and whole and not row["before"].keys() == row["after"].keys() == whole:
+    try:
+        method = str(row["run"].get("method"))
+        fits = isinstance(row["versions"], dict) and (
+            row.keys() == {*_FAILURE} if "error" in row else _is_result(row, method)
+        )
+    except (TypeError, AttributeError, LookupError):
+        fits = False
+    if not fits or not isinstance(row.get("error", ""), str):
         raise ValueError("not a row")
     complete: Row = row
     return complete
 
 
-def _has_form(value: Any, form: Any) -> bool:
-    """Return whether a value read from JSON has a given form.
-
-    Parameters
-    ----------
-    form
-        a type (`float` and `int`: finite, and `int` not negative); None; a dict: these keys (`str`:
-        any), values of these forms; a list of one form: one or more of it; a tuple: one of these
-    """
-    if isinstance(form, dict):
-        if isinstance(value, dict) and str in form:
-            form = dict.fromkeys(value, form[str])
-        if not isinstance(value, dict) or value.keys() != form.keys():
-            return False
-        return all(_has_form(value[key], part) for key, part in form.items())
-    if isinstance(form, list):
-        return isinstance(value, list) and value != [] and all(_has_form(v, form[0]) for v in value)
-    if isinstance(form, tuple):
-        return any(_has_form(value, part) for part in form)
-    if form in (float, int):
-        least = 0 if form is int else -_LARGEST
-        return type(value) is form and least <= value <= _LARGEST
-    return value is None if form is None else isinstance(value, form)
+def _is_result(row: Row, method: str) -> bool:
+    """Return whether the row of a finished run has all keys, and finite numbers."""
+    std, before, after = row["privacy"]["noise_std"], row["before"], row["after"]
+    whole = {*families.family_of([method]).complete}
+    several = isinstance(std, list)
+    single = [n for n in (None if several else std, row["seconds"]) if n is not None]
+    numbers = [*before.values(), *after.values(), *single, *(std if several else ())]
+    counts = row["communication"].values()
+    return (
+        row.keys() == {*_RESULT}
+        and row["privacy"].keys() == {*_PRIVACY}
+        and row["communication"].keys() == {*_SENT}
+        and (not whole or before.keys() == after.keys() == whole)
+        and std != []
+        and all(type(n) is float and abs(n) <= _LARGEST for n in numbers)
+        and all(type(n) is int and 0 <= n <= _LARGEST for n in counts)
+    )
 
 
 DONE = "compare.json"
@@ -168,39 +148,10 @@ class Comparison(shown.Shown):
     """
 
     grid: Grid
-    cells: list[Line]
+    cells: list[table.Line]
     rows: list[Row]
     statement: list[str]
     report: bool = True
-
-    @classmethod
-    def of(
-        cls,
-        grid: Grid,
-        resolved: Resolved,
-        sources: Mapping[str, Dataset],
-        rows: Sequence[Row],
-        *,
-        report: bool = True,
-    ) -> Comparison:
-        """Sum up finished runs.
-
-        Parameters
-        ----------
-        resolved
-            what of the grid was run
-        sources
-            its data by name
-        rows
-            one for each cell and seed, in this order
-        report
-            as the attribute
-        """
-        following = iter(rows)
-        cells = [summarise(c, list(islice(following, len(c.seeds)))) for c in resolved.cells]
-        held_out = {name: source.test_scores is None for name, source in sources.items()}
-        about = statement(resolved.cells, held_out, resolved.left_out)
-        return cls(grid, cells, list(rows), about, report)
 
     @property
     def failures(self) -> list[Row]:
@@ -210,7 +161,7 @@ class Comparison(shown.Shown):
     @property
     def headline(self) -> str:
         """Sentence that names the best method."""
-        return headline(self.cells)
+        return table.headline(self.cells)
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `compare.json`: strict JSON, no NaN and no infinity."""
@@ -229,18 +180,18 @@ class Comparison(shown.Shown):
     def to_markdown(self) -> str:
         """Return the headline, the table for people, and the statement below it."""
         sentences = "".join(f"* {line}\n" for line in self.statement)
-        return f"{self.headline}\n\n{as_markdown(self.cells)}\n{sentences}"
+        return f"{self.headline}\n\n{table.as_markdown(self.cells)}\n{sentences}"
 
     def to_csv(self) -> str:
         """Return the table for programs: fractions with all digits, one line for each cell."""
-        return as_csv(self.cells)
+        return tables.csv_text(table.as_rows(self.cells))
 
     def save(self, out: str | Path) -> None:
         """Write `compare.json`, tables, report, grid and rows into a folder; all or none.
 
         Figures of an earlier comparison there go.
         """
-        write_folder(path_of(out), self._write, stale=figures.COMPARISON_NAMES)
+        files.write_folder(path_of(out), self._write, stale=figures.COMPARISON_NAMES)
 
     def _write(self, folder: Path) -> None:
         def text(name: str, content: str) -> None:
@@ -248,33 +199,29 @@ class Comparison(shown.Shown):
 
         text(CONFIG, self.grid.to_toml())
         text(ROWS, "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in self.rows))
-        text(DONE, to_json(self.to_json()))
+        text(DONE, files.to_json(self.to_json()))
         text("table.csv", self.to_csv())
         text("table.md", self.to_markdown())
         if self.report:
-            from fedcal.experiments.report import write_comparison_report
-
-            write_comparison_report(folder)
+            comparison.write_comparison_report(folder)
 
     def __repr__(self) -> str:
         return f"<comparison: {len(self.cells)} lines, {len(self.rows)} runs; print() shows them>"
 
     def __str__(self) -> str:
-        table = [line for line in as_markdown(self.cells).splitlines() if line]
-        more = len(table) - _LINES
-        return "\n".join([self.headline, *table[:_LINES], *([f"and {more} more"] * (more > 0))])
+        lines = [line for line in table.as_markdown(self.cells).splitlines() if line]
+        more = len(lines) - _LINES
+        return "\n".join([self.headline, *lines[:_LINES], *([f"and {more} more"] * (more > 0))])
 
     def _lines(self) -> list[dict[str, Any]]:
-        return as_rows(self.cells)
+        return table.as_rows(self.cells)
 
     def _figures(self) -> dict[str, Sheet]:
         return comparison.comparison_sheets(comparison.finished(self.cells))
 
     def _repr_html_(self) -> str:
         """Return the table for a notebook."""
-        from fedcal.experiments.report import comparison_card
-
-        return comparison_card(self.to_json())
+        return comparison.comparison_card(self.to_json())
 
 
 @takes_options(Grid, "data")
@@ -368,7 +315,11 @@ def compare(
         )
     named, arrays = _named(data, model)
     read = {} if config is None else read_options(path_of(config))
-    grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
+    grid = read_grid(begun, read, {"data": named}, options)
+    resident = {name for name in grid.data if name in arrays or datasets.is_shipped(name)}
+    paths = (n if n in resident else str(path_of(n).resolve()) for n in grid.data)
+    whole: Any = {"data": tuple(paths)}  # as `simulate` names them; a field of one of `Config`
+    grid = replace(grid, **whole)
     of = partial(load.load_any, class_names=grid.class_names, positive=grid.positive, csv=grid.csv)
     sources = {name: of(arrays.get(name, name)) for name in grid.data}
     family = families.family_of(v.method for v in grid.method).name
@@ -379,7 +330,7 @@ def compare(
         resolved = resolve(grid, sources)
     for name, source in sources.items():
         if family == "evaluate":
-            judged = holdout(deal(source.evaluated(), "iid", 1, grid.seed), (), 0)
+            judged = holdout(partition.deal(source.evaluated(), "iid", 1, grid.seed), (), 0)
             load.warn_of_rows(replace(judged, class_names=source.class_names), f"{name}: rows")
         else:
             load.warn_of_rows(
@@ -387,19 +338,24 @@ def compare(
             )
     folder = None
     if out is not None:
-        folder = Folder(
-            out,
-            grid.to_toml(),
-            lambda begun: grid.what_differs(read_grid(begun)),
-            check_row,
-            DONE,
-            overwrite,
-        )
+
+        def differs(begun: Mapping[str, Any]) -> list[str]:
+            return grid.what_differs(read_grid(begun))
+
+        folder = Folder(out, grid.to_toml(), differs, check_row, DONE, overwrite)
+
+    def summed_up(rows: list[Row]) -> Comparison:
+        following = iter(rows)  # one for each cell and seed, in this order
+        cells = [table.summarise(c, list(islice(following, len(c.seeds)))) for c in resolved.cells]
+        held_out = {name: source.test_scores is None for name, source in sources.items()}
+        about = statement(resolved.cells, held_out, resolved.left_out)
+        return Comparison(grid, cells, rows, about, report)
+
     return sweep.run_all(
         [run for cell in resolved.cells for run in runs_of(cell)],
         sources,
         run_row,
-        partial(Comparison.of, grid, resolved, sources, report=report),
+        summed_up,
         place=place,
         folder=folder,
         resume=resume,
@@ -418,14 +374,3 @@ def _named(data: Any, model: Any) -> tuple[Any, dict[str, Dataset]]:
     loaded = [d if isinstance(d, named) else load.load_any(d, model=model) for d in listed]
     names = [d.name if isinstance(d, Dataset) else str(d) for d in loaded]
     return names, {d.name: d for d in loaded if isinstance(d, Dataset)}
-
-
-def _with_paths(grid: Grid, arrays: Mapping[str, Dataset]) -> Grid:
-    """Files by their whole path, as `simulate` names them."""
-
-    def named(data: str) -> str:
-        there = data in arrays or datasets.is_shipped(data)
-        return data if there else str(path_of(data).resolve())
-
-    whole: Any = {"data": tuple(map(named, grid.data))}  # a field made of one of `Config`
-    return replace(grid, **whole)

@@ -7,13 +7,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
+from fedcal import trust, units
 from fedcal.experiments.report.families import family_of
 from fedcal.experiments.runs.comparison.grid import Cell
 from fedcal.experiments.runs.comparison.resolve import LeftOut
 from fedcal.experiments.runs.statement import sentences
 from fedcal.strategies.settings import settings_of
-from fedcal.trust import TRUSTS
-from fedcal.units import UNITS
 
 _NOISE_SOURCES = {
     "seeded": "Noise follows from the seed, and runs may share it: this is a simulation and gives "
@@ -45,7 +44,7 @@ def spent(cells: Sequence[Cell], data: str, unit: str) -> list[Spent]:
         if c.data != data or c.unit != unit or math.isinf(c.epsilon) or cell.variant.baseline:
             continue
         for seed in cell.seeds:
-            dealt = UNITS[unit].per != "row" and c.partition != "natural"
+            dealt = units.UNITS[unit].per != "row" and c.partition != "natural"
             key = (c.partition, c.clients, seed) if dealt else ()
             before = groups.get(key, Spent(0, 0.0, 0.0))
             delta = before.delta + cell.delta
@@ -75,7 +74,8 @@ def statement(
         "a release, and no run's epsilon covers it: choose on public or simulated data."
     ]
     if family != "evaluate":
-        lines.append(sentences.about_tests("thresholds" if family == "conformal" else "calibrator"))
+        noun = "thresholds" if family == "conformal" else "calibrator"
+        lines += sentences.of_tests(True, "shown", noun)
     lines += [
         f"The test rows of {name} are held out of the same clients' rows: every number in the "
         "table is an exact function of private rows."
@@ -101,7 +101,7 @@ def statement(
             "away."
         )
     trusts = {str(c.config.trust) for c in private}
-    if len(fitted) > len(private) and any(TRUSTS[t].noise_by != "server" for t in trusts):
+    if len(fitted) > len(private) and any(trust.TRUSTS[t].noise_by != "server" for t in trusts):
         lines.append(
             "Without privacy (epsilon inf) no party adds noise: those runs occur once, under "
             "trust secagg, for all units, trusts and mechanisms."
@@ -118,7 +118,7 @@ def statement(
 
 def _several_units(there: Collection[str]) -> Iterator[str]:
     """Yield a sentence for each two units on how their budgets relate."""
-    for large, small in combinations([u for name, u in UNITS.items() if name in there], 2):
+    for large, small in combinations([u for name, u in units.UNITS.items() if name in there], 2):
         yield (
             f"What is spent for each {small.name} counts runs of unit {small.name} only: runs of "
             f"unit {large.name} come on top, each with at most twice its epsilon and 1 + e^epsilon "

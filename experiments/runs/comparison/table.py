@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -217,6 +217,19 @@ def _value(family: families.Family, line: Line) -> str:
     return f"{100 * family.mean(line):.3g} %" if percent else f"{family.mean(line):.3g}"
 
 
+def _short(data: str) -> str:
+    return Path(data).name
+
+
+_TITLE: dict[str, Callable[[Any], str]] = {
+    "data": _short,
+    "clients": "{:,} clients".format,
+    "partition": str,
+    "alpha": "alpha {:g}".format,
+    "sampling_rate": "sampling rate {:g}".format,
+}
+"""Facts of all lines in a title, in words."""
+
 _FACTS = (
     "alpha",
     *("data", "clients", "partition", "sampling_rate", "rounds", "unit", "trust", "mechanism"),
@@ -226,7 +239,6 @@ _FOLLOWING = ("trust", "mechanism", "rounds")
 _TELLING = (
     *("data", "label", "clients", "partition", "sampling_rate", "unit", "epsilon", "delta"),
 )
-_COLUMNS: dict[str, str] = {"sampling_rate": "sampling rate"}
 _KEPT = (
     *("data", "method", "label", "settings", "alpha", "clients", "partition", "rounds"),
     *("sampling_rate", "epsilon", "delta", "unit", "trust", "mechanism", "noise_std"),
@@ -236,114 +248,74 @@ _WORDS = ("method", "data", "partition", "unit", "trust", "mechanism")
 _PARTS = (("before", "before", "mean"), ("mean", "after", "mean"), ("std", "after", "std"))
 
 
-class Cells:
-    """The cells of a table as text: which columns there are, and what stands in them.
+def as_table(lines: Sequence[Line]) -> tables.TextTable:
+    """Return the table for the terminal (`show.tables.print_table`) and for Markdown.
 
     A fact that is the same in all lines (the data, the partition, ...) goes into the title
     instead of a column; trust, mechanism and rounds, which follow from method and budget unless
     they are given, are shown only where they tell two lines apart.
     """
-
-    def __init__(self, lines: Sequence[Line]) -> None:
-        self._lines = lines
-        self._metrics = families.columns_of(lines)
-        facts = {k: [v for line in lines if (v := line.get(k)) is not None] for k in _FACTS}
-        distinct = {k: list(dict.fromkeys(v)) for k, v in facts.items()}
-        varied = [k for k, v in distinct.items() if len(v) > 1]
-        telling = self._telling(varied)
-        self._varied = [k for k in varied if k not in _FOLLOWING or k in telling]
-        self._fixed = {k: v[0] for k, v in distinct.items() if len(v) == 1}
-
-    def _telling(self, varied: Sequence[str]) -> list[str]:
-        """Return those of `_FOLLOWING` that distinguish lines which all before them do not."""
-        keys, telling = list(_TELLING), list[str]()
-        for fact in _FOLLOWING:
-            # a delta of 0 is a consequence of the mechanism, and no name for it
-            known = [k for k in keys if (fact, k) != ("mechanism", "delta")]
-            without, with_fact = (
-                len({tuple(line.get(k) for k in some) for line in self._lines})
-                for some in (known, [*known, fact])
-            )
-            if fact in varied and with_fact > without:
-                keys.append(fact)
-                telling.append(fact)
-        return telling
-
-    @property
-    def title(self) -> str:
-        """Facts that all lines have in common."""
-        facts = []
-        if "data" in self._fixed:
-            facts.append(_short(self._fixed["data"]))
-        if "clients" in self._fixed:
-            facts.append(f"{self._fixed['clients']:,} clients")
-        if "partition" in self._fixed:
-            facts.append(self._fixed["partition"])
-        if "alpha" in self._fixed:
-            facts.append(f"alpha {self._fixed['alpha']:g}")
-        if self._fixed.get("sampling_rate", 1.0) != 1.0:
-            facts.append(f"sampling rate {self._fixed['sampling_rate']:g}")
-        runs = max(len(line["seeds"]) + len(line["failures"]) for line in self._lines)
-        facts.append(f"mean ± std over {runs} seeds" if runs > 1 else "one seed")
-        return ", ".join(facts)
-
-    @property
-    def headings(self) -> list[str]:
-        """Headings of all columns."""
-        return [
-            "method",
-            *(_COLUMNS.get(k, k) for k in self._varied),
-            "epsilon",
-            *self._metrics.values(),
-            *("delta", "noise std", "bytes up / down", "seconds"),
-        ]
-
-    def texts(self, line: Line) -> list[str]:
-        """Return a line as text for people."""
-        failed, runs = len(line["failures"]), len(line["seeds"]) + len(line["failures"])
-        label = line["label"] + (f" [{failed} of {runs} failed]" if failed else "")
-        epsilon = "" if line["baseline"] else "inf"
-        if line["epsilon"] is not None:
-            epsilon = f"{line['epsilon']:g}"
-        up, down, seconds = line["bytes_up"], line["bytes_down"], line["seconds"]["mean"]
-        return [
-            label,
-            *(_fact(k, line.get(k)) for k in self._varied),
-            epsilon,
-            *(
-                _spread(metric, line["after"].get(metric), len(line["seeds"]))
-                for metric in self._metrics
-            ),
-            "" if line["delta"] is None else f"{line['delta']:g}",
-            _noise(line),
-            "" if up is None else f"{up:,} / {down:,}",
-            "" if seconds is None else f"{seconds:.3f}",
-        ]
-
-    def section(self, line: Line) -> tuple[Any, ...]:
-        """Differs where a new part of the table begins."""
-        varied = [line.get(k) for k in self._varied if k not in ("rounds", "mechanism")]
-        return line["baseline"], line["epsilon"], *varied
+    metrics = families.columns_of(lines)
+    facts = {k: {line.get(k): None for line in lines if line.get(k) is not None} for k in _FACTS}
+    varied = [k for k, values in facts.items() if len(values) > 1]
+    telling = _telling(lines, varied)
+    varied = [k for k in varied if k not in _FOLLOWING or k in telling]
+    columns = ("method", *(k.replace("_", " ") for k in varied), "epsilon", *metrics.values())
+    columns += ("delta", "noise std", "bytes up / down", "seconds")
+    title = [
+        say(next(iter(facts[k])))
+        for k, say in _TITLE.items()
+        if len(facts[k]) == 1 and (k, *facts[k]) != ("sampling_rate", 1.0)
+    ]
+    runs = max(len(line["seeds"]) + len(line["failures"]) for line in lines)
+    title.append(f"mean ± std over {runs} seeds" if runs > 1 else "one seed")
+    words = {k for k, heading in enumerate(columns) if heading in _WORDS}
+    parting = ("baseline", "epsilon", *(k for k in varied if k not in ("rounds", "mechanism")))
+    parts = [[line.get(k) for k in parting] for line in lines]
+    begin = {k: "" for k, (one, following) in enumerate(pairwise(parts), 1) if one != following}
+    rows = [_texts(line, varied, metrics) for line in lines]
+    return tables.TextTable(columns, rows, ", ".join(title), words, begin)
 
 
-def as_table(lines: Sequence[Line]) -> tables.TextTable:
-    """Return the table for the terminal (`show.tables.print_table`) and for Markdown."""
-    cells = Cells(lines)
-    words = {k for k, heading in enumerate(cells.headings) if heading in _WORDS}
-    kinds = [cells.section(line) for line in lines]
-    begin = {k: "" for k, (one, following) in enumerate(pairwise(kinds), 1) if one != following}
-    rows = [cells.texts(line) for line in lines]
-    return tables.TextTable(tuple(cells.headings), rows, cells.title, words, begin)
+def _telling(lines: Sequence[Line], varied: Sequence[str]) -> list[str]:
+    """Return those of `_FOLLOWING` that distinguish lines which all before them do not."""
+    keys, telling = list(_TELLING), list[str]()
+    for fact in _FOLLOWING:
+        # a delta of 0 is a consequence of the mechanism, and no name for it
+        known = [k for k in keys if (fact, k) != ("mechanism", "delta")]
+        without, with_fact = (
+            len({tuple(line.get(k) for k in some) for line in lines})
+            for some in (known, [*known, fact])
+        )
+        if fact in varied and with_fact > without:
+            keys.append(fact)
+            telling.append(fact)
+    return telling
+
+
+def _texts(line: Line, varied: Iterable[str], metrics: Iterable[str]) -> list[str]:
+    """Return a line as text for people."""
+    failed, runs = len(line["failures"]), len(line["seeds"]) + len(line["failures"])
+    label = line["label"] + (f" [{failed} of {runs} failed]" if failed else "")
+    epsilon = "" if line["baseline"] else "inf"
+    if line["epsilon"] is not None:
+        epsilon = f"{line['epsilon']:g}"
+    up, down, seconds = line["bytes_up"], line["bytes_down"], line["seconds"]["mean"]
+    return [
+        label,
+        *(_fact(k, line.get(k)) for k in varied),
+        epsilon,
+        *(_spread(metric, line["after"].get(metric), len(line["seeds"])) for metric in metrics),
+        "" if line["delta"] is None else f"{line['delta']:g}",
+        _noise(line),
+        "" if up is None else f"{up:,} / {down:,}",
+        "" if seconds is None else f"{seconds:.3f}",
+    ]
 
 
 def as_markdown(lines: Sequence[Line]) -> str:
     """Return the table for a README, without the title."""
     return tables.markdown(replace(as_table(lines), title="", left=(0,)))
-
-
-def as_csv(lines: Sequence[Line]) -> str:
-    """Return the table for a spreadsheet: all digits, and fractions instead of percentages."""
-    return tables.csv_text(as_rows(lines))
 
 
 def as_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
@@ -368,10 +340,6 @@ def _fact(key: str, value: Any) -> str:
     if key == "data":
         return _short(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _short(data: str) -> str:
-    return Path(data).name
 
 
 def _spread(metric: str, over: Mapping[str, Any] | None, runs: int) -> str:

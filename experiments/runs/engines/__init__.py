@@ -11,21 +11,9 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.datasets import Population
 from fedcal.experiments.runs.config import ENGINES
-from fedcal.experiments.runs.engines.flower import InProcessGrid, run_in_process
-from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.experiments.runs.engines.ray import NamedData, run_flower, run_ray
+from fedcal.experiments.runs.engines import inline, ray
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome, Progress
-
-__all__ = [
-    "InProcessGrid",
-    "NamedData",
-    "run",
-    "run_flower",
-    "run_in_process",
-    "run_inline",
-    "run_ray",
-]
 
 
 def run(
@@ -33,7 +21,7 @@ def run(
     shards: Population,
     engine: str = "inline",
     *,
-    source: NamedData | None = None,
+    source: ray.NamedData | None = None,
     ray_address: str | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -62,13 +50,13 @@ def run(
     RoundFailed
         If a client failed, or nobody answered.
     """
-    drive: Callable[..., object] = run_inline
+    drive: Callable[..., object] = inline.run_inline
     one_of("engine", engine, ENGINES)  # and not that of an app, which has clients of its own
     if engine == "ray":
-        return run_ray(job, shards, ray_address=ray_address, progress=progress, **options)
+        return ray.run_ray(job, shards, ray_address=ray_address, progress=progress, **options)
     if isinstance(shards, Shards):
         if engine == "flower":
-            return run_flower(
+            return ray.run_flower(
                 job, shards, source=source, ray_address=ray_address, progress=progress
             )
         if engine == "grpc":
@@ -78,6 +66,6 @@ def run(
     elif engine != "inline":
         raise InputError(f"engine {engine!r} sends rows to clients: blocks need inline or ray")
     else:  # a round is long here: progress is that of its parts
-        drive, progress = partial(run_inline, progress=progress), None
+        drive, progress = partial(inline.run_inline, progress=progress), None
     driven = partial(drive, shards=shards, unavailable=job.unavailable)
     return job.run(driven, progress, **options)

@@ -109,10 +109,7 @@ class InProcessGrid(Grid):
 
 
 def run_in_process(
-    strategy: FederatedStrategy,
-    shards: Shards,
-    *,
-    unavailable: Unavailable | None = None,
+    strategy: FederatedStrategy, shards: Shards, *, unavailable: Unavailable | None = None
 ) -> Artifact:
     """Drive a strategy by Flower's `Strategy.start` over an in-process grid.
 

@@ -81,7 +81,12 @@ def run_grpc(
         names = [f"site-{k}" for k in range(shards.clients)]
         make_certificates(keys, names=["127.0.0.1", "localhost"], sites=names)
         out.mkdir()
-        job, signing = _with_roster(job, folder)
+        signing: list[SigningKey] = []
+        if job.plan.committee is not None:
+            signing = [SigningKey.generate() for _ in names]
+            roster = simulated_roster(signing, *job.plan.committee)
+            (folder / FEDERATION).write_text(roster.to_toml(), "utf-8")
+            job = replace(job, roster=roster.to_text())
         here = {"data": "", "partition": "", "out": str(out), **FRESH}
         run = superlink.FlowerRun(folder, programs, {})
         run.write_app({**job.to_fields(), **here})
@@ -99,12 +104,8 @@ def run_grpc(
             site = folder / name
             own = shards.block(k, k + 1)
             prepare(site, own, number=k, simulated=True, **_place(folder, signing, k))
-            node = supernode(
-                site,
-                fleet=fleet,
-                root_certificates=keys / "ca.crt",
-                key=keys / "sites" / f"{name}.key",
-            )
+            key = keys / "sites" / f"{name}.key"
+            node = supernode(site, fleet=fleet, root_certificates=keys / "ca.crt", key=key)
             started = running.enter_context(node)
             if nodes is not None:
                 nodes.append(started)
@@ -120,16 +121,6 @@ def simulated_roster(keys: list[SigningKey], committee: int, threshold: int) -> 
     """Return a federation of sites with these keys, the first of which are the committee."""
     sites = tuple(Member(f"site-{k}", key.public) for k, key in enumerate(keys))
     return Roster("simulation", sites, Committee.of_first(committee, threshold))
-
-
-def _with_roster(job: Job, folder: Path) -> tuple[Job, list[SigningKey]]:
-    """Return a job under the protocol with its own federation, and the sites' keys to it."""
-    if job.plan.committee is None:
-        return job, []
-    keys = [SigningKey.generate() for _ in range(job.plan.clients)]
-    roster = simulated_roster(keys, *job.plan.committee)
-    (folder / FEDERATION).write_text(roster.to_toml(), "utf-8")
-    return replace(job, roster=roster.to_text()), keys
 
 
 def _place(folder: Path, keys: list[SigningKey], site: int) -> dict[str, Any]:

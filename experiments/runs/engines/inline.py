@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 
 from fedcal.clients.answers import contribute
-from fedcal.core import checks, errors
+from fedcal.core import checks, errors, types
 from fedcal.core.parallel import MANY, in_threads, usable_cores
 from fedcal.core.shards import Task
-from fedcal.core.types import Integers, Words
 from fedcal.datasets import Population
 from fedcal.privacy.curator import OpenRound
 from fedcal.privacy.request import Request
@@ -26,10 +25,10 @@ an answer or the rows of a single client may have more)."""
 
 _KEPT_BYTES = 1 << 23
 
-Unavailable = Callable[[int], Integers]
+Unavailable = Callable[[int], types.Integers]
 """Round -> clients that do not answer in it."""
 
-SumOf = Callable[[OpenRound, Integers], Words]
+SumOf = Callable[[OpenRound, types.Integers], types.Words]
 """(a round, who answers in it) -> the sum of their contributions, (length,)."""
 
 
@@ -96,7 +95,7 @@ def run_inline(
     return artifact
 
 
-def _check_members(method: Method, asked: OpenRound, alive: Integers) -> None:
+def _check_members(method: Method, asked: OpenRound, alive: types.Integers) -> None:
     """Raise RoundFailed where too few members of the committee are there to open the sum."""
     if method.plan.committee is None:
         return
@@ -124,7 +123,7 @@ def local_sums(
     progress: Progress | None = None,
     first: int = 0,
     threads: int | None = None,
-) -> Callable[[Request, Integers], Words]:
+) -> Callable[[Request, types.Integers], types.Words]:
     """Return the function that adds up contributions in this process, on all its cores.
 
     It takes the question, and the places of those who answer among the clients of the shards.
@@ -148,35 +147,25 @@ def local_sums(
     everybody = cache(lambda size: shards.tasks(np.arange(shards.clients), size))
     each = shards.size * shards.classes // max(1, shards.clients)
 
-    def add_up(request: Request, alive: Integers) -> Words:
+    def add_up(request: Request, alive: types.Integers) -> types.Words:
         length = request.bound.length
         size = block or max(1, BLOCK_NUMBERS // max(length, each))
         # blocks of all clients are kept for the whole run, with what was derived of their rows
         tasks = everybody(size) if len(alive) == shards.clients else shards.tasks(alive, size)
         many = shards.size * shards.classes >= MANY
-        return _sum_of(tasks, request, first, threads or (usable_cores() if many else 1), progress)
+        cores = threads or (usable_cores() if many else 1)
+        total = np.zeros(length, np.uint64)
+
+        def work(task: Task) -> types.Words:
+            own = np.zeros(length, np.uint64)
+            for ids, part in task():
+                own += contribute(part, request, ids + first).sum(axis=0, dtype=np.uint64)
+            return own
+
+        for done, own in enumerate(in_threads(work, tasks, min(cores, len(tasks))), 1):
+            total += own
+            if progress is not None:
+                progress(done, len(tasks))
+        return total
 
     return add_up
-
-
-def _sum_of(
-    tasks: Sequence[Task], request: Request, first: int, threads: int, progress: Progress | None
-) -> Words:
-    """Return the sum of the contributions of all clients of these tasks, (length,).
-
-    The integers add up mod 2**64 to the same bits in any order, on any number of threads.
-    """
-    total = np.zeros(request.bound.length, np.uint64)
-
-    def work(task: Task) -> Words:
-        own = np.zeros(request.bound.length, np.uint64)
-        for ids, part in task():
-            own += contribute(part, request, ids + first).sum(axis=0, dtype=np.uint64)
-        return own
-
-    sums = in_threads(work, tasks, min(threads, len(tasks)))
-    for done, own in enumerate(sums, 1):
-        total += own
-        if progress is not None:
-            progress(done, len(tasks))
-    return total

@@ -341,13 +341,7 @@ def run_flower(
             write_dealt(Path(source.data), shards)
         out = folder / "out"
         out.mkdir()
-        fields = {
-            **job.to_fields(),
-            "data": source.data,
-            "partition": source.partition,
-            "out": str(out),
-            **FRESH,
-        }
+        fields = {**job.to_fields(), **source._asdict(), "out": str(out), **FRESH}
         run = superlink.FlowerRun(folder, programs, ray_environment(folder, ray_address))
         run.write_app(fields)
         federation = f"num-supernodes={job.federation.clients} client-resources-num-cpus=1"

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import tomli_w
 
@@ -58,24 +58,12 @@ for arguments in json.loads(sys.argv[1]):
 """Several commands of `flwr` in one process: each start of it takes seconds."""
 
 
-_NAMES = {
-    "flwr": "flwr",
-    **{name: f"flower-{name}" for name in ("superlink", "supernode", "superexec")},
-}
 _given_ports: set[int] = set()
 
 
-class Commands(NamedTuple):
-    """Flower's commands, those of this very interpreter."""
-
-    superlink: Path
-    flwr: Path
-
-
-def commands(engine: str) -> Commands:
-    """Return the paths of Flower's commands; InputError as `scripts`."""
-    folder = scripts(f"engine '{engine}'", *Commands._fields)
-    return Commands(folder / _NAMES["superlink"], folder / _NAMES["flwr"])
+def commands(engine: str) -> Path:
+    """Return the folder of Flower's commands, those of this very interpreter."""
+    return scripts(f"engine '{engine}'", "superlink", "flwr")
 
 
 def scripts(who: str, *names: str) -> Path:
@@ -85,7 +73,7 @@ def scripts(who: str, *names: str) -> Path:
     """
     if not hasattr(os, "fork"):
         raise InputError(f"{who} needs Linux or macOS")
-    wanted = [_NAMES[name] for name in names]
+    wanted = [name if name == "flwr" else f"flower-{name}" for name in names]
     for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
         if all(os.access(folder / name, os.X_OK) for name in wanted):
             return folder
@@ -128,7 +116,7 @@ class FlowerRun:
         further environment variables
     """
 
-    def __init__(self, folder: Path, programs: Commands, extra: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, programs: Path, extra: Mapping[str, str]) -> None:
         self._folder, self._commands = folder, programs
         self._home, self._app = folder / "home", folder / "app"
         self._log = folder / "log"
@@ -167,7 +155,7 @@ class FlowerRun:
         for left in reversed(range(_STARTS)):
             port = free_port()
             command: list[str | Path] = [
-                *(self._commands.superlink, *options()),
+                *(self._commands / "flower-superlink", *options()),
                 *("--host", "127.0.0.1", "--port", str(port)),
                 "--disable-runtime-dependency-installation",
             ]
@@ -182,7 +170,7 @@ class FlowerRun:
 
     def flwr(self, *arguments: str | Path) -> str:
         """Return what a `flwr` command prints, or why it failed; it is ended in `COMMAND_S`."""
-        return self._said([self._commands.flwr, *arguments], COMMAND_S)
+        return self._said([self._commands / "flwr", *arguments], COMMAND_S)
 
     def flwr_many(self, many: Sequence[Sequence[str]]) -> str:
         """Return the output of several `flwr` commands, run in one process until one fails."""
@@ -192,7 +180,7 @@ class FlowerRun:
     def run(self, federation: str | None, out: Path, progress: Progress | None) -> str:
         """Run the app to its end; the status that Flower gives it."""
         command: list[str | Path] = [
-            *(self._commands.flwr, "run", str(self._app), CONNECTION, "--stream"),
+            *(self._commands / "flwr", "run", str(self._app), CONNECTION, "--stream"),
             *(() if federation is None else ("--federation-config", federation)),
         ]
         seen = 0
@@ -309,12 +297,12 @@ def complaint(text: str) -> str:
     return (errors or lines[-1:] or ["its log is empty"])[0][:300]
 
 
-def environment(folder: Path, home: Path, programs: Commands) -> dict[str, str]:
+def environment(folder: Path, home: Path, programs: Path) -> dict[str, str]:
     """Return the environment for a run in `folder`, based on this process's."""
     return {
         **quiet_environment(home),
         MARK: str(folder),
-        "PATH": os.pathsep.join([str(programs.flwr.parent), os.environ.get("PATH", os.defpath)]),
+        "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)]),
     }
 
 

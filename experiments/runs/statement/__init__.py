@@ -6,13 +6,12 @@ from typing import Any
 
 from fedcal.experiments.runs.statement import sentences
 from fedcal.privacy.noise_plan import Plan
-from fedcal.trust import Facts
-from fedcal.trust.base import about_committee
+from fedcal.trust import Facts, base
 from fedcal.units import UNITS
 
 
-def about_subjects(plan: Plan, partition: str, held_out: bool) -> list[str]:
-    """Return sentences on a simulation's unrealistic treatment of subjects.
+def about_rows(plan: Plan, partition: str, held_out: bool, noun: str) -> list[str]:
+    """Return sentences on a simulation's test rows and its unrealistic treatment of subjects.
 
     Parameters
     ----------
@@ -20,10 +19,12 @@ def about_subjects(plan: Plan, partition: str, held_out: bool) -> list[str]:
         as `--partition` takes it
     held_out
         whether the test rows were drawn from the same rows
+    noun
+        what the run yields
     """
+    lines = sentences.of_tests(held_out, "held out", noun)
     if plan.protected.column is None or not plan.private:
-        return []
-    lines = []
+        return lines
     if partition != "natural":
         lines.append(
             f"Partition {partition} deals rows, not subjects: a subject's rows may lie with "
@@ -79,8 +80,8 @@ def without_privacy(
         **_sums(about),
         "statement": [
             sentence,
-            *about_committee(about),
-            *sentences.of_tests(tested, sentences.about_tests(noun)),
+            *base.about_committee(about),
+            *sentences.of_tests(tested, "shown", noun),
         ],
         **sentences.exact_run(trust, releases, about, tested, noun),
     }
@@ -155,7 +156,7 @@ def of_plan(
         "event": plan.event,
         "statement": [
             *sentences.promise(plan, about, rows_per_client),
-            *sentences.of_tests(tested, sentences.about_tests(noun)),
+            *sentences.of_tests(tested, "shown", noun),
         ],
         "sees": sentences.sees(plan, about, tested, noun),
         "not_protected": sentences.not_protected(plan, about, rows_per_client, tested, noun),

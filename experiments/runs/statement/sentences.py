@@ -11,20 +11,18 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fedcal.mechanisms import MECHANISMS
+from fedcal import mechanisms, units
 from fedcal.privacy.noise_plan import Plan
-from fedcal.trust import TRUSTS, Facts, SecAgg
-from fedcal.trust.base import about_committee
-from fedcal.units import UNITS
+from fedcal.trust import TRUSTS, Facts, SecAgg, base
 
 MEANINGS: dict[str, dict[str, str]] = {
-    "unit": {name: unit.meaning for name, unit in UNITS.items()},
+    "unit": {name: unit.meaning for name, unit in units.UNITS.items()},
     "trust": {name: model.meaning for name, model in TRUSTS.items()}
     | {
         "pooled": "pooled: all rows lie in one place; no party must be trusted",
         "one-source": "one source: a client uses its own rows alone; no party must be trusted",
     },
-    "mechanism": {name: law.meaning for name, law in MECHANISMS.items()},
+    "mechanism": {name: law.meaning for name, law in mechanisms.MECHANISMS.items()},
     "noise_source": {
         "seeded": "seeded generator: a simulation, no protection against anyone who knows the seed",
         "system": "the operating system's generator",
@@ -46,7 +44,7 @@ def meaning(privacy: Mapping[str, Any], key: str) -> str:
 
 def adjacency(privacy: Mapping[str, Any]) -> str:
     """Return which inputs are neighbours, for the record's unit."""
-    unit, name = UNITS.get(privacy["unit"]), str(privacy["adjacency"])
+    unit, name = units.UNITS.get(privacy["unit"]), str(privacy["adjacency"])
     return name if unit is None else unit.worlds.get(name, name)
 
 
@@ -98,7 +96,7 @@ def promise(plan: Plan, about: Facts, rows_per_client: float | None) -> list[str
         the nominal number that set the clip bound, if one did
     """
     model, unit = plan.model, plan.protected
-    lines = [_guarantee(plan), *model.against(about), *about_committee(about), *unit.curators]
+    lines = [_guarantee(plan), *model.against(about), *base.about_committee(about), *unit.curators]
     lines += unit.limits(" and more delta" if plan.delta else "")
     if plan.rows_that_fit is not None and plan.rows_that_fit < _MANY_ROWS:
         lines.append(
@@ -152,7 +150,7 @@ def in_short(
     colluding
         as in `Plan`
     """
-    protected = UNITS[unit]
+    protected = units.UNITS[unit]
     holds = TRUSTS[trust].holds(secure_aggregation, quorum, colluding)
     return (
         f"Trust {trust}, unit {unit}: epsilon bounds what {protected.neighbours[adjacency]} "
@@ -238,29 +236,34 @@ _SETS = "thresholds"
 """The noun of prediction sets: test rows tell other things of them than of the rest."""
 
 
-def about_tests(noun: str) -> str:
-    """Return what is shown about test rows, and to whom."""
-    if noun == _SETS:
-        return (
-            "Coverage, set sizes and examples of the test rows are exact and not private: for the "
-            "researcher's eyes."
-        )
-    return (
+_OF_TESTS = {
+    "shown": (
+        "Coverage, set sizes and examples of the test rows are exact and not private: for the "
+        "researcher's eyes.",
         "The metrics, reliability data and probabilities of the test rows are exact and not "
-        "private: for the researcher's eyes."
-    )
-
-
-def _exact_tests(noun: str) -> str:
-    if noun == _SETS:
-        return (
-            "Coverage and set sizes of test rows (those after each release, too) and examples of "
-            "sets are exact."
-        )
-    return (
+        "private: for the researcher's eyes.",
+    ),
+    "exact": (
+        "Coverage and set sizes of test rows (those after each release, too) and examples of "
+        "sets are exact.",
         "Test metrics (those after each release, too), reliability data and test probabilities are "
-        "exact."
-    )
+        "exact.",
+    ),
+    "held out": (
+        "The test rows were held out of the same clients' rows, and their results are exact "
+        "and bounded by no epsilon: before, after and coverage_by (result.json), test "
+        "(rounds.jsonl), page.json and report.html.",
+        "The test rows were held out of the same clients' rows, and their results are exact and "
+        "bounded by no epsilon: before, after and intervals, clients_change (result.json), test "
+        "(rounds.jsonl), reliability.json, test_probs.npy, report.html and its figures.",
+    ),
+}
+"""What is told of test rows -> for prediction sets, and for the rest."""
+
+
+def of_tests(told: bool, what: str, noun: str) -> list[str]:
+    """Return what is `shown` about test rows, `exact`, or `held out`, if there are such rows."""
+    return [_OF_TESTS[what][noun != _SETS]] if told else []
 
 
 AT_HOME = (
@@ -268,27 +271,6 @@ AT_HOME = (
     "recalibration at home; no epsilon bounds them: they are for the researcher only. In a "
     "deployment they stay at the site."
 )
-
-
-def held_out(noun: str) -> str:
-    """Return what test rows reveal that were held out of the clients' rows."""
-    if noun == _SETS:
-        return (
-            "The test rows were held out of the same clients' rows, and their results are exact "
-            "and bounded by no epsilon: before, after and coverage_by (result.json), test "
-            "(rounds.jsonl), page.json and report.html."
-        )
-    return (
-        "The test rows were held out of the same clients' rows, and their results are exact and "
-        "bounded by no epsilon: before, after and intervals, clients_change "
-        "(result.json), test (rounds.jsonl), reliability.json, test_probs.npy, report.html and "
-        "its figures."
-    )
-
-
-def of_tests(tested: bool, sentence: str) -> list[str]:
-    """Return a sentence about test rows, if there are any."""
-    return [sentence] if tested else []
 
 
 def exact_run(trust: str, releases: int, about: Facts, tested: bool, noun: str) -> dict[str, Any]:
@@ -310,7 +292,7 @@ def exact_run(trust: str, releases: int, about: Facts, tested: bool, noun: str) 
     else:
         sees = [("everybody", f"Nothing about any client's rows; the {noun} learned nothing.")]
     lost = [
-        *of_tests(tested, _exact_tests(noun)),
+        *of_tests(tested, "exact", noun),
         "The number of clients, the method and its parameters are public.",
     ]
     if trust == "pooled":
@@ -437,7 +419,7 @@ def not_protected(
         )
     more = " and more delta" if plan.delta else ""
     return [
-        *of_tests(tested, _exact_tests(noun)),
+        *of_tests(tested, "exact", noun),
         "The number of clients, the method and its parameters (clip bounds, rounds) are public.",
         *rows,
         _WHO_FAILS if plan.own_rate < 1 else _WHO_ANSWERS,

@@ -250,7 +250,7 @@ def test_a_superlink_that_is_gone_or_hangs_is_not_waited_for(link, tmp_path, mon
     hangs.chmod(0o700)
     monkeypatch.setattr(superlink, "COMMAND_S", 0.3)
     (tmp_path / "run").mkdir()
-    flower = superlink.FlowerRun(tmp_path / "run", superlink.Commands(hangs, hangs), {})
+    flower = superlink.FlowerRun(tmp_path / "run", tmp_path, {})
     assert flower.status(1) == superlink.UNKNOWN
     refused(r"did not take the run: no answer within 0.3 s", flower.submit, error=FedcalError)
 

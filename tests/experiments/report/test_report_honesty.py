@@ -10,8 +10,11 @@ from compared import cell
 from html_page import page_of
 
 from fedcal.experiments import simulate
-from fedcal.experiments.report import comparison_card, write_comparison_report
-from fedcal.experiments.report.comparison import cells_table
+from fedcal.experiments.report.comparison import (
+    cells_table,
+    comparison_card,
+    write_comparison_report,
+)
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 

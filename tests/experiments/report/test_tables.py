@@ -2,7 +2,7 @@
 
 from rich.progress import Progress
 
-from fedcal.experiments.report import tables
+from fedcal.experiments.report import page, tables
 from fedcal.experiments.report.terminal import Steps, console
 
 ROWS = (
@@ -39,11 +39,12 @@ def test_in_a_terminal_words_stand_left_and_numbers_right(capsys):
 
 
 def test_html_escapes_and_marks():
-    text = str(tables.html(TABLE, "metrics"))
+    html = page._environment().globals["html"]
+    text = str(html(TABLE, "metrics"))
     assert text.startswith('<table class="metrics">')
     assert '<th scope="col">method</th><th scope="col" class="n">ECE, %</th>' in text
     assert '<td class="n"><span class="best">1.5</span></td>' in text
     assert '<th scope="row">&lt;c&gt;</th><td class="n">2.0<span class="word muted">†</sp' in text
     assert '0.1 <span class="word better">better</span><small>0 to 1</small>' in text
     assert '<th scope="rowgroup" colspan="2">&lt;rest&gt;</th>' in text
-    assert "<thead>" not in tables.html(tables.TextTable((), [("unit", "a user")], left=(0, 1)))
+    assert "<thead>" not in html(tables.TextTable((), [("unit", "a user")], left=(0, 1)))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines import run_inline
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.runs.plan import EPSILONS, plan
 from fedcal.metrics import ece, nll
 from fedcal.partition import dirichlet

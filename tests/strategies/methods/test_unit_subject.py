@@ -10,7 +10,7 @@ from strategy_checks import BUDGETED
 from fedcal.clients.answers import answer
 from fedcal.core.shards import Shards, numbered
 from fedcal.core.types import Integers, Words
-from fedcal.experiments.runs.engines import run_inline
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.noise_plan import Federation
 from fedcal.privacy.request import Request
 from fedcal.strategies import STRATEGIES, FederatedStrategy

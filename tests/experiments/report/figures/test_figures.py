@@ -16,13 +16,15 @@ from matplotlib.patches import PathPatch
 from matplotlib.text import Text
 from scipy import stats
 
-from fedcal.experiments.report.figures import (
-    curves,
-    diagrams,
+from fedcal.experiments.report.figures import curves, diagrams
+from fedcal.experiments.report.figures.drawing import (
+    Panel,
+    Sheet,
+    curve,
     draw,
+    panel_svgs,
     save_sheets,
 )
-from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve, panel_svgs
 from fedcal.experiments.report.figures.style import BOXES, LINES
 from fedcal.metrics import Reliability
 

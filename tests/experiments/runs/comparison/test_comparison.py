@@ -41,7 +41,7 @@ def _no_figures():
         (folder / "report.html").write_text(f"<html>{len(read['cells'])}</html>")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fedcal.experiments.report, "write_comparison_report", write)
+        patch.setattr(fedcal.experiments.report.comparison, "write_comparison_report", write)
         yield
 
 

@@ -217,9 +217,8 @@ def cluster():
 
 
 def environment(tmp_path: Path, address: str | None = None) -> dict[str, str]:
-    commands = superlink.Commands(tmp_path / "bin" / "flower-superlink", tmp_path / "bin" / "flwr")
     own = engine.ray_environment(tmp_path, address)
-    return {**superlink.environment(tmp_path, tmp_path / "home", commands), **own}
+    return {**superlink.environment(tmp_path, tmp_path / "home", tmp_path / "bin"), **own}
 
 
 def test_nothing_of_the_user_s_environment_leads_elsewhere(tmp_path, monkeypatch):

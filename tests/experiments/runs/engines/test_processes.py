@@ -11,7 +11,7 @@ import pytest
 from procfs import descendants, processes, until
 
 from fedcal.experiments.runs.engines.processes import ProcessTree
-from fedcal.experiments.runs.engines.superlink import Commands, FlowerRun
+from fedcal.experiments.runs.engines.superlink import FlowerRun
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, adopts orphans")
 
@@ -111,10 +111,10 @@ def test_nothing_outlives_a_killed_parent(folder):
 
 
 def test_a_superlink_is_waited_for_until_it_listens(folder):
-    program = folder.parent / "superlink"
+    program = folder.parent / "flower-superlink"
     program.write_text(f"#!/bin/sh\nsleep 0.1\nexec {sys.executable} -m http.server -b $2 $4\n")
     program.chmod(0o700)
-    with FlowerRun(folder, Commands(program, program), {}).superlink(list) as address:
+    with FlowerRun(folder, folder.parent, {}).superlink(list) as address:
         host, _, port = address.partition(":")
         socket.create_connection((host, int(port)), 1.0).close()
 

@@ -27,7 +27,7 @@ from fedcal.core.numerics import logits_from_probs, softmax
 from fedcal.datasets import from_arrays, load
 from fedcal.datasets.model_scores import scores_of
 from fedcal.experiments.deploy.at_home import priors_of
-from fedcal.experiments.runs.engines import run_inline
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.runs.estimator import CalibratedModel, FederatedCalibrator
 from fedcal.metrics import nll
 from fedcal.partition import deal
