@@ -171,7 +171,8 @@ class Sealed:
         except InputError:
             raise
         except (AttributeError, ValueError):  # connections that are no table, or no date
-            raise InputError(f"{path} is not a sealed study") from None
+            what = "its connections or its date cannot be read"
+            raise InputError(f"{path} is not a sealed study: {what}") from None
         own = study.roster({site.name: site.key for site in roster.sites})
         same(f"roster of {path}", roster.to_text(), own.to_text())
         same(f"connections of {path}", sorted(connections), sorted(study.sites))

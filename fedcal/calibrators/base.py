@@ -146,7 +146,7 @@ class Calibrator(Artifact):
         return self._of_logits(moderate("logits", checked), input)
 
     def _of_logits(self, z: Floats, input: Kind) -> Floats:
-        same("number of classes, as of the calibrator,", z.shape[1], self.classes)
+        same("number of classes of scores for this calibrator", z.shape[1], self.classes)
         return self._predict(z, input)
 
     def __repr__(self) -> str:

@@ -124,7 +124,7 @@ class PredictionSets(Artifact):
         self, logits: Floats, groups: Sequence[str] | NDArray[Any] | None = None
     ) -> NDArray[np.bool_]:
         """Return `predict_set` of checked logits; for probabilities they are log(max(p, 1e-12))."""
-        same("number of classes, as of these sets,", logits.shape[1], self.classes)
+        same("number of classes of scores for these sets", logits.shape[1], self.classes)
         return self.conformity.within(logits, self._limits(len(logits), groups), self.input)
 
     def _limits(self, rows: int, groups: Sequence[str] | NDArray[Any] | None) -> Floats:

@@ -146,7 +146,7 @@ class CalibrationModule(nn.Module):
 
     def _logits(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Return the logits of scores, 0 in rows with a NaN, and which rows these are, (..., 1)."""
-        same("number of classes, as of the module,", scores.shape[-1], self.classes)
+        same("number of classes of scores for this module", scores.shape[-1], self.classes)
         bad = scores.isnan().any(dim=-1, keepdim=True)
         z = scores.masked_fill(bad, 0.0)
         if self.input == "probs":

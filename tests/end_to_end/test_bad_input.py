@@ -132,7 +132,7 @@ FITTED = str(Path("run", "calibrator.npz"))
 
 def test_apply_refuses_rows_of_another_kind(applied):
     np.savez("four.npz", **rows(classes=4))
-    applied("four.npz", ["four.npz has 4 classes", "fitted on 3"])
+    applied("four.npz", ["four.npz must be 3, got 4"])
     with_a_nan(Path("bad.npz"))
     applied("bad.npz", ["nan at row 4"])
     Path("p.npy").mkdir()
@@ -143,10 +143,10 @@ def test_apply_refuses_rows_of_another_kind(applied):
 def test_apply_refuses_probabilities_for_logits(applied):
     np.savez("probs.npz", probs=np.full((8, 3), 1 / 3), labels=np.arange(8) % 3)
     for out in ("p.npy", "p.npz", "p.csv"):
-        applied("probs.npz", ["probs.npz holds probs", "fitted on logits"], out)
+        applied("probs.npz", ["probs.npz, as", "must be 'logits', got 'probs'"], out)
     again = ["simulate", "--data", "probs.npz", "--out", "run", "--overwrite", "--quiet"]
     assert _run(again) == 0
-    applied("data.npz", ["data.npz holds logits"])
+    applied("data.npz", ["data.npz, as", "must be 'probs', got 'logits'"])
 
 
 def test_a_charge_that_the_ledger_refuses(folder, capsys):

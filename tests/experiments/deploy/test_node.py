@@ -121,7 +121,7 @@ def test_a_bundle_is_not_unpacked_into_memory(caplog):
     )
     assert len(link.fab.content) < 1 << 20
     assert "InputError" in link.ask()
-    assert "a file in the server's bundle must be than" in caplog.messages[-1]
+    assert "a file in the server's bundle must be" in caplog.messages[-1]
     link.fab = Fab("0" * 64, b"no zip", {})
     assert "InputError" in link.ask()
 

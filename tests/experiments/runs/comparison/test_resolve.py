@@ -82,7 +82,7 @@ def test_a_value_that_goes_with_nothing_is_refused():
         ({"quorum": 0.5}, "quorum"),
         # what no choice of trust would mend
         ({"method": "fedoneshot", "rounds": 3, "trust": "central,local"}, "fedoneshot on d"),
-        ({**exact, "method": "acct", "set": {"clip": 2.0}}, "--set clip has no effect in any run"),
+        ({**exact, "method": "acct", "set": {"clip": 2.0}}, "clip has no effect here: no run"),
         ({**exact, "method": twice}, "clip_positive has no effect here"),
     ]
     each_is_refused(table, lambda given: resolved(**{"method": "fedtemp", "epsilon": "1", **given}))

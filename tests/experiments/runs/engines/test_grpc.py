@@ -54,16 +54,25 @@ def test_what_real_sites_or_their_number_rule_out_is_one_line(tmp_path):
     out = tmp_path / "run"
     second = "positive has no effect here: at real sites the second of class_names"
     table: list[tuple[dict[str, Any], str]] = [
-        ({"data": rows(), "clients": None}, "at most 64 clients, not 100; --engine inline takes"),
-        ({"engine": "inline", "timeout": 5.0}, "timeout needs the engine grpc"),
+        (
+            {"data": rows(), "clients": None},
+            r"inline takes any\) must be a whole number in \[1, 64\], got 100",
+        ),
+        (
+            {"engine": "inline", "timeout": 5.0},
+            "timeout has no effect here: the engine is not grpc",
+        ),
         ({"control": "h:1"}, "control needs root_certificates"),
-        ({"root_certificates": "ca.crt"}, "root_certificates needs real sites"),
+        (
+            {"root_certificates": "ca.crt"},
+            "root_certificates has no effect here: there are no real sites",
+        ),
         ({**real, "clients": 2, "positive": "a"}, second),
         ({**real, "clients": None}, "--clients or --federation must say"),
         ({**real, "method": "none"}, "real sites keep theirs"),
         ({**real, "dropout": 0.1}, "not for real sites"),
         ({**real, "epsilon": 1.0, "trust": "distributed"}, "a share of noise protects nothing"),
-        (real, "give --out"),
+        (real, "--out is needed"),
         ({**real, "timeout": 0.0}, "timeout must be"),
         ({**real, "epsilon": 1.0, "out": out}, "public nominal number of rows"),
     ]
