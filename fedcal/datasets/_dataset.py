@@ -254,10 +254,11 @@ class Dataset:
             if not self.labelled:
                 raise InputError(f"{self.name}: rows without labels cannot be evaluated")
             return self
+        columns: dict[str, Any] = {f"test_{k}": None for k in _TESTED}
         return replace(
             self,
+            **columns,
             **{k: getattr(self, f"test_{k}") for k in _TESTED},
-            **{f"test_{k}": None for k in _TESTED},
             client_names=None if self.test_client is None else self.client_names,
             group_names=None if self.test_group is None else self.group_names,
         )
