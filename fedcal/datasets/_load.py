@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fedcal.core.checks import near, one_of
 from fedcal.core.classes import ids_of
@@ -159,22 +159,8 @@ Variant = tuple[str, int]
 """Corruption and severity; ("none", 0) is the unchanged images."""
 
 
-def packed(logits: ArrayLike) -> NDArray[np.uint8]:
-    """Return logits as bytes, (n, c): sqrt(largest logit of the row - logit), in steps of 1/12.
-
-    Values above 255 steps are cut. Confidence depends on the runners-up, so steps are fine near the
-    top and coarse far below: depth 1 is stored to 1/12 nat, depth 25 to 5/12. Rounding keeps the
-    row's order except for ties.
-
-    """
-    z = np.asarray(logits, np.float64)
-    depth = z.max(axis=1, keepdims=True) - z
-    code = np.minimum(np.rint(STEPS * np.sqrt(depth)), 255)
-    return np.asarray(code, np.uint8)
-
-
 def unpacked(code: NDArray[np.uint8]) -> Floats:
-    """Return logits from `packed`, (n, c), with the largest of each row at 0."""
+    """Return logits from bytes, (n, c): the largest is 0, steps are of sqrt(largest - logit)."""
     return -((code.astype(np.float64) / STEPS) ** 2)
 
 

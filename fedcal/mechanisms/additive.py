@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
@@ -18,17 +18,15 @@ from fedcal.mechanisms.noise_law import NoiseLaw
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
 
-_EXAMPLES: tuple[Mapping[str, Any], ...] = (
-    {"lengths": (1,), "norms": (2.5,)},
-    {"lengths": (2, 3), "norms": (4.0, 0.5), "rule": "per_block"},
-)
-
 
 class Additive(Mechanism):
     """Mechanism that adds independent noise to each number of a sum."""
 
     answers: ClassVar[Answers] = "sum"
-    examples = _EXAMPLES
+    examples = (
+        {"lengths": (1,), "norms": (2.5,)},
+        {"lengths": (2, 3), "norms": (4.0, 0.5), "rule": "per_block"},
+    )
 
     @classmethod
     @abstractmethod

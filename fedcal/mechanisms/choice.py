@@ -6,9 +6,9 @@ Optimal unary encoding: a one-hot answer, bit by bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -34,9 +34,7 @@ class Exponential(Mechanism):
     noise: ClassVar[str] = "a draw"
     meaning: ClassVar[str] = "exponential mechanism: one of several candidates is drawn"
     answers: ClassVar[Answers] = "index"
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"lengths": (20,), "norms": (2.5,), "rule": "per_value"},
-    )
+    examples = ({"lengths": (20,), "norms": (2.5,), "rule": "per_value"},)
 
     @classmethod
     def check(cls, bound: Bound, rounds: int) -> None:
@@ -103,9 +101,7 @@ class Unary(Mechanism):
     answers: ClassVar[Answers] = "onehot"
     part: ClassVar[Per | None] = "client"
     settles_replacement: ClassVar[bool] = True
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"lengths": (4,), "norms": (2.5,), "rule": "per_value"},
-    )
+    examples = ({"lengths": (4,), "norms": (2.5,), "rule": "per_value"},)
 
     @classmethod
     def check(cls, bound: Bound, rounds: int) -> None:

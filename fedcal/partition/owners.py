@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import fraction, positive, whole
+from fedcal.core.checks import fraction
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
@@ -68,7 +68,6 @@ class DrawnPartition(Partition):
 
 def iid(labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
     """Draw a uniform partition into shards whose sizes differ by at most one row."""
-    whole("clients", clients, 1)
     owner = np.empty(len(labels), np.int64)
     owner[rng.permutation(len(labels))] = np.arange(len(labels)) % clients
     return owner
@@ -80,8 +79,6 @@ def dirichlet(labels: Integers, clients: int, beta: float, rng: np.random.Genera
     For each class draw p ~ Dirichlet(beta, ..., beta) over clients and split that class's rows
     by p. Small beta: each class sits with few clients. beta = 1 is *not* uniform; use `iid`.
     """
-    whole("clients", clients, 1)
-    positive("beta", beta)
     owner = np.empty(len(labels), np.int64)
     for j in np.unique(labels):
         rows = rng.permutation(np.flatnonzero(labels == j))
@@ -118,8 +115,6 @@ def label_shards(
 
     Raises InputError where there would be more shards than rows, and more than one for each client.
     """
-    whole("clients", clients, 1)
-    whole("shards per client", shards_per_client, 1)
     n, shards = len(labels), clients * shards_per_client
     if shards_per_client > 1 and shards > n:
         raise InputError(

@@ -54,7 +54,15 @@ class Ring:
         # Plain Python numbers from here on: limit + 1 would overflow as a numpy integer.
         object.__setattr__(self, "clients", whole("ring: clients", self.clients, 1))
         object.__setattr__(self, "headroom", whole("ring: headroom", self.headroom, 0))
-        object.__setattr__(self, "grid", _power_of_two(self.grid))
+        grid: Any = self.grid  # maybe not a number
+        # grid = 2**(exponent - 1) if the mantissa is exactly one half; NaN, inf and 0 have others
+        mantissa, exponent = math.frexp(grid if isinstance(grid, Real) else math.nan)
+        if mantissa != 0.5 or abs(exponent - 1) > _EXPONENT_LIMIT:
+            raise InputError(
+                f"ring: grid is {grid!r}, allowed are powers of two from"
+                f" 2**-{_EXPONENT_LIMIT} to 2**{_EXPONENT_LIMIT}"
+            )
+        object.__setattr__(self, "grid", float(grid))
         if self.limit < 1:
             raise InputError(
                 f"ring: {self.clients} clients and a headroom of {self.headroom} leave no capacity;"
@@ -167,18 +175,6 @@ class Ring:
             f" +-{self.limit * self.grid:.6g} ({self.limit} steps of {self.grid:g},"
             f" {self.clients} clients)"
         )
-
-
-def _power_of_two(value: Any) -> float:
-    grid = float(value) if isinstance(value, Real) else math.nan
-    # grid = 2**(exponent - 1) when the mantissa is exactly one half; NaN, inf and 0 have others.
-    mantissa, exponent = math.frexp(grid)
-    if mantissa != 0.5 or abs(exponent - 1) > _EXPONENT_LIMIT:
-        raise InputError(
-            f"ring: grid is {value!r}, allowed are powers of two from"
-            f" 2**-{_EXPONENT_LIMIT} to 2**{_EXPONENT_LIMIT}"
-        )
-    return grid
 
 
 def _real(x: ArrayLike) -> NDArray[np.float64]:

@@ -3,7 +3,8 @@
 import numpy as np
 
 from fedcal.datasets import is_shipped, load, shifted
-from fedcal.datasets._load import STEPS, packed, unpacked
+from fedcal.datasets._load import STEPS, unpacked
+from fedcal.experiments.research.shift.mnist import packed
 
 
 def test_every_variant_loads_with_the_same_labels():
