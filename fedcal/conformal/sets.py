@@ -256,15 +256,13 @@ class PredictionSets(Artifact):
             parts["site"] = test.owner, test.names
         if test.group is not None:
             parts["group"] = test.group, test.group_names
-        sets = self.of_logits(test.logits, self._groups_of(test, parts))
-        return judged(sets, test.labels, test.probs.argmax(axis=1), parts), sets
-
-    def _groups_of(self, test: Holdout, parts: Mapping[str, Parts]) -> list[str]:
-        """Return the group of each test row; "" if unknown (the threshold of all other groups)."""
+        groups = [""] * len(test.labels)  # unknown: the threshold of all other groups
         for part, names in parts.values():
             if set(names) & set(self.names):
-                return [names[k] for k in part.tolist()]
-        return [""] * len(test.labels)
+                groups = [names[k] for k in part.tolist()]
+                break
+        sets = self.of_logits(test.logits, groups)
+        return judged(sets, test.labels, test.probs.argmax(axis=1), parts), sets
 
     # -- as an artifact -------------------------------------------------------------------
 

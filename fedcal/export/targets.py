@@ -5,7 +5,6 @@ Trained models for other runtimes: those that are dense layers, as softmax and m
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -255,4 +254,4 @@ def model_to_torch(model: TrainedModel) -> nn.Module:
     need("torch", "export", "export to PyTorch")
     from fedcal.export.torch_modules import DenseLayers
 
-    return DenseLayers(layers, math.inf).eval()
+    return DenseLayers(layers).eval()

@@ -58,17 +58,14 @@ class AtSite:
     risk
         (S,) posterior probability that they lose more than `HARM` against the model, on new rows
         with scores like the site's own; 1 where it has no rows. See `RIGHT`
-    gain
-        (S,) posterior mean of the decrease of log loss
     taken
-        (S,) whether the risk is at most `MOST_RISK` and the gain above 0; else the site keeps the
-        model
+        (S,) whether the risk is at most `MOST_RISK` and the gain, the posterior mean of the
+        decrease of log loss, above 0; else the site keeps the model
     """
 
     parameters: Floats
     step: Floats
     risk: Floats
-    gain: Floats
     taken: NDArray[np.bool_]
 
     @property
@@ -98,7 +95,7 @@ def recalibrated(
     best = np.where(safe.any(axis=0), np.where(safe, gain, -np.inf).argmax(axis=0), len(STEPS) - 1)
     step = np.array(STEPS)[best]
     own = best, np.arange(shards.clients)
-    return AtSite(step[:, None] * at, step, risk[own], gain[own], safe[own])
+    return AtSite(step[:, None] * at, step, risk[own], safe[own])
 
 
 def posterior(
