@@ -217,10 +217,10 @@ class PredictionSets(Artifact):
 
     def warnings(self, result: Judged, fit_rows: int | None = None) -> list[str]:
         """Return warnings of test rows with too little coverage: see `shortfalls`."""
+        if self.shift is not None:  # the guarantee is for other label shares than the rows'
+            return []
         promised, names = self.promised(result), self.class_names
-        return shortfalls(
-            result, self.alpha, promised, self.basis, names, self.shift is not None, fit_rows
-        )
+        return shortfalls(result, self.alpha, promised, self.basis, names, fit_rows)
 
     def promised(self, result: Judged) -> dict[str, Sequence[str]]:
         """Return the parts that have their own thresholds, by the partition of the test rows."""
@@ -231,8 +231,7 @@ class PredictionSets(Artifact):
 
     def glance(self, test: Holdout) -> dict[str, float]:
         """Return coverage and mean set size."""
-        result, _ = test.kept.get(self) or self._judge(test)
-        after = result.after
+        after = (test.kept.get(self) or self._judge(test))[0].after
         return {name: after[name] for name in ("coverage", "set_size")}
 
     def page(self) -> list[Part]:

@@ -66,7 +66,16 @@ def to_torch(
     InputError
         The calibrator is not fitted, its kind has no PyTorch export, or torch is not installed.
     """
-    part = _calibrator_of(calibrator)
+    if not isinstance(calibrator, PredictionSets):
+        calibrator.need_fitted()
+        part: Calibrator | None = calibrator
+    elif calibrator.conformity.randomised or calibrator.by == "group":
+        raise InputError(
+            "randomised sets, and sets with a threshold of each group, have no export: they depend "
+            "on more than a model's scores; for one group: PredictionSets(..., by='none')"
+        )
+    else:
+        part = calibrator.conformity.read_calibrator()
     taken = one_of("input", calibrator.input if input is None else input, KINDS)
     need("torch", "export", "export to PyTorch")
     from fedcal.export.torch_modules import MODULES, SetModule
@@ -204,19 +213,6 @@ def _parts_of(
         about |= {"alpha": f"{calibrator.alpha:g}", "score": calibrator.conformity.name}
     example = torch.full((2, c), 1 / c, dtype=getattr(torch, dtype))
     return module, example, (INPUT_NAMES[module.input], output), about
-
-
-def _calibrator_of(fitted: Calibrator | PredictionSets) -> Calibrator | None:
-    """Return the calibrator to export, None for sets without one; InputError without export."""
-    if not isinstance(fitted, PredictionSets):
-        fitted.need_fitted()
-        return fitted
-    if fitted.conformity.randomised or fitted.by == "group":
-        raise InputError(
-            "randomised sets, and sets with a threshold of each group, have no export: they depend "
-            "on more than a model's scores; for one group: PredictionSets(..., by='none')"
-        )
-    return fitted.conformity.read_calibrator()
 
 
 def save_model(model: TrainedModel, path: str | Path) -> None:
