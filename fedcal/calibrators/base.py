@@ -218,9 +218,8 @@ class Calibrator(Artifact):
         """
         if len(test.labels) < FEWEST:
             return {"intervals": None}
-        after = self.test_probs(test)
-        intervals = metric_intervals(test.probs, after, test.labels, seed=test.seed)
-        return {"intervals": intervals}
+        both = test.probs, self.test_probs(test)
+        return {"intervals": metric_intervals(*both, test.labels, seed=test.seed)}
 
     def glance(self, test: Holdout) -> dict[str, float]:
         """Return four of the metrics `after`."""

@@ -168,16 +168,11 @@ class OrderPreservingVector(OrderPreserving):
     @classmethod
     def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
         """Return S_k (1 - S_k) (df/da_k, df/db_k)^2, S_k the probability of ranks up to k."""
-        return np.tile(rank_variances(probs), 2) * cls._factors(features, w) ** 2
-
-    @classmethod
-    def _factors(cls, y: Floats, w: Floats) -> Floats:
-        """Return the change by a_k and b_k of each score down to rank k, (n, 2c)."""
-        g = np.zeros_like(y)
-        np.multiply(
-            y[:, :-1] - y[:, 1:], numerics.sigmoid(cls._slopes(y, w)[..., :-1]), out=g[:, :-1]
-        )
-        return np.concatenate([g * seen(y), g], axis=1)
+        y, g = features, np.zeros_like(features)  # change by b_k of each score down to rank k
+        slopes = numerics.sigmoid(cls._slopes(y, w)[..., :-1])
+        np.multiply(y[:, :-1] - y[:, 1:], slopes, out=g[:, :-1])
+        factors = np.concatenate([g * seen(y), g], axis=1)
+        return np.asarray(np.tile(rank_variances(probs), 2) * factors**2)
 
     @staticmethod
     def _slopes(y: Floats, w: Floats) -> Floats:
@@ -279,7 +274,12 @@ class OrderPreservingMLP(OrderPreserving):
         for t, (rows, weight) in enumerate(zip(order, weights, strict=True)):
             lr = _POOLED_LR * (1 - t / len(order))
             sgd_step(w, y[rows][None], rank[rows][None], weight[None], lr)
-        self.w = min((w[0], start), key=lambda w: _loss(self.scores(y, w), rank))
+
+        def loss(w: Floats) -> float:
+            own = numerics.label_entries(numerics.softmax(self.scores(y, w)), rank)
+            return float(-np.log(np.maximum(own, numerics.FLOOR)).mean())
+
+        self.w = min((w[0], start), key=loss)
 
 
 # -- training, for many clients at once ----------------------------------------------------
@@ -421,12 +421,3 @@ def _by_columns(x: Floats, w: Floats) -> Floats:
         np.multiply(of_input[:, None], column, out=term)
         out += term
     return np.asarray(out.T.reshape(*x.shape[:-1], len(out)))
-
-
-def _loss(scores: Floats, rank: Integers) -> float:
-    """Return the mean negative log-likelihood."""
-    return float(
-        -np.log(
-            np.maximum(numerics.label_entries(numerics.softmax(scores), rank), numerics.FLOOR)
-        ).mean()
-    )

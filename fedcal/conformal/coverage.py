@@ -294,7 +294,6 @@ def shortfalls(
     promised: Mapping[str, Sequence[str]],
     basis: Basis | None,
     names: Sequence[str] | None = None,
-    weighted: bool = False,
     fit_rows: int | None = None,
 ) -> list[str]:
     """Return a warning for each shortfall of coverage on test rows.
@@ -316,13 +315,9 @@ def shortfalls(
         number of rows behind the thresholds; None = unknown
     names
         of the classes
-    weighted
-        True if the guarantee is for other label shares than the rows'
     fit_rows
         number of rows of the run, where there is no basis; None = unknown
     """
-    if weighted:
-        return []
     short, wanted = [], percent(1.0 - alpha)
     if not promised:
         whole = result.by["whole"][ALL]

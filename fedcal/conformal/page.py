@@ -121,6 +121,8 @@ def judged_parts(of: PredictionSets, test: Holdout) -> list[Part]:
     """Return the results on test rows, from top to bottom."""
     result, sets = of.judged(test)
     promised, names = of.promised(result), of.class_names
+    share = 100 * np.bincount(result.sizes) / len(result.sizes)
+    sizes = {"sets": tuple((float(k), float(s)) for k, s in enumerate(share))}
     return [
         _summary(of, result, test.labels),
         *([class_table(result, names)] if result.classes <= FEW_CLASSES else []),
@@ -129,7 +131,7 @@ def judged_parts(of: PredictionSets, test: Holdout) -> list[Part]:
             for by in _BY
             if len(result.by.get(by, ())) > 1
         ),
-        _sizes(result),
+        Curve("Set sizes", "labels in a set", "test rows, %", sizes),
         _examples(result, sets, test, class_names(names, result.classes)),
     ]
 
@@ -198,13 +200,6 @@ def _forest(
     )
     reference = {"1 - alpha": 100 * (1 - alpha)}
     return Intervals(title, "coverage, %", {"sets": lines}, reference, note)
-
-
-def _sizes(result: Judged) -> Curve:
-    """Return the percentage of rows by the size of their set."""
-    share = 100 * np.bincount(result.sizes) / len(result.sizes)
-    points = tuple((float(k), float(s)) for k, s in enumerate(share))
-    return Curve("Set sizes", "labels in a set", "test rows, %", {"sets": points})
 
 
 def _examples(

@@ -217,10 +217,10 @@ class PredictionSets(Artifact):
 
     def warnings(self, result: Judged, fit_rows: int | None = None) -> list[str]:
         """Return warnings of test rows with too little coverage: see `shortfalls`."""
+        if self.shift is not None:  # the guarantee is for other label shares than the rows'
+            return []
         promised, names = self.promised(result), self.class_names
-        return shortfalls(
-            result, self.alpha, promised, self.basis, names, self.shift is not None, fit_rows
-        )
+        return shortfalls(result, self.alpha, promised, self.basis, names, fit_rows)
 
     def promised(self, result: Judged) -> dict[str, Sequence[str]]:
         """Return the parts that have their own thresholds, by the partition of the test rows."""
@@ -231,8 +231,7 @@ class PredictionSets(Artifact):
 
     def glance(self, test: Holdout) -> dict[str, float]:
         """Return coverage and mean set size."""
-        result, _ = test.kept.get(self) or self._judge(test)
-        after = result.after
+        after = (test.kept.get(self) or self._judge(test))[0].after
         return {name: after[name] for name in ("coverage", "set_size")}
 
     def page(self) -> list[Part]:
@@ -256,15 +255,13 @@ class PredictionSets(Artifact):
             parts["site"] = test.owner, test.names
         if test.group is not None:
             parts["group"] = test.group, test.group_names
-        sets = self.of_logits(test.logits, self._groups_of(test, parts))
-        return judged(sets, test.labels, test.probs.argmax(axis=1), parts), sets
-
-    def _groups_of(self, test: Holdout, parts: Mapping[str, Parts]) -> list[str]:
-        """Return the group of each test row; "" if unknown (the threshold of all other groups)."""
+        groups = [""] * len(test.labels)  # unknown: the threshold of all other groups
         for part, names in parts.values():
             if set(names) & set(self.names):
-                return [names[k] for k in part.tolist()]
-        return [""] * len(test.labels)
+                groups = [names[k] for k in part.tolist()]
+                break
+        sets = self.of_logits(test.logits, groups)
+        return judged(sets, test.labels, test.probs.argmax(axis=1), parts), sets
 
     # -- as an artifact -------------------------------------------------------------------
 

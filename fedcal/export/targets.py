@@ -5,7 +5,6 @@ Trained models for other runtimes: those that are dense layers, as softmax and m
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -66,7 +65,16 @@ def to_torch(
     InputError
         The calibrator is not fitted, its kind has no PyTorch export, or torch is not installed.
     """
-    part = _calibrator_of(calibrator)
+    if not isinstance(calibrator, PredictionSets):
+        calibrator.need_fitted()
+        part: Calibrator | None = calibrator
+    elif calibrator.conformity.randomised or calibrator.by == "group":
+        raise InputError(
+            "randomised sets, and sets with a threshold of each group, have no export: they depend "
+            "on more than a model's scores; for one group: PredictionSets(..., by='none')"
+        )
+    else:
+        part = calibrator.conformity.read_calibrator()
     taken = one_of("input", calibrator.input if input is None else input, KINDS)
     need("torch", "export", "export to PyTorch")
     from fedcal.export.torch_modules import MODULES, SetModule
@@ -206,19 +214,6 @@ def _parts_of(
     return module, example, (INPUT_NAMES[module.input], output), about
 
 
-def _calibrator_of(fitted: Calibrator | PredictionSets) -> Calibrator | None:
-    """Return the calibrator to export, None for sets without one; InputError without export."""
-    if not isinstance(fitted, PredictionSets):
-        fitted.need_fitted()
-        return fitted
-    if fitted.conformity.randomised or fitted.by == "group":
-        raise InputError(
-            "randomised sets, and sets with a threshold of each group, have no export: they depend "
-            "on more than a model's scores; for one group: PredictionSets(..., by='none')"
-        )
-    return fitted.conformity.read_calibrator()
-
-
 def save_model(model: TrainedModel, path: str | Path) -> None:
     """Write a trained model for another runtime, atomically: inputs (rows, d) -> logits (rows, c).
 
@@ -254,4 +249,4 @@ def model_to_torch(model: TrainedModel) -> nn.Module:
     need("torch", "export", "export to PyTorch")
     from fedcal.export.torch_modules import DenseLayers
 
-    return DenseLayers(layers, math.inf).eval()
+    return DenseLayers(layers).eval()

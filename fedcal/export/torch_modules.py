@@ -412,12 +412,12 @@ def _by_rank(probs: Tensor, penalty: float, free: int) -> Tensor:
 class DenseLayers(nn.Module):
     """Inputs (n, d) -> logits (n, c) of a trained model, in float32: dense layers and ReLUs.
 
-    `layers` are weights (out, in) and biases (out,); rows longer than `longest` are shortened.
+    `layers` are weights (out, in) and biases (out,).
     """
 
-    def __init__(self, layers: Sequence[tuple[Floats, Floats]], longest: float) -> None:
+    def __init__(self, layers: Sequence[tuple[Floats, Floats]]) -> None:
         super().__init__()
-        self.longest, self.count = longest, len(layers)
+        self.count = len(layers)
         for number, (weights, bias) in enumerate(layers):
             for name, value in ((f"weights{number}", weights), (f"bias{number}", bias)):
                 self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
@@ -425,9 +425,6 @@ class DenseLayers(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits of inputs."""
         x = x.float()
-        if math.isfinite(self.longest):
-            norm = (x * x).sum(dim=-1, keepdim=True).sqrt()
-            x = x * (self.longest / norm.clamp_min(self.longest))
         for number in range(self.count):
             x = x if number == 0 else x.relu()
             x = x @ self.get_buffer(f"weights{number}").T + self.get_buffer(f"bias{number}")

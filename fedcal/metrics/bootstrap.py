@@ -173,7 +173,6 @@ MEANS = ("accuracy", "nll", "brier")
 GAPS = ("ece", "classwise_ece", "mce")
 FEWEST = 20
 """With fewer test rows a bootstrap is unreliable: results do not have intervals then."""
-HIGHEST_VALUE = {"accuracy": 1.0, "brier": 2.0, "ece": 1.0, "classwise_ece": 1.0, "mce": 1.0}
 
 
 def metric_intervals(
@@ -240,9 +239,8 @@ def metric_intervals(
         note("difference", metric, *np.quantile(replicates[:, 1] - replicates[:, 0], tails))
     for metric in GAPS:
         fits = [_invert(side, metric, weights, tails) for side in sides]
-        top = HIGHEST_VALUE[metric]
         for part, fit in zip(("before", "after"), fits, strict=True):
-            note(part, metric, min(fit.low, top), min(fit.high, top))
+            note(part, metric, min(fit.low, 1.0), min(fit.high, 1.0))
             record["noise"][part][metric] = fit.noise
         equal = np.array_equal(p, q)
         note("difference", metric, *((0.0, 0.0) if equal else _difference(*fits)))

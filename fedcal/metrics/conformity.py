@@ -29,6 +29,10 @@ from fedcal.core.streams import check_seed, in_unit_interval, mixed
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.buckets import DIGITS, arcsine_edges
 
+How = tuple[Floats | None, float, int]
+"""u, (n,) uniform in [0, 1), the fraction of the label's own probability to leave out (None = leave
+out nothing), and penalty and free ranks of `raps`."""
+
 
 class Score(ABC):
     """Conformity score in [0, 1] of each label of each row; small = the label conforms.
@@ -46,18 +50,15 @@ class Score(ABC):
 
     @classmethod
     @abstractmethod
-    def of_all(cls, probs: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
+    def of_all(cls, probs: Floats, how: How) -> Floats:
         """Return the score of every label.
 
         Parameters
         ----------
         probs
             (n, c), each row sums to 1
-        u
-            (n,) uniform in [0, 1): fraction of the label's own probability to leave out; None =
-            leave out nothing
-        penalty, free
-            of `raps`
+        how
+            u, penalty and free ranks, see `How`
 
         Returns
         -------
@@ -66,21 +67,17 @@ class Score(ABC):
         """
 
     @classmethod
-    def of_labels(
-        cls, probs: Floats, labels: Integers, u: Floats | None, penalty: float, free: int
-    ) -> Floats:
+    def of_labels(cls, probs: Floats, labels: Integers, how: How) -> Floats:
         """Return the score of each row's label, (n,), bit for bit as in `of_all`."""
-        return cls.of_all(probs, u, penalty, free)[np.arange(len(labels)), labels]
+        return cls.of_all(probs, how)[np.arange(len(labels)), labels]
 
     @classmethod
-    def within(
-        cls, probs: Floats, limits: Floats, u: Floats | None, penalty: float, free: int
-    ) -> NDArray[np.bool_]:
+    def within(cls, probs: Floats, limits: Floats, how: How) -> NDArray[np.bool_]:
         """Return whether each label's rounded score is at most its limit.
 
         Parameters
         ----------
-        probs, u, penalty, free
+        probs, how
             as of `of_all`
         limits
             (1,), (c,) of each class or (n, 1) of each row
@@ -90,7 +87,7 @@ class Score(ABC):
         NDArray[np.bool_]
             (n, c)
         """
-        return np.asarray(rounded(cls.of_all(probs, u, penalty, free)) <= limits)
+        return np.asarray(rounded(cls.of_all(probs, how)) <= limits)
 
 
 def rounded(scores: Floats) -> Floats:
@@ -118,7 +115,7 @@ class LAC(Score):
 
     @classmethod
     @override
-    def of_all(cls, probs: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
+    def of_all(cls, probs: Floats, how: How) -> Floats:
         return 1.0 - probs
 
 
@@ -133,14 +130,14 @@ class APS(Score):
     ranked = True
 
     @staticmethod
-    def by_rank(falling: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
+    def by_rank(falling: Floats, how: How) -> Floats:
         """Return scores of the classes from the most to the least probable, which never fall.
 
         Parameters
         ----------
         falling
             (n, c) probabilities, each row in falling order
-        u, penalty, free
+        how
             as of `of_all`
 
         Returns
@@ -148,48 +145,45 @@ class APS(Score):
         Floats
             (n, c)
         """
+        u, penalty, free = how
         excess = penalty * np.maximum(0.0, np.arange(1, falling.shape[1] + 1) - free)
         return np.asarray(np.minimum((mass(falling, u) + excess) / (1.0 + excess[-1]), 1.0))
 
     @classmethod
     @override
-    def of_all(cls, probs: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
+    def of_all(cls, probs: Floats, how: How) -> Floats:
         order = np.argsort(-probs, axis=1, kind="stable")
-        by_rank = cls.by_rank(np.take_along_axis(probs, order, axis=1), u, penalty, free)
+        by_rank = cls.by_rank(np.take_along_axis(probs, order, axis=1), how)
         out = np.empty_like(by_rank)
         np.put_along_axis(out, order, by_rank, axis=1)
         return out
 
     @classmethod
     @override
-    def of_labels(
-        cls, probs: Floats, labels: Integers, u: Floats | None, penalty: float, free: int
-    ) -> Floats:
+    def of_labels(cls, probs: Floats, labels: Integers, how: How) -> Floats:
         own = label_entries(probs, labels)[:, None]
         before = np.arange(probs.shape[1]) < labels[:, None]
         place = ((probs > own) | ((probs == own) & before)).sum(axis=1)
-        return label_entries(cls.by_rank(_falling(probs), u, penalty, free), place)
+        return label_entries(cls.by_rank(_falling(probs), how), place)
 
     @classmethod
-    def within(
-        cls, probs: Floats, limits: Floats, u: Floats | None, penalty: float, free: int
-    ) -> NDArray[np.bool_]:
+    def within(cls, probs: Floats, limits: Floats, how: How) -> NDArray[np.bool_]:
         """Return whether each label's rounded score is at most its limit, (n, c).
 
         Scores grow with the rank, so a set is the first k classes: all classes at least as
         probable as the last of them, except for ties.
         """
         if limits.shape[-1] != 1:  # each class has its own limit
-            return super().within(probs, limits, u, penalty, free)
+            return super().within(probs, limits, how)
         falling = _falling(probs)
-        count = (rounded(cls.by_rank(falling, u, penalty, free)) <= limits).sum(axis=1)
+        count = (rounded(cls.by_rank(falling, how)) <= limits).sum(axis=1)
         least = np.where(count > 0, label_entries(falling, np.maximum(count - 1, 0)), np.inf)
         inside = probs >= least[:, None]
         tied = np.flatnonzero(inside.sum(axis=1) != count)
         if len(tied):
             own = limits[tied] if limits.ndim == 2 and len(limits) > 1 else limits
-            parts = None if u is None else u[tied]
-            inside[tied] = super().within(probs[tied], own, parts, penalty, free)
+            parts = None if how[0] is None else how[0][tied]
+            inside[tied] = super().within(probs[tied], own, (parts, *how[1:]))
         return np.asarray(inside)
 
 
@@ -324,7 +318,7 @@ class Conformity:
         """Return the score of each row's label, (n, c), (n,) -> (n,), rounded to 12 decimals."""
         scores = np.empty(len(logits))
         of = self.score.of_labels
-        self._fill(scores, logits, input, lambda part, p, *how: rounded(of(p, labels[part], *how)))
+        self._fill(scores, logits, input, lambda part, p, how: rounded(of(p, labels[part], how)))
         return scores
 
     def within(self, logits: Floats, limits: Floats, input: Kind = "logits") -> NDArray[np.bool_]:
@@ -346,8 +340,8 @@ class Conformity:
         """
         members = np.empty(logits.shape, np.bool_)
 
-        def inside(part: slice, probs: Floats, *how: Any) -> NDArray[np.bool_]:
-            return self.score.within(probs, limits[part] if limits.ndim == 2 else limits, *how)
+        def inside(part: slice, probs: Floats, how: How) -> NDArray[np.bool_]:
+            return self.score.within(probs, limits[part] if limits.ndim == 2 else limits, how)
 
         self._fill(members, logits, input, inside)
         return members
@@ -381,13 +375,13 @@ class Conformity:
     def _fill(self, out: Any, logits: Floats, input: Kind, score: Callable[..., Any]) -> None:
         """Fill an array in blocks.
 
-        `score` gets the slice of a block, its `settled` probabilities, u, penalty and free.
+        `score` gets the slice of a block, its `settled` probabilities, and `How`.
         """
 
         def fill(part: slice) -> None:
             u = uniform_of(logits[part], self.seed) if self.randomised else None
             probs = settled(self.probs(logits[part], input))
-            out[part] = score(part, probs, u, *self.regularisation)
+            out[part] = score(part, probs, (u, *self.regularisation))
 
         by_rows(fill, *logits.shape)
 

@@ -45,11 +45,6 @@ MOST_BUCKETS = 4096
 FLAT, PREFIX, TREE = "flat", "prefix", "tree"
 
 
-def _flat(buckets: int, height: int) -> Floats:
-    """Return the identity: each count is sent by itself."""
-    return np.eye(buckets)
-
-
 def _prefix(buckets: int, height: int) -> Floats:
     """Return 128 times the Toeplitz matrix of the square root of prefix sums, rounded."""
     i = np.arange(1, buckets)
@@ -69,7 +64,11 @@ def _tree(buckets: int, height: int) -> Floats:
     ).astype(np.float64)
 
 
-ENCODINGS: dict[str, Callable[[int, int], Floats]] = {FLAT: _flat, PREFIX: _prefix, TREE: _tree}
+ENCODINGS: dict[str, Callable[[int, int], Floats]] = {
+    FLAT: lambda buckets, _: np.eye(buckets),
+    PREFIX: _prefix,
+    TREE: _tree,
+}
 """Name -> the strategy matrix M of so many buckets and levels, (answers, buckets), of integers."""
 
 

@@ -17,13 +17,7 @@ from fedcal.core.fields import CheckedFields, Classes, Vector, finite, within
 from fedcal.core.printable import plain_names
 from fedcal.core.types import Floats
 from fedcal.metrics.buckets import Score, check_score, equal_width, has_nodes, parts_of
-from fedcal.metrics.encodings import (
-    check_encoding,
-    column_norm,
-    decoder_of,
-    matrix_of,
-    tree_levels,
-)
+from fedcal.metrics.encodings import check_encoding, column_norm, decoder_of, matrix_of, tree_levels
 
 Views = Literal["model", "model,other", "model,calibrated"]
 

@@ -39,7 +39,7 @@ STEPS = (1.0, 0.75, 0.5, 0.25)
 """Parts of the way from the model to the fit that are evaluated."""
 
 _ITERATIONS, _LONGEST = 40, 0.5
-_DRAWS, _WIDER = 256, 1.3
+_DRAWS, _WIDER, _FOLDS = 256, 1.3, 5
 _FURTHEST, _LOWEST = 30.0, 100.0
 """Log odds are cut to the first; logits, of more classes, to the second below the largest."""
 
@@ -58,17 +58,14 @@ class AtSite:
     risk
         (S,) posterior probability that they lose more than `HARM` against the model, on new rows
         with scores like the site's own; 1 where it has no rows. See `RIGHT`
-    gain
-        (S,) posterior mean of the decrease of log loss
     taken
-        (S,) whether the risk is at most `MOST_RISK` and the gain above 0; else the site keeps the
-        model
+        (S,) whether the risk is at most `MOST_RISK` and the gain, the posterior mean of the
+        decrease of log loss, above 0; else the site keeps the model
     """
 
     parameters: Floats
     step: Floats
     risk: Floats
-    gain: Floats
     taken: NDArray[np.bool_]
 
     @property
@@ -98,7 +95,7 @@ def recalibrated(
     best = np.where(safe.any(axis=0), np.where(safe, gain, -np.inf).argmax(axis=0), len(STEPS) - 1)
     step = np.array(STEPS)[best]
     own = best, np.arange(shards.clients)
-    return AtSite(step[:, None] * at, step, risk[own], gain[own], safe[own])
+    return AtSite(step[:, None] * at, step, risk[own], safe[own])
 
 
 def posterior(
@@ -151,36 +148,32 @@ def applied(shards: Shards, parameters: Floats) -> Floats:
 
 
 def cross_validated(
-    shards: Shards,
-    priors: Sequence[SitePrior],
-    weights: Floats | None = None,
-    folds: int = 5,
-    seed: int = 0,
+    shards: Shards, priors: Sequence[SitePrior], weights: Floats | None = None
 ) -> Floats:
     """Return each row's probabilities by its site's choice without the row's fold, (n, c).
 
     Rows of one subject are in one fold. Without its fold a site of one row keeps the model.
     """
     each = np.ones(len(shards.labels)) if weights is None else weights
-    fold = _folds(shards, folds, seed)
+    fold = _folds(shards)
     probs = np.zeros(shards.logits.shape)
-    for k in range(folds):
+    for k in range(_FOLDS):
         out = fold == k
         recalibration = recalibrated(shards, priors, np.where(out, 0.0, each))
         probs[out] = applied(shards, recalibration.chosen)[out]
     return probs
 
 
-def _folds(shards: Shards, folds: int, seed: int) -> Integers:
+def _folds(shards: Shards) -> Integers:
     """Return the fold of each row, (n,), with nearly equal numbers at every site."""
-    rng = stream(seed, Purpose.SPLIT, 0, "folds at home")
+    rng = stream(0, Purpose.SPLIT, 0, "folds at home")
     who = np.arange(len(shards.labels)) if shards.subjects is None else shards.subjects
     _, unit = np.unique(np.stack([shards.owner, who]), axis=1, return_inverse=True)
     unit = unit.reshape(-1)
     firsts = np.unique(unit, return_index=True)[1]
     order = np.lexsort((rng.random(len(firsts)), shards.owner[firsts]))
     place = np.empty(len(firsts), np.int64)
-    place[order] = np.arange(len(firsts)) % folds
+    place[order] = np.arange(len(firsts)) % _FOLDS
     return np.asarray(place[unit])
 
 

@@ -146,10 +146,8 @@ def _parts(site_effects: Effects, classes: int) -> tuple[Floats, Floats, Floats]
     (..., nodes, S), (..., nodes, S, d), (..., nodes, S, d, d), about mu = the common fit.
     """
     tau = _grid(classes)
-    info, noise = (
-        site_effects.information[..., None, :, :, :],
-        site_effects.noise[..., None, :, :, :],
-    )
+    both = (site_effects.information, site_effects.noise)
+    info, noise = (each[..., None, :, :, :] for each in both)
     apart = info @ (info * (tau**2)[:, None, :, None])
     within = inverse(info + noise + apart)
     score = site_effects.scores[..., None, :, :, None]

@@ -83,11 +83,8 @@ class JudgedAtHome(Artifact):
             sites[name] = {"rows": int(fit.rows[k]), "taken": taken, "risk": risk}
             if rows[k]:
                 one, calibrated = (float(loss[k] / rows[k]) for loss in losses)
-                sites[name] |= {
-                    "nll_before": one,
-                    "nll_after": calibrated,
-                    "harmed": bool(harmed[k]),
-                }
+                own = {"nll_before": one, "nll_after": calibrated, "harmed": bool(harmed[k])}
+                sites[name] |= own
         counts = {"taken": int(home.taken.sum()), "kept": int((~home.taken).sum())}
         counts["harmed"] = sum(one.get("harmed", False) for one in sites.values())
         return {

@@ -40,7 +40,7 @@ def rows(n: int, c: int, seed: int = 0) -> Floats:
 def test_by_hand(name, u, expected):
     p = np.array([[0.1, 0.5, 0.15, 0.25], [0.25, 0.25, 0.25, 0.25]])
     parts = None if u is None else np.array(u)
-    found = SCORES[name].of_all(p, parts, 0.5 * (name == "raps"), 1)
+    found = SCORES[name].of_all(p, (parts, 0.5 * (name == "raps"), 1))
     np.testing.assert_allclose(found, expected, atol=1e-15)
 
 

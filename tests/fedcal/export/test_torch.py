@@ -31,7 +31,7 @@ def test_leading_dimensions_are_free_and_classes_are_not(calibrator):
     for shape in [(5, 10, 3), (1, 50, 1, 3)]:
         assert same(module(LOGITS.reshape(shape)), want.reshape(shape), calibrator)
     assert same(module(LOGITS[0]), want[0], calibrator)
-    with pytest.raises(InputError, match="this module must be 3, got 4"):
+    with pytest.raises(InputError, match="must be 3, got 4"):
         module(torch.zeros(2, 4))
 
 

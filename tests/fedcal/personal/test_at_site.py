@@ -254,7 +254,7 @@ def test_people_count_once_and_are_in_one_fold() -> None:
     first, second = recalibrated(once, priors), recalibrated(thrice, priors, thrice.weights(1))
     assert second.parameters == pytest.approx(first.parameters, abs=1e-6)
     assert second.risk == pytest.approx(first.risk, abs=1e-3)
-    folds = at_site._folds(thrice, 5, 0)
+    folds = at_site._folds(thrice)
     assert (folds.reshape(-1, 3) == folds[::3, None]).all()
     assert all(np.bincount(folds[thrice.owner == k], minlength=5).min() > 0 for k in range(4))
     flipped = Shards(thrice.logits, 1 - thrice.labels, thrice.offsets, subjects=thrice.subjects)
