@@ -9,10 +9,9 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Any
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
 from fedcal import calibrators, datasets
@@ -24,7 +23,7 @@ from fedcal.core import classes, numerics, optional, types
 from fedcal.core.checks import same, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.datasets import IDS, Dataset, feature_sets, read_feature_set
-from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet
+from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet, option
 from fedcal.experiments.report.tables import TextTable, of_part, print_table
 from fedcal.experiments.report.terminal import SHOWN, console, headings, shown
 from fedcal.experiments.runs import files, folders
@@ -43,24 +42,19 @@ EXAMPLES = (
 
 FORMATS = (".csv", ".csv.gz", ".parquet", ".npz", ".npy")
 """Suffixes that --out may have; .npy holds no ids and no labels."""
+_FORMATS = ", ".join(FORMATS)
 
 
 def command(
-    calibrator: Annotated[Path, typer.Option(help="calibrator.npz, sets.npz or model.npz.")],
-    data: Annotated[str, typer.Option(help="A shipped name or a file; labels are optional.")],
-    out: Annotated[
-        Path,
-        typer.Option(help=f"File to write, probabilities, sets or logits: {', '.join(FORMATS)}."),
-    ],
-    model: Annotated[
-        str | None, typer.Option(help="MODULE:CLASS of the trained module: a file imports no code.")
-    ] = None,
-    alpha: Annotated[
-        float | None,
-        typer.Option(
-            help="For sets: another share of rows without their label, from the same release."
-        ),
-    ] = None,
+    calibrator: Path = option(..., None, "calibrator.npz, sets.npz or model.npz."),
+    data: str = option(..., None, "A shipped name or a file; labels are optional."),
+    out: Path = option(..., None, f"File to write, probabilities, sets or logits: {_FORMATS}."),
+    model: str | None = option(
+        None, None, "MODULE:CLASS of the trained module: a file imports no code."
+    ),
+    alpha: float | None = option(
+        None, None, "For sets: another share of rows without their label, from the same release."
+    ),
     csv: Csv = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
@@ -68,7 +62,7 @@ def command(
 ) -> None:
     """Write probabilities, sets or logits, and show metrics where there are labels."""
     if not out.name.lower().endswith(FORMATS):
-        raise InputError(f"--out {out}: allowed are {', '.join(FORMATS)}")
+        raise InputError(f"--out {out}: allowed are {_FORMATS}")
     if Path(data).exists() and out.exists() and out.samefile(data):
         raise InputError(f"--out {out} is the data file itself")
     folders.claim_file(out, overwrite=overwrite)
@@ -208,8 +202,6 @@ Told = tuple[str, dict[str, Any], Sequence[str | TextTable]]
 
 def _apply_model(model: TrainedModel, data: str, out: Path) -> tuple[int, int, Told]:
     """Logits of the rows, in an .npz those of the test part apart: a data file to calibrate on."""
-    from fedcal.experiments.cli.apply import logits_of_file, metrics_of
-
     fit, test = logits_of_file(model, data)
     parts = {"": fit} if test is None else {"": fit, "test_": test}
     logits = np.concatenate([part[0] for part in parts.values()])
@@ -225,11 +217,11 @@ def _apply_model(model: TrainedModel, data: str, out: Path) -> tuple[int, int, T
         beside = {} if labels is None else {"labels": labels}
         names = {f"logit_{j}": logits[:, j] for j in range(model.classes)}
         _write(out, {"logits": logits}, beside, names)
-    metrics = metrics_of(fit if test is None else test)
+    judged = fit if test is None else test
+    metrics = {} if judged[1] is None else summary(numerics.softmax(judged[0]), judged[1])
     lines = [", ".join(f"{SHOWN[k]} {shown(k, metrics[k])}" for k in SHOWN)] if metrics else []
-    content = {"metrics": metrics} if metrics else {}
-    number = 0 if test is None else len(test[0])
-    return len(logits), number, (f"read by the network {model.network}", content, lines)
+    done = f"read by the network {model.network}", {"metrics": metrics} if metrics else {}, lines
+    return len(logits), 0 if test is None else len(test[0]), done
 
 
 def _apply_calibrator(fitted: Calibrator, rows: Rows, out: Path) -> Told:
@@ -342,32 +334,21 @@ def logits_of_file(model: TrainedModel, data: str) -> tuple[Part, Part | None]:
         Of the rows, and of the source's own test rows.
     """
     rows, labelled = _read(model, data)
+    parts: list[Part] = []
     with named(data):
-        parts: list[Part] = []
-        for one in (rows, rows.test):
-            if one is None:
-                continue
+        for one in (rows,) if rows.test is None else (rows, rows.test):
             whole("the number of classes", one.classes, 0, model.classes)
             parts.append((model.predict(one.x), one.y if labelled else None))
     return parts[0], (parts[1] if len(parts) > 1 else None)
 
 
-def metrics_of(part: Part) -> dict[str, float]:
-    """Metrics of the model's probabilities; none without labels."""
-    logits, labels = part
-    return {} if labels is None else summary(numerics.softmax(logits), labels)
-
-
 def _read(model: TrainedModel, data: str) -> tuple[LabelledRows, bool]:
     """Read the rows, and return whether their labels are known."""
-    path = atomic.path_of(data)
-    if data in {entry.name for entry in feature_sets()}:
-        arrays: dict[str, Any] = read_feature_set(data)
-    elif path.suffix.lower() == ".npz" and path.is_file():
+    path, shipped = atomic.path_of(data), data in {entry.name for entry in feature_sets()}
+    arrays: dict[str, Any] = {}
+    if shipped or (path.suffix.lower() == ".npz" and path.is_file()):
         with named(data):
-            arrays = dict(npz.read_npz(path))
-    else:
-        return read_labelled(data), True
+            arrays = read_feature_set(data) if shipped else dict(npz.read_npz(path))
     if "features" not in arrays:
         return read_labelled(data), True
     labelled = bool({"labels", "y"} & arrays.keys())

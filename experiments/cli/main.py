@@ -111,7 +111,7 @@ def load_command(name: str, *, every: bool = True) -> click.Command:
         argument.hidden = getattr(argument, "hidden", False) or argument.name in rare
         argument.secondary_opts = []  # no --no-... beside a flag
         if isinstance(argument, click.Argument):  # click 8.5 drops the help that typer sets
-            argument.help = parameters[argument.name or ""].annotation.__metadata__[0].help
+            argument.help = parameters[argument.name or ""].default.help
     return _versioned(made, hidden=True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from fedcal.core import pages
 from fedcal.core.classes import in_a_line
@@ -37,14 +37,12 @@ _WAITING = ": waiting for the sites"
 @parameters.with_options(Config)
 def command(
     *,
-    resume: Annotated[
-        bool, parameters.other(RUNNING, "For compare only: a single run is simply repeated.")
-    ] = False,
+    resume: bool = parameters.option(
+        False, RUNNING, "For compare only: a single run is simply repeated."
+    ),
     set: parameters.Settings = None,
     config: parameters.ConfigFile = None,
-    out: Annotated[
-        Path | None, parameters.other(parameters.FILES, "Folder for result files.")
-    ] = None,
+    out: Path | None = parameters.option(None, parameters.FILES, "Folder for result files."),
     overwrite: parameters.Overwrite = False,
     no_report: parameters.NoReport = False,
     quiet: parameters.Quiet = False,

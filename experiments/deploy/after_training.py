@@ -14,9 +14,9 @@ from flwr.serverapp import Grid
 from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.experiments.runs import files, folders, jobs, load, simulation
-from fedcal.experiments.runs.config import APP, Config, merge
+from fedcal.experiments.runs.config import APP, merge
 from fedcal.experiments.runs.result import SimulationResult
-from fedcal.storage import artifact, atomic
+from fedcal.storage import atomic
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.outcome import Outcome
 from fedcal.strategies.server.run_folder import LOCK, alone
@@ -78,7 +78,12 @@ class AfterTraining:
         if STRATEGIES[self._config.method].family == "train":
             raise InputError(f"{self._config.method} trains a model; the app has trained its own")
         self._out = atomic.path_of(out).resolve() if out else None
-        self._test = None if test is None else _all_rows(test, self._config)
+        self._test = None
+        if test is not None:  # without a test part all rows are
+            data = load.load_any(test, self._config.class_names, csv=self._config.csv)
+            if data.test_scores is None:
+                data = replace(data, test_scores=data.scores, test_labels=data.labels)
+            self._test = load.test_part(data, self._config.seed)
         # refuses now what it would refuse after the training
         _ = jobs.job_of(replace(self._config, clients=self._config.clients or 100), None).plan
         if self._out is not None:
@@ -144,11 +149,3 @@ class AfterTraining:
             shutil.rmtree(work, ignore_errors=True)
             (out / LOCK).unlink(missing_ok=True)
         return outcome
-
-
-def _all_rows(test: Any, config: Config) -> artifact.Holdout:
-    """Return the test part of the given data; without one all of it."""
-    data = load.load_any(test, config.class_names, csv=config.csv)
-    if data.test_scores is None:
-        data = replace(data, test_scores=data.scores, test_labels=data.labels)
-    return load.test_part(data, config.seed)
