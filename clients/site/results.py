@@ -11,8 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fedcal.clients.site.prepared import Prepared
-from fedcal.core import checks, numerics
-from fedcal.core.errors import InputError
+from fedcal.core import checks, errors, numerics
 from fedcal.privacy.agreement import Terms
 from fedcal.storage import atomic, npz
 from fedcal.storage.artifact import ARTIFACTS, Artifact, Holdout
@@ -63,14 +62,14 @@ def keep_result(
     name = f"{form}.npz"
     content = files.get(name)
     if not _RUN.fullmatch(run):
-        raise InputError("the name of the run is not a valid folder name")
+        raise errors.InputError("the name of the run is not a valid folder name")
     most = MOST_BYTES + terms.result_bytes
     if not isinstance(content, bytes) or len(content) > most:
-        raise InputError(f"the result has no file {name} of at most {most >> 10} KiB")
+        raise errors.InputError(f"the result has no file {name} of at most {most >> 10} KiB")
     try:
         npz.read_npz(BytesIO(content), UNPACKED * most)
-    except InputError as e:
-        raise InputError(f"{name}: {e}") from None
+    except errors.InputError as e:
+        raise errors.InputError(f"{name}: {e}") from None
     path = _made(site.folder / RESULTS, run) / name
     with TemporaryDirectory(dir=path.parent.parent, prefix=".") as draft:
         copy = Path(draft) / name
@@ -81,7 +80,7 @@ def keep_result(
         content = copy.read_bytes()
     if before := list(path.parent.glob("*.npz")):
         if before != [path] or path.read_bytes() != content:
-            raise InputError("another result of this run came before")
+            raise errors.InputError("another result of this run came before")
     else:
         with atomic.whole_file(path) as file:
             file.write(content)

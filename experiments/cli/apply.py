@@ -15,23 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal import calibrators, datasets
-from fedcal.calibrators import Calibrator
-from fedcal.conformal import PredictionSets, load
+from fedcal.conformal import PredictionSets, load, page
 from fedcal.conformal.coverage import FEW_CLASSES, judged
-from fedcal.conformal.page import AT_TARGET, class_table
-from fedcal.core import classes, numerics, optional, types
+from fedcal.core import classes, errors, numerics, optional, types
 from fedcal.core.checks import same, unused, whole
-from fedcal.core.errors import InputError
-from fedcal.datasets import IDS, Dataset, feature_sets, read_feature_set
 from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet, option
 from fedcal.experiments.report.tables import TextTable, of_part, print_table
 from fedcal.experiments.report.terminal import SHOWN, console, headings, shown
 from fedcal.experiments.runs import files, folders
 from fedcal.experiments.training.features import LabelledRows, features_of, named, read_labelled
-from fedcal.metrics import summary
-from fedcal.metrics.buckets import check_score
-from fedcal.storage import atomic, npz
-from fedcal.storage.artifact import form_of
+from fedcal.metrics import buckets, summary
+from fedcal.storage import artifact, atomic, npz
 from fedcal.training.trained_model import TrainedModel, load_model
 
 EXAMPLES = (
@@ -62,11 +56,11 @@ def command(
 ) -> None:
     """Write probabilities, sets or logits, and show metrics where there are labels."""
     if not out.name.lower().endswith(FORMATS):
-        raise InputError(f"--out {out}: allowed are {_FORMATS}")
+        raise errors.InputError(f"--out {out}: allowed are {_FORMATS}")
     if Path(data).exists() and out.exists() and out.samefile(data):
-        raise InputError(f"--out {out} is the data file itself")
+        raise errors.InputError(f"--out {out} is the data file itself")
     folders.claim_file(out, overwrite=overwrite)
-    if form_of(calibrator) == TrainedModel.form:
+    if artifact.form_of(calibrator) == TrainedModel.form:
         unused("a model has no sets", alpha=alpha)
         unused("a model reads features, not CSV files", csv=csv)
         _show(*_apply_model(load_model(calibrator, model), data, out), out, quiet=quiet, json=json)
@@ -75,7 +69,7 @@ def command(
     fitted = fitted_in(calibrator)
     if alpha is not None:
         if not isinstance(fitted, PredictionSets):
-            raise InputError("--alpha is for prediction sets, and this is a calibrator")
+            raise errors.InputError("--alpha is for prediction sets, and this is a calibrator")
         fitted = fitted.at(alpha)
     loaded = datasets.load(data, labels_required=False, classes=fitted.class_names, csv=csv)
     same(f"kind of scores in {data}, as {calibrator} takes them,", loaded.input, fitted.input)
@@ -107,9 +101,9 @@ def _show(rows: int, test: int, done: Told, out: Path, *, quiet: bool, json: boo
             print_table(to, line) if isinstance(line, TextTable) else to.print(line)
 
 
-def fitted_in(path: Path) -> Calibrator | PredictionSets:
+def fitted_in(path: Path) -> calibrators.Calibrator | PredictionSets:
     """Load the result of a run from a file: a calibrator or prediction sets."""
-    return load(path) if form_of(path) == PredictionSets.form else calibrators.load(path)
+    return load(path) if artifact.form_of(path) == PredictionSets.form else calibrators.load(path)
 
 
 @dataclass(frozen=True)
@@ -142,7 +136,7 @@ class Rows:
     place: list[int]
 
     @classmethod
-    def of(cls, rows: Dataset) -> Rows:
+    def of(cls, rows: datasets.Dataset) -> Rows:
         """Take the rows of a data set as they were read."""
         logits, probs, labels = rows.logits, rows.probs, rows.labels
         judged = np.ones(len(logits), np.bool_)
@@ -182,7 +176,7 @@ class Rows:
         return columns
 
 
-def _named(rows: Dataset) -> dict[str, NDArray[Any]]:
+def _named(rows: datasets.Dataset) -> dict[str, NDArray[Any]]:
     """Return the ids of a shipped set's rows, which have numbers there."""
     tested, ids = rows.test_scores is not None, {}
     ways = (
@@ -224,14 +218,14 @@ def _apply_model(model: TrainedModel, data: str, out: Path) -> tuple[int, int, T
     return len(logits), 0 if test is None else len(test[0]), done
 
 
-def _apply_calibrator(fitted: Calibrator, rows: Rows, out: Path) -> Told:
+def _apply_calibrator(fitted: calibrators.Calibrator, rows: Rows, out: Path) -> Told:
     probs, labels = fitted.calibrated(rows.logits, fitted.input), rows.labels
     metrics = {}
     if labels is not None:
         both = {"before": rows.probs, "after": probs}
         part = rows.judged
         metrics = {name: summary(p[part], labels[part]) for name, p in both.items()}
-    heads = headings(check_score("", probs.shape[1]), fitted.class_names)
+    heads = headings(buckets.check_score("", probs.shape[1]), fitted.class_names)
     shown_probs = probs[:, rows.place]
     names = {f"prob_{name}": shown_probs[:, j] for j, name in enumerate(rows.called)}
     _write(out, {"probs": shown_probs}, rows.columns, names)
@@ -267,13 +261,13 @@ def _apply_sets(fitted: PredictionSets, rows: Rows, out: Path) -> Told:
     )
     after, lines = result.after, list[str | TextTable]([line])
     if result.classes <= FEW_CLASSES:
-        lines.append(of_part(class_table(result, fitted.class_names)))
+        lines.append(of_part(page.class_table(result, fitted.class_names)))
     short = fitted.warnings(result)
     lines += [f"Warning: {warning}" for warning in short]
     if fitted.shift is not None:
         after |= (weighted := fitted.shift.coverage(~result.hit, labels[part]))
         least = f"wanted at least {100 - 100 * fitted.alpha:g} %"
-        lines += [f"{AT_TARGET} {100 * v:.2f} %, {least}" for v in weighted.values()]
+        lines += [f"{page.AT_TARGET} {100 * v:.2f} %, {least}" for v in weighted.values()]
     content = {"coverage_by": result.coverage_by, "coverage_warnings": short}
     return verb, {"before": result.before, "after": after, **content}, lines
 
@@ -292,7 +286,7 @@ def _write(
         elif out.suffix == ".npz":
             np.savez_compressed(f, **values, **beside)  # type: ignore[arg-type]
         else:
-            table = {name: beside[name] for name in IDS if name in beside}
+            table = {name: beside[name] for name in datasets.IDS if name in beside}
             if "labels" in beside:
                 table["label"] = beside["labels"]
             _write_table(out, f, {**table, **columns})
@@ -344,11 +338,11 @@ def logits_of_file(model: TrainedModel, data: str) -> tuple[Part, Part | None]:
 
 def _read(model: TrainedModel, data: str) -> tuple[LabelledRows, bool]:
     """Read the rows, and return whether their labels are known."""
-    path, shipped = atomic.path_of(data), data in {entry.name for entry in feature_sets()}
+    path, shipped = atomic.path_of(data), data in {entry.name for entry in datasets.feature_sets()}
     arrays: dict[str, Any] = {}
     if shipped or (path.suffix.lower() == ".npz" and path.is_file()):
         with named(data):
-            arrays = read_feature_set(data) if shipped else dict(npz.read_npz(path))
+            arrays = datasets.read_feature_set(data) if shipped else dict(npz.read_npz(path))
     if "features" not in arrays:
         return read_labelled(data), True
     labelled = bool({"labels", "y"} & arrays.keys())

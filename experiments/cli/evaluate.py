@@ -11,11 +11,9 @@ from typing import Any
 from fedcal.core import checks, classes, pages
 from fedcal.experiments.cli import parameters, simulate
 from fedcal.experiments.cli.parameters import option
-from fedcal.experiments.report import tables, terminal
-from fedcal.experiments.report.headline import headline
+from fedcal.experiments.report import headline, tables, terminal
 from fedcal.experiments.runs import files, folders, jobs, rereading
 from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
-from fedcal.experiments.runs.folders import READING as FOLDER
 
 EXAMPLES = (
     "fedcal evaluate --data imdb-binary --epsilon 1 --unit example --out run",
@@ -92,7 +90,7 @@ def command(
         if out is not None and calibrate is not None:
             folders.claim_file(out, overwrite=overwrite)
         elif out is not None:
-            folders.claim(out, FOLDER, overwrite=overwrite, report=not no_report)
+            folders.claim(out, folders.READING, overwrite=overwrite, report=not no_report)
         how: Any = calibrate  # checked where it is used
         found = rereading.reread(release, threshold=threshold, at=at, calibrate=how, since=since)
         if out is not None and found.calibrator is not None:
@@ -143,4 +141,4 @@ def _show(
     if out is not None:
         what = "" if reading.calibrator is None else "calibrator "
         to.print(f"{what}written to {out}")
-    to.print(headline(content))
+    to.print(headline.headline(content))

@@ -11,8 +11,7 @@ import typer
 
 from fedcal.core.options import DATA, MOST_USED, PRIVACY, RUNNING, SITES, TRAINING, options_of
 from fedcal.experiments.report.terminal import console
-from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.runs import config, files
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -49,7 +48,7 @@ Overwrite: TypeAlias = Annotated[
 NoReport: TypeAlias = Annotated[
     bool, shared(FILES, "Write no report and figures; fedcal report makes them later.")
 ]
-Csv: TypeAlias = Annotated[str | None, shared(DATA, options_of(Config)["csv"].described())]
+Csv: TypeAlias = Annotated[str | None, shared(DATA, options_of(config.Config)["csv"].described())]
 ConfigFile: TypeAlias = Annotated[Path | None, shared(FILES, "TOML file with these options.")]
 Settings: TypeAlias = Annotated[
     list[str] | None, shared(DATA, "KEY=VALUE: a parameter of the method.")
@@ -127,6 +126,6 @@ def _place(parameter: inspect.Parameter) -> tuple[int, int]:
 def show_written(path: Path, *, quiet: bool, as_json: bool) -> None:
     """Show where a file was written."""
     if as_json:
-        print(to_json({"out": str(path)}), end="")
+        print(files.to_json({"out": str(path)}), end="")
     elif not quiet:
         console().print(f"written to {path}")

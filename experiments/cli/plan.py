@@ -6,8 +6,7 @@ from typing import Any
 
 from fedcal.experiments.cli.parameters import FIRST, Json, Quiet, option, with_options
 from fedcal.experiments.report import tables, terminal
-from fedcal.experiments.runs import config, files
-from fedcal.experiments.runs.plan import plan
+from fedcal.experiments.runs import config, files, plan
 from fedcal.strategies.warnings import percent
 
 EXAMPLES = (
@@ -37,7 +36,7 @@ def command(
     """Plan and show the table."""
     options |= {"rows_per_client": rows_per_client, "classes": classes, "data": data}
     given = {k: v for k, v in options.items() if v is not None}
-    found = plan(**given, methods=method.split(",") if method else None)
+    found = plan.plan(**given, methods=method.split(",") if method else None)
     if json:
         print(files.to_json(found.to_json()), end="")
     if json or quiet:

@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import checks, classes, pages
-from fedcal.core.errors import InputError
+from fedcal.core import checks, classes, errors, pages
 from fedcal.experiments.cli.parameters import FILES, Csv, Json, Overwrite, argument, option
 from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.report import tables, terminal
@@ -146,7 +145,7 @@ def accept(
         with contextlib.suppress(EOFError):
             yes = input("does this site take part? Type yes: ").strip().lower() == "yes"
     if not yes:
-        raise InputError("not accepted: a person must type yes (--yes for scripts)")
+        raise errors.InputError("not accepted: a person must type yes (--yes for scripts)")
     offer.accept()
     to.print(f"accepted: the rules are in {kit / 'site.toml'}. Next: fedcal site start {kit}")
 

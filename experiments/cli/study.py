@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.checks import number_in, unused
+from fedcal.core import checks, errors
 from fedcal.core.classes import names_in
-from fedcal.core.errors import InputError
 from fedcal.experiments.cli.parameters import FILES, Csv, Json, Quiet, argument, option
 from fedcal.experiments.report.tables import TextTable, print_table
 from fedcal.experiments.report.terminal import Stopped, console, progress
 from fedcal.experiments.runs.files import to_json
-from fedcal.experiments.study import kits
+from fedcal.experiments.study import kits, study_file
 from fedcal.experiments.study.sealed import write_text
-from fedcal.experiments.study.study_file import PROTECTED, Model, Study, sites_of
 
 EXAMPLES = {
     "overview": ("fedcal study",),
@@ -78,7 +76,7 @@ def init(
     ),
     server: str = option(..., WHO, "HOST:PORT of the server, as sites reach it."),
     protect: str = option(
-        "patient", COST, "Unit that the budget protects: " + " | ".join(PROTECTED) + "."
+        "patient", COST, "Unit that the budget protects: " + " | ".join(study_file.PROTECTED) + "."
     ),
     per_year: int = option(4, COST, "Number of releases in a year."),
     epsilon: float = option(4.0, COST, "Privacy budget of one protected person in a year."),
@@ -90,13 +88,13 @@ def init(
 ) -> None:
     """Begin a study: write its file, which holds everything that a person may edit."""
     if file.suffix != ".toml":
-        raise InputError(f"a study's file ends in .toml, got {file}")
+        raise errors.InputError(f"a study's file ends in .toml, got {file}")
     if file.exists():
-        raise InputError(f"{file} exists: edit it, or choose another name")
-    study = Study(
+        raise errors.InputError(f"{file} exists: edit it, or choose another name")
+    study = study_file.Study(
         file.stem,
-        Model(names_in(classes), model, thresholds=_numbers(thresholds)),
-        sites_of(sites),
+        study_file.Model(names_in(classes), model, thresholds=_numbers(thresholds)),
+        study_file.sites_of(sites),
         server,
         question or f"Can {model} be believed at each site?",
         protect=protect,
@@ -113,14 +111,14 @@ def init(
 
 def _numbers(text: str | None) -> tuple[float, ...]:
     try:
-        return () if text is None else tuple(number_in(part) for part in text.split(","))
+        return () if text is None else tuple(checks.number_in(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"--thresholds must be numbers by comma, got {text!r}") from None
+        raise errors.InputError(f"--thresholds must be numbers by comma, got {text!r}") from None
 
 
 def check(file: Path = argument("FILE", "The study's file."), json: Json = False) -> None:
     """Check what a study costs and what it will show, from public numbers; no site is contacted."""
-    forecast = kits.check(Study.read(file))
+    forecast = kits.check(study_file.Study.read(file))
     if json:
         print(to_json(forecast), end="")
     else:
@@ -183,12 +181,12 @@ def run(
     from fedcal.experiments.study.run import rehearse, release
 
     if simulate is None:
-        unused(
+        checks.unused(
             "it is for --simulate: sites have no seed, and files of their own", seed=seed, csv=csv
         )
     else:
         why = "--simulate contacts no site"
-        unused(why, control=control, without_unready=without_unready or None)
+        checks.unused(why, control=control, without_unready=without_unready or None)
     with progress(f"{name}: waiting for the sites", quiet=quiet) as steps:
         if simulate is not None:
             quarter = rehearse(file, name, simulate, seed=seed or 0, csv=csv)

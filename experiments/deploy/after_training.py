@@ -17,10 +17,9 @@ from fedcal.experiments.runs import files, folders, jobs, load, simulation
 from fedcal.experiments.runs.config import APP, merge
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.storage import atomic
-from fedcal.strategies import STRATEGIES
+from fedcal.strategies import STRATEGIES, server_app
 from fedcal.strategies.server.outcome import Outcome
 from fedcal.strategies.server.run_folder import LOCK, alone
-from fedcal.strategies.server_app import FRESH, serve
 
 _UNFINISHED = ".unfinished"
 
@@ -122,7 +121,7 @@ class AfterTraining:
         if self._test is not None:
             classes = self._test.probs.shape[1]
         here = {"classes": classes, "input": "", "engine": APP, "data": ""}
-        fields = {**job.to_fields(), **FRESH, **here, "partition": config.partition}
+        fields = {**job.to_fields(), **server_app.FRESH, **here, "partition": config.partition}
         paid = folders.Paid(self._out, folders.RUN, "")
         with paid.reporting():
             outcome = self._serve(grid, fields, initial_arrays)
@@ -137,12 +136,12 @@ class AfterTraining:
         """Run the job; what is in `out` stays until the outcome takes its place."""
         out = self._out
         if out is None:
-            return serve(grid, {**fields, "out": ""}, arrays)
+            return server_app.serve(grid, {**fields, "out": ""}, arrays)
         out.mkdir(parents=True, exist_ok=True)
         work = out / _UNFINISHED
         with alone(out):
             shutil.rmtree(work, ignore_errors=True)  # of a run that was killed, or failed
-            outcome = serve(grid, {**fields, "out": str(work)}, arrays)
+            outcome = server_app.serve(grid, {**fields, "out": str(work)}, arrays)
             files.write_folder(
                 out, outcome.save, stale={*folders.RUN.files} - {*folders.RUN.unfinished}
             )

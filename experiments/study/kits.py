@@ -28,9 +28,8 @@ import numpy as np
 import tomli_w
 
 from fedcal import __version__
-from fedcal.core.checks import same
+from fedcal.core import checks, flower_internals
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.flower_internals import check_flower
 from fedcal.evaluation.sites.verdicts import SEEN, detectable, least_points
 from fedcal.experiments.deploy import certificates, fleet
 from fedcal.experiments.deploy.run import Control, control
@@ -282,14 +281,14 @@ def serve(
     FedcalError
         A port is taken, or Flower's processes ended.
     """
-    check_flower()
+    flower_internals.check_flower()
     sealed = Sealed.read(path)
     home = folder_of(path, sealed.study.study, "server").resolve()
     files = {name: home / name for name in ("ca.crt", "server.crt", "server.key", "executor.key")}
     if missing := [file for file in files.values() if not file.is_file()]:
         raise InputError(f"{missing[0]} is missing: carry the folder {home.name} to the server")
     authority = files["ca.crt"].read_text("ascii", "replace")
-    same(f"authority of the server, in {files['ca.crt']},", authority, sealed.authority)
+    checks.same(f"authority of the server, in {files['ca.crt']},", authority, sealed.authority)
     public = fleet.read_address("server", sealed.study.server)
     sites = fleet.Address("0.0.0.0", public.port)
     sites = sites if listen is None else fleet.read_address("--listen", listen)

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from fedcal.clients.site.records.job_facts import JobFacts, carried_over, in_text, spent_in_all
-from fedcal.core.checks import same
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core import checks, errors
 from fedcal.storage.atomic import file_errors, posix_locks, reason
 from fedcal.storage.database import Database
 
@@ -145,7 +144,7 @@ class RecordsFile:
             self._db.mark(_APPLICATION, _VERSION)
             self._new_id()
         if self._db.version != 1:
-            same(f"version of {self._db.name}", self._db.version, _VERSION)
+            checks.same(f"version of {self._db.name}", self._db.version, _VERSION)
 
     def _charged(self, job: str = "") -> list[JobFacts]:
         """Return what was charged for all jobs but this one; exact sums are not in it."""
@@ -223,7 +222,7 @@ class RecordsFile:
             with self._held():
                 with self._db.transaction():
                     if check and (why := self._refusal()):
-                        raise InputError(f"{self._db.name} {why}")
+                        raise errors.InputError(f"{self._db.name} {why}")
                     before, self._inside = self._db.changes, True
                     try:
                         yield
@@ -355,7 +354,7 @@ class CountFile:
             self._write(_Left(number, _COMMITTING, self._changed(), records, spent))
             os.fsync(self._file)
         except OSError as e:
-            raise FedcalError(f"cannot write {self.path}: {reason(e)}") from None
+            raise errors.FedcalError(f"cannot write {self.path}: {reason(e)}") from None
         return number
 
     def committed(self, count: int, records: str, spent: str) -> None:
@@ -378,7 +377,7 @@ class CountFile:
             number, changed, before, *_ = (*map(int, words[:3]), 0, 0, 0)
             return _Left(number, changed, before, *(words[3:] or (UNNAMED,)))
         except ValueError:
-            raise InputError(f"{self.path} is damaged") from None
+            raise errors.InputError(f"{self.path} is damaged") from None
 
     def _write(self, left: _Left) -> None:
         """In one write of less than a sector, so that it is there or not."""
