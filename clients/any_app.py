@@ -10,8 +10,6 @@ Nothing of a real site is here: no guard that checks a question against a plan, 
 ledger. A server can ask what it likes, as often as it likes: the guarantee is its promise.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The Flower client: a batch of one through the same `answer` as everywhere else."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 

@@ -5,8 +5,6 @@ nothing: plan and questions are made again here (`own_terms`). What was sent is 
 word for word, by `records`: a second answer to a round would be a second release.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

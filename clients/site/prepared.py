@@ -4,8 +4,6 @@ A message to a real site is answered by a process of its own. It maps the rows, 
 that a question needs are read, and never parses the file that they came from.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

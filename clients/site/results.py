@@ -1,7 +1,5 @@
 """What a site does with the result of a run: keeps it, and judges it on its own rows."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A site's plain log: one file, which all its processes write to, and a few older ones."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

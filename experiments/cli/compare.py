@@ -3,8 +3,6 @@
 Impossible combinations are skipped and listed.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ run starts one and follows it, resume continues one, status shows sites and run,
 register admits sites by their public keys.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 The exit code is always 0.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterator, Mapping
 from importlib import metadata

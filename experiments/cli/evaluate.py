@@ -3,8 +3,6 @@
 Or read an earlier release again: another threshold, a calibrator, drift.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

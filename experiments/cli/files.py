@@ -1,7 +1,5 @@
 """The commands on files of results, and on what ships: they compute no run themselves."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The command `fedcal`. One clear line on stderr and exit code 2 for anything not allowed."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import inspect

@@ -1,7 +1,5 @@
 """Parameters of the commands: those made from fields of options, and those that many have."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Plan a run from public facts: the noise of each method beside its signal, and what would help."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fedcal.experiments.cli.parameters import FIRST, Json, Quiet, option, with_options

@@ -1,7 +1,5 @@
 """Reproduce the papers' tables and figures, beside the papers' own numbers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

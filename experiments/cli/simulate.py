@@ -1,7 +1,5 @@
 """Calibrate a model over simulated clients: one method, one run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The commands of a site: alone, in a study, and recalibration at home."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from functools import partial

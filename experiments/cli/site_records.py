@@ -1,7 +1,5 @@
 """The commands of a site's records, its key and its federation."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import math

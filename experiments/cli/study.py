@@ -1,7 +1,5 @@
 """The commands `fedcal study ...`: those of the coordinator and of the server."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 Training is private (DP-SGD, DP-FedAvg) or not.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

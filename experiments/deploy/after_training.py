@@ -1,7 +1,5 @@
 """Calibrate, evaluate or make prediction sets at the end of a training in any Flower app."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from dataclasses import replace

@@ -4,8 +4,6 @@ Post-processing of a release that was charged when it was made, and of rows that
 are: nothing is sent, and nothing is charged.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Mapping, Sequence

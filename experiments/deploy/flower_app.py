@@ -5,8 +5,6 @@ hide what is installed, and data in it would be left behind. So there is none, a
 declares every key of the run config, because Flower refuses those that are not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The rows of one site, as it gives them."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Mapping, Sequence

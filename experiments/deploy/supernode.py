@@ -5,8 +5,6 @@ one folder, with a `flwr-clientapp` of our own; what else a SuperLink could have
 (`flwr-agentapp` and its kin import the bundle) is a command that does nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

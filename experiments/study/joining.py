@@ -1,7 +1,5 @@
 """The hospital's side of a study before it runs: its kit, its rows, its keys, what it accepts."""
 
-from __future__ import annotations
-
 import filecmp
 import json
 import os

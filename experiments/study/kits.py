@@ -8,8 +8,6 @@ learns what `fedcal.secure_aggregation` says that a server learns, as long as so
 the sites' keys: so it stands elsewhere than the coordinator.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import json

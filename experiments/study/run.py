@@ -1,7 +1,5 @@
 """One release of a study: over its sites, or of a file before anybody is asked."""
 
-from __future__ import annotations
-
 import datetime
 import time
 import warnings

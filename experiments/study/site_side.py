@@ -1,7 +1,5 @@
 """The hospital's side of a study while it runs: the site itself, and what it shows of it."""
 
-from __future__ import annotations
-
 import datetime
 import math
 import os

@@ -5,8 +5,6 @@ coordinator and sites alike: so a site that has accepted a study refuses nothing
 whatever changes in its terms has another digest.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import math

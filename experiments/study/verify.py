@@ -10,8 +10,6 @@ facts. Whoever holds the coordinator's key can sign what `UNCHECKED` names, or a
 earlier quarter that is not beside the folder.
 """
 
-from __future__ import annotations
-
 import datetime
 import math
 import tempfile

@@ -3,8 +3,6 @@
 `fedcal.experiments.deploy.site_worker` runs this, and hands in what makes the site's own plans.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import hashlib

@@ -1,7 +1,5 @@
 """What a site writes down of a job that it is asked for, and what it lets jobs add up to."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
