@@ -1,7 +1,5 @@
 """The one function by which every engine answers a question."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import fedcal.clients.questions  # noqa: F401  # a message may name any of ours

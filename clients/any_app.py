@@ -10,8 +10,6 @@ Nothing of a real site is here: no guard that checks a question against a plan, 
 ledger. A server can ask what it likes, as often as it likes: the guarantee is its promise.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,8 +27,7 @@ from fedcal.core.optional import need
 from fedcal.core.scores import RANGE_TOLERANCE, SUM_TOLERANCE, Kind, as_array, numbers
 from fedcal.core.scores import in_class_order as ordered
 from fedcal.core.shards import Shards
-from fedcal.datasets import IDS, from_arrays
-from fedcal.datasets.model_scores import moved_to, outputs_of
+from fedcal.datasets import IDS, from_arrays, model_scores
 from fedcal.partition import deal
 from fedcal.privacy.agreement import context_of
 
@@ -121,11 +118,11 @@ def logits_of(model: Any, batches: Iterable[Any]) -> dict[str, Any]:
     def read(like: Any) -> Iterator[tuple[int, Any]]:
         for batch in batches:
             inputs, truth = _parts(batch, torch.is_tensor)
-            moved = {key: moved_to(like, value) for key, value in inputs.items()}
+            moved = {key: model_scores.moved_to(like, value) for key, value in inputs.items()}
             labels.append(as_array("labels", truth))
             yield len(truth), moved if len(moved) > 1 else next(iter(moved.values()))
 
-    logits = outputs_of(model, read)
+    logits = model_scores.outputs_of(model, read)
     if not labels:
         raise InputError("no batches of labelled rows were passed")
     return {"logits": logits, "labels": np.concatenate(labels)}

@@ -1,7 +1,5 @@
 """The Flower client: a batch of one through the same `answer` as everywhere else."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 
@@ -12,10 +10,8 @@ from flwr.clientapp import ClientApp
 from fedcal.clients.answers import contribute
 from fedcal.clients.site.process.limits import OverLimit
 from fedcal.clients.site.sources import dealt_to, site_rows
-from fedcal.core.errors import ContributionRefused
-from fedcal.core.optional import named
+from fedcal.core import errors, optional, types
 from fedcal.core.shards import Shards
-from fedcal.core.types import Words
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import mask
 
@@ -56,12 +52,12 @@ def client_app(
     def reply_to(message: Message, context: Context) -> Message:
         method = str(context.run_config.get("method", ""))
         if simulated and ":" in method:  # of another package, perhaps with a question of its own
-            named("method", method)
+            optional.named("method", method)
         request = request_in(message)
         try:
             sites = np.array([site_of(context)])
             words = contribute(shard_of(context), request, sites, simulated=simulated)[0]
-        except ContributionRefused:
+        except errors.ContributionRefused:
             raise  # its text tells of the bound, never of rows
         except Exception as e:
             log.exception("site %d cannot answer %r", site_of(context), request.query.kind)
@@ -79,7 +75,7 @@ def request_in(message: Message) -> Request:
 
 def drawn(
     shards: Shards | None, request: Request, site: int, *, simulated: bool, private: bool
-) -> tuple[Words, Exception | None]:
+) -> tuple[types.Words, Exception | None]:
     """Return the contribution, (length,), and an error of its rows, hidden if private.
 
     A hostile question may fail on some rows and not on others. Whether it did would be an exact
@@ -87,7 +83,7 @@ def drawn(
     have. What failed is returned, for the client's own log.
     """
 
-    def of(rows: Shards | None) -> Words:
+    def of(rows: Shards | None) -> types.Words:
         return np.asarray(contribute(rows, request, np.array([site]), simulated=simulated)[0])
 
     try:
@@ -105,7 +101,7 @@ def asks_for_masks(message: Message) -> bool:
     return "masking" in message.content.config_records
 
 
-def answer_with(words: Words, message: Message, request: Request, site: int) -> Message:
+def answer_with(words: types.Words, message: Message, request: Request, site: int) -> Message:
     """Return the reply to a `query.answer`: a contribution, masked if there is a cohort.
 
     Parameters

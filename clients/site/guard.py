@@ -5,21 +5,18 @@ nothing: plan and questions are made again here (`own_terms`). What was sent is 
 word for word, by `records`: a second answer to a round would be a second release.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from fedcal import __version__
+from fedcal import __version__, mechanisms
 from fedcal.clients.answers import check_columns
 from fedcal.clients.site.prepared import Prepared
 from fedcal.core.checks import read, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.shards import NO_SUBJECTS
-from fedcal.mechanisms import FORMER, MECHANISMS
 from fedcal.privacy import agreement, declared, noise_plan
 from fedcal.privacy.request import RUN, Request
 from fedcal.storage.atomic import locked, whole_file
@@ -104,7 +101,7 @@ def plan_from(values: Mapping[str, Any]) -> noise_plan.Plan:
     """Return the plan that `plan_fields` wrote."""
     plain = {key: _tupled(value) for key, value in values.items()}
     name, parts = plain.pop("law")
-    mechanism: Any = MECHANISMS[FORMER.get(name, name)]
+    mechanism: Any = mechanisms.MECHANISMS[mechanisms.FORMER.get(name, name)]
     bound = plain["bound"] and {key: _tupled(value) for key, value in plain["bound"].items()}
     made = {
         "federation": noise_plan.Federation(**plain["federation"]),

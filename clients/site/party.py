@@ -16,8 +16,6 @@ element). A crooked member can shift a sum as a crooked contributor can, where n
 the same piece.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress

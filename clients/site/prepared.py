@@ -4,8 +4,6 @@ A message to a real site is answered by a process of its own. It maps the rows, 
 that a question needs are read, and never parses the file that they came from.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -20,8 +18,7 @@ from numpy.typing import NDArray
 
 from fedcal.clients.site.policy import CPU_SECONDS, Policy
 from fedcal.clients.site.process.limits import COPIES, MEMORY_MIB
-from fedcal.core import scores, types
-from fedcal.core.checks import one_of, same
+from fedcal.core import checks, scores, types
 from fedcal.core.classes import class_names, digest_of
 from fedcal.core.errors import InputError, system_errors
 from fedcal.core.shards import Shards
@@ -274,12 +271,12 @@ def _texts_of(
             raise InputError(
                 f"no site of {federation} has the public key of {sign_key}: {key.public.hex()}"
             )
-        same(f"class digest of {federation}", roster.class_digest or classes, classes)
+        checks.same(f"class digest of {federation}", roster.class_digest or classes, classes)
         texts[FEDERATION] = roster.to_toml().encode()
     if policy is not None:
         rules = Policy.read(policy)
         rules.check_roster(roster)
-        same(f"class digest of {policy}", rules.class_digest or classes, classes)
+        checks.same(f"class digest of {policy}", rules.class_digest or classes, classes)
         texts[POLICY] = policy.read_bytes()
     return texts
 
@@ -308,11 +305,11 @@ def prepared(folder: Path) -> Prepared:
     """
     try:
         site = json.loads((folder / SITE).read_text("utf-8"))
-        same(f"version of {folder} (start fedcal site again)", site["version"], _VERSION)
+        checks.same(f"version of {folder} (start fedcal site again)", site["version"], _VERSION)
         files = {name: folder / f"{name}.npy" for name in site["arrays"]}
         arrays = {k: np.asarray(np.load(p, "r", allow_pickle=False)) for k, p in files.items()}
         offsets = np.array([0, len(arrays["labels"])])
-        kind = one_of("input", site["input"], scores.KINDS)
+        kind = checks.one_of("input", site["input"], scores.KINDS)
         columns: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}
         columns |= {
             "group_names": tuple(site["group_names"]),

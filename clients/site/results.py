@@ -1,7 +1,5 @@
 """What a site does with the result of a run: keeps it, and judges it on its own rows."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
@@ -11,8 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fedcal.clients.site.prepared import Prepared
-from fedcal.core import checks, numerics
-from fedcal.core.errors import InputError, system_errors
+from fedcal.core import checks, errors, numerics
 from fedcal.privacy.agreement import Terms
 from fedcal.storage import atomic, npz
 from fedcal.storage.artifact import ARTIFACTS, Artifact, Holdout
@@ -63,14 +60,14 @@ def keep_result(
     name = f"{form}.npz"
     content = files.get(name)
     if not _RUN.fullmatch(run):
-        raise InputError("the name of the run is not a valid folder name")
+        raise errors.InputError("the name of the run is not a valid folder name")
     most = MOST_BYTES + terms.result_bytes
     if not isinstance(content, bytes) or len(content) > most:
-        raise InputError(f"the result has no file {name} of at most {most >> 10} KiB")
+        raise errors.InputError(f"the result has no file {name} of at most {most >> 10} KiB")
     try:
         npz.read_npz(BytesIO(content), UNPACKED * most)
-    except InputError as e:
-        raise InputError(f"{name}: {e}") from None
+    except errors.InputError as e:
+        raise errors.InputError(f"{name}: {e}") from None
     path = _made(site.folder / RESULTS, run) / name
     with TemporaryDirectory(dir=path.parent.parent, prefix=".") as draft:
         copy = Path(draft) / name
@@ -81,7 +78,7 @@ def keep_result(
         content = copy.read_bytes()
     if before := list(path.parent.glob("*.npz")):
         if before != [path] or path.read_bytes() != content:
-            raise InputError("another result of this run came before")
+            raise errors.InputError("another result of this run came before")
     else:
         with atomic.whole_file(path) as file:
             file.write(content)
@@ -114,7 +111,7 @@ def judge_result(site: Prepared, run: str, artifact: Artifact) -> str:
 
 def _made(results: Path, run: str) -> Path:
     folder = results / run
-    with system_errors(f"cannot write {results.name}"):
+    with errors.system_errors(f"cannot write {results.name}"):
         results.mkdir(exist_ok=True)
         others = {path.name for path in results.iterdir()} - {run}
         checks.whole("the number of results (move old ones away)", len(others), 0, MOST_RESULTS - 1)

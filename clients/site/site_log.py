@@ -1,15 +1,12 @@
 """A site's plain log: one file, which all its processes write to, and a few older ones."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 
-from fedcal.core.errors import InputError
-from fedcal.core.printable import Printable
+from fedcal.core import errors, printable
 from fedcal.storage.atomic import locked
 
 LOGGER = "fedcal.site"
@@ -23,7 +20,7 @@ OLDER = 4
 """Older logs that are kept, as `site.log.1` (the newest of them) to `site.log.4`."""
 
 log = logging.getLogger(LOGGER)
-log.addFilter(Printable())
+log.addFilter(printable.Printable())
 
 
 class _Rotated(WatchedFileHandler):
@@ -33,7 +30,7 @@ class _Rotated(WatchedFileHandler):
         """Write a record; first put a log that is full aside."""
         path = Path(self.baseFilename)
         # a log that cannot be put aside grows: a line is worth more than the limit
-        with contextlib.suppress(OSError, InputError):
+        with contextlib.suppress(OSError, errors.InputError):
             if path.stat().st_size >= MOST_BYTES:
                 rotate(path)
         super().emit(record)  # opens the file again where another one has its place
@@ -57,4 +54,4 @@ def log_to(path: Path) -> None:
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
-    logging.getLogger("flwr").addFilter(Printable(lines=True))
+    logging.getLogger("flwr").addFilter(printable.Printable(lines=True))

@@ -1,7 +1,5 @@
 """Where a site's rows come from, in plain values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache

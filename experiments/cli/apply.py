@@ -9,30 +9,23 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Any
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
 from fedcal import calibrators, datasets
-from fedcal.calibrators import Calibrator
-from fedcal.conformal import PredictionSets, load
+from fedcal.conformal import PredictionSets, load, page
 from fedcal.conformal.coverage import FEW_CLASSES, judged
-from fedcal.conformal.page import AT_TARGET, class_table
-from fedcal.core import classes, numerics, optional, types
+from fedcal.core import classes, errors, numerics, optional, types
 from fedcal.core.checks import same, unused, whole
-from fedcal.core.errors import InputError
-from fedcal.datasets import IDS, Dataset, feature_sets, read_feature_set
-from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet
+from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet, option
 from fedcal.experiments.report.tables import TextTable, of_part, print_table
 from fedcal.experiments.report.terminal import SHOWN, console, headings, shown
 from fedcal.experiments.runs import files, folders
 from fedcal.experiments.training.data import LabelledRows, labelled_rows, named, read_labelled
-from fedcal.metrics import summary
-from fedcal.metrics.buckets import check_score
-from fedcal.storage import atomic, npz
-from fedcal.storage.artifact import form_of
+from fedcal.metrics import buckets, summary
+from fedcal.storage import artifact, atomic, npz
 from fedcal.training.networks import TrainedModel, load_model
 
 EXAMPLES = (
@@ -43,24 +36,19 @@ EXAMPLES = (
 
 FORMATS = (".csv", ".csv.gz", ".parquet", ".npz", ".npy")
 """Suffixes that --out may have; .npy holds no ids and no labels."""
+_FORMATS = ", ".join(FORMATS)
 
 
 def command(
-    calibrator: Annotated[Path, typer.Option(help="calibrator.npz, sets.npz or model.npz.")],
-    data: Annotated[str, typer.Option(help="A shipped name or a file; labels are optional.")],
-    out: Annotated[
-        Path,
-        typer.Option(help=f"File to write, probabilities, sets or logits: {', '.join(FORMATS)}."),
-    ],
-    model: Annotated[
-        str | None, typer.Option(help="MODULE:CLASS of the trained module: a file imports no code.")
-    ] = None,
-    alpha: Annotated[
-        float | None,
-        typer.Option(
-            help="For sets: another share of rows without their label, from the same release."
-        ),
-    ] = None,
+    calibrator: Path = option(..., None, "calibrator.npz, sets.npz or model.npz."),
+    data: str = option(..., None, "A shipped name or a file; labels are optional."),
+    out: Path = option(..., None, f"File to write, probabilities, sets or logits: {_FORMATS}."),
+    model: str | None = option(
+        None, None, "MODULE:CLASS of the trained module: a file imports no code."
+    ),
+    alpha: float | None = option(
+        None, None, "For sets: another share of rows without their label, from the same release."
+    ),
     csv: Csv = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
@@ -68,11 +56,11 @@ def command(
 ) -> None:
     """Write probabilities, sets or logits, and show metrics where there are labels."""
     if not out.name.lower().endswith(FORMATS):
-        raise InputError(f"--out {out}: allowed are {', '.join(FORMATS)}")
+        raise errors.InputError(f"--out {out}: allowed are {_FORMATS}")
     if Path(data).exists() and out.exists() and out.samefile(data):
-        raise InputError(f"--out {out} is the data file itself")
+        raise errors.InputError(f"--out {out} is the data file itself")
     folders.claim_file(out, overwrite=overwrite)
-    if form_of(calibrator) == TrainedModel.form:
+    if artifact.form_of(calibrator) == TrainedModel.form:
         unused("a model has no sets", alpha=alpha)
         unused("a model reads features, not CSV files", csv=csv)
         _show(*_apply_model(load_model(calibrator, model), data, out), out, quiet=quiet, json=json)
@@ -81,7 +69,7 @@ def command(
     fitted = fitted_in(calibrator)
     if alpha is not None:
         if not isinstance(fitted, PredictionSets):
-            raise InputError("--alpha is for prediction sets, and this is a calibrator")
+            raise errors.InputError("--alpha is for prediction sets, and this is a calibrator")
         fitted = fitted.at(alpha)
     loaded = datasets.load(data, labels_required=False, classes=fitted.class_names, csv=csv)
     same(f"kind of scores in {data}, as {calibrator} takes them,", loaded.input, fitted.input)
@@ -113,9 +101,9 @@ def _show(rows: int, test: int, done: Told, out: Path, *, quiet: bool, json: boo
             print_table(to, line) if isinstance(line, TextTable) else to.print(line)
 
 
-def fitted_in(path: Path) -> Calibrator | PredictionSets:
+def fitted_in(path: Path) -> calibrators.Calibrator | PredictionSets:
     """Load the result of a run from a file: a calibrator or prediction sets."""
-    return load(path) if form_of(path) == PredictionSets.form else calibrators.load(path)
+    return load(path) if artifact.form_of(path) == PredictionSets.form else calibrators.load(path)
 
 
 @dataclass(frozen=True)
@@ -148,7 +136,7 @@ class Rows:
     place: list[int]
 
     @classmethod
-    def of(cls, rows: Dataset) -> Rows:
+    def of(cls, rows: datasets.Dataset) -> Rows:
         """Take the rows of a data set as they were read."""
         logits, probs, labels = rows.logits, rows.probs, rows.labels
         judged = np.ones(len(logits), np.bool_)
@@ -188,7 +176,7 @@ class Rows:
         return columns
 
 
-def _named(rows: Dataset) -> dict[str, NDArray[Any]]:
+def _named(rows: datasets.Dataset) -> dict[str, NDArray[Any]]:
     """Return the ids of a shipped set's rows, which have numbers there."""
     tested, ids = rows.test_scores is not None, {}
     ways = (
@@ -208,8 +196,6 @@ Told = tuple[str, dict[str, Any], Sequence[str | TextTable]]
 
 def _apply_model(model: TrainedModel, data: str, out: Path) -> tuple[int, int, Told]:
     """Logits of the rows, in an .npz those of the test part apart: a data file to calibrate on."""
-    from fedcal.experiments.cli.apply import logits_of_file, metrics_of
-
     fit, test = logits_of_file(model, data)
     parts = {"": fit} if test is None else {"": fit, "test_": test}
     logits = np.concatenate([part[0] for part in parts.values()])
@@ -225,21 +211,21 @@ def _apply_model(model: TrainedModel, data: str, out: Path) -> tuple[int, int, T
         beside = {} if labels is None else {"labels": labels}
         names = {f"logit_{j}": logits[:, j] for j in range(model.classes)}
         _write(out, {"logits": logits}, beside, names)
-    metrics = metrics_of(fit if test is None else test)
+    judged = fit if test is None else test
+    metrics = {} if judged[1] is None else summary(numerics.softmax(judged[0]), judged[1])
     lines = [", ".join(f"{SHOWN[k]} {shown(k, metrics[k])}" for k in SHOWN)] if metrics else []
-    content = {"metrics": metrics} if metrics else {}
-    number = 0 if test is None else len(test[0])
-    return len(logits), number, (f"read by the network {model.network}", content, lines)
+    done = f"read by the network {model.network}", {"metrics": metrics} if metrics else {}, lines
+    return len(logits), 0 if test is None else len(test[0]), done
 
 
-def _apply_calibrator(fitted: Calibrator, rows: Rows, out: Path) -> Told:
+def _apply_calibrator(fitted: calibrators.Calibrator, rows: Rows, out: Path) -> Told:
     probs, labels = fitted.calibrated(rows.logits, fitted.input), rows.labels
     metrics = {}
     if labels is not None:
         both = {"before": rows.probs, "after": probs}
         part = rows.judged
         metrics = {name: summary(p[part], labels[part]) for name, p in both.items()}
-    heads = headings(check_score("", probs.shape[1]), fitted.class_names)
+    heads = headings(buckets.check_score("", probs.shape[1]), fitted.class_names)
     shown_probs = probs[:, rows.place]
     names = {f"prob_{name}": shown_probs[:, j] for j, name in enumerate(rows.called)}
     _write(out, {"probs": shown_probs}, rows.columns, names)
@@ -275,13 +261,13 @@ def _apply_sets(fitted: PredictionSets, rows: Rows, out: Path) -> Told:
     )
     after, lines = result.after, list[str | TextTable]([line])
     if result.classes <= FEW_CLASSES:
-        lines.append(of_part(class_table(result, fitted.class_names)))
+        lines.append(of_part(page.class_table(result, fitted.class_names)))
     short = fitted.warnings(result)
     lines += [f"Warning: {warning}" for warning in short]
     if fitted.shift is not None:
         after |= (weighted := fitted.shift.coverage(~result.hit, labels[part]))
         least = f"wanted at least {100 - 100 * fitted.alpha:g} %"
-        lines += [f"{AT_TARGET} {100 * v:.2f} %, {least}" for v in weighted.values()]
+        lines += [f"{page.AT_TARGET} {100 * v:.2f} %, {least}" for v in weighted.values()]
     content = {"coverage_by": result.coverage_by, "coverage_warnings": short}
     return verb, {"before": result.before, "after": after, **content}, lines
 
@@ -300,7 +286,7 @@ def _write(
         elif out.suffix == ".npz":
             np.savez_compressed(f, **values, **beside)  # type: ignore[arg-type]
         else:
-            table = {name: beside[name] for name in IDS if name in beside}
+            table = {name: beside[name] for name in datasets.IDS if name in beside}
             if "labels" in beside:
                 table["label"] = beside["labels"]
             _write_table(out, f, {**table, **columns})
@@ -342,32 +328,21 @@ def logits_of_file(model: TrainedModel, data: str) -> tuple[Part, Part | None]:
         Of the rows, and of the source's own test rows.
     """
     rows, labelled = _read(model, data)
+    parts: list[Part] = []
     with named(data):
-        parts: list[Part] = []
-        for one in (rows, rows.test):
-            if one is None:
-                continue
+        for one in (rows,) if rows.test is None else (rows, rows.test):
             whole("the number of classes", one.classes, 0, model.classes)
             parts.append((model.predict(one.x), one.y if labelled else None))
     return parts[0], (parts[1] if len(parts) > 1 else None)
 
 
-def metrics_of(part: Part) -> dict[str, float]:
-    """Metrics of the model's probabilities; none without labels."""
-    logits, labels = part
-    return {} if labels is None else summary(numerics.softmax(logits), labels)
-
-
 def _read(model: TrainedModel, data: str) -> tuple[LabelledRows, bool]:
     """Read the rows, and return whether their labels are known."""
-    path = atomic.path_of(data)
-    if data in {entry.name for entry in feature_sets()}:
-        arrays: dict[str, Any] = read_feature_set(data)
-    elif path.suffix.lower() == ".npz" and path.is_file():
+    path, shipped = atomic.path_of(data), data in {entry.name for entry in datasets.feature_sets()}
+    arrays: dict[str, Any] = {}
+    if shipped or (path.suffix.lower() == ".npz" and path.is_file()):
         with named(data):
-            arrays = dict(npz.read_npz(path))
-    else:
-        return read_labelled(data), True
+            arrays = datasets.read_feature_set(data) if shipped else dict(npz.read_npz(path))
     if "features" not in arrays:
         return read_labelled(data), True
     labelled = bool({"labels", "y"} & arrays.keys())

@@ -3,15 +3,13 @@
 Impossible combinations are skipped and listed.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from fedcal.core.errors import FedcalError
 from fedcal.core.options import RUNNING
 from fedcal.experiments.cli import parameters
-from fedcal.experiments.cli.parameters import other
+from fedcal.experiments.cli.parameters import option
 from fedcal.experiments.report import tables, terminal
 from fedcal.experiments.runs.comparison import Comparison, compare, grid, table
 from fedcal.experiments.runs.config import Config, parse_setting
@@ -33,26 +31,21 @@ EXAMPLES = (
 @parameters.with_options(grid.Grid, "seeds")
 def command(
     *,
-    jobs: Annotated[
-        int | None, other(RUNNING, "Number of processes (default: the usable cores).")
-    ] = None,
-    engine: Annotated[
-        str | None, other(RUNNING, "inline: processes here | ray: tasks on Ray (default: inline).")
-    ] = None,
-    ray_address: Annotated[
-        str | None, other(RUNNING, "HOST:PORT of a Ray cluster, or local; implies --engine ray.")
-    ] = None,
-    resume: Annotated[
-        bool,
-        other(
-            RUNNING, "Continue the comparison in --out, and repeat failed runs; the grid may grow."
-        ),
-    ] = False,
+    jobs: int | None = option(None, RUNNING, "Number of processes (default: the usable cores)."),
+    engine: str | None = option(
+        None, RUNNING, "inline: processes here | ray: tasks on Ray (default: inline)."
+    ),
+    ray_address: str | None = option(
+        None, RUNNING, "HOST:PORT of a Ray cluster, or local; implies --engine ray."
+    ),
+    resume: bool = option(
+        False,
+        RUNNING,
+        "Continue the comparison in --out, and repeat failed runs; the grid may grow.",
+    ),
     set: parameters.Settings = None,
     config: parameters.ConfigFile = None,
-    out: Annotated[
-        Path | None, other(parameters.FILES, "Folder for rows, tables and report.")
-    ] = None,
+    out: Path | None = option(None, parameters.FILES, "Folder for rows, tables and report."),
     overwrite: parameters.Overwrite = False,
     no_report: parameters.NoReport = False,
     quiet: parameters.Quiet = False,
@@ -60,20 +53,12 @@ def command(
     **options: Any,
 ) -> None:
     """Run and show it; the exit code is 1 where runs failed."""
+    asked = {name: value for name, value in options.items() if value is not None}
+    asked |= {"config": config, "out": out, "resume": resume, "overwrite": overwrite}
+    asked |= {"jobs": jobs, "engine": engine, "ray_address": ray_address}
+    settings = dict(map(parse_setting, set or ()))
     with terminal.progress("comparing", quiet=quiet) as steps:
-        comparison = compare(
-            config=config,
-            out=out,
-            resume=resume,
-            overwrite=overwrite,
-            report=not no_report,
-            jobs=jobs,
-            engine=engine,
-            ray_address=ray_address,
-            progress=steps,
-            set=dict(map(parse_setting, set or ())),
-            **{name: value for name, value in options.items() if value is not None},
-        )
+        comparison = compare(report=not no_report, progress=steps, set=settings, **asked)
     if json:
         print(to_json(comparison.to_json()), end="")
     elif not quiet:

@@ -4,12 +4,9 @@ run starts one and follows it, resume continues one, status shows sites and run,
 register admits sites by their public keys.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 
 from fedcal.core.checks import needed, one_of, unused
@@ -54,18 +51,18 @@ _FIRST = ("control", "root_certificates", "federation", "method", "clients", "ep
 @parameters.with_options(Config, but=SIMULATED, unset=_UNSET, first=_FIRST)
 def command(
     *,
-    action: Annotated[str, typer.Argument(metavar="|".join(ACTIONS), show_default=False)],
-    keys: Annotated[list[Path] | None, typer.Argument(metavar="[KEY.pub]...")] = None,
-    by: Annotated[
-        str, parameters.other(SITES, "none | site: evaluate each site of --federation separately.")
-    ] = "none",
+    action: str = parameters.argument("run|resume|status|stop|register"),
+    keys: list[Path] | None = parameters.argument("[KEY.pub]...", default=None),
+    by: str = parameters.option(
+        "none", SITES, "none | site: evaluate each site of --federation separately."
+    ),
     set: parameters.Settings = None,
     config: parameters.ConfigFile = None,
-    out: Annotated[Path | None, parameters.other(parameters.FILES, "Folder of the run.")] = None,
+    out: Path | None = parameters.option(None, parameters.FILES, "Folder of the run."),
     overwrite: parameters.Overwrite = False,
-    without_unready: Annotated[
-        bool, parameters.other(SITES, "Continue without sites that cannot take part.")
-    ] = False,
+    without_unready: bool = parameters.option(
+        False, SITES, "Continue without sites that cannot take part."
+    ),
     quiet: parameters.Quiet = False,
     json: parameters.Json = False,
     **options: Any,
@@ -82,15 +79,9 @@ def command(
         asked = _asked(action, {**options, "set": known}, config, out)
         test = options["data"] if action == "run" else asked.data or None
         with terminal.progress(f"{asked.method}: waiting for the sites", quiet=quiet) as steps:
-            result = deployed(
-                asked,
-                test=test,
-                out=out,
-                resume=action == "resume",
-                overwrite=overwrite,
-                without_unready=without_unready,
-                progress=lambda done, total: steps(done, total, asked.method),
-            )
+            how: Any = {"resume": action == "resume", "overwrite": overwrite, "out": out}
+            how["progress"] = lambda done, total: steps(done, total, asked.method)
+            result = deployed(asked, test=test, without_unready=without_unready, **how)
         if json:
             print(files.to_json(result.to_json()), end="")
         elif not quiet:
@@ -117,10 +108,8 @@ def command(
 
 def _asked(action: str, options: dict[str, Any], config: Path | None, out: Path | None) -> Config:
     if action == "resume":
-        return asked_for(
-            needed("--out", out, _FOLDER),
-            {key: value for key, value in options.items() if value != {}},
-        )
+        known = {key: value for key, value in options.items() if value != {}}
+        return asked_for(needed("--out", out, _FOLDER), known)
     options["engine"] = "grpc"
     asked = merge(options) if config is None else load_config(config, options)
     needed("--control HOST:PORT", asked.control, "the SuperLink of real sites")

@@ -3,8 +3,6 @@
 The exit code is always 0.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterator, Mapping
 from importlib import metadata
@@ -12,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import __version__
-from fedcal.core import flower_internals, optional
-from fedcal.core.errors import InputError
+from fedcal.core import errors, flower_internals, optional
 from fedcal.core.parallel import usable_cores
 from fedcal.experiments.cli import main, parameters
 from fedcal.experiments.report import tables, terminal
@@ -78,13 +75,13 @@ def _refused() -> Iterator[optional.Use]:
     """Yield what this system, or this Flower, does not run."""
     try:
         posix_locks(Path("its folder"))
-    except InputError as e:
+    except errors.InputError as e:
         yield optional.Use(_LOCKING, str(e), all=True)
     try:
         scripts("Flower's engine", "superlink", "supernode", "superexec", "flwr")
-    except InputError as e:
+    except errors.InputError as e:
         yield optional.Use(_FLOWER, str(e), all=True)
     try:
         flower_internals.check_flower()
-    except (InputError, ImportError) as e:
+    except (errors.InputError, ImportError) as e:
         yield optional.Use(_FLOWER, str(e), all=True)

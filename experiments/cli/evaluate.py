@@ -3,19 +3,15 @@
 Or read an earlier release again: another threshold, a calibrator, drift.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from fedcal.core import checks, classes, pages
 from fedcal.experiments.cli import parameters, simulate
-from fedcal.experiments.cli.parameters import other
-from fedcal.experiments.report import tables, terminal
-from fedcal.experiments.report.headline import headline
+from fedcal.experiments.cli.parameters import option
+from fedcal.experiments.report import headline, tables, terminal
 from fedcal.experiments.runs import files, folders, jobs, rereading
 from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
-from fedcal.experiments.runs.folders import READING as FOLDER
 
 EXAMPLES = (
     "fedcal evaluate --data imdb-binary --epsilon 1 --unit example --out run",
@@ -32,63 +28,48 @@ AGAIN = "Reading a release again: no run, no charge"
 @parameters.with_options(Config, but=("method",))
 def command(
     *,
-    calibrator: Annotated[
-        Path | None, other(EVALUATION, "Evaluate the model before and after this calibrator.npz.")
-    ] = None,
-    only: Annotated[
-        str | None,
-        other(
-            EVALUATION, "accuracy: spend the complete budget on this metric, for more exact values."
-        ),
-    ] = None,
-    by: Annotated[
-        str, other(EVALUATION, "none | site | group: evaluate by client, or by the column group.")
-    ] = "none",
-    threshold: Annotated[
-        float | None,
-        other(EVALUATION, "Scores from this one on are predicted positive (default: above 0.5)."),
-    ] = None,
-    score: Annotated[
-        str | None,
-        other(
-            EVALUATION,
-            "positive | confidence | classes (default: positive for two classes, else confidence).",
-        ),
-    ] = None,
-    bins: Annotated[
-        int | None, other(EVALUATION, "Number of score buckets (default: 240).")
-    ] = None,
-    estimand: Annotated[
-        str | None, other(EVALUATION, "Target of the intervals: rows | these (default: rows).")
-    ] = None,
-    rows_per_subject: Annotated[
-        int | None,
-        other(
-            EVALUATION,
-            "Unit subject: 1: each subject counts once | R: each row counts, up to R rows of a "
-            "subject, at R times the noise (default: 1).",
-        ),
-    ] = None,
-    release: Annotated[
-        Path | None, other(AGAIN, "Read the release.npz of an earlier run again.")
-    ] = None,
-    at: Annotated[
-        str | None, other(AGAIN, "Find the threshold with 'recall>=SHARE' or 'precision>=SHARE'.")
-    ] = None,
-    calibrate: Annotated[
-        str | None,
-        other(
-            AGAIN, "Fit a calibrator, written to --out: binning | isotonic | platt | beta | bbq."
-        ),
-    ] = None,
-    since: Annotated[
-        Path | None, other(AGAIN, "Test for changes since this earlier release.npz.")
-    ] = None,
+    calibrator: Path | None = option(
+        None, EVALUATION, "Evaluate the model before and after this calibrator.npz."
+    ),
+    only: str | None = option(
+        None,
+        EVALUATION,
+        "accuracy: spend the complete budget on this metric, for more exact values.",
+    ),
+    by: str = option(
+        "none", EVALUATION, "none | site | group: evaluate by client, or by the column group."
+    ),
+    threshold: float | None = option(
+        None, EVALUATION, "Scores from this one on are predicted positive (default: above 0.5)."
+    ),
+    score: str | None = option(
+        None,
+        EVALUATION,
+        "positive | confidence | classes (default: positive for two classes, else confidence).",
+    ),
+    bins: int | None = option(None, EVALUATION, "Number of score buckets (default: 240)."),
+    estimand: str | None = option(
+        None, EVALUATION, "Target of the intervals: rows | these (default: rows)."
+    ),
+    rows_per_subject: int | None = option(
+        None,
+        EVALUATION,
+        "Unit subject: 1: each subject counts once | R: each row counts, up to R rows of a "
+        "subject, at R times the noise (default: 1).",
+    ),
+    release: Path | None = option(None, AGAIN, "Read the release.npz of an earlier run again."),
+    at: str | None = option(
+        None, AGAIN, "Find the threshold with 'recall>=SHARE' or 'precision>=SHARE'."
+    ),
+    calibrate: str | None = option(
+        None, AGAIN, "Fit a calibrator, written to --out: binning | isotonic | platt | beta | bbq."
+    ),
+    since: Path | None = option(None, AGAIN, "Test for changes since this earlier release.npz."),
     set: parameters.Settings = None,
     config: parameters.ConfigFile = None,
-    out: Annotated[
-        Path | None, other(parameters.FILES, "Folder for result files; with --calibrate a file.")
-    ] = None,
+    out: Path | None = option(
+        None, parameters.FILES, "Folder for result files; with --calibrate a file."
+    ),
     overwrite: parameters.Overwrite = False,
     no_report: parameters.NoReport = False,
     quiet: parameters.Quiet = False,
@@ -96,14 +77,8 @@ def command(
     **options: Any,
 ) -> None:
     """Run and show it, or read a release again."""
-    of_runs: dict[str, Any] = {
-        "calibrator": calibrator,
-        "score": score,
-        "bins": bins,
-        "estimand": estimand,
-        "rows_per_subject": rows_per_subject,
-        "only": only,
-    }
+    of_runs: dict[str, Any] = {"calibrator": calibrator, "score": score, "bins": bins, "only": only}
+    of_runs |= {"estimand": estimand, "rows_per_subject": rows_per_subject}
     if release is not None:
         given = {**options, **of_runs, "by": None if by == "none" else by}
         given |= {"set": set, "config": config}
@@ -113,7 +88,7 @@ def command(
         if out is not None and calibrate is not None:
             folders.claim_file(out, overwrite=overwrite)
         elif out is not None:
-            folders.claim(out, FOLDER, overwrite=overwrite, report=not no_report)
+            folders.claim(out, folders.READING, overwrite=overwrite, report=not no_report)
         how: Any = calibrate  # checked where it is used
         found = rereading.reread(release, threshold=threshold, at=at, calibrate=how, since=since)
         if out is not None and found.calibrator is not None:
@@ -164,4 +139,4 @@ def _show(
     if out is not None:
         what = "" if reading.calibrator is None else "calibrator "
         to.print(f"{what}written to {out}")
-    to.print(headline(content))
+    to.print(headline.headline(content))

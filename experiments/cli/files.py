@@ -1,15 +1,11 @@
 """The commands on files of results, and on what ships: they compute no run themselves."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from fedcal.core.errors import InputError
-from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet, show_written
+from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet, argument, option, show_written
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs import files, folders
 
@@ -23,7 +19,7 @@ EXAMPLES = {
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Result folder of any command.")],
+    folder: Path = argument("DIR", "Result folder of any command."),
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -71,10 +67,8 @@ OF_FLOAT32 = (
 
 
 def export(
-    calibrator: Annotated[Path, typer.Option(help="calibrator.npz, sets.npz or model.npz.")],
-    out: Annotated[
-        Path, typer.Option(help="File to write: ONNX (.onnx) or a PyTorch program (.pt2).")
-    ],
+    calibrator: Path = option(..., None, "calibrator.npz, sets.npz or model.npz."),
+    out: Path = option(..., None, "File to write: ONNX (.onnx) or a PyTorch program (.pt2)."),
     overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -97,10 +91,10 @@ def export(
 
 
 def flower_app(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for `flwr run`.")],
-    family: Annotated[
-        str, typer.Option(help="Kind of app: calibrate | evaluate | conformal | personal | train.")
-    ] = "calibrate",
+    folder: Path = argument("DIR", "Folder for `flwr run`."),
+    family: str = option(
+        "calibrate", None, "Kind of app: calibrate | evaluate | conformal | personal | train."
+    ),
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

@@ -1,7 +1,5 @@
 """The command `fedcal`. One clear line on stderr and exit code 2 for anything not allowed."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import inspect
@@ -111,7 +109,7 @@ def load_command(name: str, *, every: bool = True) -> click.Command:
         argument.hidden = getattr(argument, "hidden", False) or argument.name in rare
         argument.secondary_opts = []  # no --no-... beside a flag
         if isinstance(argument, click.Argument):  # click 8.5 drops the help that typer sets
-            argument.help = parameters[argument.name or ""].annotation.__metadata__[0].help
+            argument.help = parameters[argument.name or ""].default.help
     return _versioned(made, hidden=True)
 
 

@@ -1,7 +1,5 @@
 """Parameters of the commands: those made from fields of options, and those that many have."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -11,8 +9,7 @@ import typer
 
 from fedcal.core.options import DATA, MOST_USED, PRIVACY, RUNNING, SITES, TRAINING, options_of
 from fedcal.experiments.report.terminal import console
-from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.runs import config, files
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -26,23 +23,33 @@ _SECURE = ("secure_aggregation", "committee", "colluding", "quorum")
 _LAST = (DATA, PRIVACY, RUNNING, SECURE, SITES)
 
 
-def other(group: str, help: str, *names: str) -> Any:
-    """Return the annotation of an option that only one command has."""
-    return typer.Option(*names, help=help, rich_help_panel=group)
+def option(default: Any, group: str | None, help: str, *names: str) -> Any:
+    """Return an option as the default value of a command's parameter; ... = it must be given."""
+    return typer.Option(default, *names, help=help, rich_help_panel=group)
 
 
-Quiet: TypeAlias = Annotated[bool, other(FILES, "Print only warnings and errors.")]
-Json: TypeAlias = Annotated[bool, other(FILES, "Print the result as JSON.")]
+def argument(metavar: str, help: str | None = None, default: Any = ...) -> Any:
+    """Return an argument as the default value of a command's parameter; ... = it must be given."""
+    return typer.Argument(default, metavar=metavar, help=help, show_default=False)
+
+
+def shared(group: str, help: str) -> Any:
+    """Return the annotation of an option that several commands have."""
+    return typer.Option(help=help, rich_help_panel=group)
+
+
+Quiet: TypeAlias = Annotated[bool, shared(FILES, "Print only warnings and errors.")]
+Json: TypeAlias = Annotated[bool, shared(FILES, "Print the result as JSON.")]
 Overwrite: TypeAlias = Annotated[
-    bool, other(FILES, "Replace earlier results of this command in --out.")
+    bool, shared(FILES, "Replace earlier results of this command in --out.")
 ]
 NoReport: TypeAlias = Annotated[
-    bool, other(FILES, "Write no report and figures; fedcal report makes them later.")
+    bool, shared(FILES, "Write no report and figures; fedcal report makes them later.")
 ]
-Csv: TypeAlias = Annotated[str | None, other(DATA, options_of(Config)["csv"].described())]
-ConfigFile: TypeAlias = Annotated[Path | None, other(FILES, "TOML file with these options.")]
+Csv: TypeAlias = Annotated[str | None, shared(DATA, options_of(config.Config)["csv"].described())]
+ConfigFile: TypeAlias = Annotated[Path | None, shared(FILES, "TOML file with these options.")]
 Settings: TypeAlias = Annotated[
-    list[str] | None, other(DATA, "KEY=VALUE: a parameter of the method.")
+    list[str] | None, shared(DATA, "KEY=VALUE: a parameter of the method.")
 ]
 
 
@@ -106,7 +113,7 @@ def with_options(
 
 def _place(parameter: inspect.Parameter) -> tuple[int, int]:
     """Return the place of a parameter in `--help`: of its group, and in the first one its own."""
-    (shown,) = parameter.annotation.__metadata__
+    (shown,) = getattr(parameter.annotation, "__metadata__", (parameter.default,))
     group = getattr(shown, "rich_help_panel", None)
     if group in (FIRST, LISTS):
         known = parameter.name in MOST_USED
@@ -117,6 +124,6 @@ def _place(parameter: inspect.Parameter) -> tuple[int, int]:
 def show_written(path: Path, *, quiet: bool, as_json: bool) -> None:
     """Show where a file was written."""
     if as_json:
-        print(to_json({"out": str(path)}), end="")
+        print(files.to_json({"out": str(path)}), end="")
     elif not quiet:
         console().print(f"written to {path}")

@@ -1,13 +1,10 @@
 """Plan a run from public facts: the noise of each method beside its signal, and what would help."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import Annotated, Any
-
-from fedcal.experiments.cli.parameters import FIRST, Json, Quiet, other, with_options
+from fedcal.experiments.cli.parameters import FIRST, Json, Quiet, option, with_options
 from fedcal.experiments.report import tables, terminal
-from fedcal.experiments.runs import config, files
-from fedcal.experiments.runs.plan import plan
+from fedcal.experiments.runs import config, files, plan
 from fedcal.strategies.warnings import percent
 
 EXAMPLES = (
@@ -26,10 +23,10 @@ _COLUMNS = ("method", "rounds", "noise", "bearable", "helps", "fewest clients", 
 )
 def command(
     *,
-    rows_per_client: Annotated[float | None, other(FIRST, _ROWS)] = None,
-    classes: Annotated[int | None, other(FIRST, "Classes (required without --data).")] = None,
-    data: Annotated[str | None, other(FIRST, "Shipped data set whose size to plan for.")] = None,
-    method: Annotated[str | None, other(FIRST, "Comma-separated methods (default: all).")] = None,
+    rows_per_client: float | None = option(None, FIRST, _ROWS),
+    classes: int | None = option(None, FIRST, "Classes (required without --data)."),
+    data: str | None = option(None, FIRST, "Shipped data set whose size to plan for."),
+    method: str | None = option(None, FIRST, "Comma-separated methods (default: all)."),
     quiet: Quiet = False,
     json: Json = False,
     **options: Any,
@@ -37,7 +34,7 @@ def command(
     """Plan and show the table."""
     options |= {"rows_per_client": rows_per_client, "classes": classes, "data": data}
     given = {k: v for k, v in options.items() if v is not None}
-    found = plan(**given, methods=method.split(",") if method else None)
+    found = plan.plan(**given, methods=method.split(",") if method else None)
     if json:
         print(files.to_json(found.to_json()), end="")
     if json or quiet:

@@ -1,24 +1,18 @@
 """Calibrate a model over simulated clients: one method, one run."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from fedcal.core import pages
-from fedcal.core.classes import in_a_line
-from fedcal.core.errors import InputError
+from fedcal.core import classes, errors, pages
 from fedcal.core.options import RUNNING
 from fedcal.evaluation.by_group import change_table
 from fedcal.experiments.cli import parameters
-from fedcal.experiments.report.headline import headline
+from fedcal.experiments.report import headline, terminal
 from fedcal.experiments.report.tables import TextTable, of_part, print_table
-from fedcal.experiments.report.terminal import console, headings, progress
-from fedcal.experiments.runs import files, jobs
+from fedcal.experiments.runs import files, jobs, simulation
 from fedcal.experiments.runs import result as results
 from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
 from fedcal.experiments.runs.result import SimulationResult
-from fedcal.experiments.runs.simulation import simulate
 
 EXAMPLES = (
     "fedcal simulate --epsilon 1 --out run",
@@ -37,14 +31,12 @@ _WAITING = ": waiting for the sites"
 @parameters.with_options(Config)
 def command(
     *,
-    resume: Annotated[
-        bool, parameters.other(RUNNING, "For compare only: a single run is simply repeated.")
-    ] = False,
+    resume: bool = parameters.option(
+        False, RUNNING, "For compare only: a single run is simply repeated."
+    ),
     set: parameters.Settings = None,
     config: parameters.ConfigFile = None,
-    out: Annotated[
-        Path | None, parameters.other(parameters.FILES, "Folder for result files.")
-    ] = None,
+    out: Path | None = parameters.option(None, parameters.FILES, "Folder for result files."),
     overwrite: parameters.Overwrite = False,
     no_report: parameters.NoReport = False,
     quiet: parameters.Quiet = False,
@@ -53,7 +45,7 @@ def command(
 ) -> None:
     """Run a simulation and show its result."""
     if resume:
-        raise InputError(
+        raise errors.InputError(
             "a single run is not resumed, it is run again: --config DIR/config.toml gives the "
             "same bits; `fedcal compare` has --resume"
         )
@@ -67,12 +59,12 @@ def run_and_show(
 ) -> None:
     """One run: its progress, then the result as text or JSON, and its files."""
     starting = _STARTING.get(asked.engine, "") if asked.control is None else _WAITING
-    with progress(f"{asked.method}{starting}", quiet=quiet) as steps:
+    with terminal.progress(f"{asked.method}{starting}", quiet=quiet) as steps:
 
         def moved(done: int, total: int) -> None:
             steps(done, total, asked.method)
 
-        result = simulate(
+        result = simulation.simulate(
             asked.data, config=asked, out=out, overwrite=overwrite, report=report, progress=moved
         )
     if json:
@@ -83,10 +75,10 @@ def run_and_show(
 
 def show(result: SimulationResult, out: Path | None) -> None:
     """Print the run, its metrics and its guarantee."""
-    to = console()
+    to = terminal.console()
     to.print(results.title(result.config, result.sites))
     if result.class_names is not None:
-        to.print(in_a_line(result.class_names))
+        to.print(classes.in_a_line(result.class_names))
     for table in _tables(result):
         print_table(to, table, edge=True)
     if about := jobs.about_intervals(result.judged):
@@ -102,14 +94,14 @@ def show(result: SimulationResult, out: Path | None) -> None:
     to.print(results.sent(result))
     if out is not None:
         to.print(f"written to {out}")
-    to.print(headline(result.to_json()))
+    to.print(headline.headline(result.to_json()))
 
 
 def _tables(result: SimulationResult) -> list[TextTable]:
     """Metrics before and after a calibrator, or what tables another artifact has."""
     if not result.artifact.rescores or result.test is None:
         return [of_part(p) for p in result.page() if isinstance(p, pages.Table)]
-    named = headings(result.judged.get("score", ""), result.class_names)
+    named = terminal.headings(result.judged.get("score", ""), result.class_names)
     tables = [TextTable(("test rows", *named.values()), results.before_and_after(result))]
     if (changed := result.judged.get("clients_change", {})).get("sites"):
         tables.append(of_part(change_table(changed, "client")))

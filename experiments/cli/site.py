@@ -1,18 +1,13 @@
 """The commands of a site: alone, in a study, and recalibration at home."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
-
-from fedcal.core import checks, classes, pages
-from fedcal.core.errors import InputError
-from fedcal.experiments.cli.parameters import FILES, Csv, Json, Overwrite, other
+from fedcal.core import checks, classes, errors, pages
+from fedcal.experiments.cli.parameters import FILES, Csv, Json, Overwrite, argument, option
 from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.report import tables, terminal
 from fedcal.experiments.runs import files, folders
@@ -39,53 +34,43 @@ ROWS, LINK, LIMITS = "Rows", "Connection", "Participation"
 
 def run(
     *,
-    data: Annotated[
-        str,
-        other(
-            ROWS,
-            "File with scores or features of this site, or module:function that returns "
-            "(logits, labels) or a mapping with the keys of a file of scores.",
-        ),
-    ],
-    class_names: Annotated[
-        str | None,
-        other(
-            ROWS, "Comma-separated names of the classes, the same at all sites (default: 0,1,...)."
-        ),
-    ] = None,
+    data: str = option(
+        ...,
+        ROWS,
+        "File with scores or features of this site, or module:function that returns "
+        "(logits, labels) or a mapping with the keys of a file of scores.",
+    ),
+    class_names: str | None = option(
+        None,
+        ROWS,
+        "Comma-separated names of the classes, the same at all sites (default: 0,1,...).",
+    ),
     csv: Csv = None,
-    fleet: Annotated[str | None, other(LINK, "HOST:PORT of the SuperLink's Fleet API.")] = None,
-    root_certificates: Annotated[
-        Path | None, other(LINK, "PEM file that verifies the SuperLink's certificate.")
-    ] = None,
-    key: Annotated[
-        Path | None, other(LINK, "Private key of this site: ECDSA, in OpenSSH's format.")
-    ] = None,
-    wait: Annotated[float, other(LINK, "Seconds to wait for a SuperLink to start.")] = 60.0,
-    policy: Annotated[
-        Path | None,
-        other(LIMITS, "Policy of this site (site.toml): methods, budgets, contributions in a sum."),
-    ] = None,
-    federation: Annotated[
-        Path | None,
-        other(LIMITS, "federation.toml with all sites, for secure aggregation by protocol."),
-    ] = None,
-    sign_key: Annotated[
-        Path | None,
-        other(LIMITS, "Signing key of this site in the federation, from fedcal site key."),
-    ] = None,
-    state: Annotated[
-        Path, other(FILES, "Folder of the site: rows, answers, results, logs.")
-    ] = Path("fedcal-site"),
-    key_records: Annotated[
-        Path | None,
-        other(
-            FILES,
-            "File that binds the records to the site's key (default: beside --sign-key, or else "
-            "--key, with the suffix .records).",
-        ),
-    ] = None,
-    dry_run: Annotated[bool, other(FILES, "Read and check the rows, and start nothing.")] = False,
+    fleet: str | None = option(None, LINK, "HOST:PORT of the SuperLink's Fleet API."),
+    root_certificates: Path | None = option(
+        None, LINK, "PEM file that verifies the SuperLink's certificate."
+    ),
+    key: Path | None = option(None, LINK, "Private key of this site: ECDSA, in OpenSSH's format."),
+    wait: float = option(60.0, LINK, "Seconds to wait for a SuperLink to start."),
+    policy: Path | None = option(
+        None, LIMITS, "Policy of this site (site.toml): methods, budgets, contributions in a sum."
+    ),
+    federation: Path | None = option(
+        None, LIMITS, "federation.toml with all sites, for secure aggregation by protocol."
+    ),
+    sign_key: Path | None = option(
+        None, LIMITS, "Signing key of this site in the federation, from fedcal site key."
+    ),
+    state: Path = option(
+        Path("fedcal-site"), FILES, "Folder of the site: rows, answers, results, logs."
+    ),
+    key_records: Path | None = option(
+        None,
+        FILES,
+        "File that binds the records to the site's key (default: beside --sign-key, or else "
+        "--key, with the suffix .records).",
+    ),
+    dry_run: bool = option(False, FILES, "Read and check the rows, and start nothing."),
 ) -> None:
     """Run a site of a federation: it answers a SuperLink's questions about rows that stay here."""
     from fedcal.experiments.deploy.rows import site_rows
@@ -97,35 +82,30 @@ def run(
         terminal.console().print("\n".join([rows.described(), *rows.doubts()]))
         return
     why = "a site connects to a SuperLink (or --dry-run)"
+    files: Any = {"policy": policy, "federation": federation, "sign_key": sign_key}
     run_site(
-        data,
+        partial(site_rows, data, names, csv),
         fleet=read_address("--fleet", checks.needed("--fleet", fleet, why)),
         root_certificates=checks.needed("--root-certificates", root_certificates, why),
         key=checks.needed("--key", key, why),
-        names=names,
         state=state,
         wait=checks.interval("[0, 86400]")("--wait", wait),
-        policy=policy,
-        federation=federation,
-        sign_key=sign_key,
         key_records=key_records,
-        read=partial(site_rows, data, names, csv),
+        **files,
     )
 
 
 def join(
-    kit: Annotated[Path, typer.Argument(metavar="KIT", help="The folder from the coordinator.")],
-    data: Annotated[
-        str, typer.Argument(metavar="ROWS", help="This site's labelled scores, or module:function.")
-    ],
+    kit: Path = argument("KIT", "The folder from the coordinator."),
+    data: str = argument("ROWS", "This site's labelled scores, or module:function."),
     *,
     csv: Csv = None,
-    new_keys: Annotated[
-        bool, other(FILES, "Make new keys, if the old ones are lost or known to others.")
-    ] = False,
-    made_here: Annotated[
-        bool, other(FILES, "Take over what this site made in the folder: it asks first.")
-    ] = False,
+    new_keys: bool = option(
+        False, FILES, "Make new keys, if the old ones are lost or known to others."
+    ),
+    made_here: bool = option(
+        False, FILES, "Take over what this site made in the folder: it asks first."
+    ),
 ) -> None:
     """Join a study at a site: check its rows, make its keys, write the file to send back."""
     from fedcal.experiments.study.joining import Kit, join
@@ -148,12 +128,10 @@ def join(
 
 
 def accept(
-    kit: Annotated[Path, typer.Argument(metavar="KIT", help="This site's folder.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The sealed study.")],
+    kit: Path = argument("KIT", "This site's folder."),
+    file: Path = argument("FILE", "The sealed study."),
     *,
-    yes: Annotated[
-        bool, other(FILES, "Accept without a question: the words were compared before.")
-    ] = False,
+    yes: bool = option(False, FILES, "Accept without a question: the words were compared before."),
 ) -> None:
     """Accept a sealed study at a site, after showing its questions, budget and digest."""
     from fedcal.experiments.study.joining import Offer
@@ -165,19 +143,16 @@ def accept(
         with contextlib.suppress(EOFError):
             yes = input("does this site take part? Type yes: ").strip().lower() == "yes"
     if not yes:
-        raise InputError("not accepted: a person must type yes (--yes for scripts)")
+        raise errors.InputError("not accepted: a person must type yes (--yes for scripts)")
     offer.accept()
     to.print(f"accepted: the rules are in {kit / 'site.toml'}. Next: fedcal site start {kit}")
 
 
 def start(
-    kit: Annotated[Path, typer.Argument(metavar="KIT", help="This site's folder.")],
-    data: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[ROWS]", help="Rows to use from now on (default: the current ones)."
-        ),
-    ] = None,
+    kit: Path = argument("KIT", "This site's folder."),
+    data: str | None = argument(
+        "[ROWS]", "Rows to use from now on (default: the current ones).", default=None
+    ),
     *,
     csv: Csv = None,
 ) -> None:
@@ -189,11 +164,7 @@ def start(
     start(kit, data, to.print if sys.stderr.isatty() else lambda line: None, csv)
 
 
-def status(
-    kit: Annotated[Path, typer.Argument(metavar="KIT", help="This site's folder.")],
-    *,
-    json: Json = False,
-) -> None:
+def status(kit: Path = argument("KIT", "This site's folder."), *, json: Json = False) -> None:
     """Show what a site of a study has accepted and spent, and its next step."""
     from fedcal.experiments.study.site_side import status
 
@@ -216,18 +187,16 @@ def status(
 
 
 def recalibrate(
-    data: Annotated[str, typer.Argument(metavar="ROWS", help="This site's labelled scores.")],
+    data: str = argument("ROWS", "This site's labelled scores."),
     *,
-    release: Annotated[Path, other(ROWS, "prior.npz of fedprior, or release.npz of evaluate.")],
-    site: Annotated[
-        str | None, other(ROWS, "Name of this site in the release, so that its rows count once.")
-    ] = None,
-    class_names: Annotated[str | None, other(ROWS, "Comma-separated names of the classes.")] = None,
-    positive: Annotated[str | None, other(ROWS, "Positive class of two: that of column 1.")] = None,
+    release: Path = option(..., ROWS, "prior.npz of fedprior, or release.npz of evaluate."),
+    site: str | None = option(
+        None, ROWS, "Name of this site in the release, so that its rows count once."
+    ),
+    class_names: str | None = option(None, ROWS, "Comma-separated names of the classes."),
+    positive: str | None = option(None, ROWS, "Positive class of two: that of column 1."),
     csv: Csv = None,
-    out: Annotated[
-        Path | None, other(FILES, "Folder for the result, readable by this user only.")
-    ] = None,
+    out: Path | None = option(None, FILES, "Folder for the result, readable by this user only."),
     overwrite: Overwrite = False,
 ) -> None:
     """Recalibrate a model at this site, from its own rows and a release of the other sites.

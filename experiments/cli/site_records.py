@@ -1,20 +1,16 @@
 """The commands of a site's records, its key and its federation."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import math
 import sys
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
-
-import typer
+from typing import Any
 
 from fedcal.clients.site.records.job_facts import Booked, Limits, spent_by_unit, spent_in_all
 from fedcal.clients.site.records.records import RECORDS, SiteRecords, records_in
 from fedcal.core.errors import InputError
-from fedcal.experiments.cli.parameters import FILES, Json, other
+from fedcal.experiments.cli.parameters import FILES, Json, argument, option
 from fedcal.experiments.report.tables import TextTable, print_table
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.files import to_json
@@ -36,9 +32,7 @@ EXAMPLES = {
 }
 """Command lines of each command, for its `--help`."""
 
-State: TypeAlias = Annotated[Path, other(FILES, "Folder of the site.")]
-
-STATE = Path("fedcal-site")
+STATE = option(Path("fedcal-site"), FILES, "Folder of the site.")
 
 _COLUMNS = (
     *("job", "first answer (UTC)", "asked by", "method", "unit", "epsilon", "delta"),
@@ -46,7 +40,7 @@ _COLUMNS = (
 )
 
 
-def ledger(*, state: State = STATE, json: Json = False) -> None:
+def ledger(*, state: Path = STATE, json: Json = False) -> None:
     """Show what a site has spent, on which jobs of which server, and what is left."""
     with opened_records(state) as records:
         booked, limits, refusal = records.booked(), records.limits, records.refusal
@@ -147,15 +141,13 @@ def _time(seconds: float) -> str:
 
 def restored(
     *,
-    state: State = STATE,
-    spent: Annotated[
-        str | None,
-        other(
-            FILES,
-            "EPSILON,DELTA,UNIT: budget spent that is missing in these records and is booked now; "
-            "or the word nothing. Asked for where it is left out.",
-        ),
-    ] = None,
+    state: Path = STATE,
+    spent: str | None = option(
+        None,
+        FILES,
+        "EPSILON,DELTA,UNIT: budget spent that is missing in these records and is booked now; "
+        "or the word nothing. Asked for where it is left out.",
+    ),
 ) -> None:
     """Close all open jobs of a site, and book what was spent.
 
@@ -181,11 +173,7 @@ def restored(
     )
 
 
-def key(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The private key, for this user alone (0600).")
-    ],
-) -> None:
+def key(file: Path = argument("FILE", "The private key, for this user alone (0600).")) -> None:
     """Make this site's signing key, or show the public half of an existing one."""
     key = read_key(file) if file.exists() else make_key(file)
     to = console()
@@ -200,10 +188,10 @@ _SHOWN = 100
 
 
 def federation(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The federation.toml.")],
-    sign: Annotated[
-        Path | None, other(FILES, "The coordinator's private key: add its signature to FILE.")
-    ] = None,
+    file: Path = argument("FILE", "The federation.toml."),
+    sign: Path | None = option(
+        None, FILES, "The coordinator's private key: add its signature to FILE."
+    ),
 ) -> None:
     """Check a federation.toml and show its digest, or sign it as its coordinator.
 

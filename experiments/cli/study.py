@@ -1,21 +1,16 @@
 """The commands `fedcal study ...`: those of the coordinator and of the server."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from fedcal.core.checks import number_in, unused
+from fedcal.core import checks, errors
 from fedcal.core.classes import names_in
-from fedcal.core.errors import InputError
-from fedcal.experiments.cli.parameters import FILES, Csv, Json, Quiet, other
+from fedcal.experiments.cli.parameters import FILES, Csv, Json, Quiet, argument, option
 from fedcal.experiments.report.tables import TextTable, print_table
 from fedcal.experiments.report.terminal import Stopped, console, progress
 from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.study import kits, study_file
 from fedcal.experiments.study.sealed import write_text
-from fedcal.experiments.study.study_file import PROTECTED, Model, Study, sites_of
 
 EXAMPLES = {
     "overview": ("fedcal study",),
@@ -67,44 +62,37 @@ WHO, COST = "Who is asked", "Cost"
 
 
 def init(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file, NAME.toml.")],
+    file: Path = argument("FILE", "The study's file, NAME.toml."),
     *,
-    sites: Annotated[
-        str,
-        other(
-            WHO, "Comma-separated names of the sites; NAME=300 states a public number of patients."
-        ),
-    ],
-    classes: Annotated[
-        str,
-        other(
-            WHO,
-            "Comma-separated names of the classes, in column order; of two the last is positive.",
-        ),
-    ],
-    server: Annotated[str, other(WHO, "HOST:PORT of the server, as sites reach it.")],
-    protect: Annotated[
-        str, other(COST, "Unit that the budget protects: " + " | ".join(PROTECTED) + ".")
-    ] = "patient",
-    per_year: Annotated[int, other(COST, "Number of releases in a year.")] = 4,
-    epsilon: Annotated[
-        float, other(COST, "Privacy budget of one protected person in a year.")
-    ] = 4.0,
-    thresholds: Annotated[
-        str | None, other(WHO, "Comma-separated thresholds of interest, for two classes.")
-    ] = None,
-    model: Annotated[str, other(WHO, "Name of the model in reports.")] = "the model",
-    question: Annotated[str, other(WHO, "Question that the report answers.")] = "",
+    sites: str = option(
+        ..., WHO, "Comma-separated names of the sites; NAME=300 states a public number of patients."
+    ),
+    classes: str = option(
+        ...,
+        WHO,
+        "Comma-separated names of the classes, in column order; of two the last is positive.",
+    ),
+    server: str = option(..., WHO, "HOST:PORT of the server, as sites reach it."),
+    protect: str = option(
+        "patient", COST, "Unit that the budget protects: " + " | ".join(study_file.PROTECTED) + "."
+    ),
+    per_year: int = option(4, COST, "Number of releases in a year."),
+    epsilon: float = option(4.0, COST, "Privacy budget of one protected person in a year."),
+    thresholds: str | None = option(
+        None, WHO, "Comma-separated thresholds of interest, for two classes."
+    ),
+    model: str = option("the model", WHO, "Name of the model in reports."),
+    question: str = option("", WHO, "Question that the report answers."),
 ) -> None:
     """Begin a study: write its file, which holds everything that a person may edit."""
     if file.suffix != ".toml":
-        raise InputError(f"a study's file ends in .toml, got {file}")
+        raise errors.InputError(f"a study's file ends in .toml, got {file}")
     if file.exists():
-        raise InputError(f"{file} exists: edit it, or choose another name")
-    study = Study(
+        raise errors.InputError(f"{file} exists: edit it, or choose another name")
+    study = study_file.Study(
         file.stem,
-        Model(names_in(classes), model, thresholds=_numbers(thresholds)),
-        sites_of(sites),
+        study_file.Model(names_in(classes), model, thresholds=_numbers(thresholds)),
+        study_file.sites_of(sites),
         server,
         question or f"Can {model} be believed at each site?",
         protect=protect,
@@ -121,90 +109,69 @@ def init(
 
 def _numbers(text: str | None) -> tuple[float, ...]:
     try:
-        return () if text is None else tuple(number_in(part) for part in text.split(","))
+        return () if text is None else tuple(checks.number_in(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"--thresholds must be numbers by comma, got {text!r}") from None
+        raise errors.InputError(f"--thresholds must be numbers by comma, got {text!r}") from None
 
 
-def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file.")],
-    json: Json = False,
-) -> None:
+def check(file: Path = argument("FILE", "The study's file."), json: Json = False) -> None:
     """Check what a study costs and what it will show, from public numbers; no site is contacted."""
-    from fedcal.experiments.study.kits import check
-    from fedcal.experiments.study.study_file import Study
-
-    forecast = check(Study.read(file))
+    forecast = kits.check(study_file.Study.read(file))
     if json:
         print(to_json(forecast), end="")
     else:
         console().print("\n".join(forecast["sentences"]))
 
 
-def kit(file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file.")]) -> None:
+def kit(file: Path = argument("FILE", "The study's file.")) -> None:
     """Make keys, certificates and a folder for each site of a study.
 
     Repeat it after a change of the study's file; keys and certificates are kept.
     """
-    from fedcal.experiments.study.kits import make_kits
-
-    console().print("\n".join(make_kits(file)))
+    console().print("\n".join(kits.make_kits(file)))
 
 
 def seal(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file.")],
-    joins: Annotated[
-        list[Path],
-        typer.Argument(metavar="SITE.join...", help="The files that all sites sent back."),
-    ],
+    file: Path = argument("FILE", "The study's file."),
+    joins: list[Path] = argument("SITE.join...", "The files that all sites sent back."),
 ) -> None:
     """Enrol the sites of a study from their .join files, and sign it; sites compare its digest."""
-    from fedcal.experiments.study.kits import seal
-
-    console().print("\n".join(seal(file, joins)))
+    console().print("\n".join(kits.seal(file, joins)))
 
 
 PORTS = "Where it listens"
 
 
 def serve(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The sealed study.")],
+    file: Path = argument("FILE", "The sealed study."),
     *,
-    control: Annotated[
-        str, other(PORTS, "HOST:PORT at which releases are started; it has no login.")
-    ] = "127.0.0.1:8000",
-    listen: Annotated[
-        str | None,
-        other(PORTS, "HOST:PORT for the sites (default: the study's port on all addresses)."),
-    ] = None,
+    control: str = option(
+        "127.0.0.1:8000", PORTS, "HOST:PORT at which releases are started; it has no login."
+    ),
+    listen: str | None = option(
+        None, PORTS, "HOST:PORT for the sites (default: the study's port on all addresses)."
+    ),
 ) -> None:
     """Run the server of a sealed study until it is stopped; it needs no signing key."""
-    from fedcal.experiments.study.study_server import serve
-
     try:
-        serve(file, at=control, listen=listen, say=console().print)
+        kits.serve(file, at=control, listen=listen, say=console().print)
     except KeyboardInterrupt:
         raise Stopped("the server is stopped; the same command starts it again") from None
 
 
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file.")],
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of the release and of its folder.")
-    ],
+    file: Path = argument("FILE", "The study's file."),
+    name: str = argument("NAME", "Name of the release and of its folder."),
     *,
-    simulate: Annotated[
-        str | None,
-        other(FILES, "Rehearse on a file with the rows of all sites; no site is contacted."),
-    ] = None,
+    simulate: str | None = option(
+        None, FILES, "Rehearse on a file with the rows of all sites; no site is contacted."
+    ),
     csv: Csv = None,
-    seed: Annotated[int | None, other(FILES, "Random seed of a rehearsal.")] = None,
-    control: Annotated[
-        str | None, other(FILES, "HOST:PORT of the server (default: the one that runs here).")
-    ] = None,
-    without_unready: Annotated[
-        bool, other(FILES, "Continue without sites that cannot take part.")
-    ] = False,
+    seed: int | None = option(None, FILES, "Random seed of a rehearsal."),
+    control: str | None = option(
+        None, FILES, "HOST:PORT of the server (default: the one that runs here)."
+    ),
+    without_unready: bool = option(False, FILES, "Continue without sites that cannot take part."),
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -212,12 +179,12 @@ def run(
     from fedcal.experiments.study.run import rehearse, release
 
     if simulate is None:
-        unused(
+        checks.unused(
             "it is for --simulate: sites have no seed, and files of their own", seed=seed, csv=csv
         )
     else:
         why = "--simulate contacts no site"
-        unused(why, control=control, without_unready=without_unready or None)
+        checks.unused(why, control=control, without_unready=without_unready or None)
     with progress(f"{name}: waiting for the sites", quiet=quiet) as steps:
         if simulate is not None:
             quarter = rehearse(file, name, simulate, seed=seed or 0, csv=csv)
@@ -244,9 +211,9 @@ def _show(quarter: dict[str, Any], out: Path) -> None:
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the quarter.")],
+    folder: Path = argument("DIR", "Folder of the quarter."),
     *,
-    sealed: Annotated[Path | None, other(FILES, "Your own sealed study.")] = None,
+    sealed: Path | None = option(None, FILES, "Your own sealed study."),
 ) -> None:
     """Verify a quarter without rows: its signature, and every number of its report."""
     from fedcal.experiments.study.verify import verify
@@ -255,12 +222,12 @@ def verify(
 
 
 def sign(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the quarter.")],
+    folder: Path = argument("DIR", "Folder of the quarter."),
     *,
-    key: Annotated[Path, other(FILES, "The coordinator's private key.")],
-    sealed: Annotated[
-        Path | None, other(FILES, "The sealed study (default: beside the key's folder).")
-    ] = None,
+    key: Path = option(..., FILES, "The coordinator's private key."),
+    sealed: Path | None = option(
+        None, FILES, "The sealed study (default: beside the key's folder)."
+    ),
 ) -> None:
     """Verify a quarter, and sign it with the coordinator's key, on the coordinator's machine."""
     from fedcal.experiments.study.sealed import SEALED

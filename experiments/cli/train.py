@@ -3,12 +3,10 @@
 Training is private (DP-SGD, DP-FedAvg) or not.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from fedcal.core.options import RUNNING
 from fedcal.experiments.cli import parameters
@@ -55,11 +53,11 @@ EXAMPLES = (
 def command(
     *,
     set: parameters.Settings = None,
-    resume: Annotated[bool, parameters.other(RUNNING, "Continue the training in --out.")] = False,
+    resume: bool = parameters.option(False, RUNNING, "Continue the training in --out."),
     config: parameters.ConfigFile = None,
-    out: Annotated[
-        Path | None, parameters.other(parameters.FILES, "Folder for model, logits and checkpoint.")
-    ] = None,
+    out: Path | None = parameters.option(
+        None, parameters.FILES, "Folder for model, logits and checkpoint."
+    ),
     overwrite: parameters.Overwrite = False,
     quiet: parameters.Quiet = False,
     json: parameters.Json = False,

@@ -1,7 +1,5 @@
 """Calibrate, evaluate or make prediction sets at the end of a training in any Flower app."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from dataclasses import replace
@@ -14,13 +12,12 @@ from flwr.serverapp import Grid
 from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.experiments.runs import files, folders, jobs, load, simulation
-from fedcal.experiments.runs.config import APP, Config, merge
+from fedcal.experiments.runs.config import APP, merge
 from fedcal.experiments.runs.result import SimulationResult
-from fedcal.storage import artifact, atomic
-from fedcal.strategies import STRATEGIES
+from fedcal.storage import atomic
+from fedcal.strategies import STRATEGIES, server_app
 from fedcal.strategies.server.outcome import Outcome
 from fedcal.strategies.server.run_folder import LOCK, alone
-from fedcal.strategies.server_app import FRESH, serve
 
 _UNFINISHED = ".unfinished"
 
@@ -78,7 +75,12 @@ class AfterTraining:
         if STRATEGIES[self._config.method].family == "train":
             raise InputError(f"{self._config.method} trains a model; the app has trained its own")
         self._out = atomic.path_of(out).resolve() if out else None
-        self._test = None if test is None else _all_rows(test, self._config)
+        self._test = None
+        if test is not None:  # without a test part all rows are
+            data = load.load_any(test, self._config.class_names, csv=self._config.csv)
+            if data.test_scores is None:
+                data = replace(data, test_scores=data.scores, test_labels=data.labels)
+            self._test = load.test_part(data, self._config.seed)
         # refuses now what it would refuse after the training
         _ = jobs.job_of(replace(self._config, clients=self._config.clients or 100), None).plan
         if self._out is not None:
@@ -117,7 +119,7 @@ class AfterTraining:
         if self._test is not None:
             classes = self._test.probs.shape[1]
         here = {"classes": classes, "input": "", "engine": APP, "data": ""}
-        fields = {**job.to_fields(), **FRESH, **here, "partition": config.partition}
+        fields = {**job.to_fields(), **server_app.FRESH, **here, "partition": config.partition}
         paid = folders.Paid(self._out, folders.RUN, "")
         with paid.reporting():
             outcome = self._serve(grid, fields, initial_arrays)
@@ -132,23 +134,15 @@ class AfterTraining:
         """Run the job; what is in `out` stays until the outcome takes its place."""
         out = self._out
         if out is None:
-            return serve(grid, {**fields, "out": ""}, arrays)
+            return server_app.serve(grid, {**fields, "out": ""}, arrays)
         out.mkdir(parents=True, exist_ok=True)
         work = out / _UNFINISHED
         with alone(out):
             shutil.rmtree(work, ignore_errors=True)  # of a run that was killed, or failed
-            outcome = serve(grid, {**fields, "out": str(work)}, arrays)
+            outcome = server_app.serve(grid, {**fields, "out": str(work)}, arrays)
             files.write_folder(
                 out, outcome.save, stale={*folders.RUN.files} - {*folders.RUN.unfinished}
             )
             shutil.rmtree(work, ignore_errors=True)
             (out / LOCK).unlink(missing_ok=True)
         return outcome
-
-
-def _all_rows(test: Any, config: Config) -> artifact.Holdout:
-    """Return the test part of the given data; without one all of it."""
-    data = load.load_any(test, config.class_names, csv=config.csv)
-    if data.test_scores is None:
-        data = replace(data, test_scores=data.scores, test_labels=data.labels)
-    return load.test_part(data, config.seed)

@@ -4,8 +4,6 @@ Post-processing of a release that was charged when it was made, and of rows that
 are: nothing is sent, and nothing is charged.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -16,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.calibrators import Calibrator
+from fedcal import calibrators, mechanisms
 from fedcal.core import numerics, pages, printable, types
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
@@ -27,7 +25,6 @@ from fedcal.evaluation.sites.site_tests import Sites, ranking
 from fedcal.experiments.deploy.rows import read_rows, shards_of
 from fedcal.experiments.runs import files, folders
 from fedcal.experiments.runs.result import versions
-from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.buckets import bucket_of, check_score, equal_width, score_and_outcome
 from fedcal.personal import at_site
 from fedcal.personal.prior import SitePrior, identity_prior, site_priors
@@ -67,7 +64,7 @@ class AtHome:
     """
 
     told: Mapping[str, Any]
-    calibrator: Calibrator | None
+    calibrator: calibrators.Calibrator | None
     parts: Sequence[pages.Part]
 
     def save(self, out: Path) -> None:
@@ -287,7 +284,7 @@ def _reversed(shards: Shards, weights: types.Floats) -> str:
     each = [np.bincount(at, weights * is_it, 10) for is_it in (1 - outcome, outcome)]
     counts = np.array(each, np.float64)
     edges, exact = np.linspace(0, 1, counts.shape[1] + 1), np.zeros((counts.shape[1], 0))
-    auc, std, p = map(float, ranking(Sites.of(counts, edges, exact, NoiseLaw())))
+    auc, std, p = map(float, ranking(Sites.of(counts, edges, exact, mechanisms.NoiseLaw())))
     if p > 0.025:
         return ""
     return (

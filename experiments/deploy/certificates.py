@@ -4,8 +4,6 @@ An authority of one's own signs the SuperLink's certificate; each site has a key
 SuperLink knows it, and the SuperLink's executor a secret. Nothing but `cryptography` is needed.
 """
 
-from __future__ import annotations
-
 import argparse
 import ipaddress
 import os

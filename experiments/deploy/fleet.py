@@ -3,8 +3,6 @@
 Flower itself waits without an end for a SuperLink that is away, and says little of the others.
 """
 
-from __future__ import annotations
-
 import socket
 import ssl
 import time

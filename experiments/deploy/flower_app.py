@@ -5,8 +5,6 @@ hide what is installed, and data in it would be left behind. So there is none, a
 declares every key of the run config, because Flower refuses those that are not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,7 @@ from typing import Any
 import tomli_w
 
 import fedcal
-from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError, system_errors
+from fedcal.core import checks, errors
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.jobs import METHOD
 from fedcal.privacy.federation import Federation
@@ -44,7 +41,7 @@ FAMILIES = {
 
 def run_config(family: str = "calibrate") -> dict[str, settings.Plain]:
     """Every key of the run config: the defaults of `simulate`; what is 0 or "" the run fills in."""
-    config = Config(method=FAMILIES[one_of("family", family, FAMILIES)])
+    config = Config(method=FAMILIES[checks.one_of("family", family, FAMILIES)])
     job = Job(config.method, Federation(clients=1, classes=2))
     fields = job.to_fields() | {"clients": 0, "classes": 0, "trust": "", "input": ""}
     here = {"data": config.data, "partition": config.partition, "out": ""}
@@ -78,10 +75,10 @@ def write_app(folder: Path, family: str = "calibrate") -> Path:
     `pyproject.toml` that is somebody else's.
     """
     file, fields = folder / FILE, run_config(family)
-    with system_errors(f"cannot write {file}"):
+    with errors.system_errors(f"cannot write {file}"):
         folder.mkdir(parents=True, exist_ok=True)
         if file.exists() and not _is_ours(file.read_bytes()):
-            raise InputError(f"{file} is not of `fedcal flower-app`; choose another folder")
+            raise errors.InputError(f"{file} is not of `fedcal flower-app`; choose another folder")
         with atomic.whole_file(file) as out:
             out.write((_HEADER + app_toml(fields)).encode())
     return file

@@ -8,8 +8,6 @@ packed. Here both have limits, and the server hears of a refusal what it hears o
 python -m fedcal.experiments.deploy.node flower-supernode ARGUMENTS
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -1,7 +1,5 @@
 """The rows of one site, as it gives them."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -13,13 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal import datasets
-from fedcal.core import checks, types
+from fedcal.core import checks, errors, optional, types
 from fedcal.core.classes import class_names, first_names
-from fedcal.core.errors import InputError
-from fedcal.core.optional import named as function_named
 from fedcal.core.shards import Shards
-from fedcal.datasets import Dataset
-from fedcal.datasets.plausible_rows import doubts_of
+from fedcal.datasets import Dataset, plausible_rows
 from fedcal.experiments.training.data import labelled_rows, named
 from fedcal.storage import atomic, npz
 from fedcal.training.networks import need_torch, text_of
@@ -55,7 +50,7 @@ def read_rows(
             else:
                 rows = datasets.load(data, classes=names, others=others, csv=csv)
     except UserWarning:
-        raise InputError(
+        raise errors.InputError(
             f"the labels of {data} are names: give --class-names, in the order of the columns"
         ) from None
     only_client(data, len(rows.client_names or ()))
@@ -68,15 +63,15 @@ def only_client(data: str, clients: int) -> None:
 
 
 def _called(data: str, names: Sequence[str] | None) -> Dataset:
-    function = function_named("--data", data)
+    function = optional.named("--data", data)
     try:
         made = function()
     except Exception as e:  # noqa: BLE001  it is the site's own code
-        raise InputError(f"--data {data} failed: {type(e).__name__}: {e}") from None
+        raise errors.InputError(f"--data {data} failed: {type(e).__name__}: {e}") from None
     if isinstance(made, tuple) and len(made) == 2:
         made = {"logits": made[0], "labels": made[1]}
     if not isinstance(made, Mapping) or not {"labels"} <= set(made) <= set(datasets.KEYS):
-        raise InputError(
+        raise errors.InputError(
             f"--data {data} must return (logits, labels), or a mapping with keys among "
             f"{', '.join(datasets.KEYS)}"
         )
@@ -133,7 +128,7 @@ class SiteRows:
             f"warning: {part}{finding}"
             for part, rows in parts.items()
             if rows is not None and len(rows[1])
-            for finding in doubts_of(f"{part}{self.name}", *rows, self.names or None)
+            for finding in plausible_rows.doubts_of(f"{part}{self.name}", *rows, self.names or None)
         ]
 
 
@@ -190,7 +185,7 @@ def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:
         need_torch()
         own = tuple(map(str, arrays["class_names"].flat)) if "class_names" in arrays else None
         if names is None and own is None:
-            raise InputError(
+            raise errors.InputError(
                 "features do not contain the number of classes: give --class-names, the same at "
                 "all sites, or the array class_names"
             )

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -22,7 +22,7 @@ from fedcal.clients.site.site_log import LOG, LOGGER, log_to
 from fedcal.core import checks, flower_internals
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, trusted
-from fedcal.experiments.deploy.rows import SiteRows, site_rows
+from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, supernode
 from fedcal.experiments.report.terminal import Stopped, console
 from fedcal.secure_aggregation.roster import Roster
@@ -46,27 +46,25 @@ log = logging.getLogger(LOGGER)
 
 
 def run_site(
-    data: str,
+    read: Callable[[], SiteRows],
     *,
     fleet: Address,
     root_certificates: Path,
     key: Path,
-    names: Sequence[str] | None,
     state: Path,
     wait: float,
     policy: Path | None = None,
     federation: Path | None = None,
     sign_key: Path | None = None,
     key_records: Path | None = None,
-    read: Callable[[], SiteRows] | None = None,
     watched: Path | None = None,
 ) -> None:
     """Prepare the rows, start a SuperNode over them and keep it running until a signal comes.
 
     Parameters
     ----------
-    data, names
-        as `site_rows` takes them
+    read
+        reads the rows and checks them
     fleet
         the SuperLink's Fleet API
     root_certificates, key
@@ -81,8 +79,6 @@ def run_site(
     key_records
         the file that says which records are those of the site's key; None = beside `sign_key`, or
         beside `key` where there is none
-    read
-        reads the rows and checks them; None = `site_rows` of `data` and `names`
     watched
         a file: once it has changed, and no run is under way, the rows are read anew
 
@@ -102,7 +98,6 @@ def run_site(
     check_federation(state, federation)
     rules = {"federation": federation, "sign_key": sign_key, "policy": policy}
     count = key_records or count_beside(sign_key or key)
-    read = read or partial(site_rows, data, names)
     reader = _Rows(state, read, watched, {**rules, "server": str(fleet), "count": count})
     rows, screen = read(), sys.stdout.isatty()
     # what goes into a file or a container's log tells of no rows

@@ -5,8 +5,6 @@ one folder, with a `flwr-clientapp` of our own; what else a SuperLink could have
 (`flwr-agentapp` and its kin import the bundle) is a command that does nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -18,10 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcal.clients.site.prepared import alone
+from fedcal.clients.site import prepared, site_log
 from fedcal.clients.site.process import handover
 from fedcal.clients.site.process.runtime import SITE, self_test
-from fedcal.clients.site.site_log import MOST_BYTES
 from fedcal.core.flower_internals import TASK_TYPE_TO_COMMAND, check_flower
 from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.experiments.runs.engines.superlink import free_port, quiet_environment, scripts
@@ -89,7 +86,7 @@ class SuperNode:
         what they write at the same moment may be lost.
         """
         log = self.folder / FLOWER_LOG
-        if log.stat().st_size >= MOST_BYTES:
+        if log.stat().st_size >= site_log.MOST_BYTES:
             shutil.copyfile(log, log.with_name(f"{FLOWER_LOG}.1"))
             os.truncate(log, 0)
             self._start = self._seen = 0
@@ -149,7 +146,7 @@ def supernode(
     check_flower()
     self_test()
     folder = folder.resolve()
-    with alone(folder), _fresh_home(folder) as home:
+    with prepared.alone(folder), _fresh_home(folder) as home:
         programs = scripts("a site", "superexec")
         commands = _write_commands(home / "bin", programs)
         env = quiet_environment(home) | {SITE: str(folder), "PATH": str(commands)}

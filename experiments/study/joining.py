@@ -1,7 +1,5 @@
 """The hospital's side of a study before it runs: its kit, its rows, its keys, what it accepts."""
 
-from __future__ import annotations
-
 import filecmp
 import json
 import os
@@ -107,18 +105,9 @@ class Kit:
         return self.own_keys == (keys[self.site], sealed.connections[self.site])
 
     @property
-    def data(self) -> str:
-        """File or function of its rows, once it has joined."""
-        return str(self._rows()["data"])
-
-    @property
-    def csv(self) -> str | None:
-        """Form of the CSV file of its rows; None = the default."""
-        return self._rows().get("csv")
-
-    def _rows(self) -> dict[str, str]:
-        content: dict[str, str] = json.loads((self.own / ROWS).read_text("utf-8"))
-        return content
+    def rows(self) -> dict[str, str]:
+        """Its `data`, a file or function of rows, and `csv`, its form if one was given."""
+        return dict(json.loads((self.own / ROWS).read_text("utf-8")))
 
     def use(self, data: str, rows: SiteRows, csv: str | None = None) -> None:
         """Remember where its rows are, and write its own page of them, for its user alone."""

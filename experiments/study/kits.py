@@ -1,18 +1,22 @@
-"""What a coordinator makes: keys, the server's certificates, a kit for each site, the sealed study.
+"""Coordinator and server of a study: keys, certificates, kits for sites, the sealed study.
 
 A kit holds nothing secret: it may go by mail. Its certificate of the authority is compared with
 that of the sealed study, and so is in no need of trust by itself.
-"""
 
-from __future__ import annotations
+The server, SuperLink and executor in one process group, needs no signing key. Whoever runs it
+learns what `fedcal.secure_aggregation` says that a server learns, as long as somebody else chose
+the sites' keys: so it stands elsewhere than the coordinator.
+"""
 
 import contextlib
 import datetime
 import json
 import math
+import os
 import shutil
 import socket
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,16 +26,22 @@ import numpy as np
 import tomli_w
 
 from fedcal import __version__
-from fedcal.core.errors import InputError, system_errors
+from fedcal.core import checks, flower_internals
+from fedcal.core.errors import FedcalError, InputError, system_errors
 from fedcal.evaluation.sites.verdicts import SEEN, detectable, least_points
 from fedcal.experiments.deploy import certificates, fleet
+from fedcal.experiments.deploy.run import Control, control
+from fedcal.experiments.deploy.site import Terminated, until_terminated
 from fedcal.experiments.report.page import render
+from fedcal.experiments.runs.engines import superlink as flower
+from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.study.sealed import SEALED, Join, Sealed, write_text
 from fedcal.experiments.study.study_file import Study, named
-from fedcal.experiments.study.study_server import folder_of
 from fedcal.metrics.gap_change import ERROR
-from fedcal.secure_aggregation import keys, roster
+from fedcal.secure_aggregation import keys
+from fedcal.secure_aggregation.roster import Roster, in_words
+from fedcal.storage.atomic import locked
 
 KIT, STUDY, AUTHORITY, UNIT = "kit.json", "study.toml", "ca.crt", "fedcal-site.service"
 
@@ -48,6 +58,11 @@ _RULES = """\
 # those in `unit`, under noise that sites add (`trust`), until `expires`, within epsilon and delta
 # of a run and in all, in sums of at least `answers` sites. Whatever is not in here is refused.
 """
+
+
+def folder_of(path: Path, study: str, part: str) -> Path:
+    """Return the folder of a study beside its file: of `server`, `coordinator`, `kits`."""
+    return path.parent / f"{study}-{part}"
 
 
 def make_kits(path: Path) -> list[str]:
@@ -148,14 +163,14 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
     sealed, notes = replace(sealed, one_machine=is_ours), [ONE_MACHINE] * is_ours
     before = [Sealed.read(last) for last in (out, own / out.name) if last.exists()]
     if last := max(before, key=lambda one: one.revision, default=None):
-        same = last.digest == sealed.digest
-        sealed = replace(sealed, revision=last.revision + (not same))
-        notes += ["the digest is unchanged: who has accepted it need not do so again"] * same
+        unchanged = last.digest == sealed.digest
+        sealed = replace(sealed, revision=last.revision + (not unchanged))
+        notes += ["the digest is unchanged: who has accepted it need not do so again"] * unchanged
     for place in (own / out.name, out):
         write_text(place, sealed.to_text(signer))
     return [
         f"{out}: {len(study.sites)} sites, until {study.until}, revision {sealed.revision}; digest",
-        f"\n{roster.in_words(sealed.digest)}\n",
+        f"\n{in_words(sealed.digest)}\n",
         "Read these 12 words to each site by telephone; each compares them with another site, too. "
         "Equal words mean equal terms, sites, keys, coordinator and server.",
         f"Next: each site calls `fedcal site accept` with {out.name}; the server calls "
@@ -229,3 +244,140 @@ def _shown(study: Study, size: int, gap: float, sizes: dict[str, int]) -> str:
     who = ", ".join(name for name, about in sizes.items() if about == size) or "a site"
     what = f"gaps above {least_points(gap)}" if gap < MOST else "no gap surely: that is too few"
     return f"{who} (about {study.number(size)}): you will see {what}."
+
+
+CONTROL, LOG, REGISTERED = "control", "server.log", "registered.json"
+"""In the server's folder: where the control port is, what Flower says, node -> a site's key."""
+
+_STARTS_S, _TICK = 90.0, 0.2
+
+
+def serve(
+    path: Path,
+    *,
+    at: str = "127.0.0.1:8000",
+    listen: str | None = None,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Run the server of a sealed study until a signal comes.
+
+    Parameters
+    ----------
+    path
+        the sealed study; beside it `STUDY-server/`, which `fedcal study kit` made
+    at
+        HOST:PORT of the control port, which has no login: loopback, or a private network
+    listen
+        HOST:PORT for the sites; None = all addresses, and the port that the study names
+    said
+        gets lines for the terminal
+
+    Raises
+    ------
+    InputError
+        A file is missing or another's, or another process serves this folder.
+    FedcalError
+        A port is taken, or Flower's processes ended.
+    """
+    flower_internals.check_flower()
+    sealed = Sealed.read(path)
+    home = folder_of(path, sealed.study.study, "server").resolve()
+    files = {name: home / name for name in ("ca.crt", "server.crt", "server.key", "executor.key")}
+    if missing := [file for file in files.values() if not file.is_file()]:
+        raise InputError(f"{missing[0]} is missing: carry the folder {home.name} to the server")
+    authority = files["ca.crt"].read_text("ascii", "replace")
+    checks.same(f"authority of the server, in {files['ca.crt']},", authority, sealed.authority)
+    public = fleet.read_address("server", sealed.study.server)
+    sites = fleet.Address("0.0.0.0", public.port)
+    sites = sites if listen is None else fleet.read_address("--listen", listen)
+    ours = fleet.read_address("--control", at)
+    for where in (ours, sites):
+        _check_free(where)
+    roster(home, sealed)
+    secret = ("--superexec-auth-secret-file", files["executor.key"])
+    words: list[str | Path] = [
+        *("flower-superlink", "--isolation", "process", "--enable-supernode-auth"),
+        *("--database", home / "state.db", "--host", ours.host, "--port", str(ours.port)),
+        *("--fleet-api-address", str(sites), "--disable-runtime-dependency-installation"),
+        *("--ssl-ca-certfile", files["ca.crt"], "--ssl-certfile", files["server.crt"]),
+        *("--ssl-keyfile", files["server.key"], *secret),
+    ]
+    executes: list[str | Path] = ["flower-superexec", "--runtime-api-address", str(ours), *secret]
+    executes += ["--root-certificates", files["ca.crt"]]
+    programs, log = flower.scripts("a server", "superlink", "superexec"), home / LOG
+    lock, ended = (
+        locked(home / ".lock", f"another process serves {home}"),
+        contextlib.suppress(Terminated),
+    )
+    with ended, lock, flower.run_folder() as private, until_terminated():
+        env = flower.quiet_environment(private / "home")
+        env["PATH"] = os.pathsep.join((str(programs), env.get("PATH", os.defpath)))
+        (private / "home").mkdir()
+        with ProcessTree(words, folder=private, env=env, log=log) as superlink:
+            _wait(superlink, (ours, sites), log)
+            with control(str(ours), files["ca.crt"]) as commands:
+                enrol(commands, sealed, home)
+            with ProcessTree(executes, folder=private, env=env, log=log) as executor:
+                write_text(home / CONTROL, f"{ours}\n")
+                say(
+                    f"{sealed.study.study}: serving {len(sealed.roster.sites)} sites at {public}, "
+                    f"digest {in_words(sealed.digest)}; Ctrl-C ends it"
+                )
+                while superlink.poll() is None and executor.poll() is None:
+                    time.sleep(_TICK)
+                raise FedcalError(f"a process has ended: {_last(log)}; its log is {log}")
+    (home / CONTROL).unlink(missing_ok=True)
+
+
+def roster(home: Path, sealed: Sealed) -> Path:
+    """Return the file of the sites for the run, in the server's folder."""
+    path = home / "federation.toml"
+    if not path.exists() or Roster.read(path) != sealed.roster:
+        write_text(path, sealed.roster.to_toml())
+    return path
+
+
+def enrol(commands: Control, sealed: Sealed, home: Path) -> None:
+    """Register the sites' keys; sites that are no longer in the study are removed."""
+    path = home / REGISTERED
+    known: dict[str, str] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    folder = home / "keys"
+    folder.mkdir(exist_ok=True)
+    new = {name: key for name, key in sealed.connections.items() if key not in known.values()}
+    for name, key in new.items():
+        write_text(folder / f"{name}.pub", key + "\n")
+    for file, node in commands.register([folder / f"{name}.pub" for name in new]):
+        if node.isdecimal():
+            known[node] = sealed.connections[file.stem]
+    for node in [node for node, key in known.items() if key not in sealed.connections.values()]:
+        commands.revoke(node)
+        del known[node]
+    write_text(path, json.dumps(known))
+
+
+def _check_free(at: fleet.Address) -> None:
+    """FedcalError if another process has a port, or the address is not this machine's."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(at)
+        except OSError as e:
+            raise FedcalError(f"cannot listen at {at}: {e.strerror}") from None
+
+
+def _wait(superlink: ProcessTree, ports: tuple[fleet.Address, ...], log: Path) -> None:
+    """Return once both ports answer; FedcalError if they do not."""
+    deadline = time.monotonic() + _STARTS_S
+    for at in ports:
+        host = "127.0.0.1" if at.host == "0.0.0.0" else at.host
+        while True:
+            with contextlib.suppress(OSError):
+                socket.create_connection((host, at.port), 1.0).close()
+                break
+            if superlink.poll() is not None or time.monotonic() > deadline:
+                raise FedcalError(f"the SuperLink did not start: {_last(log)}; its log is {log}")
+            time.sleep(_TICK)
+
+
+def _last(log: Path) -> str:
+    return flower.complaint(log.read_text("utf-8", "replace")[-4000:])

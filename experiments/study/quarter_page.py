@@ -1,7 +1,5 @@
 """The report of a quarter, from its `study.json` alone: page 1 to act on, then the details."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence

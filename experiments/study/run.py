@@ -1,7 +1,5 @@
 """One release of a study: over its sites, or of a file before anybody is asked."""
 
-from __future__ import annotations
-
 import datetime
 import time
 import warnings
@@ -20,7 +18,7 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.deploy.run import SERVER, deployed
 from fedcal.experiments.runs.result import SimulationResult, versions
 from fedcal.experiments.runs.simulation import simulate
-from fedcal.experiments.study import kits, quarter, study_server
+from fedcal.experiments.study import kits, quarter
 from fedcal.experiments.study.sealed import SEALED, Sealed
 from fedcal.experiments.study.study_file import DELTA, Study, check_file_name, named
 from fedcal.privacy.ledger import Entry, Ledger
@@ -134,24 +132,24 @@ def release(
     if path != sealed_path:
         study = Study.read(path)  # question and contributors are not sealed
     same(f"terms of {path} (seal them anew)", study.digest, sealed.study.digest)
-    key = study_server.folder_of(path, study.study, "coordinator") / kits.KEY
+    key = kits.folder_of(path, study.study, "coordinator") / kits.KEY
     if key.exists() and sealed.one_machine is False:
         raise InputError(
             f"{key} lies on the server's machine, and by {sealed_path} it does not: move it to "
             "another machine, and sign there (fedcal study sign)"
         )
-    home = study_server.folder_of(path, study.study, "server").resolve()
+    home = kits.folder_of(path, study.study, "server").resolve()
     if at is None:
-        if not (home / study_server.CONTROL).exists():
+        if not (home / kits.CONTROL).exists():
             raise InputError(f"no server runs here: fedcal study serve {sealed_path}")
-        at = (home / study_server.CONTROL).read_text("ascii").strip()
+        at = (home / kits.CONTROL).read_text("ascii").strip()
     work, year = home / "runs" / name, study.year(datetime.datetime.now(datetime.UTC).date())
     ledger = home / f"ledger-{year}.sqlite"
     config = study.config(
         engine="grpc",
         control=at,
         root_certificates=str(home / "ca.crt"),
-        federation=str(study_server.roster(home, sealed)),
+        federation=str(kits.roster(home, sealed)),
         ledger=str(ledger),
         cap=study.epsilon,
         cap_delta=DELTA * study.per_year,

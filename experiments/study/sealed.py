@@ -9,8 +9,6 @@ neither what is asked, nor who opens sums, nor by whom a report must be signed. 
 writes all texts and so could look for two with one digest: people compare 132 bits of it.
 """
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import json

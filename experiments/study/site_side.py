@@ -1,7 +1,5 @@
 """The hospital's side of a study while it runs: the site itself, and what it shows of it."""
 
-from __future__ import annotations
-
 import datetime
 import math
 import os
@@ -38,8 +36,9 @@ def start(
             f" {kit.study.study}.sealed, once the study is sealed with them"
         )
     sealed.study.must_go_on()
-    rows = kit.data if data is None else os.path.abspath(data) if Path(data).exists() else data
-    form = kit.csv if data is None and csv is None else csv
+    rows = kit.rows["data"] if data is None else data
+    rows = os.path.abspath(rows) if Path(rows).exists() else rows
+    form = kit.rows.get("csv") if data is None and csv is None else csv
 
     def read() -> SiteRows:
         site_rows, warnings = joining.rows_of(sealed.study, rows, kit.site, form)
@@ -50,17 +49,15 @@ def start(
 
     write_folder(folder, lambda draft: joining.write_rules(draft, sealed))
     site.run_site(
-        rows,
+        read,
         fleet=fleet.read_address("server", sealed.study.server),
         root_certificates=folder / kits.AUTHORITY,
         key=kit.own / joining.CONNECTION,
-        names=sealed.study.classes,
         state=folder / joining.STATE,
         wait=math.inf,
         policy=folder / joining.POLICY,
         federation=folder / joining.FEDERATION,
         sign_key=kit.own / joining.SIGNING,
-        read=read,
         watched=Path(rows),
     )
 
@@ -93,7 +90,7 @@ def status(folder: Path) -> dict[str, Any]:
         "running": is_read and _runs(state),
         "asked by": study.server,
         "digest": None if kit.accepted is None else kit.accepted.digest,
-        "rows": kit.data if has_joined else None,
+        "rows": kit.rows["data"] if has_joined else None,
         "read": _time((state / prepared.SITE).stat().st_mtime) if is_read else None,
         "epsilon": {
             "spent": spent,
@@ -126,7 +123,7 @@ def _next(kit: joining.Kit, content: dict[str, Any]) -> str:
     again = f"before the next release put the new rows into {rows}"
     if content["release"] is None:
         return again
-    form = joining.csv_option(kit.csv)
+    form = joining.csv_option(kit.rows.get("csv"))
     at_home = f"--release {content['release']} {rows}{form} --site {kit.site} --out at-home"
     return f"{again}; to recalibrate at home, fedcal site recalibrate {at_home}"
 

@@ -5,8 +5,6 @@ coordinator and sites alike: so a site that has accepted a study refuses nothing
 whatever changes in its terms has another digest.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import math
@@ -21,6 +19,7 @@ import numpy as np
 import tomli_w
 from scipy.special import expit, logit
 
+from fedcal import mechanisms, trust, units
 from fedcal.clients.site.policy import REQUIRED
 from fedcal.core.checks import interval, one_of, positive, unused, whole
 from fedcal.core.classes import class_names, digest_of
@@ -30,20 +29,17 @@ from fedcal.evaluation.sites.effects import CUTS
 from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.jobs import METHOD, job_of
-from fedcal.mechanisms import Laplace
 from fedcal.metrics import buckets, encodings
 from fedcal.privacy.noise_plan import Plan
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
 from fedcal.secure_aggregation.roster import Member, Roster, check_name
 from fedcal.storage.toml_files import parse_toml, read_as, record_of
-from fedcal.trust import Distributed
-from fedcal.units import UNITS, Example, Subject
 
 MOST_BYTES = 1 << 20
 PROTECTED = {
-    **dict.fromkeys(("patient", "customer", "person"), Subject.name),
-    "record": Example.name,
+    **dict.fromkeys(("patient", "customer", "person"), units.Subject.name),
+    "record": units.Example.name,
 }
 """Who is protected, in a study's words -> unit."""
 
@@ -299,8 +295,8 @@ class Study:
             clients=len(self.sites),
             epsilon=self.epsilon_release,
             unit=self.unit,
-            trust=Distributed.name,
-            mechanism=Laplace.name,
+            trust=trust.Distributed.name,
+            mechanism=mechanisms.Laplace.name,
             secure_aggregation=REQUIRED,
             quorum=(self.quorum - 0.5) / len(self.sites),
             colluding=self.colluding,
@@ -333,9 +329,9 @@ class Study:
             "expires": self.until,
             "methods": [METHOD],
             "unit": [self.unit],
-            "trust": [Distributed.name],
-            "mechanism": [Laplace.name],
-            "adjacency": [UNITS[self.unit].adjacency(False)],
+            "trust": [trust.Distributed.name],
+            "mechanism": [mechanisms.Laplace.name],
+            "adjacency": [units.UNITS[self.unit].adjacency(False)],
             "rounds": 1,
             "epsilon-per-run": self.epsilon_release,
             "epsilon-total": self.epsilon_total,

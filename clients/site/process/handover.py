@@ -5,8 +5,6 @@ standard library (`python -I -S`), because all else takes longer than the answer
 listens, it becomes the cold command: the module that the first argument names.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

@@ -1,7 +1,5 @@
 """How much of a machine one message may use."""
 
-from __future__ import annotations
-
 import math
 import signal
 import time

@@ -3,8 +3,6 @@
 `fedcal.experiments.deploy.site_worker` runs this, and hands in what makes the site's own plans.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import hashlib
@@ -26,17 +24,13 @@ import flwr
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedcal.clients.site.policy import CPU_SECONDS
-from fedcal.clients.site.prepared import prepared
-from fedcal.clients.site.process.handover import WORKER
+from fedcal.clients.site import policy, prepared
+from fedcal.clients.site.process import handover, site_app
 from fedcal.clients.site.process.limits import MEMORY_MIB, limit_cpu, limit_memory
-from fedcal.clients.site.process.site_app import Refused, site_app
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
-from fedcal.core.checks import whole
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core import checks, errors, printable
 from fedcal.core.flower_internals import REPLACED, check_flower, replaced, reply_to_bundle
 from fedcal.core.flower_internals import run_clientapp as flower
-from fedcal.core.printable import printable
 from fedcal.privacy.agreement import TermsOfJob
 
 SITE = "FEDCAL_SITE"
@@ -71,7 +65,7 @@ def run_message(arguments: Sequence[str], folder: Path, terms_of_job: TermsOfJob
     limit_cpu(cpu_seconds)
     limit_memory(memory_bytes)
     try:
-        with own_app(site_app(folder, terms_of_job)):
+        with own_app(site_app.site_app(folder, terms_of_job)):
             flower.run_clientapp(
                 runtime_api_address=asked.runtime_api_address,
                 token=asked.token,
@@ -87,10 +81,10 @@ def run_message(arguments: Sequence[str], folder: Path, terms_of_job: TermsOfJob
 def _limits(folder: Path) -> tuple[int, int]:
     """CPU seconds and bytes of memory for a message."""
     try:
-        site = prepared(folder)
+        site = prepared.prepared(folder)
         return site.cpu_seconds, site.memory_bytes
-    except FedcalError:
-        return CPU_SECONDS, MEMORY_MIB << 20  # the message is answered with what is wrong
+    except errors.FedcalError:
+        return policy.CPU_SECONDS, MEMORY_MIB << 20  # the message is answered with what is wrong
 
 
 def work(folder: Path, terms_of_job: TermsOfJob) -> None:
@@ -100,7 +94,7 @@ def work(folder: Path, terms_of_job: TermsOfJob) -> None:
     """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
     with socket.socket(socket.AF_UNIX) as door:
-        door.bind(WORKER)
+        door.bind(handover.WORKER)
         door.listen(16)
         while True:
             line, _ = door.accept()
@@ -135,9 +129,9 @@ def main(arguments: Sequence[str], terms_of_job: TermsOfJob) -> int:
         self_test()
     except KeyError:
         print(f"fedcal: error: {SITE} is not set: fedcal site sets it", file=sys.stderr)
-        return InputError.exit_code
-    except FedcalError as e:
-        print(f"fedcal: error: {printable(str(e))}", file=sys.stderr)
+        return errors.InputError.exit_code
+    except errors.FedcalError as e:
+        print(f"fedcal: error: {printable.printable(str(e))}", file=sys.stderr)
         return e.exit_code
     log_to(folder / LOG)
     if list(arguments) == ["--worker"]:
@@ -169,7 +163,7 @@ def check_bundle(content: bytes) -> None:
     names = sorted(info.orig_filename for info in check_size(content))
     if names != sorted(MEMBERS):
         others = [name for name in names if name not in MEMBERS] or names
-        raise InputError(
+        raise errors.InputError(
             f"the server's bundle contains {len(names)} files where {' and '.join(MEMBERS)} are "
             f"allowed: {', '.join(map(ascii, others[:3]))[:100]}"
         )
@@ -180,14 +174,14 @@ def check_size(content: bytes) -> list[zipfile.ZipInfo]:
 
     Raises InputError if it is too large, or is not a zip file.
     """
-    whole("the size of a bundle", len(content), 0, MOST_BYTES)
+    checks.whole("the size of a bundle", len(content), 0, MOST_BYTES)
     try:
         with zipfile.ZipFile(BytesIO(content)) as bundle:
             members = bundle.infolist()
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
-        raise InputError("the server's bundle is not a zip file") from None
+        raise errors.InputError("the server's bundle is not a zip file") from None
     for info in members:
-        whole("the size of a file in the server's bundle", info.file_size, 0, MOST_BYTES)
+        checks.whole("the size of a file in the server's bundle", info.file_size, 0, MOST_BYTES)
     return members
 
 
@@ -209,9 +203,9 @@ def own_app(app: ClientApp) -> Iterator[None]:
         """In place of unpacking it."""
         try:
             check_bundle(content)
-        except InputError as e:
+        except errors.InputError as e:
             log.warning("refused to answer: %s", e)
-            raise Refused(f"{type(e).__name__}; see the site's own log") from None
+            raise site_app.Refused(f"{type(e).__name__}; see the site's own log") from None
 
     def load_own(*_: object, **__: object) -> object:
         """Whatever the bundle names."""
@@ -258,7 +252,7 @@ def self_test() -> None:
         holds = not mark.exists() and os.listdir(folder) == []
     holds = holds and refused is not None and refused.has_error()
     if not (holds and answered is not None and not answered.has_error()):
-        raise FedcalError(
+        raise errors.FedcalError(
             f"flwr {flwr.__version__} would run code that a server sends: no request is answered"
         )
 

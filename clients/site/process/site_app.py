@@ -1,7 +1,5 @@
 """The Flower client of a real site: what is asked is checked first, and answered once."""
 
-from __future__ import annotations
-
 import logging
 import math
 import traceback

@@ -1,13 +1,10 @@
 """What a site writes down of a job that it is asked for, and what it lets jobs add up to."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedcal.core.checks import interval, number_in, one_of
-from fedcal.core.errors import InputError
+from fedcal.core import checks, errors
 from fedcal.units import UNITS
 
 OWN_NOISE, CLAIMED = "own noise", "claimed"
@@ -170,16 +167,16 @@ def carried_over(text: str) -> tuple[JobFacts, ...]:
         return ()
     try:
         epsilon, delta, unit = text.split(",")
-        numbers = number_in(epsilon), number_in(delta)
+        numbers = checks.number_in(epsilon), checks.number_in(delta)
     except ValueError:
-        raise InputError(
+        raise errors.InputError(
             "--spent must be EPSILON,DELTA,UNIT, as 1.5,1e-6,example, or the word nothing; got "
             f"{text[:80]!r}"
         ) from None
-    kind = UNITS[one_of("unit of --spent", unit.strip(), UNITS)]
+    kind = UNITS[checks.one_of("unit of --spent", unit.strip(), UNITS)]
     spent = (
-        interval("(0, inf)")("epsilon of --spent", numbers[0]),
-        interval("[0, 1)")("delta of --spent", numbers[1]),
+        checks.interval("(0, inf)")("epsilon of --spent", numbers[0]),
+        checks.interval("[0, 1)")("delta of --spent", numbers[1]),
     )
     facts = (kind.name, "", kind.adjacency(False), "", *spent, 1, CLAIMED, "the operator")
     return (JobFacts("carried over", *facts, math.inf),)

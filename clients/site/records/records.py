@@ -9,8 +9,6 @@ the results of earlier ones. There is one account over jobs of all units, for th
 pays for all three. Exact sums (epsilon infinite) are written down and are in no sum.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Mapping

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from fedcal.clients.site.records.job_facts import JobFacts, carried_over, in_text, spent_in_all
-from fedcal.core.checks import same
-from fedcal.core.errors import FedcalError, InputError, reason, system_errors
+from fedcal.core import checks, errors
+from fedcal.core.errors import reason
 from fedcal.storage.atomic import posix_locks
 from fedcal.storage.database import Database
 
@@ -145,7 +145,7 @@ class RecordsFile:
             self._db.mark(_APPLICATION, _VERSION)
             self._new_id()
         if self._db.version != 1:
-            same(f"version of {self._db.name}", self._db.version, _VERSION)
+            checks.same(f"version of {self._db.name}", self._db.version, _VERSION)
 
     def _charged(self, job: str = "") -> list[JobFacts]:
         """Return what was charged for all jobs but this one; exact sums are not in it."""
@@ -223,7 +223,7 @@ class RecordsFile:
             with self._held():
                 with self._db.transaction():
                     if check and (why := self._refusal()):
-                        raise InputError(f"{self._db.name} {why}")
+                        raise errors.InputError(f"{self._db.name} {why}")
                     before, self._inside = self._db.changes, True
                     try:
                         yield
@@ -251,7 +251,7 @@ class RecordsFile:
 def _make_private(path: Path) -> None:
     """Make the file, if it is not there, so that only this user can read and write it."""
     # one that is there is left alone: to close it again would drop SQLite's locks of this process
-    with system_errors(f"cannot write {path}"), suppress(FileExistsError):
+    with errors.system_errors(f"cannot write {path}"), suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
@@ -293,7 +293,7 @@ class CountFile:
         self._database = database
         self.path = path or database.with_suffix(".count")
         hint = "" if path is None else " (name a file that outlasts --state as --key-records)"
-        with system_errors(f"cannot write {self.path}{hint}"):
+        with errors.system_errors(f"cannot write {self.path}{hint}"):
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
 
     @contextmanager
@@ -355,7 +355,7 @@ class CountFile:
             self._write(_Left(number, _COMMITTING, self._changed(), records, spent))
             os.fsync(self._file)
         except OSError as e:
-            raise FedcalError(f"cannot write {self.path}: {reason(e)}") from None
+            raise errors.FedcalError(f"cannot write {self.path}: {reason(e)}") from None
         return number
 
     def committed(self, count: int, records: str, spent: str) -> None:
@@ -378,7 +378,7 @@ class CountFile:
             number, changed, before, *_ = (*map(int, words[:3]), 0, 0, 0)
             return _Left(number, changed, before, *(words[3:] or (UNNAMED,)))
         except ValueError:
-            raise InputError(f"{self.path} is damaged") from None
+            raise errors.InputError(f"{self.path} is damaged") from None
 
     def _write(self, left: _Left) -> None:
         """In one write of less than a sector, so that it is there or not."""

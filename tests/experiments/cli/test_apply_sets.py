@@ -26,7 +26,7 @@ def applied(
 ) -> Path:
     sets.write(folder, "sets")
     np.savez(folder / "d.npz", **data)
-    how = {"quiet": True, "json": False, "overwrite": True, **more}
+    how = {"model": None, "alpha": None, "quiet": True, "json": False, "overwrite": True, **more}
     apply_command(folder / "sets.npz", str(folder / "d.npz"), folder / out, **how)
     return folder / out
 
@@ -55,4 +55,4 @@ def test_groups_are_read_from_the_file_and_what_does_not_fit_is_refused(tmp_path
         applied(tmp_path, SETS, "s.npy", {"probs": probs})
     (tmp_path / "sets.npz").write_bytes(b"x")
     sets, data = tmp_path / "sets.npz", str(tmp_path / "d.npz")
-    refused("calibrator", apply_command, sets, data, tmp_path / "new.npy", quiet=True)
+    refused("calibrator", apply_command, sets, data, tmp_path / "new.npy", None, None, quiet=True)

@@ -58,7 +58,7 @@ def test_a_site_starts_with_what_it_has_accepted(there):
     assert ours.policy.federation == sealed.roster.digest
     other = write_rows(there.folder / "2027Q1.csv", table(40))
     assert "40 patients" in "".join(started(there, "2027Q1.csv"))
-    assert Kit.read(there.kit()).data == str(other)  # from now on
+    assert Kit.read(there.kit()).rows["data"] == str(other)  # from now on
     other.write_text(other.read_text().translate(str.maketrans(",.", ";,")))
     assert "40 patients" in "".join(started(there, "2027Q1.csv", csv="de"))
     assert "40 patients" in "".join(started(there))  # the form is remembered with the file
