@@ -85,7 +85,8 @@ def comparison_context(
     """Everything that the template shows."""
     cells = finished(comparison["cells"])
     family, names = family_in(cells), names_of(cells)
-    named = len(names) > 1
+    one = len(names) == 1
+    titles = {k: s.title.partition(":")[0] if one else s.title for k, s in sheets.items()}
     methods = list(dict.fromkeys(c["label"] for c in cells if not c["baseline"]))
     seeds = max((_asked(c) for c in cells), default=0)
     return {
@@ -95,11 +96,7 @@ def comparison_context(
         "seeds": seeds,
         "count": len(cells),
         "sheets": [
-            (
-                name,
-                sheet.title if named else sheet.title.partition(":")[0],
-                page.figure(sheet, f"s{i}"),
-            )
+            (name, titles[name], page.figure(sheet, f"s{i}"))
             for i, (name, sheet) in enumerate(sheets.items())
         ],
         "handed_over": labels.handed_over(*(str(c["data"]) for c in comparison["cells"])),

@@ -14,9 +14,8 @@ from typing import Any
 from fedcal.core import pages
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.pages import Intervals, Part, Table
+from fedcal.experiments.report import shown, tables
 from fedcal.experiments.report.figures import drawing, style
-from fedcal.experiments.report.shown import part_sheet
-from fedcal.experiments.report.tables import of_part
 from fedcal.storage.atomic import file_errors, whole_file
 
 FILE = "report.html"
@@ -203,9 +202,9 @@ def sections(
     for k, part in enumerate(parts):
         section: dict[str, Any] = {"title": part.title, "note": part.note}
         if isinstance(part, Table):
-            section["table"] = of_part(part)
+            section["table"] = tables.of_part(part)
         else:
-            sheet = part_sheet(part, part.title) if drawn is None else next(drawn)
+            sheet = shown.part_sheet(part, part.title) if drawn is None else next(drawn)
             section["forest"] = isinstance(part, Intervals)
             section["figure"] = figure(sheet, f"{name}{k}", palette)
         content.append(section)
