@@ -85,7 +85,7 @@ def comparison_context(
     """Everything that the template shows."""
     cells = finished(comparison["cells"])
     family, names = family_in(cells), names_of(cells)
-    one = len(names) == 1
+    one = len(names) < 2
     titles = {k: s.title.partition(":")[0] if one else s.title for k, s in sheets.items()}
     methods = list(dict.fromkeys(c["label"] for c in cells if not c["baseline"]))
     seeds = max((_asked(c) for c in cells), default=0)
