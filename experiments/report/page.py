@@ -13,7 +13,6 @@ from typing import Any
 
 from fedcal.core import pages
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.core.pages import Intervals, Part, Table
 from fedcal.experiments.report import shown, tables
 from fedcal.experiments.report.figures import drawing, style
 from fedcal.storage.atomic import file_errors, whole_file
@@ -180,7 +179,7 @@ COMMON = ("schema", "method", "config", "privacy", "communication", "seconds", "
 
 
 def sections(
-    parts: Sequence[Part],
+    parts: Sequence[pages.Part],
     name: str = "p",
     palette: drawing.Palette = drawing.variable,
     sheets: Iterable[drawing.Sheet] | None = None,
@@ -201,11 +200,11 @@ def sections(
     content, drawn = [], None if sheets is None else iter(sheets)
     for k, part in enumerate(parts):
         section: dict[str, Any] = {"title": part.title, "note": part.note}
-        if isinstance(part, Table):
+        if isinstance(part, pages.Table):
             section["table"] = tables.of_part(part)
         else:
             sheet = shown.part_sheet(part, part.title) if drawn is None else next(drawn)
-            section["forest"] = isinstance(part, Intervals)
+            section["forest"] = isinstance(part, pages.Intervals)
             section["figure"] = figure(sheet, f"{name}{k}", palette)
         content.append(section)
     return content
