@@ -85,7 +85,8 @@ def comparison_context(
     """Everything that the template shows."""
     cells = finished(comparison["cells"])
     family, names = family_in(cells), names_of(cells)
-    named = len(names) > 1
+    one = len(names) < 2
+    titles = {k: s.title.partition(":")[0] if one else s.title for k, s in sheets.items()}
     methods = list(dict.fromkeys(c["label"] for c in cells if not c["baseline"]))
     seeds = max((_asked(c) for c in cells), default=0)
     return {
@@ -95,11 +96,7 @@ def comparison_context(
         "seeds": seeds,
         "count": len(cells),
         "sheets": [
-            (
-                name,
-                sheet.title if named else sheet.title.partition(":")[0],
-                page.figure(sheet, f"s{i}"),
-            )
+            (name, titles[name], page.figure(sheet, f"s{i}"))
             for i, (name, sheet) in enumerate(sheets.items())
         ],
         "handed_over": labels.handed_over(*(str(c["data"]) for c in comparison["cells"])),
@@ -207,35 +204,28 @@ def result_card(result: dict[str, Any], reliability: Mapping[str, Reliability]) 
         {"title": "", "table": labels.metric_table(result)},
         {"title": "", "figure": drawn},
     ]
-    return _card(
-        _title(result), parts, headline(result), *([few] if few else []), _guarantee(result)
-    )
+    return _card(result, parts, headline(result), *([few] if few else []))
 
 
 def artifact_card(result: Mapping[str, Any], parts: Sequence[pages.Part]) -> str:
     """One run that yields something else than a calibrator: its parts, and the guarantee."""
     shown = sections(parts, _unique(result["config"], parts), fixed)
-    lines = (headline(result), *result.get("coverage_warnings", ()), _guarantee(result))
-    return _card(_title(result), shown, *lines)
+    return _card(result, shown, headline(result), *result.get("coverage_warnings", ()))
 
 
 def comparison_card(comparison: Mapping[str, Any]) -> str:
     """Show a comparison (the content of `compare.json`) as a compact table."""
     cells = finished(comparison["cells"])
     parts = [{"title": "", "table": cells_table(cells)}]
-    return _card(f"Comparison of {len(cells)} cells", parts)
+    title = f"Comparison of {len(cells)} cells"
+    return page.render("card.html.j2", title=title, parts=parts, lines=())
 
 
-def _card(title: str, parts: Sequence[Mapping[str, Any]], *lines: str) -> str:
+def _card(result: Mapping[str, Any], parts: Sequence[Mapping[str, Any]], *lines: str) -> str:
+    """Show a run: its parts, some lines, and the guarantee."""
+    title = f"{result['method']} on {result['config']['data']}"
+    lines += (str(result["privacy"]["statement"][0]),)
     return page.render("card.html.j2", title=title, parts=parts, lines=lines)
-
-
-def _title(result: Mapping[str, Any]) -> str:
-    return f"{result['method']} on {result['config']['data']}"
-
-
-def _guarantee(result: Mapping[str, Any]) -> str:
-    return str(result["privacy"]["statement"][0])
 
 
 def _unique(*content: Any) -> str:

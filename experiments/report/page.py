@@ -13,10 +13,8 @@ from typing import Any
 
 from fedcal.core import pages
 from fedcal.core.errors import FedcalError, InputError, system_errors
-from fedcal.core.pages import Intervals, Part, Table
+from fedcal.experiments.report import shown, tables
 from fedcal.experiments.report.figures import drawing, style
-from fedcal.experiments.report.shown import part_sheet
-from fedcal.experiments.report.tables import of_part
 from fedcal.storage.atomic import whole_file
 
 FILE = "report.html"
@@ -181,7 +179,7 @@ COMMON = ("schema", "method", "config", "privacy", "communication", "seconds", "
 
 
 def sections(
-    parts: Sequence[Part],
+    parts: Sequence[pages.Part],
     name: str = "p",
     palette: drawing.Palette = drawing.variable,
     sheets: Iterable[drawing.Sheet] | None = None,
@@ -202,11 +200,11 @@ def sections(
     content, drawn = [], None if sheets is None else iter(sheets)
     for k, part in enumerate(parts):
         section: dict[str, Any] = {"title": part.title, "note": part.note}
-        if isinstance(part, Table):
-            section["table"] = of_part(part)
+        if isinstance(part, pages.Table):
+            section["table"] = tables.of_part(part)
         else:
-            sheet = part_sheet(part, part.title) if drawn is None else next(drawn)
-            section["forest"] = isinstance(part, Intervals)
+            sheet = shown.part_sheet(part, part.title) if drawn is None else next(drawn)
+            section["forest"] = isinstance(part, pages.Intervals)
             section["figure"] = figure(sheet, f"{name}{k}", palette)
         content.append(section)
     return content

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedcal import __version__, datasets, partition, trust
-from fedcal.core import classes, fields
+from fedcal.core import classes, fields, optional
 from fedcal.core.checks import one_of, unused
 from fedcal.core.errors import InputError
-from fedcal.core.optional import named
 from fedcal.core.options import DATA, PRIVACY, RUNNING, SITES, VERSION, layered, option, options_of
 from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.privacy.privacy import Privacy
@@ -46,7 +45,7 @@ def method_named(text: Any) -> Any:
     if not isinstance(text, str):
         return text
     if ":" in text and text not in STRATEGIES:
-        return register(named("--method", text.strip()))
+        return register(optional.named("--method", text.strip()))
     spelt = {form.lower(): m for m in (*STRATEGIES, *POOLED) for form in (label_of(m), m)}
     return spelt.get(text.strip().lower(), text.strip())
 
@@ -215,7 +214,9 @@ class Config(Running, RunOptions):
     def _check_sites(self) -> None:
         """Check options of sites and messages, and those that real sites exclude."""
         if self.engine not in ("grpc", APP):
-            unused("the engine is not grpc; give --engine grpc", **self._of_group(SITES))
+            of_sites = [name for name, one in options_of(Config).items() if one.group == SITES]
+            given = {name: getattr(self, name) for name in of_sites}
+            unused("the engine is not grpc; give --engine grpc", **given)
         if self.control is None:
             why = "there are no real sites; give --control HOST:PORT"
             federation = self.federation
@@ -248,9 +249,6 @@ class Config(Running, RunOptions):
             raise InputError(
                 "the protocol among real sites needs their keys: give --federation FILE"
             )
-
-    def _of_group(self, group: str) -> dict[str, Any]:
-        return {n: getattr(self, n) for n, one in options_of(Config).items() if one.group == group}
 
 
 SIMULATED = (

@@ -248,8 +248,7 @@ _PARAMETERS = {
     for name in options_of(Config)
     # `fit` has no use for a run's own
     if name not in ("method", "data", "engine", "ray_address", "class_names", "positive", "csv")
-} | {"partition": None, "set": None, "input": "logits", "classes": None}
-_PARAMETERS["personal"] = False
+} | {"partition": None, "set": None, "input": "logits", "classes": None, "personal": False}
 """What is given by name, and the defaults."""
 
 _SIGNATURE = Signature(
@@ -351,12 +350,8 @@ class FederatedCalibrator(Classifier):
         check_classification_targets(y)
         names = _names(y, X.shape[1]) if self.classes is None else np.asarray(self.classes)
         X = _in_order(given, names)
-        data = datasets.from_arrays(
-            **{self.input: X},
-            labels=columns_of(names, y, X.shape[1]),
-            client=client,
-            subject=subject,
-        )
+        y = columns_of(names, y, X.shape[1])
+        data = datasets.from_arrays(**{self.input: X}, labels=y, client=client, subject=subject)
         options = {name: getattr(self, name) for name in options_of(Config) if hasattr(self, name)}
         options["partition"] = self.partition or (None if client is None else "natural")
         if self.personal:

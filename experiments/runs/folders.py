@@ -16,9 +16,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.checks import same
+from fedcal.core import checks, printable
 from fedcal.core.errors import FedcalError, InputError, Interrupted
-from fedcal.core.printable import listed
 from fedcal.experiments.report.figures import COMPARISON_NAMES, CURVE_NAMES, NAMES
 from fedcal.experiments.runs.files import PAGE, check_out, write_folder
 from fedcal.storage.artifact import ARTIFACTS
@@ -162,7 +161,11 @@ def claim(
                 "another folder"
             )
         return
-    what = _told(out / present[0], kind) if present else f"{kind.what}, unfinished"
+    what = f"{kind.what}, unfinished"
+    if present:
+        method = contents[present[0]].get("method")
+        what = f"{kind.what} of {method}" if isinstance(method, str) else kind.what
+        what = _NO_REPORT if present[0] == OUTCOME else what
     if not overwrite:
         if present:
             raise InputError(
@@ -201,16 +204,8 @@ def _read(path: Path) -> Any:
         return None
 
 
-def _told(path: Path, kind: Kind) -> str:
-    """Return what the folder holds, with the method where the summary has one."""
-    if path.name == OUTCOME:
-        return _NO_REPORT
-    method = _read(path).get("method")
-    return f"{kind.what} of {method}" if isinstance(method, str) else kind.what
-
-
 def _names(paths: Sequence[Path]) -> str:
-    return listed([path.name for path in paths], most=_MOST_NAMED)
+    return printable.listed([path.name for path in paths], most=_MOST_NAMED)
 
 
 CONFIG = "config.toml"
@@ -300,5 +295,5 @@ class Paid:
 def _kept(out: Path, job: Job) -> Outcome:
     outcome, now = Outcome.load(out), job.to_fields()
     for key in sorted({*outcome.job, *now} - {*WAITING}):
-        same(f"{key} of the run of {out / OUTCOME}", now.get(key), outcome.job.get(key))
+        checks.same(f"{key} of the run of {out / OUTCOME}", now.get(key), outcome.job.get(key))
     return outcome

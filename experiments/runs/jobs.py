@@ -168,12 +168,9 @@ def federation_of(config: Config, shards: Population | None) -> Federation:
     names = () if config.class_names is None else names_in(config.class_names)
     path = config.set.get("calibrator")  # real sites have its classes
     classes = len(names) or (load(str(path)).classes if path and shards is None else _ANY)
-    federation = Federation(
-        clients,
-        classes if shards is None else shards.classes,
-        **config.part(Privacy),
-        **_committee(config, clients),
-    )
+    classes = classes if shards is None else shards.classes
+    how = {**config.part(Privacy), **_committee(config, clients)}
+    federation = Federation(clients, classes, **how)
     if shards is not None:
         check_subjects(federation, shards)
     elif federation.committee:

@@ -195,6 +195,9 @@ def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> Rows:
             f"{data.name} names {len(data.client_names)} clients; this run dealt its rows out by "
             f"{config.partition} instead (partition 'natural' uses them)."
         )
+    # sites by themselves would find no groups but those of their column, and know by the name
+    # of fedcal's own methods alone which rows are read
+    found = by_name and shards is dealt and ":" not in config.method
     return Rows(
         config=known,
         shards=shards,
@@ -202,11 +205,7 @@ def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> Rows:
         test=test,
         tested=not evaluates,
         held_out=loaded.test_scores is None and not (evaluates or test.fit is not None),
-        # sites by themselves would find no groups but those of their column, and know by the name
-        # of fedcal's own methods alone which rows are read
-        source=NamedData(config.data, config.partition)
-        if by_name and shards is dealt and ":" not in config.method
-        else None,
+        source=NamedData(config.data, config.partition) if found else None,
         said=notes,
     )
 

@@ -91,15 +91,13 @@ class Reading:
         tables: list[pages.Part] = []
         if self.chosen is not None:
             goal = self.chosen.goal
-            tables.append(
-                _estimates(
-                    self._at(self.chosen.value),
-                    self.chosen.estimates,
-                    f"It is the {'lowest' if goal == 'precision' else 'highest'} with a {goal} of "
-                    f"{self.chosen.wanted:g} by the estimate. Its intervals hold for all "
-                    "thresholds at once, because the best of many was taken.",
-                )
+            note = (
+                f"It is the {'lowest' if goal == 'precision' else 'highest'} with a {goal} of "
+                f"{self.chosen.wanted:g} by the estimate. Its intervals hold for all thresholds "
+                "at once, because the best of many was taken."
             )
+            title = self._at(self.chosen.value)
+            tables.append(_estimates(title, self.chosen.estimates, note))
         if self.threshold is not None:
             views = names_of([*self.found.metrics])
             for view, metrics in self.found.metrics.items():
@@ -297,13 +295,12 @@ def _changes(changes: Mapping[str, drift.Change], missing: str) -> pages.Table:
         (_CHANGES[name], f"{100 * test.change:.2f}", p_shown(test.p_value, test.floor))
         for name, test in changes.items()
     ]
-    return pages.Table(
-        "Since the earlier release",
-        ("what", "change, %", "p-value"),
-        tuple(rows),
+    note = (
         "A p-value is the probability of as large a change from sampling and noise alone; each "
-        f"stands alone. {missing}".rstrip(),
+        f"stands alone. {missing}".rstrip()
     )
+    heads = ("what", "change, %", "p-value")
+    return pages.Table("Since the earlier release", heads, tuple(rows), note)
 
 
 def _estimates(

@@ -225,13 +225,9 @@ def _baseline(config: Config, shards: Shards, tested: bool, held_out: bool) -> F
     scores = read.logits if read.input == "logits" else read.probs
     calibrator = calibrator_class().fit(scores, read.labels, input=read.input)
     seconds = time.perf_counter() - start
-    known = replace(
-        config,
-        clients=shards.clients,
-        trust=SecAgg.name,
-        rounds=None,
-        secure_aggregation=config.secure_aggregation or "none",
-    )
+    how: Any = {"clients": shards.clients, "trust": SecAgg.name, "rounds": None}
+    how["secure_aggregation"] = config.secure_aggregation or "none"
+    known = replace(config, **how)
     outcome = Outcome(calibrator, [], [], 0, 0, seconds, [], at_limits=calibrator.at_limits())
     privacy = statement.without_privacy(trust, config.unit, words, tested=tested)
     few = emit(underpowered(config.method, read), stacklevel=4)

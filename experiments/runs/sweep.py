@@ -22,6 +22,7 @@ import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import fields
 from functools import cache, partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -32,23 +33,20 @@ import numpy as np
 
 from fedcal.core import checks, parallel
 from fedcal.core.errors import FedcalError, InputError, Interrupted, system_errors
-from fedcal.datasets import IDS, Dataset
+from fedcal.datasets import Dataset
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.runs.engines.processes import LineProcess
 from fedcal.experiments.runs.result import versions
 from fedcal.storage.atomic import locked, whole_file
 from fedcal.strategies.server.outcome import Progress
 
-_ARRAYS = (
-    *("scores", "labels", *IDS, "other_scores"),
-    *("test_scores", "test_labels", "test_client", "test_group"),
-)
 _FACTS = ("name", "input", "client_names", "group_names", "other_input")
 
 
 def arrays_of(data: Dataset) -> Mapping[str, np.ndarray[Any, Any]]:
     """Return the arrays of a data set by the names of its fields, without those that are None."""
-    return {k: a for k in _ARRAYS if (a := getattr(data, k)) is not None}
+    every = {f.name: getattr(data, f.name) for f in fields(data)}
+    return {name: value for name, value in every.items() if isinstance(value, np.ndarray)}
 
 
 def digest_of(data: Dataset) -> str:

@@ -19,7 +19,7 @@ from fedcal.clients.answers import answer
 from fedcal.clients.questions import TemperatureScores
 from fedcal.core.errors import RoundFailed
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines.flower import run_in_process
+from fedcal.experiments.research.benchmarks.in_process import run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import PRIVATE
 from fedcal.privacy import Federation, Ledger, make_plan

@@ -19,7 +19,8 @@ from fedcal.clients.client_app import client_app, site_of
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards, numbered
 from fedcal.core.types import Integers
-from fedcal.experiments.runs.engines.flower import InProcessGrid, run_in_process
+from fedcal.experiments.research.benchmarks.in_process import run_in_process
+from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.engines.inline import Unavailable, run_inline
 from fedcal.privacy.noise_plan import Federation
 from fedcal.secure_aggregation import COMPLETE_UP_TO

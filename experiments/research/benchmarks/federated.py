@@ -21,6 +21,7 @@ from fedcal.clients.answers import answer
 from fedcal.core.errors import FedcalError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Integers, Words
+from fedcal.experiments.research.benchmarks.in_process import run_in_process
 from fedcal.experiments.research.benchmarks.pooled import DATA, synthetic
 from fedcal.experiments.research.benchmarks.timing import (
     Case,
@@ -31,7 +32,6 @@ from fedcal.experiments.research.benchmarks.timing import (
     checksum,
     print_seconds,
 )
-from fedcal.experiments.runs.engines.flower import run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import OpenRound
 from fedcal.privacy.noise_plan import Federation

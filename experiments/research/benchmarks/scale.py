@@ -22,9 +22,9 @@ import numpy as np
 from fedcal import datasets, partition
 from fedcal.datasets import Population
 from fedcal.experiments.research.benchmarks.harness import Benchmark, say
+from fedcal.experiments.research.benchmarks.in_process import run_in_process
 from fedcal.experiments.research.benchmarks.timing import PeerMissing, apart, peak_mib
 from fedcal.experiments.runs.engines import run
-from fedcal.experiments.runs.engines.flower import run_in_process
 from fedcal.experiments.runs.engines.ray import Share, cluster, run_flower, run_ray
 from fedcal.experiments.runs.sweep import Row
 from fedcal.privacy.noise_plan import Federation

@@ -23,11 +23,8 @@ _TOGETHER = ("epsilon", "unit", "trust", "mechanism")
 """Options that do not all go together; a value of one must go with some value of the others."""
 
 
-class LeftOut(NamedTuple):
-    """A cell that cannot be, and why."""
-
-    cell: Cell
-    why: str
+LeftOut = tuple[Cell, str]
+"""A cell that cannot be, and why."""
 
 
 class Resolved(NamedTuple):
@@ -87,7 +84,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
             except errors.InputError as e:
                 if not isinstance(e, errors.NoEffect) and not _goes_alone(c, made):
                     raise errors.InputError(f"{cell.name}: {e}") from None
-                left_out.append(LeftOut(cell, str(e)))
+                left_out.append((cell, str(e)))
                 continue
             idle = {k: v for k, v in idle.items() if k not in c.set}
             used |= {(axis, getattr(c, axis)) for axis in _TOGETHER}

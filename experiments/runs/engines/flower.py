@@ -1,4 +1,4 @@
-"""Flower's own loop over real messages, all in this process: no Ray, no SuperLink."""
+"""Flower's messages between a server and clients in this process: no Ray, no SuperLink."""
 
 from __future__ import annotations
 
@@ -10,13 +10,8 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
-from fedcal.clients.client_app import client_app, site_of
+from fedcal.clients.client_app import site_of
 from fedcal.core.flower_internals import ErrorCode, TaskIdentity, set_message_id
-from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines.inline import Unavailable
-from fedcal.storage.artifact import Artifact
-from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.server.transport import ANSWER
 
 
 class InProcessGrid(Grid):
@@ -42,15 +37,10 @@ class InProcessGrid(Grid):
         self._app = app
         self._unavailable = unavailable or (lambda site, message: False)
         self._replies: dict[str, Message] = {}
+        many = len(node_ids)
         self._contexts = {
-            node: Context(
-                run_id=1,
-                node_id=node,
-                node_config={"partition-id": site, "num-partitions": len(node_ids)},
-                state=RecordDict(),
-                run_config={},
-            )
-            for site, node in enumerate(node_ids)
+            node: Context(1, node, {"partition-id": k, "num-partitions": many}, RecordDict(), {})
+            for k, node in enumerate(node_ids)
         }
         # Flower creates messages only inside a task; this is the one place that says we are one.
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
@@ -106,39 +96,3 @@ class InProcessGrid(Grid):
             except Exception as e:  # noqa: BLE001  Flower's runtime turns any error into a reply
                 error = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, f"{type(e).__name__}: {e}")
         return Message(error, reply_to=message)
-
-
-def run_in_process(
-    strategy: FederatedStrategy, shards: Shards, *, unavailable: Unavailable | None = None
-) -> Artifact:
-    """Drive a strategy by Flower's `Strategy.start` over an in-process grid.
-
-    Parameters
-    ----------
-    strategy
-        fresh
-    shards
-        one shard for each of the plan's clients
-    unavailable
-        dropouts, by round
-
-    Returns
-    -------
-    Artifact
-        `strategy.result()` after the last round; same bits as `run_inline`.
-    """
-    ids = [uuid.uuid4().int >> 66 for _ in range(shards.clients)]  # as Flower's nodes have
-
-    def gone(site: int, message: Message) -> bool:
-        return (
-            unavailable is not None
-            and message.metadata.message_type == ANSWER
-            and site in unavailable(int(message.metadata.group_id))
-        )
-
-    single = [shards.block(k, k + 1) for k in range(shards.clients)]
-    app = client_app(lambda context: single[site_of(context)], simulated=True)
-    strategy.start(InProcessGrid(app, ids, gone))
-    artifact = strategy.result()
-    artifact.learnt_on(shards.input)
-    return artifact

@@ -19,7 +19,6 @@ from fedcal.core.shards import Shards
 from fedcal.experiments.deploy.certificates import make_certificates
 from fedcal.experiments.deploy.supernode import SuperNode, supernode
 from fedcal.experiments.runs.engines import superlink
-from fedcal.experiments.runs.engines.superlink import free_port
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster
@@ -94,7 +93,7 @@ def run_grpc(
 
         def options() -> list[str | Path]:
             nonlocal fleet
-            fleet = f"127.0.0.1:{free_port()}"
+            fleet = f"127.0.0.1:{superlink.free_port()}"
             return [*secured(keys), "--fleet-api-address", fleet]
 
         running.enter_context(run.superlink(options, keys / "ca.crt"))
@@ -103,7 +102,12 @@ def run_grpc(
         for k, name in enumerate(names):
             site = folder / name
             own = shards.block(k, k + 1)
-            prepare(site, own, number=k, simulated=True, **_place(folder, signing, k))
+            place: dict[str, Any] = {}
+            if signing:
+                place = {"federation": folder / FEDERATION, "sign_key": folder / f"{name}.pem"}
+                place["sign_key"].touch(0o600)
+                place["sign_key"].write_bytes(signing[k].to_pem())
+            prepare(site, own, number=k, simulated=True, **place)
             key = keys / "sites" / f"{name}.key"
             node = supernode(site, fleet=fleet, root_certificates=keys / "ca.crt", key=key)
             started = running.enter_context(node)
@@ -121,16 +125,6 @@ def simulated_roster(keys: list[SigningKey], committee: int, threshold: int) -> 
     """Return a federation of sites with these keys, the first of which are the committee."""
     sites = tuple(Member(f"site-{k}", key.public) for k, key in enumerate(keys))
     return Roster("simulation", sites, Committee.of_first(committee, threshold))
-
-
-def _place(folder: Path, keys: list[SigningKey], site: int) -> dict[str, Any]:
-    """Return the files of a site's place in that federation; {} without a federation."""
-    if not keys:
-        return {}
-    file = folder / f"site-{site}.pem"
-    file.touch(0o600)
-    file.write_bytes(keys[site].to_pem())
-    return {"federation": folder / FEDERATION, "sign_key": file}
 
 
 def secured(keys: Path) -> list[str | Path]:

@@ -8,8 +8,7 @@ from functools import cache
 import numpy as np
 
 from fedcal.clients.answers import contribute
-from fedcal.core import checks, errors, types
-from fedcal.core.parallel import MANY, in_threads, usable_cores
+from fedcal.core import checks, errors, parallel, types
 from fedcal.core.shards import Task
 from fedcal.datasets import Population
 from fedcal.privacy.curator import OpenRound
@@ -152,8 +151,8 @@ def local_sums(
         size = block or max(1, BLOCK_NUMBERS // max(length, each))
         # blocks of all clients are kept for the whole run, with what was derived of their rows
         tasks = everybody(size) if len(alive) == shards.clients else shards.tasks(alive, size)
-        many = shards.size * shards.classes >= MANY
-        cores = threads or (usable_cores() if many else 1)
+        many = shards.size * shards.classes >= parallel.MANY
+        cores = threads or (parallel.usable_cores() if many else 1)
         total = np.zeros(length, np.uint64)
 
         def work(task: Task) -> types.Words:
@@ -162,7 +161,7 @@ def local_sums(
                 own += contribute(part, request, ids + first).sum(axis=0, dtype=np.uint64)
             return own
 
-        for done, own in enumerate(in_threads(work, tasks, min(cores, len(tasks))), 1):
+        for done, own in enumerate(parallel.in_threads(work, tasks, min(cores, len(tasks))), 1):
             total += own
             if progress is not None:
                 progress(done, len(tasks))

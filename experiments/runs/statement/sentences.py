@@ -312,9 +312,8 @@ def exact_run(trust: str, releases: int, about: Facts, tested: bool, noun: str) 
 
 def _analyst(tested: bool) -> tuple[str, str]:
     """Return the analyst of a simulation, and what the analyst sees."""
-    if tested:
-        return SIMULATES, "Everything: all rows, the seed, every exact number, the test metrics."
-    return SIMULATES, "Everything: all rows, the seed, every exact number."
+    tests = ", the test metrics" if tested else ""
+    return SIMULATES, f"Everything: all rows, the seed, every exact number{tests}."
 
 
 def _members(about: Facts) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ import fedcal.experiments.runs.engines.inline as inline_engine
 from fedcal.clients.questions import TemperatureNewton
 from fedcal.core import errors
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.engines.flower import run_in_process
+from fedcal.experiments.research.benchmarks.in_process import run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.ledger import Ledger
