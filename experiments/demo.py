@@ -4,8 +4,6 @@ ResNet-110 on CIFAR-10, 100 clients with Dirichlet(0.1) label skew, every method
 and at user-level epsilon = 1, five seeds.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import time

@@ -1,7 +1,5 @@
 """`python -m fedcal`, and the command `fedcal`."""
 
-from __future__ import annotations
-
 import warnings
 
 

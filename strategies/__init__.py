@@ -1,7 +1,5 @@
 """What a server asks and learns: methods as Flower strategies."""
 
-from __future__ import annotations
-
 if __name__ != "fedcal.strategies":  # a second copy of every class and registry would be made
     raise ImportError(f"import fedcal.strategies, not {__name__}")
 

@@ -1,7 +1,5 @@
 """What every strategy is: settings, a method, and Flower's transport of it."""
 
-from __future__ import annotations
-
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence

@@ -6,8 +6,6 @@ bound on the query, `charge_round` charges the ledger, `close_round` adds the no
 drives the same object.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property

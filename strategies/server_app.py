@@ -6,8 +6,6 @@ The keys `data` and `partition` are for the sites of a simulation (`fedcal.clien
 there `classes` may be 0 and `input` "", those of the data.
 """
 
-from __future__ import annotations
-
 import logging
 import tempfile
 import time

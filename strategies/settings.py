@@ -1,7 +1,5 @@
 """A method's own parameters (`--set`), and what a run must say before it can start."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Mapping, Sequence

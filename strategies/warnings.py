@@ -8,8 +8,6 @@ a simulation took it from its data, the statement of its privacy says so. Withou
 be looked at.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Importing this package makes all of ours known (`QUERIES`).
 """
 
-from __future__ import annotations
-
 from fedcal.clients.questions.conformal import SetCounts, SetGaps, SetRanks
 from fedcal.clients.questions.histograms import (
     BinOutcomes,

@@ -4,8 +4,6 @@ Thresholds are public and increasing; a row is in bucket j if its score is above
 t_j (the first: at most t_1), as in Angelopoulos et al. (2102.06202), Algorithm 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Questions for counts: histograms of predicted probabilities, by class or pooled; class counts."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Questions about scaling calibrators with a vector of parameters w."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any

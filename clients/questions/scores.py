@@ -1,7 +1,5 @@
 """Questions of an evaluation: rows by score and outcome, for all rows or for groups."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ At one temperature all numbers are clipped together. At several, each temperatur
 one draw, and is clipped by itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any

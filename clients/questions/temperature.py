@@ -1,7 +1,5 @@
 """Questions about one temperature: local optima, derivatives at a temperature, scores on a grid."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Questions about a network that is being trained."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping, Sequence

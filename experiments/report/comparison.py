@@ -1,7 +1,5 @@
 """The report of a comparison: methods side by side, from `compare.json`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

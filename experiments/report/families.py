@@ -1,7 +1,5 @@
 """What the table of a comparison tells of methods of one family, and which of them did best."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

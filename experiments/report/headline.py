@@ -5,8 +5,6 @@ report shows. `CLAUSES` are asked in their order; each returns a sentence, or ""
 has nothing of the kind. A further fact about results is one more function there.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from statistics import NormalDist

@@ -1,7 +1,5 @@
 """What numbers are called and mean, in plain words."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From a context to a file: templates, files of a result folder, inline figures."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

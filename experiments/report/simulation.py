@@ -1,7 +1,5 @@
 """The report of a run, from its folder."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

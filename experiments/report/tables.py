@@ -1,7 +1,5 @@
 """A table of texts, and its writers: terminal, Markdown, HTML; and CSV for programs."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """How numbers and progress look to people on a terminal."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

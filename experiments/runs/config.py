@@ -1,7 +1,5 @@
 """The resolved configuration of a run: one set of names for command line, TOML and Python."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

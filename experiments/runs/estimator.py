@@ -9,8 +9,6 @@ calibrator of fedcal's behind the classifier; `FederatedCalibrator` learns one, 
     model.fit(rows, labels_of_rows, client=hospitals)
 """
 
-from __future__ import annotations
-
 from fedcal.core import checks, optional, types
 
 try:

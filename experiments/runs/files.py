@@ -1,7 +1,5 @@
 """Folders of result files: all of them or none."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

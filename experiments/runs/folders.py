@@ -5,8 +5,6 @@ own kind left there is replaced as a whole, exports of it included. What another
 never replaced, and a file that is not fedcal's is neither replaced nor deleted.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Behind it nothing asks the options again: the job holds what a server needs, and
 `fedcal.experiments.runs.engines` takes it from there.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Rows from whatever Python users have; which a run reads, and what judges it afterwards."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 No row is read and nothing is run. The functions are those of a run's own warning.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Sequence

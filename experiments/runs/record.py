@@ -1,7 +1,5 @@
 """What is told of a federated run, whatever drove it: its config, its privacy, what was sent."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

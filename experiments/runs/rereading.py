@@ -1,7 +1,5 @@
 """A release read again: another threshold, a calibrator, drift. No run, and no further charge."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a simulation gives back, and the files it leaves."""
 
-from __future__ import annotations
-
 import json
 import math
 import platform

@@ -3,8 +3,6 @@
 `fit`, before anything is tested, is what the estimator runs, too.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Mapping

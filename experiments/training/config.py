@@ -1,7 +1,5 @@
 """What to train, on what and how: one set of names for command line, TOML and Python."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass

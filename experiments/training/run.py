@@ -1,7 +1,5 @@
 """Train a base model over simulated clients, and leave its logits for calibration."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Iterator

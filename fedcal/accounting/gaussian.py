@@ -31,8 +31,6 @@ The folder is `FEDCAL_CACHE`, else `XDG_CACHE_HOME/fedcal`, else `~/.cache/fedca
 trusted: `accounting` checks each entry before it uses it. Errors of the folder are ignored.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

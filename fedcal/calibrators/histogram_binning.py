@@ -34,8 +34,6 @@ here the prediction never changes, and
 "Below" is by one part in 10^6, which single precision still resolves.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Mapping

@@ -15,8 +15,6 @@ One client at a time, by products of at most 64 terms: as everywhere, the bits d
 but the client's own rows.
 """
 
-from __future__ import annotations
-
 from typing import Any, Protocol, Self
 
 import numpy as np

@@ -20,8 +20,6 @@ method is a choice of m. Decisions that the papers leave open:
 FedCal's calibrator (Peng et al. 2024): an MLP stretches the gaps between sorted log-probs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

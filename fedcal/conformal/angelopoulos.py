@@ -15,8 +15,6 @@ which has to be public. A user with at most r rows (more are sampled down to r) 
 most r: give epsilon / r.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Checks of single values, also of a run config, with one wording for all of them."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ A server and its sites agree on the names of the classes before they talk. Every
 point finds the class of a label by `places_of`, and reads ids by `ids_of`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Sequence

@@ -15,8 +15,6 @@
 Each message is one line: what is wrong, where, and what is allowed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Frozen dataclasses whose fields are checked by their type, wherever they are made or read."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields

@@ -5,8 +5,6 @@ be another thing in Flower's next release; no other module of fedcal names it. N
 imported before it is used.
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import os

@@ -7,8 +7,6 @@ rows of several clients does not have that property and is not used; one over a 
 has it, up to `INNER` rows at a time.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Packages that only some features need, and code that users name: imported where used."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """A part of a report as data: whoever has something to show says what, `experiments` how."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field

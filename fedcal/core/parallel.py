@@ -1,7 +1,5 @@
 """Work on many rows, block by block, on all cores."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed

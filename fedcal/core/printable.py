@@ -1,7 +1,5 @@
 """Text from elsewhere: names in one form, and text that a terminal or a log can show."""
 
-from __future__ import annotations
-
 import logging
 import re
 import unicodedata

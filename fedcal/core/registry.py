@@ -1,7 +1,5 @@
 """Classes by name, complete or not at all: what is missing is found at import."""
 
-from __future__ import annotations
-
 import re
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """What earlier versions had, and what to use instead: a row for each name, in its user's words."""
 
-from __future__ import annotations
-
 from typing import NoReturn
 
 from fedcal.core.errors import InputError

@@ -5,8 +5,6 @@ numbers contradict is refused, at every door by which scores come in: files, arr
 `fit` and `predict_proba`. All of them ask here.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from decimal import Decimal

@@ -5,8 +5,6 @@ names are matched and never sorted. Without names, the assumed order is reported
 on the rows, and refused if another order fits them better.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ Reader of `.csv` and `.csv.gz`: one labelled row per line, columns by name.
 Reader of `.parquet`: columns of record batches as arrays.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import re

@@ -4,8 +4,6 @@ A scikit-learn model names the class of each of its columns, and labels are matc
 names. Neither package is imported: a caller with such a model has imported its package.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ The findings are exact facts about rows. They are for the holder of the rows onl
 screen, a researcher's test rows. They must never leave a site.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

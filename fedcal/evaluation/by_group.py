@@ -3,8 +3,6 @@
 Sentences and tables are made from what `result.json` holds, so that terminal and report agree.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -17,8 +17,6 @@ not, and then a change of clients, too, may be found. Where each subject counts 
 is taken as independent. It is post-processing of both releases.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ The registry of metrics: their order is that of tables and files.
 Two views of the same rows: two models, or one before and after its calibration.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Unit that counts once in a release (a row, a subject or a client), and its wording.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field

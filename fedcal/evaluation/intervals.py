@@ -12,8 +12,6 @@ sampling variance is taken at t too, bottom * t (1 - t), which without noise is 
 Base classes of metrics: name, presentation, source and interval.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

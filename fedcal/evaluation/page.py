@@ -3,8 +3,6 @@
 A release as tables and figures: the report for validators.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -9,8 +9,6 @@ hold for all thresholds at once: instead of 1.96, the quantile of the largest st
 all thresholds, simulated with the release's own noise.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ What is exported takes what it was fitted on, as `predict_proba`, `predict_set` 
 do: logits if their `input` is "logits", probabilities if it is "probs".
 """
 
-from __future__ import annotations
-
 from fedcal.export.targets import model_to_torch, save, save_model, to_onnx, to_torch
 
 __all__ = ["model_to_torch", "save", "save_model", "to_onnx", "to_torch"]

@@ -3,8 +3,6 @@
 A new mechanism is a file here and a name below; see `docs/guide/extend.md`.
 """
 
-from __future__ import annotations
-
 from fedcal.core.registry import registry
 from fedcal.mechanisms.additive import Gaussian as Gaussian
 from fedcal.mechanisms.additive import Laplace as Laplace

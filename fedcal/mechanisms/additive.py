@@ -1,7 +1,5 @@
 """Mechanisms that add noise to sums: Gaussian and Laplace."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Callable

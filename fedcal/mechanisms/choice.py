@@ -3,8 +3,6 @@
 Optimal unary encoding: a one-hot answer, bit by bit.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

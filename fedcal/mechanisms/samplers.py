@@ -97,8 +97,6 @@ multiplies Python integers and searches their sums: its time depends slightly on
 is on private scores. Nothing here erases memory after use.
 """
 
-from __future__ import annotations
-
 import decimal
 import math
 import os

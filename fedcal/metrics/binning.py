@@ -12,8 +12,6 @@ Metrics, client histograms and calibrator tables all call this function, so a pr
 into the same bin wherever it is counted.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

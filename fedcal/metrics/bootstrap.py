@@ -27,8 +27,6 @@ the observed error lies within the central 95 % of them. Calibrated truth is k =
 exact; far from it, it is the basic bootstrap interval.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

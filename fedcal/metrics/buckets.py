@@ -10,8 +10,6 @@ name            score                            outcome                  parts
 ==============  ===============================  =======================  ========
 """
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 import numpy as np

@@ -6,8 +6,6 @@ scores by order concentrate at 1: a model that is nearly always right has a scor
 nine labels of ten. The penalties of `raps` lie above that.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

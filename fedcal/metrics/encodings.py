@@ -20,8 +20,6 @@ the binary tree 4.44. At equal Laplace budget a tree of few levels is best, beca
 once on each of them. `tests/fedcal/metrics/test_encodings.py` measures both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Literal

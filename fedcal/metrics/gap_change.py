@@ -8,8 +8,6 @@ Both are means over rows, hence asymptotically normal where `|after| - |before|`
 Multiple tests: p-values corrected for their number (Holm 1979).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

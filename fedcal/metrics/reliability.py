@@ -1,7 +1,5 @@
 """Reliability data: the sums from which calibration plots and fixed-bin scores are read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self

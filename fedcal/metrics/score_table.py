@@ -1,7 +1,5 @@
 """Layout of counts of rows by score and outcome: of a question, and of a release in a file."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

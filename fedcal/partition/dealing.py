@@ -1,7 +1,5 @@
 """From the value of `--partition` to one shard for each client."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 

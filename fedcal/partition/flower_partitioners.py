@@ -5,8 +5,6 @@ owners are read back from the row numbers in its partitions. flwr-datasets, whic
 matplotlib, is imported where used.
 """
 
-from __future__ import annotations
-
 import inspect
 import io
 import json

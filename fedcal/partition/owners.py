@@ -4,8 +4,6 @@ Each function returns the owner of every row, shape (n,) int64 in [0, clients). 
 up empty; that is legal everywhere.
 """
 
-from __future__ import annotations
-
 import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Nothing of this leaves the site, and it costs no privacy: a site may use its own
 One function for one site or ten thousand.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

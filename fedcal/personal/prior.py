@@ -9,8 +9,6 @@ nothing, for noise or for want of rows, the prior is the identity prior, and not
 All of it is post-processing of a release; no rows are read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist

@@ -3,8 +3,6 @@
 A prior for any site from moments of the sites' recalibrations, with site-level privacy.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ very function that the server uses, and compares what it is asked with the plan 
 of that. The seed is not needed: it is in no plan's digest.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping

@@ -32,8 +32,6 @@ in which clients were asked and nobody answered releases nothing, and neither do
 sum honest clients cannot have made (`check_plausible`).
 """
 
-from __future__ import annotations
-
 import secrets
 from dataclasses import dataclass
 from functools import partial

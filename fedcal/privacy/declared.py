@@ -4,8 +4,6 @@ A method declares its questions before anything is learned (`Method.questions`).
 other questions, and a site that builds the method from the job's settings answers no others.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace

@@ -1,7 +1,5 @@
 """The public facts of a federation, and by which mechanism its budget is spent."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -12,8 +12,6 @@ do not share a cap: a row pays for runs for its user, too
 (`fedcal.clients.site.records.job_facts.account`, by which sites count, says how much).
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A plan is made once, before anything is asked, from what is public (`Federation`
 method asks for (`Bound`). Nothing about privacy is decided anywhere else.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The privacy of a run as its options say it: budget, unit, trust model, mechanism, sampling."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Annotated, Any

@@ -4,8 +4,6 @@ A question is checked where it is made, on the server, and where it is read, on 
 client's computation never depends on a number that no server of this version would send.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ order is irrelevant, and a uniform mask hides it perfectly. Grid and number of c
 the plan, never from a client's message.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from numbers import Real

@@ -14,8 +14,6 @@ protocol in which nobody could. A sum over one client hides nothing; the exact s
 itself, and noise is the business of the trust model.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection
 from functools import lru_cache

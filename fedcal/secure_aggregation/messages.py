@@ -4,8 +4,6 @@ Numbers are little-endian and of fixed width, so that equal content is equal byt
 one believes nothing: lengths are checked before anything is allocated.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Paths as people give them, files that appear whole or not at all, and files that are held."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

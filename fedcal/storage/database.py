@@ -1,7 +1,5 @@
 """SQLite files that fedcal keeps books in: transactions that are on disk when they end."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import threading

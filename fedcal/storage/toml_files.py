@@ -1,7 +1,5 @@
 """Files in TOML that somebody else may have written: read whole, or refused in one line."""
 
-from __future__ import annotations
-
 import datetime
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Server-side optimisers of noisy mean gradients: post-processing of what was released."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -18,8 +18,6 @@ A row adds zeros if its gradient is 0 or not finite, if its slot is empty, and, 
 "global", if its norm is above Z.
 """
 
-from __future__ import annotations
-
 import threading
 import warnings
 from collections.abc import Iterator

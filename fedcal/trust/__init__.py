@@ -1,7 +1,5 @@
 """Trust models, and their registry."""
 
-from __future__ import annotations
-
 from fedcal.core.registry import registry
 from fedcal.trust.base import Facts, Trust
 from fedcal.trust.central import Central, Local, SecAgg

@@ -5,8 +5,6 @@ in `TRUSTS`. A missing method raises an error at import. Sentences stand beside 
 describe.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal

@@ -1,7 +1,5 @@
 """Trust in the server (it adds the noise), in a secure sum alone, or in no other party."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

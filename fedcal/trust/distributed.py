@@ -1,7 +1,5 @@
 """Trust in a quorum of clients: each adds a share of the noise."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Units of privacy, and their registry."""
 
-from __future__ import annotations
-
 from fedcal.core.registry import registry
 from fedcal.units.base import Example, Subject, Unit, User
 

@@ -4,8 +4,6 @@ A unit is a class with everything that other modules need from it, and an entry 
 `UNITS`. A missing method raises an error at import. Sentences stand beside the code they describe.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar

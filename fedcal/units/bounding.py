@@ -36,8 +36,6 @@ it (without a bound they are refused: `ContributionRefused`); a non-positive nor
 `InputError`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Scaling calibrators by averaged local fits (Maddock et al., Algorithm 2)."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from typing import Annotated, ClassVar
@@ -20,14 +18,7 @@ from fedcal.privacy import SEED, Plan, Query, Range
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import EXACT_GRID
 from fedcal.storage.artifact import at_end
-from fedcal.strategies.base import (
-    Count,
-    FederatedStrategy,
-    NonNegative,
-    Positive,
-    integer,
-    near_identity,
-)
+from fedcal.strategies import base
 
 CLIP = 0.5
 """Bound of one client's update; Maddock et al., A.3.2."""
@@ -35,7 +26,7 @@ CLIP = 0.5
 _LEAST_CLIP = 1024 * EXACT_GRID
 
 
-class Averaging(FederatedStrategy):
+class Averaging(base.FederatedStrategy):
     """Each client trains from w and sends u_k = w - w_k; the server steps by the mean.
 
     Without privacy the mean is over the repliers that have rows; with privacy each u_k is clipped
@@ -58,8 +49,8 @@ class Averaging(FederatedStrategy):
         step of the server
     """
 
-    clip: Positive | None = None
-    server_lr: Positive = 1.0
+    clip: base.Positive | None = None
+    server_lr: base.Positive = 1.0
 
     def prepare(self) -> Plan:
         """Return the plan; without privacy a `clip` bounds a client's influence all the same."""
@@ -125,7 +116,7 @@ class FedTemp(Averaging):
     examples = ({}, {"average": "temperature"}, {"clip": 0.2, "server_lr": 0.5})
     average: Average = "inverse"
     limit: Annotated[float, check_limit] = T_LIMIT
-    steps: Count | None = None
+    steps: base.Count | None = None
 
     @override
     def begin(self) -> None:
@@ -173,7 +164,7 @@ class _Scaling(Averaging):
 
     def moving(self) -> dict[str, Range]:
         """Any w that is near enough to the identity."""
-        return {"w": near_identity(self.form, self.classes)}
+        return {"w": base.near_identity(self.form, self.classes)}
 
     @override
     def move(self, step: Floats) -> None:
@@ -229,8 +220,8 @@ class FedVector(_Scaling):
 
     name = "fedvector"
     form: ClassVar[type[ParametricScaling]] = calibrators.VectorScaling
-    proximal: NonNegative = 10.0
-    steps: Annotated[int, integer(2)] = 50
+    proximal: base.NonNegative = 10.0
+    steps: Annotated[int, base.integer(2)] = 50
 
     @override
     def query(self, round_number: int) -> ScalingUpdate:
@@ -285,9 +276,9 @@ class FedCal(_Scaling):
 
     name, form = "fedcal", calibrators.OrderPreservingMLP
     examples = ({"epochs": 1, "batch": 8},)
-    epochs: Count = order_preserving.EPOCHS
-    batch: Count = order_preserving.BATCH
-    lr: Positive = order_preserving.LR
+    epochs: base.Count = order_preserving.EPOCHS
+    batch: base.Count = order_preserving.BATCH
+    lr: base.Positive = order_preserving.LR
 
     def query(self, round_number: int) -> MLPUpdate:
         """Return the question for an update by  with a new seed for the order of rows."""

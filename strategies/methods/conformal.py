@@ -1,7 +1,5 @@
 """Private prediction sets: thresholds of the clients' conformity scores, from noisy counts too."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace

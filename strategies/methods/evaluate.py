@@ -5,8 +5,6 @@ classifier follow from the histograms of its scores on positive and on negative 
 the partition. Encodings for Gaussian noise, residual queries and groups are ours.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping

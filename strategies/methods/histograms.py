@@ -1,7 +1,5 @@
 """Histogram calibrators: FedBin and FedBBQ (Maddock et al., Algorithm 1), and DPHistogram."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal

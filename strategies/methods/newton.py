@@ -1,7 +1,5 @@
 """Newton's method on the federation's summed gradients and curvatures."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

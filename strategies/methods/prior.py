@@ -1,7 +1,5 @@
 """A prior for each site's own recalibration, from one release (ours)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar

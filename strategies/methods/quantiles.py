@@ -1,7 +1,5 @@
 """Ways of finding thresholds of prediction sets: exact ones, and draws."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, replace

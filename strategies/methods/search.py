@@ -16,8 +16,6 @@ everything that comes out is post-processing of releases.
 * `PosteriorBisection` finds the root of an objective that rises through 0 from values and noise.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Training of networks, and recalibration, by gradients of rows or updates of clients."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -24,22 +22,14 @@ from fedcal.mechanisms import Gaussian
 from fedcal.privacy import SEED, Federation, Plan, Query, Question, Range
 from fedcal.privacy.curator import Release
 from fedcal.privacy.privacy import MOST_ROUNDS
-from fedcal.strategies.base import (
-    Count,
-    FederatedStrategy,
-    NonNegative,
-    Positive,
-    Share,
-    Text,
-    among,
-)
+from fedcal.strategies import base
 from fedcal.strategies.method import Family
 from fedcal.training.networks import Rule, TrainedModel, network_named, shape_of
 from fedcal.training.optimisers import OPTIMISERS, SGD, Optimiser, Schedule, langevin_lr, scheduled
 from fedcal.units import UNITS
 
 
-class Training(FederatedStrategy):
+class Training(base.FederatedStrategy):
     """Steps of weights w from rows' gradients, or from clients' updates of w.
 
     Releases of a network's size are not kept: what later rounds depend on is its `state`.
@@ -80,7 +70,7 @@ class _Network(Training):
     """
 
     family: ClassVar[Family] = "train"
-    shape: Text | None = None
+    shape: base.Text | None = None
     network: str = "softmax"
 
     @cached_property
@@ -127,7 +117,7 @@ class Descent(Training):
         of the weights' half squared norm, added to the mean loss
     """
 
-    rows_per_client: Positive | None = None
+    rows_per_client: base.Positive | None = None
     schedule: Schedule
     optimiser: str
     momentum: float
@@ -242,16 +232,16 @@ class FedSGD(_Network, Descent):
         },
     )
 
-    batch: Positive | None = None
-    epochs: Positive | None = None
-    lr: Positive | None = None
+    batch: base.Positive | None = None
+    epochs: base.Positive | None = None
+    lr: base.Positive | None = None
     schedule: Schedule = "constant"
-    optimiser: Annotated[str, among(OPTIMISERS)] = "sgd"
-    momentum: NonNegative = 0.0
-    weight_decay: NonNegative = 0.0
-    clip: Positive | None = None
+    optimiser: Annotated[str, base.among(OPTIMISERS)] = "sgd"
+    momentum: base.NonNegative = 0.0
+    weight_decay: base.NonNegative = 0.0
+    clip: base.Positive | None = None
     clipping: Rule | None = None
-    reach: Positive | None = None
+    reach: base.Positive | None = None
 
     def prepare(self) -> Plan:
         """Return the plan of the descent, from the network's first weights."""
@@ -296,10 +286,10 @@ class _Local(_Network):
         step of the server
     """
 
-    epochs: Count = 1
-    batch: Count = 32
-    lr: Positive = 0.1
-    server_lr: Positive = 1.0
+    epochs: base.Count = 1
+    batch: base.Count = 32
+    lr: base.Positive = 0.1
+    server_lr: base.Positive = 1.0
 
     @property
     def local_sgd(self) -> tuple[str, str, Floats, int, int, float]:
@@ -423,9 +413,9 @@ class DPFedAvg(_Local):
     name = "dp-fedavg"
     examples = ({"batch": 8, "clip": 0.3}, {"batch": 8, "momentum": 0.5, "unclipped": 0.8})
 
-    momentum: NonNegative = 0.0
-    clip: Positive = 1.0
-    unclipped: Share | None = 0.5
+    momentum: base.NonNegative = 0.0
+    clip: base.Positive = 1.0
+    unclipped: base.Share | None = 0.5
 
     def prepare(self) -> Plan:
         """Return the plan, in units of the clip."""
@@ -484,8 +474,8 @@ class _Recalibration(Descent):
     wider: ClassVar[float]
     """A client's clip over that of its gradient in log(1/T)."""
     examples = ({"rows_per_client": 20.0}, {"rows_per_client": 20.0, "clip": 1.0, "lr": 0.1})
-    lr: Positive = 0.5
-    clip: Positive | None = None
+    lr: base.Positive = 0.5
+    clip: base.Positive | None = None
 
     def prepare(self) -> Plan:
         """Return the plan of the descent from the identity."""
@@ -578,7 +568,7 @@ class DPPlatt(_Recalibration):
 
     name, form = "dp-platt", VectorScaling.kind
     wider = 5.0
-    lr: Positive = 1.0
+    lr: base.Positive = 1.0
 
     @staticmethod
     @override

@@ -10,8 +10,6 @@ answer from being a second release.
 Never put an older checkpoint in the place of a newer one: its last round would be released twice.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import time

@@ -4,8 +4,6 @@ The server is believed by nobody (`fedcal.clients.site.party`); what is checked 
 site's damaged message from spoiling the round.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
@@ -16,25 +14,18 @@ import numpy as np
 from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.types import Words
 from fedcal.privacy.request import Request
+from fedcal.secure_aggregation import messages
 from fedcal.secure_aggregation.committee import opened
 from fedcal.secure_aggregation.keys import usable_exchange_key
-from fedcal.secure_aggregation.messages import (
-    Confirmation,
-    Contribution,
-    Header,
-    Opening,
-    exchange_keys,
-    header_by,
-    sum_digest,
-    vector_digest,
-)
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.atomic import whole_file
 
 
 def enrolled(roster: Roster, job: str, replies: Mapping[int, bytes]) -> dict[int, bytes]:
     """Enrolments by member, of those that sites can use; the others count as missing."""
-    return {s: text for s, text in replies.items() if s in exchange_keys(roster, job, [text])}
+    return {
+        s: text for s, text in replies.items() if s in messages.exchange_keys(roster, job, [text])
+    }
 
 
 class Collector:
@@ -57,15 +48,15 @@ class Collector:
 
     def __init__(self, roster: Roster, job: str, request: Request) -> None:
         self._roster, self._job, self._request = roster, bytes.fromhex(job), request
-        self.contributions: dict[int, Contribution] = {}
+        self.contributions: dict[int, messages.Contribution] = {}
         self._receivers: dict[int, tuple[int, ...]] = {}
         self._confirmed: dict[int, bytes] = {}
 
     def add(self, site: int, text: bytes) -> bool:
         """Take a site's contribution; False if it cannot be used: the site is absent then."""
         try:
-            sent = Contribution.from_bytes(text)
-            header = Header.read(sent.header)
+            sent = messages.Contribution.from_bytes(text)
+            header = messages.Header.read(sent.header)
         except InputError:
             return False
         committee = self._roster.committee
@@ -74,11 +65,11 @@ class Collector:
             (header.job, header.round, header.question) == own
             and header.site == site
             and header.length == len(sent.words) == self._request.bound.length
-            and header.vector == vector_digest(sent.words)
+            and header.vector == messages.vector_digest(sent.words)
             and set(header.receivers) == set(sent.sealed) <= set(committee.members)
             and len(header.commitments) == len(committee.pieces)
             and usable_exchange_key(header.exchange)  # else no member confirms the sum
-            and header_by(self._roster.sites[site].key, sent.header)
+            and messages.header_by(self._roster.sites[site].key, sent.header)
         )
         if sound:
             self.contributions[site] = sent
@@ -129,7 +120,7 @@ class Collector:
     def digest(self) -> str:
         """Digest of the sum, as members sign it."""
         headers = (sent.header for sent in self.contributions.values())
-        return sum_digest(self._job, self._request.round, headers).hex()
+        return messages.sum_digest(self._job, self._request.round, headers).hex()
 
     def to_confirm(self) -> dict[int, list[tuple[bytes, bytes]]]:
         """Member -> each contributor's header and what it sealed for this member."""
@@ -147,7 +138,7 @@ class Collector:
         of = bytes.fromhex(self.digest)
         for member, text in replies.items():
             try:
-                one = Confirmation.from_bytes(text)
+                one = messages.Confirmation.from_bytes(text)
             except InputError:
                 continue
             if one.site == member and one.by(self._roster.sites[member].key, of):
@@ -175,7 +166,7 @@ class Collector:
         for member, text in replies.items():
             held = committee.held_by(member)
             try:
-                one = Opening.from_bytes(text)
+                one = messages.Opening.from_bytes(text)
             except InputError:
                 continue
             own = one.of.hex() == of and one.by(self._roster.sites[member].key)

@@ -1,7 +1,5 @@
 """Messages out, replies in: what a server does on Flower's grid, once."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -1,7 +1,5 @@
 """What a server runs, in plain values: the same for every engine."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

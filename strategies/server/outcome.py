@@ -1,7 +1,5 @@
 """What came of a run: the artifact, each release, what was sent; kept and written."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

@@ -5,8 +5,6 @@ did: only who was never there is told then. Nodes are asked who they are in each
 is sampled, so that this says nothing of the sample.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

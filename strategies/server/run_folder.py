@@ -3,8 +3,6 @@
 One server at a time has it. Flower ends the server of a run that is stopped, but not at once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """A method over Flower's messages: who is asked, what is sent, masks and dropouts."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,17 +19,9 @@ from fedcal.privacy.curator import OpenRound
 from fedcal.secure_aggregation import unmask
 from fedcal.secure_aggregation.messages import SAID
 from fedcal.strategies.method import Method
+from fedcal.strategies.server import participation
 from fedcal.strategies.server.collector import Content, SecureRounds
 from fedcal.strategies.server.exchange import message
-from fedcal.strategies.server.participation import (
-    ABSENT,
-    UNREADABLE,
-    NodeInfo,
-    Participation,
-    ask_node_info,
-    ask_ready,
-    reason,
-)
 from fedcal.training.networks import text_of
 
 ANSWER, RESULT = "query.answer", "query.result"
@@ -92,7 +82,7 @@ class FlowerTransport(Method, Strategy):
         self._passed: set[int] = set()  # nodes that cannot take part
         self._unsure: set[int] = set()  # nodes of real sites that may be unable to
         self.secure: SecureRounds | None = None
-        self.took_part = Participation()
+        self.took_part = participation.Participation()
         self._asked: OpenRound | None = None
         self._grid: Grid  # of the run, once it has started
         self._timeout = 3600.0
@@ -222,7 +212,7 @@ class FlowerTransport(Method, Strategy):
         """Return the sites' replies in the protocol, as bytes; unreadable ones are left out."""
         texts = {}
         for site, reply in self._answers(replies):
-            with suppress(UNREADABLE):
+            with suppress(participation.UNREADABLE):
                 text = reply.content.config_records[SAID][SAID]
                 if isinstance(text, bytes) and site >= 0:
                     texts[site] = text
@@ -288,7 +278,9 @@ class FlowerTransport(Method, Strategy):
         self._sites = {site: node for site, node in self._sites.items() if node in nodes}
         new = sorted(nodes - set(self._sites.values()) - self._passed)
         if new:
-            self.assign_sites(ask_node_info(grid, new, self._timeout, self.tolerant, self.model))
+            self.assign_sites(
+                participation.ask_node_info(grid, new, self._timeout, self.tolerant, self.model)
+            )
 
     def _check_ready(self, grid: Grid, content: dict[str, ConfigRecord], number: int) -> None:
         """Ask real sites that are new whether they can take part.
@@ -302,7 +294,7 @@ class FlowerTransport(Method, Strategy):
         names = {node: self._name(site) for node, site in new.items()}
         late = self.tolerant and self.released > 0
         stop = not (late or self.without_unready)
-        ready = ask_ready(grid, names, content, number, self._timeout, stop=stop)
+        ready = participation.ask_ready(grid, names, content, number, self._timeout, stop=stop)
         self._unsure -= ready.keys()
         for node, site in new.items():
             if not ready.get(node, False):
@@ -319,7 +311,7 @@ class FlowerTransport(Method, Strategy):
         known = self.secure is not None and 0 <= site < len(self.secure.roster.sites)
         return self.secure.roster.sites[site].name if self.secure and known else f"site {site}"
 
-    def assign_sites(self, nodes: Iterable[NodeInfo]) -> None:
+    def assign_sites(self, nodes: Iterable[participation.NodeInfo]) -> None:
         """Give the sites behind these nodes numbers, and refuse those with other classes.
 
         Once there are releases, one that cannot take part stops nothing: it is passed over.
@@ -347,7 +339,7 @@ class FlowerTransport(Method, Strategy):
                 self._unsure.add(who.node)
             self.roster[who.node] = site
 
-    def _number_of(self, who: NodeInfo) -> int:
+    def _number_of(self, who: participation.NodeInfo) -> int:
         """Return a client's number: its own, its earlier one, or the first free one."""
         enrolled = self.plan.clients
         own = who.site if self.secure is None else who.place
@@ -372,7 +364,7 @@ class FlowerTransport(Method, Strategy):
             )
         return free[0]
 
-    def _check(self, who: NodeInfo, site: int) -> None:
+    def _check(self, who: participation.NodeInfo, site: int) -> None:
         """Refuse a site that deals other data, or has other classes."""
         if who.clients not in (None, self.plan.clients):
             raise RoundFailed(
@@ -393,7 +385,7 @@ class FlowerTransport(Method, Strategy):
             )
         self._check_inputs(who, site)
 
-    def _check_inputs(self, who: NodeInfo, site: int) -> None:
+    def _check_inputs(self, who: participation.NodeInfo, site: int) -> None:
         reads, own = self.reads, who.inputs
         if reads is None and own is not None:
             raise InputError(
@@ -416,8 +408,8 @@ class FlowerTransport(Method, Strategy):
             site = site_of.get(reply.metadata.src_node_id, -1)
             if not reply.has_error():
                 yield site, reply
-            elif reply.error.code not in ABSENT:
-                why = f"{self._called(site)} answered with an error: {reason(reply)}"
+            elif reply.error.code not in participation.ABSENT:
+                why = f"{self._called(site)} answered with an error: {participation.reason(reply)}"
                 if not self.tolerant:
                     raise RoundFailed(why)
                 if not self.plan.private:
@@ -434,7 +426,7 @@ def _contribution(reply: Message, site: int, length: int) -> Words:
     """Return the words of an answer; nothing else in the message is read."""
     try:
         words = reply.content.array_records["answer"]["words"].numpy()
-    except UNREADABLE:
+    except participation.UNREADABLE:
         raise RoundFailed(f"site {site} sent no words that can be read") from None
     if words.dtype != np.uint64 or words.shape != (length,):
         raise RoundFailed(

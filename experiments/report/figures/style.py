@@ -4,8 +4,6 @@ Colours are "C0", "C1" and so on: places in the colour cycle, which `settings` f
 paper or for a dark screen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any

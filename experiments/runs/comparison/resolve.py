@@ -1,7 +1,5 @@
 """The check of a whole grid before anything runs: data, deals and privacy plans."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace

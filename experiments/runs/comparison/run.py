@@ -1,7 +1,5 @@
 """Many methods, budgets, partitions and seeds in one table: what `fedcal compare` runs."""
 
-from __future__ import annotations
-
 import json
 import math
 import warnings

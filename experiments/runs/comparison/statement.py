@@ -1,7 +1,5 @@
 """What a comparison gives away, in whole sentences."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations

@@ -1,7 +1,5 @@
 """The table of a comparison: its lines, the best of them, as text, Markdown and CSV."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import Counter

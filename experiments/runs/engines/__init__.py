@@ -1,7 +1,5 @@
 """Engines of a job: the inline loop, workers on Ray, Flower's simulation, local gRPC processes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

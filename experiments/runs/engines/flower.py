@@ -1,7 +1,5 @@
 """Flower's messages between a server and clients in this process: no Ray, no SuperLink."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ authentication by keys that are made for the run and thrown away after it. All p
 the loopback interface, and every process ends with the run, whatever ends it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import warnings
 from dataclasses import replace

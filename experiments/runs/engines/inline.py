@@ -1,7 +1,5 @@
 """The loop without messages: vectorised over clients, in blocks that bound the memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 

@@ -6,8 +6,6 @@ end is closed, by `ProcessTree.end` or because this process died, it ends the co
 whatever descends from it: on Linux also daemons, whose orphans the guard adopts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

@@ -6,8 +6,6 @@ that holds them, and stay with it. Flower's own simulation, in which each client
 `fedcal.experiments.runs.engines.ray`.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import time

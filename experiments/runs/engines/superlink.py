@@ -5,8 +5,6 @@ FLWR_HOME. What Flower ships to them is a folder that holds nothing but a `pypro
 code is what is installed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The privacy record of a run: the numbers of its plan, and `sentences` about it for people."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fedcal.experiments.runs.statement import sentences

@@ -5,8 +5,6 @@ own words; `fedcal.privacy.curator` states the same guarantee. Sentences about o
 several (a comparison) and about a record (a report) stand beside each other, so that they agree.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

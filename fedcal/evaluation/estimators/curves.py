@@ -5,8 +5,6 @@ intervals, pointwise, come from the counts as they are released. Areas under cur
 their own (`roc_auc`, `average_precision`), read from the counts and not from these points.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

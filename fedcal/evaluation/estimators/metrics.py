@@ -4,8 +4,6 @@ Counts are used as they are released: sums of them are unbiased, and cutting sin
 would not be. Everything here is a function of a `Histogram`, with its gradient by the counts.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from dataclasses import replace

@@ -19,8 +19,6 @@ Estimates are scores about the pooled value, weights and variances those of the 
 they are linear in the counts, their noise is known, and no weight goes with a site's luck.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

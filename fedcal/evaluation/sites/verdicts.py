@@ -6,8 +6,6 @@ earlier release, that nothing has changed at a site, and at all sites alike. Wha
 named site, its gap or its slope, is named by its own test at level / number of tests.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
