@@ -127,8 +127,8 @@ BAD_LABELS: list[Any] = [
 def test_bad_rows_are_refused(make):
     refused(lambda: make().predict_proba(rows(3)[0]), "is not fitted")
     calibrator = fitted(make, 3)
-    refused(lambda: calibrator.predict_proba(rows(4)[0]), "for 3 classes", "4")
-    refused(lambda: fitted(make, 2).predict_proba(rows(3)[0]), "for 2 classes", "3")
+    refused(lambda: calibrator.predict_proba(rows(4)[0]), "must be 3", "4")
+    refused(lambda: fitted(make, 2).predict_proba(rows(3)[0]), "must be 2", "3")
     for bad in BAD_LOGITS:
         refused(partial(calibrator.predict_proba, bad), "logits (this calibrator takes logits): ")
         refused(partial(make().fit, bad, np.zeros(1, int)), "logits: ")
