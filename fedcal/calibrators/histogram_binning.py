@@ -352,12 +352,8 @@ class WeightedBinning(Calibrator):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the base's arrays, `weights` (tables,), `rows` () and `base` () as text."""
-        own = {
-            "weights": self.weights,
-            "rows": np.array(self.rows),
-            "base": np.array(self.base.kind),
-        }
-        return self.base.arrays() | own
+        texts = {"rows": np.array(self.rows), "base": np.array(self.base.kind)}
+        return self.base.arrays() | {"weights": self.weights} | texts
 
     @classmethod
     @override

@@ -112,9 +112,8 @@ def keep_top(probs: Floats, logits: Floats) -> Floats:
     moved = np.flatnonzero(probs.argmax(axis=1) != logits.argmax(axis=1))
     if len(moved):
         z = logits[moved]
-        probs[moved] *= np.where(
-            z == numerics.row_max(z)[:, None], 1 + np.finfo(np.float64).eps, 1.0
-        )
+        top = z == numerics.row_max(z)[:, None]
+        probs[moved] *= np.where(top, 1 + np.finfo(np.float64).eps, 1.0)
     return probs
 
 

@@ -332,9 +332,8 @@ class EntropyTemperature(ParametricScaling):
     @classmethod
     def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
         """Return Var_p(a z) times (1, (h - 0.1)^2)."""
-        return np.asarray(
-            cls._inside(features, w) ** 2 * cls._variance(features, w, probs)[:, None]
-        )
+        inside = cls._inside(features, w)
+        return np.asarray(inside**2 * cls._variance(features, w, probs)[:, None])
 
     @classmethod
     def triangle(cls, features: Floats, w: Floats, probs: Floats, rows: int) -> Floats:

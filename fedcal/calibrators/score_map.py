@@ -299,9 +299,8 @@ class OfScore(Calibrator):
         if self.score == "confidence":
             return histogram_binning.with_confidence(logits, probs, self.value(row_max(probs)))
         s = probs[:, 1]  # 1/2 is counted below it, as `scored` does
-        v = self.value(
-            np.where(np.round(s, buckets.DIGITS) <= 0.5, np.minimum(s, buckets.BELOW_HALF), s)
-        )
+        low = np.round(s, buckets.DIGITS) <= 0.5
+        v = self.value(np.where(low, np.minimum(s, buckets.BELOW_HALF), s))
         return np.stack([1.0 - v, v], axis=1)
 
 

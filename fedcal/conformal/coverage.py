@@ -165,9 +165,8 @@ def _covered(
     coverage = {}
     for k, a, b in zip(there, low, high, strict=True):
         n = int(rows[k])
-        coverage[names[k]] = Covered(
-            n, float(hits[k] / n), float(a), float(b), float(labels[k] / n)
-        )
+        numbers = map(float, (hits[k] / n, a, b, labels[k] / n))
+        coverage[names[k]] = Covered(n, *numbers)
     return coverage
 
 

@@ -144,14 +144,8 @@ def class_table(result: Judged, names: Sequence[str] | None = None) -> Table:
         coverage = ("", "") if own is None else (percent(own.coverage), interval(own))
         right = ("0 %", "") if alone is None else (percent(alone.rows / total), shown(alone))
         rows.append((called(names, j), own.rows if own else 0, *coverage, *right))
-    heads = (
-        "label",
-        "test rows",
-        "coverage",
-        "95 % interval",
-        "sets of it alone",
-        "of these right",
-    )
+    first = ("label", "test rows", "coverage", "95 % interval")
+    heads = (*first, "sets of it alone", "of these right")
     note = f"Percentages of all test rows, and of rows whose set is the label alone. {_EXACT}"
     return Table("Class by class", heads, tuple(rows), note)
 

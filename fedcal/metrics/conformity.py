@@ -292,10 +292,8 @@ class Conformity:
         """Values of `penalty` and `free`, or their defaults; 0 of other scores than `raps`."""
         if self.name != "raps":
             return 0.0, 0
-        return (
-            PENALTY if self.penalty is None else self.penalty,
-            FREE if self.free is None else self.free,
-        )
+        penalty = PENALTY if self.penalty is None else self.penalty
+        return penalty, FREE if self.free is None else self.free
 
     def read_calibrator(self) -> Calibrator | None:
         """Return the calibrator, or None."""

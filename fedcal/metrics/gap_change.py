@@ -102,12 +102,9 @@ def gap_change(
         return min(ways)
 
     grown = abs(after) - abs(before)
-    return GapChange(
-        before,
-        after,
-        p_value(1.0) if grown >= LEAST else 1.0,
-        p_value(-1.0) if grown <= -LEAST else 1.0,
-    )
+    worse = p_value(1.0) if grown >= LEAST else 1.0
+    better = p_value(-1.0) if grown <= -LEAST else 1.0
+    return GapChange(before, after, worse, better)
 
 
 def _above(value: float, std: float) -> float:

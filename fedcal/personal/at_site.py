@@ -184,11 +184,9 @@ class _Rows:
 
     def __init__(self, shards: Shards, weights: Floats | None) -> None:
         weights = np.ones(len(shards.labels)) if weights is None else weights
-        self.shards, self.weights = shards, weights
+        self.shards, self.weights, z = shards, weights, shards.logits
         self.two, self.owner = shards.classes == 2, shards.owner
-        self.x = (
-            _log_odds(shards) if self.two else np.maximum(numerics.shifted(shards.logits), -_LOWEST)
-        )
+        self.x = _log_odds(shards) if self.two else np.maximum(numerics.shifted(z), -_LOWEST)
         self.sums = shards.sum_rows
         self.total = self.sums(weights)
         self.share = weights / np.where(self.total > 0, self.total, 1.0)[self.owner]
