@@ -25,7 +25,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
-exclude_patterns = ["_build", "extensions", "_templates"]
+exclude_patterns = ["_build", "extensions", "jupyter_execute", "_templates"]
 templates_path = ["_templates"]
 
 # Markdown. The notebook is shown as it is stored; a test executes it.
@@ -63,13 +63,12 @@ nitpick_ignore_regex = [
     (r"py:class", r"fedcal\.secure_aggregation\.messages\.Contribution"),
     (r"py:class", r"fedcal\.privacy\.ledger\.Entry"),
     (r"py:class", r"fedcal\.storage\.artifact\.T"),
-    (r"py:class", r"fedcal\.experiments\.runs\.signatures\.Call"),
+    (r"py:class", r"fedcal\.core\.options\.(Call|Table)"),
+    (r"py:class", r"fedcal\.metrics\.gap_change\.Name"),
+    (r"py:class", r"fedcal\.clients\.site\.party\.Party"),
     (r"py:class", r"fedcal\.experiments\.runs\.engines\.ray\.NamedData"),
     (r"py:class", r"fedcal\.experiments\.research\.studies\.luo\.trials\.Tables"),
     (r"py:class", r"fedcal\.experiments\.research\.studies\.luo\.methods\.Competitor"),
-    # what methods share among themselves: told of each of them
-    (r"py:class", r"fedcal\.strategies\.methods\.(quantiles\.base\.Wanted|score_ways\.Counting)"),
-    (r"py:class", r"fedcal\.strategies\.methods\.steps\.averaging\.Averaging"),
 ]
 
 html_theme = "furo"

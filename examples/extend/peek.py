@@ -1,14 +1,9 @@
 """Show the contents of a calibrator's file."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from fedcal import calibrators
-from fedcal.experiments.cli.parameters import Json
+from fedcal.experiments.cli.parameters import Json, argument
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.files import to_json
 
@@ -16,7 +11,7 @@ EXAMPLES = ("fedcal peek run/calibrator.npz",)
 
 
 def command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The calibrator.npz.")],
+    file: Path = argument("FILE", "The calibrator.npz."),
     json: Json = False,
 ) -> None:
     """Show the calibrator."""

@@ -50,7 +50,7 @@ def test_thresholds_of_classes_and_groups():
         [(groups, "pass the rows' groups") for groups in (None, ["a"])],
         lambda groups: sets.predict_set(LOGITS, groups),
     )
-    narrow = [(LOGITS[:, :3], "number of classes, as of these sets, must be 4, got 3")]
+    narrow = [(LOGITS[:, :3], "number of classes of scores for these sets must be 4, got 3")]
     each_is_refused(narrow, lac(0.5).predict_set)
     table = [([0.5, 0.5], "1 thresholds"), ([1.5], r"in \[0, 1\]"), ([np.nan], "in")]
     each_is_refused(table, lambda thresholds: lac(*thresholds))
