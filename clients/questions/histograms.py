@@ -11,7 +11,7 @@ from fedcal.calibrators import histogram_binning as binning
 from fedcal.core.fields import Classes, Seed, within
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
-from fedcal.privacy.query import Cell, Order, Part, Query, Summed
+from fedcal.privacy.query import OneHotQuery, Order, Part, Query, Summed
 from fedcal.units import Example
 from fedcal.units.bounding import Bound
 
@@ -237,7 +237,7 @@ class BinOutcomes(Query):
 
 
 @dataclass(frozen=True)
-class OutcomeCell(Cell):
+class OutcomeCell(OneHotQuery):
     """Question for the cell of `BinOutcomes` ("correct_wrong") of one row of each client.
 
     Parameters

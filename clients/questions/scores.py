@@ -21,7 +21,7 @@ from fedcal.core.types import Floats, Integers, Words, override
 from fedcal.metrics.buckets import Score, bucket_of, far_share, fine_tails, scored
 from fedcal.metrics.encodings import Height, node_of
 from fedcal.metrics.score_table import By, ScoreTable
-from fedcal.privacy.query import Cell, Order, Part, Summed, with_room
+from fedcal.privacy.query import OneHotQuery, Order, Part, Summed, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
 from fedcal.units import Example, Subject
 from fedcal.units.bounding import Bound
@@ -228,7 +228,7 @@ class ScoreCounts(ScoreTable, CountedRows):
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreCell(Cell):
+class ScoreCell(OneHotQuery):
     """Question for one row of each client as a node of one level of a tree, for unary encoding.
 
     The numbers are the nodes of all levels for outcome 0, then for outcome 1, in the order of

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fedcal.clients.site.records.job_facts import Booked, Limits, spent_by_unit, spent_in_all
+from fedcal.clients.site.records.job_facts import Booked, BudgetCaps, spent_by_unit, spent_in_all
 from fedcal.clients.site.records.records import RECORDS, SiteRecords, records_in
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.parameters import FILES, Json, argument, option
@@ -92,7 +92,7 @@ def _row(job: Booked) -> tuple[str, ...]:
     )
 
 
-def _totals(booked: tuple[Booked, ...], limits: Limits | None) -> TextTable:
+def _totals(booked: tuple[Booked, ...], limits: BudgetCaps | None) -> TextTable:
     columns = ("unit", "epsilon spent", "of", "delta spent", "of")
     caps = ("no limit",) * 2 if limits is None else (f"{limits.epsilon:g}", f"{limits.delta:g}")
     by_unit = spent_by_unit(booked)
@@ -108,7 +108,9 @@ def _totals(booked: tuple[Booked, ...], limits: Limits | None) -> TextTable:
     return TextTable(columns, rows)
 
 
-def _as_json(booked: tuple[Booked, ...], limits: Limits | None, restored: bool) -> dict[str, Any]:
+def _as_json(
+    booked: tuple[Booked, ...], limits: BudgetCaps | None, restored: bool
+) -> dict[str, Any]:
     jobs = [
         {
             "job": job.job,

@@ -120,7 +120,7 @@ class AfterTraining:
             classes = self._test.probs.shape[1]
         here = {"classes": classes, "input": "", "engine": APP, "data": ""}
         fields = {**job.to_fields(), **server_app.FRESH, **here, "partition": config.partition}
-        paid = folders.Paid(self._out, folders.RUN, "")
+        paid = folders.ReleaseStore(self._out, folders.RUN, "")
         with paid.reporting():
             outcome = self._serve(grid, fields, initial_arrays)
             paid.known = self._out is not None

@@ -124,7 +124,7 @@ def deployed(
             elif not resume or not (work / OUTCOME).exists():
                 _start(superlink, job, config, out, resume, without_unready)
             _follow(superlink, out, progress)
-    with folders.Paid(out, folders.DEPLOYED, "", known=True).reporting():
+    with folders.ReleaseStore(out, folders.DEPLOYED, "", known=True).reporting():
         return _result(config, out, held, report)
 
 

@@ -105,7 +105,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-class Shown(ABC):
+class Displayable(ABC):
     """A base of results: each says its lines and its figures."""
 
     @abstractmethod

@@ -212,7 +212,7 @@ Run = Callable[[], Outcome]
 
 
 @dataclass
-class Paid:
+class ReleaseStore:
     """Keeps the outcome of a run.
 
     Attributes

@@ -120,7 +120,7 @@ def dealt_rows(
 
 
 @dataclass(frozen=True)
-class Rows:
+class RunRows:
     """Rows that a run reads, and data that evaluate it afterwards.
 
     Attributes
@@ -153,7 +153,7 @@ class Rows:
     source: NamedData | None = None
 
 
-def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> Rows:
+def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> RunRows:
     """Deal the rows that the method is about: those it fits, or those it evaluates.
 
     Parameters
@@ -196,7 +196,7 @@ def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> Rows:
     # sites by themselves would find no groups but those of their column, and know by the name
     # of fedcal's own methods alone which rows are read
     found = by_name and shards is dealt and ":" not in config.method
-    return Rows(
+    return RunRows(
         config=known,
         shards=shards,
         data=data,
@@ -214,7 +214,7 @@ UNTESTED = (
 )
 
 
-def rows_in_blocks(config: Config, data: Any, progress: Progress | None = None) -> Rows:
+def rows_in_blocks(config: Config, data: Any, progress: Progress | None = None) -> RunRows:
     """Open the rows that a run reads in blocks; they stay with the clients that the data name.
 
     Raises InputError as `datasets.in_blocks`, or if the run needs all rows in memory.
@@ -248,7 +248,7 @@ def rows_in_blocks(config: Config, data: Any, progress: Progress | None = None) 
         facts: Any = {"class_names": own.class_names, "fit_rows": shards.size}
         test = Holdout(own.logits, own.probs, own.labels, config.seed, **facts)
         warn_of_rows(test, "test rows", stacklevel=3)
-    return Rows(
+    return RunRows(
         config=known,
         shards=shards,
         data=shards,

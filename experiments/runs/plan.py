@@ -14,7 +14,7 @@ from fedcal.core import removed, types
 from fedcal.core.checks import one_of, positive
 from fedcal.core.errors import InputError
 from fedcal.core.options import layered, options_of, takes_options
-from fedcal.experiments.report.shown import Shown
+from fedcal.experiments.report.shown import Displayable
 from fedcal.experiments.runs.comparison.grid import Variant
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.privacy import Privacy
@@ -42,7 +42,7 @@ HOW_TO_READ = (
 
 
 @dataclass(frozen=True, repr=False)
-class PlanTable(Shown):
+class PlanTable(Displayable):
     """What a plan says: a line for each method, the most promising first.
 
     Attributes

@@ -19,7 +19,7 @@ from fedcal.evaluation.by_group import change_table
 from fedcal.experiments.report import comparison, labels, simulation, terminal
 from fedcal.experiments.report.figures.diagrams import LEGEND, diagram
 from fedcal.experiments.report.figures.drawing import Sheet
-from fedcal.experiments.report.shown import Shown, figures_of, lines_of
+from fedcal.experiments.report.shown import Displayable, figures_of, lines_of
 from fedcal.experiments.runs.config import APP, Config
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.metrics import Reliability
@@ -33,7 +33,7 @@ _JUDGED_ENTRIES = 2 * 10**7  # probabilities computed for them, in all
 
 
 @dataclass(frozen=True, repr=False)
-class SimulationResult(Shown):
+class SimulationResult(Displayable):
     """Result of a run: artifact, test metrics, privacy and cost.
 
     Attributes

@@ -135,7 +135,7 @@ def simulate(
         rows = load.rows_of(asked, loaded, by_name=by_name)
     if asked.ledger is not None:  # found again from another folder
         asked = replace(asked, ledger=str(path_of(asked.ledger).resolve()))
-    paid = folders.Paid(folder, folders.RUN, asked.to_toml(), resume)
+    paid = folders.ReleaseStore(folder, folders.RUN, asked.to_toml(), resume)
     with paid.reporting():
         about: Any = {"tested": rows.tested, "held_out": rows.held_out, "source": rows.source}
         fitted = fit(rows.config, rows.shards, **about, progress=progress, paid=paid)
@@ -162,7 +162,7 @@ def fit(
     held_out: bool = False,
     source: ray.NamedData | None = None,
     progress: Progress | None = None,
-    paid: folders.Paid | None = None,
+    paid: folders.ReleaseStore | None = None,
 ) -> Fitted:
     """Run a method or a baseline.
 
@@ -203,7 +203,7 @@ def fit(
     def released() -> Outcome:
         return run(job, shards, engine, source=source, ray_address=address, progress=progress)
 
-    outcome = (paid or folders.Paid(None, folders.RUN, "")).outcome(job, released)
+    outcome = (paid or folders.ReleaseStore(None, folders.RUN, "")).outcome(job, released)
     known, privacy = record.recorded(config, job, outcome, tested)
     noun = outcome.artifact.noun
     privacy["statement"] += few

@@ -320,11 +320,11 @@ def write_rules(folder: Path, sealed: Sealed) -> None:
 
 def changes(old: Study, new: Study) -> list[str]:
     """Return the differences between the terms of two studies, "name: old -> new" each."""
-    before, after = (_told(study) for study in (old, new))
+    before, after = (_terms_of(study) for study in (old, new))
     return [f"{k}: {before[k]} -> {v}"[:160] for k, v in after.items() if before[k] != v]
 
 
-def _told(study: Study) -> dict[str, Any]:
+def _terms_of(study: Study) -> dict[str, Any]:
     terms = json.loads(study.terms)
     model = {f"model.{name}": value for name, value in terms.pop("model").items()}
     return {**terms, **model, "server": study.server}

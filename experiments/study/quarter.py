@@ -31,7 +31,7 @@ from fedcal.experiments.study.study_file import NAME, Study
 from fedcal.metrics import gap_change, score_table
 from fedcal.secure_aggregation.keys import SigningKey
 
-TOLD, LEDGER, STUDY, SEALED = "study.json", "ledger.json", "study.toml", "study.sealed"
+SUMMARY_FILE, LEDGER, STUDY, SEALED = "study.json", "ledger.json", "study.toml", "study.sealed"
 EARLIER = "earlier-"
 """Files of a quarter's folder, and how the names of earlier releases begin."""
 
@@ -50,7 +50,7 @@ _AGREED = ("question", "contributors", "plural", "epsilon_release", "quorum", "s
 
 
 @dataclass(frozen=True)
-class Facts:
+class QuarterFacts:
     """Facts of a run that its release does not contain.
 
     `name` is that of the quarter and its folder, `date` the day of the run in UTC (2026-12-31); a
@@ -76,7 +76,7 @@ class Facts:
     dealt: bool = False
 
     @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Facts:
+    def of(cls, content: Mapping[str, Any]) -> QuarterFacts:
         """Return the facts of a `study.json`; KeyError or TypeError for anything else."""
         own: dict[str, Any] = {field.name: content[field.name] for field in fields(cls)}
         own |= {key: tuple(own[key]) for key in ("took_part", "absent", "statement")}
@@ -90,8 +90,8 @@ class Facts:
             raise InputError(f"epsilon {self.spent:g} + {self.left:g} is not {study.epsilon:g}")
 
 
-def told_of(
-    study: Study, release: ScoreRelease, facts: Facts, earlier: Mapping[str, Earlier]
+def quarter_summary(
+    study: Study, release: ScoreRelease, facts: QuarterFacts, earlier: Mapping[str, Earlier]
 ) -> dict[str, Any]:
     """Return the content of `study.json`, strict JSON; `earlier` are quarters by name.
 
@@ -126,7 +126,8 @@ def told_of(
         "metrics": {site: _metrics(h, score, _METRICS[score]) for site, h in each},
         "thresholds": {
             f"{at:g}": {
-                s: _told(h, {} if drift.few(h) else thresholds.at_threshold(h, at)) for s, h in each
+                s: _plain(h, {} if drift.few(h) else thresholds.at_threshold(h, at))
+                for s, h in each
             }
             for at in study.model.thresholds
         },
@@ -145,7 +146,7 @@ def told_of(
 def earlier_of(out: Path, study: Study) -> dict[str, Earlier]:
     """Return the study's other quarters beside a folder, by day; warns of unreadable ones."""
     quarters, out = [], out.resolve()
-    for path in sorted(out.parent.glob(f"*/{TOLD}")):
+    for path in sorted(out.parent.glob(f"*/{SUMMARY_FILE}")):
         try:
             content, name = read_json(path), path.parent.name
             if (
@@ -154,7 +155,7 @@ def earlier_of(out: Path, study: Study) -> dict[str, Earlier]:
                 or name == out.name
             ):
                 continue
-            with reading(path.parent, TOLD):
+            with reading(path.parent, SUMMARY_FILE):
                 facts = {**content["terms"]["model"]} | {key: content[key] for key in KEPT}
                 if not facts["rehearsal"] and NAME.fullmatch(name):
                     one = rereading.read_release(path.with_name("release.npz")), content
@@ -182,7 +183,7 @@ def present(release: ScoreRelease, sites: Sequence[str]) -> ScoreRelease:
 def _since(
     study: Study,
     release: ScoreRelease,
-    facts: Facts,
+    facts: QuarterFacts,
     before: ScoreRelease,
     earlier: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -205,10 +206,10 @@ def _since(
 
 
 def _metrics(h: histogram.Histogram, score: str, names: Sequence[str]) -> dict[str, Any]:
-    return _told(h, {} if drift.few(h) else evaluate(h, score, only=names))
+    return _plain(h, {} if drift.few(h) else evaluate(h, score, only=names))
 
 
-def _told(h: histogram.Histogram, estimates: Mapping[str, intervals.Estimate]) -> dict[str, Any]:
+def _plain(h: histogram.Histogram, estimates: Mapping[str, intervals.Estimate]) -> dict[str, Any]:
     """Return the number of rows, and metrics with intervals; {} of these if there are too few."""
     of = {name: e.to_json() for name, e in estimates.items()}
     return {"rows": h.rows, "noise": h.rows_std, "of": of}
@@ -227,7 +228,7 @@ def write_quarter(
     study: Study,
     sealed_text: str,
     release: ScoreRelease,
-    facts: Facts,
+    facts: QuarterFacts,
     earlier: Mapping[str, Earlier],
     signer: SigningKey | None,
 ) -> dict[str, Any]:
@@ -246,7 +247,7 @@ def write_quarter(
             digest = Sealed.read(draft / SEALED).roster.digest
         versions = {**facts.versions, "matplotlib": version("matplotlib")}
         known = replace(facts, roster=digest, versions=versions)
-        made.update(told_of(study, release, known, earlier))
+        made.update(quarter_summary(study, release, known, earlier))
         write_files(draft, study, release, made, earlier)
         if signer is not None:
             write_signature(draft, signer)
@@ -258,7 +259,7 @@ def write_quarter(
 def write_files(folder: Path, study: Study, release: ScoreRelease, of: Told, then: Before) -> None:
     """Write what follows from terms, release, quarters before, and `of`, a `study.json`."""
     (folder / STUDY).write_text(study.to_toml(), "utf-8")
-    (folder / TOLD).write_text(files.to_json(of), "utf-8")
+    (folder / SUMMARY_FILE).write_text(files.to_json(of), "utf-8")
     (folder / LEDGER).write_text(files.to_json({"schema": 1, **of["ledger"]}), "utf-8")
     release.write(folder, release.form)
     for name, (before, _) in then.items():

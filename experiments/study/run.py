@@ -54,11 +54,11 @@ def _facts(
     run: str = "",
     one_machine: bool = False,
     made: float | None = None,
-) -> quarter.Facts:
+) -> quarter.QuarterFacts:
     """Return the facts beside a run's release; `book` has the ledger's year, None = rehearsed."""
     absent, spent = (result.sites or {"absent": []})["absent"], sum(e.epsilon for e in book or ())
     own = [{**vars(e), "charged": [*e.charged]} for e in book or () if e.run == run]
-    return quarter.Facts(
+    return quarter.QuarterFacts(
         name=name,
         date=datetime.datetime.fromtimestamp(made or time.time(), datetime.UTC).date().isoformat(),
         took_part=tuple(site for site in study.sites if site not in absent),

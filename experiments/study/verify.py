@@ -31,7 +31,7 @@ from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.rereading import read_release
 from fedcal.experiments.runs.statement import of_plan
 from fedcal.experiments.study import quarter
-from fedcal.experiments.study.quarter import TOLD, Earlier, Facts, told_of
+from fedcal.experiments.study.quarter import SUMMARY_FILE, Earlier, QuarterFacts, quarter_summary
 from fedcal.experiments.study.sealed import SIGNATURE, Sealed, check_signature, write_signature
 from fedcal.experiments.study.study_file import NAME, Study
 from fedcal.privacy.noise_plan import Plan
@@ -95,15 +95,15 @@ def _sealed_by(folder: Path, sealed: Sealed, own: Path | None) -> str:
 
 def _read(folder: Path) -> tuple[Mapping[str, Any], Sealed | None]:
     """`study.json`, and the sealed study; None of a rehearsal."""
-    if not (folder / TOLD).is_file():
+    if not (folder / SUMMARY_FILE).is_file():
         raise InputError(
-            f"{folder} is not the folder of a quarter (as study run writes it): no {TOLD}"
+            f"{folder} is not the folder of a quarter (as study run writes it): no {SUMMARY_FILE}"
         )
     for path in folder.iterdir():
         if path.is_symlink() or not path.is_file():
             raise InputError(f"{path} is not a file of a quarter: delete it")
-    content = read_json(folder / TOLD, "quarter")
-    with reading(folder, TOLD):
+    content = read_json(folder / SUMMARY_FILE, "quarter")
+    with reading(folder, SUMMARY_FILE):
         return content, None if content["rehearsal"] else Sealed.read(folder / quarter.SEALED)
 
 
@@ -111,8 +111,8 @@ def _held(folder: Path) -> list[str]:
     """Return what holds besides the signature."""
     content, sealed = _read(folder)
     study, release = Study.read(folder / quarter.STUDY), read_release(folder / "release.npz")
-    with reading(folder, TOLD):
-        facts, since = Facts.of(content), content["since"]
+    with reading(folder, SUMMARY_FILE):
+        facts, since = QuarterFacts.of(content), content["since"]
         if facts.name != folder.resolve().name or not all(
             map(NAME.fullmatch, [facts.name, *since])
         ):
@@ -125,20 +125,24 @@ def _held(folder: Path) -> list[str]:
                 raise InputError(f"{folder}: the {what} is {seen}; by the terms it is {agreed}")
         by = facts.versions.get("fedcal")
         note = "" if by == __version__ else f" It was made by fedcal {by}, this is {__version__}."
-        again = told_of(study, release, facts, earlier)
+        again = quarter_summary(study, release, facts, earlier)
         for where, old, new in _differences("", content, again):
             value = f"says {where} = {old!r:.60}; the release gives {new!r:.60}.{note}"
-            raise InputError(f"{folder / TOLD} {value}")
+            raise InputError(f"{folder / SUMMARY_FILE} {value}")
         sentences = [] if sealed is None else list(_around(folder, sealed, study, facts, earlier))
         with tempfile.TemporaryDirectory() as draft:
             quarter.write_files(Path(draft), study, release, content, earlier)
             _same_files(folder, Path(draft), {SIGNATURE, quarter.SEALED} if sealed else set())
     terms = "The release is what the study asks: noise, epsilon and unit are those of the terms."
-    return [terms, f"All numbers of {TOLD} and of the report follow from it.{note}", *sentences]
+    return [
+        terms,
+        f"All numbers of {SUMMARY_FILE} and of the report follow from it.{note}",
+        *sentences,
+    ]
 
 
 def _agreed(
-    study: Study, sealed: Sealed | None, facts: Facts, release: ScoreRelease, since: Any
+    study: Study, sealed: Sealed | None, facts: QuarterFacts, release: ScoreRelease, since: Any
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield pairs of what is found and what the terms demand."""
     job = job_of(study.config(), None)
@@ -177,7 +181,7 @@ def _agreed(
         yield f"release's {name}", arrays[name], wanted
 
 
-def _impossible(release: ScoreRelease, plan: Plan, facts: Facts) -> types.Floats:
+def _impossible(release: ScoreRelease, plan: Plan, facts: QuarterFacts) -> types.Floats:
     """Return counts that no sum of a run decodes to: off its grid, or beyond what noise does.
 
     Rows are not negative, and an absent site has none. Of noise with the log K of its moment
@@ -209,7 +213,7 @@ def _differences(where: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any
 
 
 def _around(
-    folder: Path, sealed: Sealed, study: Study, facts: Facts, earlier: Mapping[str, Earlier]
+    folder: Path, sealed: Sealed, study: Study, facts: QuarterFacts, earlier: Mapping[str, Earlier]
 ) -> Iterator[str]:
     """Hold copies of earlier quarters against folders beside this one; say what is as it is."""
     if changed := [
@@ -240,8 +244,9 @@ def _same_files(folder: Path, draft: Path, but: set[str]) -> None:
     for name in sorted({*made, *own} - but):
         if name not in made or name not in own or _inside(own[name]) != _inside(made[name]):
             raise InputError(
-                f"{folder / name} is not what fedcal {__version__} makes of {TOLD}: it was altered "
-                f"or added, or made by other versions (fedcal report {folder} makes pages again)"
+                f"{folder / name} is not what fedcal {__version__} makes of {SUMMARY_FILE}: it was "
+                f"altered or added, or made by other versions (fedcal report {folder} makes pages "
+                "again)"
             )
 
 

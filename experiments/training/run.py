@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedcal.accounting.gaussian import rdp_epsilons
 from fedcal.core import checks, numerics, pages, types
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
-from fedcal.experiments.report.shown import Shown
+from fedcal.experiments.report.shown import Displayable
 from fedcal.experiments.runs import engines, files, folders, jobs, record, result
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.training.config import FOLLOWING, TrainConfig, merged
@@ -58,7 +58,7 @@ TOGETHER = "A unit may have training and calibration rows: their budgets add up.
 
 
 @dataclass(frozen=True, repr=False)
-class Training(Shown):
+class Training(Displayable):
     """A trained model, its logits, and what was promised.
 
     Attributes
@@ -344,7 +344,7 @@ def _trained(
         begun = checkpoint.Checkpoint.load(folder).job
         if begun.get(ROWS) != about[ROWS]:  # a digest of rows is for no eyes
             raise InputError(f"{config.data} holds other rows than when the training began")
-    paid = folders.Paid(folder, KIND, config.to_toml(), resume=ended)
+    paid = folders.ReleaseStore(folder, KIND, config.to_toml(), resume=ended)
     with paid.reporting():
         outcome = paid.outcome(job, release)
         known, privacy = record.recorded(run, job, outcome, tested=True)

@@ -50,7 +50,7 @@ class Covered:
 
 
 @dataclass(frozen=True)
-class Judged:
+class SetEvaluation:
     """Evaluation of prediction sets on labelled rows.
 
     Attributes
@@ -112,7 +112,7 @@ def judged(
     labels: Integers,
     predicted: Integers,
     parts: Mapping[str, Parts] | None = None,
-) -> Judged:
+) -> SetEvaluation:
     """Evaluate sets on at least one labelled row.
 
     Parameters
@@ -136,7 +136,7 @@ def judged(
     one = sizes == 1
     by["alone"] = _covered(hit[one], sizes[one], sets[one].argmax(axis=1), ways["class"][1])
     alike = _alike(hit, ways["site"][0]) if "site" in ways else 1.0
-    return Judged(sizes, hit, c, float((predicted == labels).mean()), by, alike)
+    return SetEvaluation(sizes, hit, c, float((predicted == labels).mean()), by, alike)
 
 
 def _alike(hit: NDArray[np.bool_], owner: Integers) -> float:
@@ -288,7 +288,7 @@ def fewer_than_chance(hits: float, rows: float, alpha: float, made_of: float | N
 
 
 def shortfalls(
-    result: Judged,
+    result: SetEvaluation,
     alpha: float,
     promised: Mapping[str, Sequence[str]],
     basis: Basis | None,

@@ -41,7 +41,7 @@ _SAFETY = 1e-5
 
 
 @dataclass(frozen=True)
-class Nothing:
+class NoiseFree:
     """Distribution that is always 0: no noise."""
 
     def below(self, x: Floats) -> Floats:
@@ -96,7 +96,7 @@ class Tabled:
         return float(self.points[0]), float(self.points[-1])
 
 
-Law = Nothing | Normal | Tabled
+Law = NoiseFree | Normal | Tabled
 """Distribution of a noise Z: `below` is P(Z < x), or a lower bound of it, of any shape."""
 
 
@@ -135,7 +135,7 @@ class Noise:
         """
         size = np.linalg.norm(weights, axis=1) * self.std
         if not size.any():
-            return Nothing(), np.zeros(len(weights))
+            return NoiseFree(), np.zeros(len(weights))
         steps = self.law.step * self.std * np.abs(weights).max(axis=1)
         largest = float(np.hypot(size, _SMOOTH * steps).max())
         more = np.sqrt(np.maximum(largest**2 - size**2, 0.0))

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.conformal.coverage import ALL, FEW_CLASSES, Covered, Judged, interval, percent, shown
+from fedcal.conformal.coverage import (
+    ALL,
+    FEW_CLASSES,
+    Covered,
+    SetEvaluation,
+    interval,
+    percent,
+    shown,
+)
 from fedcal.conformal.set_release import LabelShift, SetRelease
 from fedcal.core.classes import called, class_names
 from fedcal.core.pages import Curve, Intervals, Part, Table
@@ -136,7 +144,7 @@ def judged_parts(of: PredictionSets, test: Holdout) -> list[Part]:
     ]
 
 
-def class_table(result: Judged, names: Sequence[str] | None = None) -> Table:
+def class_table(result: SetEvaluation, names: Sequence[str] | None = None) -> Table:
     """Return the coverage of each class, and how often a set of its label alone is right."""
     rows, total = [], result.by["whole"][ALL].rows
     for j in range(result.classes):
@@ -150,7 +158,7 @@ def class_table(result: Judged, names: Sequence[str] | None = None) -> Table:
     return Table("Class by class", heads, tuple(rows), note)
 
 
-def _summary(of: PredictionSets, result: Judged, labels: Integers) -> Table:
+def _summary(of: PredictionSets, result: SetEvaluation, labels: Integers) -> Table:
     after, whole = result.after, result.by["whole"][ALL]
     one = result.by["size"].get("1")
     weighted = of.shift.coverage(~result.hit, labels) if of.shift else {}
@@ -197,7 +205,7 @@ def _forest(
 
 
 def _examples(
-    result: Judged, sets: NDArray[np.bool_], test: Holdout, names: Sequence[str]
+    result: SetEvaluation, sets: NDArray[np.bool_], test: Holdout, names: Sequence[str]
 ) -> Table:
     """Return example rows from the smallest set to the largest, evenly spaced."""
     order = np.argsort(result.sizes, kind="stable")

@@ -37,7 +37,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.conformal.levels import Law, Noise, Nothing, after_last, centred_level, marginal_level
+from fedcal.conformal.levels import Law, Noise, NoiseFree, after_last, centred_level, marginal_level
 from fedcal.core.checks import fraction, listed
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, key_of, stream
@@ -149,7 +149,7 @@ def weighted_level(most_need: float, spare: float, law: Law) -> float:
     """
     if spare <= most_need:
         return math.inf
-    if isinstance(law, Nothing):
+    if isinstance(law, NoiseFree):
         return most_need
     # E min(x - Z, spare) = spare - (integral of P(Z >= z) from x - spare on)
     low, high = law.reach
@@ -297,7 +297,7 @@ class SetRelease:
         if self.rows is not None:
             return marginal_level(self.rows, alpha, law)
         off = 0.0
-        if not isinstance(law, Nothing):
+        if not isinstance(law, NoiseFree):
             off = self.noise.bound(self._prefix[-1], 1.0 - FAILS * alpha / 2)
         return centred_level(float(self.below[part, -1]) - off, alpha, law)
 

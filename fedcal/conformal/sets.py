@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.conformal.coverage import Basis, Judged, Parts, judged, shortfalls
+from fedcal.conformal.coverage import Basis, Parts, SetEvaluation, judged, shortfalls
 from fedcal.conformal.page import judged_parts, of_release, promise
 from fedcal.conformal.set_release import LabelShift, SetRelease
 from fedcal.core.checks import one_of, same
@@ -215,14 +215,14 @@ class PredictionSets(Artifact):
             "coverage_warnings": self.warnings(result, test.fit_rows),
         }
 
-    def warnings(self, result: Judged, fit_rows: int | None = None) -> list[str]:
+    def warnings(self, result: SetEvaluation, fit_rows: int | None = None) -> list[str]:
         """Return warnings of test rows with too little coverage: see `shortfalls`."""
         if self.shift is not None:  # the guarantee is for other label shares than the rows'
             return []
         promised, names = self.promised(result), self.class_names
         return shortfalls(result, self.alpha, promised, self.basis, names, fit_rows)
 
-    def promised(self, result: Judged) -> dict[str, Sequence[str]]:
+    def promised(self, result: SetEvaluation) -> dict[str, Sequence[str]]:
         """Return the parts that have their own thresholds, by the partition of the test rows."""
         if self.by == "class":
             return {"class": [str(k) for k in range(self.classes)]}
@@ -242,14 +242,14 @@ class PredictionSets(Artifact):
         """Return coverage overall and by class, site, group and size; set sizes; examples."""
         return judged_parts(self, test)
 
-    def judged(self, test: Holdout) -> tuple[Judged, NDArray[np.bool_]]:
+    def judged(self, test: Holdout) -> tuple[SetEvaluation, NDArray[np.bool_]]:
         """Return the evaluation on test rows, and their sets; computed once."""
         if self not in test.kept:
             test.kept[self] = self._judge(test)
-        result: tuple[Judged, NDArray[np.bool_]] = test.kept[self]
+        result: tuple[SetEvaluation, NDArray[np.bool_]] = test.kept[self]
         return result
 
-    def _judge(self, test: Holdout) -> tuple[Judged, NDArray[np.bool_]]:
+    def _judge(self, test: Holdout) -> tuple[SetEvaluation, NDArray[np.bool_]]:
         parts: dict[str, Parts] = {}
         if test.owner is not None:
             parts["site"] = test.owner, test.names

@@ -20,7 +20,7 @@ from fedcal.evaluation.estimators import calibration, metrics
 from fedcal.evaluation.estimators.calibration import Ece
 from fedcal.evaluation.estimators.metrics import Accuracy, Gap
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import Asked, Estimate, Metric, Span
+from fedcal.evaluation.intervals import Estimate, IntervalOptions, Metric, Span
 
 METRICS: dict[str, type[Metric]] = registry(
     *(metrics.Accuracy, metrics.Precision, metrics.Recall, metrics.Specificity),
@@ -75,7 +75,7 @@ def evaluate(
     dict[str, Estimate]
         by name of the metric
     """
-    asked = Asked(level, rows)
+    asked = IntervalOptions(level, rows)
     for name in only:
         check_kept(name)
     metrics = metrics_of(score, threshold, {*only, *([Gap.name] if Ece.name in only else [])})
@@ -143,7 +143,7 @@ def evaluate_classes(histograms: Sequence[Histogram], *, rows: str = "new") -> d
     rows
         as in `evaluate`
     """
-    ece, asked = Ece(), Asked(rows=rows)
+    ece, asked = Ece(), IntervalOptions(rows=rows)
     spans = [ece.span(h, replace(asked, what=f"class {j}")) for j, h in enumerate(histograms)]
     each = [(s.value, s.low, s.high, s.sampling) for s in spans]
     noise = math.hypot(*(s.noise for s in spans)) / len(spans)
@@ -189,7 +189,7 @@ def compare(
     dict[str, Estimate]
         metric -> difference
     """
-    asked, metrics = Asked(rows=rows), metrics_of(score, threshold, only)
+    asked, metrics = IntervalOptions(rows=rows), metrics_of(score, threshold, only)
     first, second = ({n: m.span(h, asked) for n, m in metrics.items()} for h in (a, b))
     one, two = (estimates_of(metrics, s, h, asked.level) for s, h in ((first, a), (second, b)))
     if agreement is not None:
@@ -213,7 +213,7 @@ def accuracies(agreement: Floats, noise: float, rows: str) -> tuple[Estimate, Es
     accuracy, root = Accuracy(0.0), np.array([[noise * math.sqrt(2)]])  # of two cells each
     edges, cells = np.array([0.0, 1.0]), np.asarray(agreement, np.float64)
     each = (Histogram(edges, of.sum(axis=0)[:, None], root) for of in (cells.T, cells))
-    asked = Asked(rows=rows)
+    asked = IntervalOptions(rows=rows)
     first, second = (accuracy.estimate(accuracy.span(h, asked), asked.level, h) for h in each)
     return first, second
 
@@ -232,7 +232,7 @@ def _as_printed(change: Estimate, before: Estimate, after: Estimate) -> Estimate
     )
 
 
-def _paired(agreement: Floats, noise: float, asked: Asked) -> Span:
+def _paired(agreement: Floats, noise: float, asked: IntervalOptions) -> Span:
     """Return (only b correct - only a correct) / n, with its variance (McNemar 1947)."""
     only_b, only_a, total = agreement[0, 1], agreement[1, 0], float(agreement.sum())
     if total <= 0:

@@ -266,7 +266,7 @@ def difference(first: Span, second: Span) -> Span:
 
 
 @dataclass(frozen=True)
-class Asked:
+class IntervalOptions:
     """Request for an interval.
 
     Attributes
@@ -349,7 +349,7 @@ class Metric(ABC):
         """Return the metric's value; NaN where a denominator is not above 0."""
 
     @abstractmethod
-    def span(self, h: Histogram, asked: Asked) -> Span:
+    def span(self, h: Histogram, asked: IntervalOptions) -> Span:
         """Return the interval from sampling and noise, without binning."""
 
     def binning(self, h: Histogram) -> float:

@@ -24,7 +24,7 @@ from fedcal.core.types import Floats
 from fedcal.evaluation.estimates import METRICS, evaluate
 from fedcal.evaluation.estimators.metrics import Predictions
 from fedcal.evaluation.histogram import Histogram, from_each_edge, monotone_counts
-from fedcal.evaluation.intervals import FIRM, Asked, Estimate
+from fedcal.evaluation.intervals import FIRM, Estimate, IntervalOptions
 
 Goal = Literal["precision", "recall"]
 
@@ -85,7 +85,7 @@ def at_threshold(h: Histogram, threshold: float, *, level: float = 0.95) -> dict
     flagged = Flagged(threshold)
     only = ("recall", "specificity", "precision")
     estimates = evaluate(h, "positive", threshold=threshold, level=level, only=only)
-    share = flagged.estimate(flagged.span(h, Asked(level)), level, h)
+    share = flagged.estimate(flagged.span(h, IntervalOptions(level)), level, h)
     return {**{name: estimates[name] for name in only}, flagged.name: share}
 
 

@@ -229,7 +229,7 @@ class Summed(Query):
         return norm
 
 
-class Cell(Query):
+class OneHotQuery(Query):
     """Question for a single 1, from one row of each client, for unary encoding.
 
     The answer is not a sum over rows, because one row may move the 1. `bound` does not clip it.

@@ -1,11 +1,11 @@
 """Trust models, and their registry."""
 
 from fedcal.core.registry import registry
-from fedcal.trust.base import Facts, Trust
+from fedcal.trust.base import Trust, TrustFacts
 from fedcal.trust.central import Central, Local, SecAgg
 from fedcal.trust.distributed import Distributed
 
-__all__ = ["NOISY", "TRUSTS", "Central", "Distributed", "Facts", "Local", "SecAgg", "Trust"]
+__all__ = ["NOISY", "TRUSTS", "Central", "Distributed", "Local", "SecAgg", "Trust", "TrustFacts"]
 
 TRUSTS: dict[str, type[Trust]] = registry(SecAgg, Central, Distributed, Local)
 """Name on the command line and in files -> trust model."""

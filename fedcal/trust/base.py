@@ -15,7 +15,7 @@ NoiseBy = Literal["server", "client", "nobody"]
 
 
 @dataclass(frozen=True)
-class Facts:
+class TrustFacts:
     """Facts of a run that sentences depend on.
 
     Attributes
@@ -150,7 +150,7 @@ class Trust(ABC):
 
     @classmethod
     @abstractmethod
-    def against(cls, facts: Facts) -> list[str]:
+    def against(cls, facts: TrustFacts) -> list[str]:
         """Return whom it protects against and under which assumptions, in sentences."""
 
     @classmethod
@@ -160,17 +160,17 @@ class Trust(ABC):
 
     @classmethod
     @abstractmethod
-    def server_sees(cls, facts: Facts) -> str:
+    def server_sees(cls, facts: TrustFacts) -> str:
         """Return what the server sees of a private run, in sentences."""
 
     @classmethod
-    def counts_on_coins(cls, facts: Facts) -> str:
+    def counts_on_coins(cls, facts: TrustFacts) -> str:
         """Return the assumption of amplification by sampling; for models that amplify."""
         return ""
 
     @classmethod
     @abstractmethod
-    def adds(cls, noise: str, facts: Facts) -> str:
+    def adds(cls, noise: str, facts: TrustFacts) -> str:
         """Return which party adds the noise to what, in a sentence without its full stop."""
 
 
@@ -180,7 +180,7 @@ OWN_COINS = (
 )
 
 
-def who_sets_noise(facts: Facts) -> str:
+def who_sets_noise(facts: TrustFacts) -> str:
     """Return whether a server could ask clients for less noise, or for more answers."""
     if facts.real:
         return (
@@ -197,7 +197,7 @@ def _up_to(sites: int) -> str:
     return "one of the sites" if sites == 1 else f"up to {sites} of the sites"
 
 
-def about_committee(facts: Facts) -> list[str]:
+def about_committee(facts: TrustFacts) -> list[str]:
     """Return who opens sums under the secure aggregation protocol; [] without it."""
     if facts.committee is None:
         return []

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from fedcal.core.types import override
 from fedcal.mechanisms import Mechanism
-from fedcal.trust.base import OWN_COINS, Facts, NoiseBy, Trust, who_sets_noise
+from fedcal.trust.base import OWN_COINS, NoiseBy, Trust, TrustFacts, who_sets_noise
 
 
 class ExactSums(Trust):
@@ -56,7 +56,7 @@ class Central(ExactSums):
 
     @classmethod
     @override
-    def against(cls, facts: Facts) -> list[str]:
+    def against(cls, facts: TrustFacts) -> list[str]:
         if facts.committee:
             return [
                 "The server sees the exact sums. It is trusted to add the noise and to forget "
@@ -71,7 +71,7 @@ class Central(ExactSums):
         ]
 
     @classmethod
-    def server_sees(cls, facts: Facts) -> str:
+    def server_sees(cls, facts: TrustFacts) -> str:
         """Return the exact sums, which the server forgets."""
         if facts.summed:
             return (
@@ -85,7 +85,7 @@ class Central(ExactSums):
         )
 
     @classmethod
-    def counts_on_coins(cls, facts: Facts) -> str:
+    def counts_on_coins(cls, facts: TrustFacts) -> str:
         """Return the assumption that the sample stays secret."""
         if facts.committee:
             return OWN_COINS
@@ -96,7 +96,7 @@ class Central(ExactSums):
 
     @classmethod
     @override
-    def adds(cls, noise: str, facts: Facts) -> str:
+    def adds(cls, noise: str, facts: TrustFacts) -> str:
         return f"{noise[:1].upper()}{noise[1:]} is added to each sum by the server, once"
 
 
@@ -128,12 +128,12 @@ class SecAgg(ExactSums):
         return "against nobody: exact sums are released"
 
     @classmethod
-    def against(cls, facts: Facts) -> list[str]:
+    def against(cls, facts: TrustFacts) -> list[str]:
         """Return [], because there is no guarantee."""
         return []
 
     @classmethod
-    def server_sees(cls, facts: Facts) -> str:
+    def server_sees(cls, facts: TrustFacts) -> str:
         """Return exact sums, and without masks also contributions."""
         if facts.summed:
             return f"The exact sums of all rounds, over {facts.over}, and who answered."
@@ -144,7 +144,7 @@ class SecAgg(ExactSums):
 
     @classmethod
     @override
-    def adds(cls, noise: str, facts: Facts) -> str:
+    def adds(cls, noise: str, facts: TrustFacts) -> str:
         return "No noise is added"
 
 
@@ -199,7 +199,7 @@ class Local(Trust):
 
     @classmethod
     @override
-    def against(cls, facts: Facts) -> list[str]:
+    def against(cls, facts: TrustFacts) -> list[str]:
         return [
             "Each client adds all of its noise before it answers: this holds against everyone, the "
             "server too, whatever other clients do and however many fail to answer.",
@@ -214,7 +214,7 @@ class Local(Trust):
         return f"All {rounds} answers of a client together are"
 
     @classmethod
-    def server_sees(cls, facts: Facts) -> str:
+    def server_sees(cls, facts: TrustFacts) -> str:
         """Return noisy answers, or with masks their sum."""
         if facts.summed:
             return f"The noisy sum of each round, over {facts.over}, and who answered."
@@ -225,7 +225,7 @@ class Local(Trust):
 
     @classmethod
     @override
-    def adds(cls, noise: str, facts: Facts) -> str:
+    def adds(cls, noise: str, facts: TrustFacts) -> str:
         return (
             f"{noise[:1].upper()}{noise[1:]} is added by each client to its own answer, all that "
             "its protection needs; noise_std is for the sum of the expected answers"

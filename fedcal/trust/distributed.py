@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from fedcal.core.types import override
 from fedcal.mechanisms import Mechanism
-from fedcal.trust.base import OWN_COINS, Facts, NoiseBy, Trust, who_sets_noise
+from fedcal.trust.base import OWN_COINS, NoiseBy, Trust, TrustFacts, who_sets_noise
 
 _SIMULATED_MASKS = (
     "Secure aggregation is simulated here: its masks follow from the seed, so anyone who knows the "
@@ -78,7 +78,7 @@ class Distributed(Trust):
         )
 
     @classmethod
-    def against(cls, facts: Facts) -> list[str]:
+    def against(cls, facts: TrustFacts) -> list[str]:
         """Return the assumptions of noise in shares."""
         quorum, clients = facts.quorum, facts.clients
         honest = (
@@ -121,7 +121,7 @@ class Distributed(Trust):
         return [*sentences, who_sets_noise(facts)]
 
     @classmethod
-    def server_sees(cls, facts: Facts) -> str:
+    def server_sees(cls, facts: TrustFacts) -> str:
         """Return noisy sums, or without masks contributions with single shares."""
         if facts.summed:
             return f"The noisy sum of each round, over {facts.over}, and who answered."
@@ -132,13 +132,13 @@ class Distributed(Trust):
         )
 
     @classmethod
-    def counts_on_coins(cls, facts: Facts) -> str:
+    def counts_on_coins(cls, facts: TrustFacts) -> str:
         """Return the assumption that the clients' coins stay secret."""
         return OWN_COINS
 
     @classmethod
     @override
-    def adds(cls, noise: str, facts: Facts) -> str:
+    def adds(cls, noise: str, facts: TrustFacts) -> str:
         return (
             f"Each client adds a share of {noise} to its answer. "
             f"{facts.quorum - facts.colluding} shares make all of it; those of all "
@@ -147,7 +147,7 @@ class Distributed(Trust):
         )
 
 
-def _under_protocol(facts: Facts) -> list[str]:
+def _under_protocol(facts: TrustFacts) -> list[str]:
     """Return the assumptions of noise in shares if the protocol shows only sums."""
     quorum, honest = facts.quorum, facts.quorum - facts.colluding
     friends = (

@@ -10,7 +10,7 @@ from studies import study
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.statement import of_plan
-from fedcal.experiments.study.quarter import Facts, write_quarter
+from fedcal.experiments.study.quarter import QuarterFacts, write_quarter
 from fedcal.experiments.study.sealed import Join, Sealed
 from fedcal.privacy.ledger import Entry
 from fedcal.secure_aggregation.keys import SigningKey
@@ -64,7 +64,7 @@ def facts_of(of, **more):
     facts |= more
     sites = {"enrolled": len(of.sites), "answered": len(facts["took_part"]), "missed": {}}
     facts["statement"] += tuple(sentences({**sites, "absent": facts["absent"]}))
-    return Facts(**facts)
+    return QuarterFacts(**facts)
 
 
 def connection(site):

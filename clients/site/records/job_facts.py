@@ -52,7 +52,7 @@ class JobFacts:
 
 
 @dataclass(frozen=True)
-class Limits:
+class BudgetCaps:
     """Caps on the sums of epsilons and deltas of all jobs, by `account`; 0 = nothing."""
 
     epsilon: float

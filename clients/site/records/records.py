@@ -22,8 +22,8 @@ from fedcal.clients.site.records.job_facts import (
     CLAIMED,
     OWN_NOISE,
     Booked,
+    BudgetCaps,
     JobFacts,
-    Limits,
     account,
     carried_over,
     in_text,
@@ -100,7 +100,7 @@ class SiteRecords(RecordsFile):
         self,
         path: Path | None,
         *,
-        limits: Limits | None = None,
+        limits: BudgetCaps | None = None,
         count: Path | None = None,
         count_before: Path | None = None,
     ) -> None:
@@ -348,10 +348,10 @@ class SiteRecords(RecordsFile):
         return tuple(jobs.values())
 
     @property
-    def limits(self) -> Limits | None:
+    def limits(self) -> BudgetCaps | None:
         """Caps on the account of all charges; None = no cap."""
         ((epsilon, delta),) = self._db.rows("SELECT epsilon, delta FROM state")
-        return None if epsilon is None else Limits(epsilon, delta)
+        return None if epsilon is None else BudgetCaps(epsilon, delta)
 
     def _of_job(self, columns: str, job: str) -> list[tuple[Any, ...]]:
         return self._db.rows(f"SELECT {columns} FROM jobs WHERE job = ?", (job,))
@@ -433,7 +433,7 @@ LIFETIME_S = 30 * 86400.0
 """Seconds in which a job must end, from when the site first hears of it."""
 
 
-def records_in(folder: Path, limits: Limits | None = None) -> SiteRecords:
+def records_in(folder: Path, limits: BudgetCaps | None = None) -> SiteRecords:
     """Open the records in a site's folder, by the files of its key that `prepare` wrote down."""
     count, before = count_files(folder)
     return SiteRecords(folder / RECORDS, limits=limits, count=count, count_before=before)
@@ -447,7 +447,7 @@ def records_of(site: Prepared) -> SiteRecords:
     """
     check_answers(site.folder)
     policy = site.policy
-    limits = None if policy is None else Limits(policy.epsilon_total, policy.delta_total)
+    limits = None if policy is None else BudgetCaps(policy.epsilon_total, policy.delta_total)
     records = records_in(site.folder, limits)
     try:
         records.expire(time.time())

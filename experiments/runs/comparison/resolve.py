@@ -106,7 +106,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
     _refuse_unused(left_out, used)
     checks.unused("no run of this comparison reads it", **idle)
     if left_out:
-        warned[_told(left_out)] = None
+        warned[_skipped(left_out)] = None
     for text in warned:
         warnings.warn(text, stacklevel=3)
     if few := [cell for cell in cells.values() if cell.little]:
@@ -152,7 +152,7 @@ def _refuse_unused(left_out: Sequence[LeftOut], used: Collection[tuple[str, obje
                 raise errors.InputError(f"{cell.name}: {why}")
 
 
-def _told(left_out: Sequence[LeftOut]) -> str:
+def _skipped(left_out: Sequence[LeftOut]) -> str:
     """Return how many combinations are skipped, and the first of them, in one line."""
     (first, why), count = left_out[0], len(left_out)
     some = "1 impossible combination is" if count == 1 else f"{count} impossible combinations are"

@@ -127,7 +127,7 @@ _LINES = 8
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(shown.Shown):
+class Comparison(shown.Displayable):
     """Methods beside each other, over budgets, partitions and seeds.
 
     Attributes

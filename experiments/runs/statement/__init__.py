@@ -4,7 +4,7 @@ from typing import Any
 
 from fedcal.experiments.runs.statement import sentences
 from fedcal.privacy.noise_plan import Plan
-from fedcal.trust import Facts, base
+from fedcal.trust import TrustFacts, base
 from fedcal.units import UNITS
 
 
@@ -42,7 +42,7 @@ def without_privacy(
     unit: str,
     sentence: str,
     releases: int = 0,
-    about: Facts | None = None,
+    about: TrustFacts | None = None,
     tested: bool = True,
     noun: str = "calibrator",
 ) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def without_privacy(
     noun
         what the run yields
     """
-    about = about or Facts(clients=0, quorum=1, contribution="")
+    about = about or TrustFacts(clients=0, quorum=1, contribution="")
     return {
         "unit": unit,
         "adjacency": UNITS[unit].adjacency(replaces=False),
@@ -85,7 +85,7 @@ def without_privacy(
     }
 
 
-def _sums(about: Facts, shared: bool = False) -> dict[str, Any]:
+def _sums(about: TrustFacts, shared: bool = False) -> dict[str, Any]:
     """Return how contributions were added up; `shared`: their noise comes in shares."""
     return {
         "secure_aggregation": about.secure_aggregation,

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedcal import mechanisms, units
 from fedcal.privacy.noise_plan import Plan
-from fedcal.trust import TRUSTS, Facts, SecAgg, base
+from fedcal.trust import TRUSTS, SecAgg, TrustFacts, base
 
 MEANINGS: dict[str, dict[str, str]] = {
     "unit": {name: unit.meaning for name, unit in units.UNITS.items()},
@@ -81,7 +81,7 @@ _NOISE_SOURCES = {
 """Source of the noise -> what is promised, what is not protected, and the source in words."""
 
 
-def promise(plan: Plan, about: Facts, rows_per_client: float | None) -> list[str]:
+def promise(plan: Plan, about: TrustFacts, rows_per_client: float | None) -> list[str]:
     """Return sentences on what is promised, and to whom.
 
     Parameters
@@ -112,10 +112,10 @@ def promise(plan: Plan, about: Facts, rows_per_client: float | None) -> list[str
     return lines
 
 
-def facts(plan: Plan, secure_aggregation: str, real: bool = False) -> Facts:
+def facts(plan: Plan, secure_aggregation: str, real: bool = False) -> TrustFacts:
     """Return the facts that sentences about a trust model use."""
     bounded = "" if _bounds_parts(plan) else "bounded "
-    return Facts(
+    return TrustFacts(
         clients=plan.clients,
         quorum=plan.quorum,
         contribution=f"each client's {bounded}contribution",
@@ -199,7 +199,7 @@ def _nominal(plan: Plan, rows_per_client: float) -> str:
     )
 
 
-def _sampling(plan: Plan, about: Facts) -> str:
+def _sampling(plan: Plan, about: TrustFacts) -> str:
     """Return the assumption behind the epsilon if not every client takes part."""
     if plan.amplifying_rate == 1:
         why = plan.model.why_not_amplified
@@ -271,7 +271,9 @@ AT_HOME = (
 )
 
 
-def exact_run(trust: str, releases: int, about: Facts, tested: bool, noun: str) -> dict[str, Any]:
+def exact_run(
+    trust: str, releases: int, about: TrustFacts, tested: bool, noun: str
+) -> dict[str, Any]:
     """Return who sees what in a run without differential privacy, and what is not protected."""
     if trust == "one-source":
         sees = [("the one client", f"Its own rows and its {noun}; no party sends anything.")]
@@ -314,7 +316,7 @@ def _analyst(tested: bool) -> tuple[str, str]:
     return SIMULATES, f"Everything: all rows, the seed, every exact number{tests}."
 
 
-def _members(about: Facts) -> list[tuple[str, str]]:
+def _members(about: TrustFacts) -> list[tuple[str, str]]:
     """Return what a member of the committee sees beyond other clients, under the protocol."""
     if about.committee is None:
         return []
@@ -322,7 +324,7 @@ def _members(about: Facts) -> list[tuple[str, str]]:
     return [("a member of the committee", seen)]
 
 
-def _unpromised(about: Facts) -> list[str]:
+def _unpromised(about: TrustFacts) -> list[str]:
     """Return what secure aggregation does not promise."""
     if about.committee is None:
         return []
@@ -376,7 +378,7 @@ def _table(*rows: tuple[str, str]) -> list[dict[str, str]]:
     return [{"who": who, "what": what} for who, what in rows]
 
 
-def sees(plan: Plan, about: Facts, tested: bool, noun: str) -> list[dict[str, str]]:
+def sees(plan: Plan, about: TrustFacts, tested: bool, noun: str) -> list[dict[str, str]]:
     """Return who sees what in a private run."""
     client = "The server's questions, which tell the earlier releases; no row of anybody else."
     if about.secure_aggregation == "masks":
@@ -402,7 +404,7 @@ def sees(plan: Plan, about: Facts, tested: bool, noun: str) -> list[dict[str, st
 
 
 def not_protected(
-    plan: Plan, about: Facts, rows_per_client: float | None, tested: bool, noun: str
+    plan: Plan, about: TrustFacts, rows_per_client: float | None, tested: bool, noun: str
 ) -> list[str]:
     """Return sentences on what the guarantee does not cover."""
     rows = []
@@ -438,7 +440,7 @@ _WHO_FAILS = (
 )
 
 
-def noise(plan: Plan, about: Facts) -> str:
+def noise(plan: Plan, about: TrustFacts) -> str:
     """Return where the noise comes from and what it is added to."""
     added = plan.mechanism.sentence() or plan.model.adds(plan.mechanism.noise, about)
     return f"{added}. {_NOISE_SOURCES[plan.federation.noise_source]['noise']}"

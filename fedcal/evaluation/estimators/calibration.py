@@ -32,9 +32,9 @@ from scipy.special import chdtrc, expit
 from fedcal.core.numerics import FLOOR
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimators.metrics import LEAST, MISPLACED, RocAuc, SmoothMetric
+from fedcal.evaluation.estimators.metrics import FEW_MISRANKED_ROWS, LEAST, RocAuc, SmoothMetric
 from fedcal.evaluation.histogram import Histogram, monotone_counts
-from fedcal.evaluation.intervals import FIRM, Asked, Estimate, Metric, Span
+from fedcal.evaluation.intervals import FIRM, Estimate, IntervalOptions, Metric, Span
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.bootstrap import Inverted, concentrated, invert, spread_out
 from fedcal.metrics.gap_change import holm
@@ -80,7 +80,7 @@ class Ece(Metric):
         cut = np.where(low != high, rows_of(h), 0.0).sum() / h.counts.sum()
         return float(reach + 2 * cut)
 
-    def span(self, h: Histogram, asked: Asked) -> Span:
+    def span(self, h: Histogram, asked: IntervalOptions) -> Span:
         """Return value and interval of the error, before binning."""
         if h.rows <= 0 or not (weights := self.gaps(h).T.astype(np.float32)).any():
             return self.no_span()
@@ -291,10 +291,10 @@ class Recalibration(SmoothMetric):
     def warning(self, h: Histogram) -> str:
         """Return a warning if scores nearly separate the outcomes: few rows then fix the slope."""
         least = float(h.counts.sum(axis=1).min())
-        separated = (1 - RocAuc().value(h)) * least < MISPLACED
+        separated = (1 - RocAuc().value(h)) * least < FEW_MISRANKED_ROWS
         return "few rows are misplaced" if separated else ""
 
-    def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
+    def span_of_rows(self, h: Histogram, value: float, asked: IntervalOptions) -> Span:
         """Return the interval by inverting its efficient score test.
 
         At each value t the other coefficient is fitted to monotone counts, and the score of t, a

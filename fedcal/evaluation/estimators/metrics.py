@@ -15,9 +15,18 @@ from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR
 from fedcal.core.types import Floats
 from fedcal.evaluation.histogram import Histogram, divide, monotone_counts
-from fedcal.evaluation.intervals import FEW, FIRM, Asked, Metric, Span, fieller, of_share, quadratic
+from fedcal.evaluation.intervals import (
+    FEW,
+    FIRM,
+    IntervalOptions,
+    Metric,
+    Span,
+    fieller,
+    of_share,
+    quadratic,
+)
 
-MISPLACED = 5.0
+FEW_MISRANKED_ROWS = 5.0
 """Rows of the rarer outcome, in so many of which the variance of a ranking rests on few rows."""
 
 LEAST = 1e-4
@@ -73,7 +82,7 @@ class SmoothMetric(Metric):
         sums = (weights * h.counts).sum(axis=(1, 2))
         return bool((sums > FIRM * h.noise_std(weights)).all())
 
-    def span(self, h: Histogram, asked: Asked) -> Span:
+    def span(self, h: Histogram, asked: IntervalOptions) -> Span:
         """Return the interval from sampling and noise, without binning."""
         h = (self.cut and h.parted) or h
         value = self.value(h)
@@ -81,7 +90,7 @@ class SmoothMetric(Metric):
             return self.no_span()
         return self.span_of_rows(h, value, asked)
 
-    def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
+    def span_of_rows(self, h: Histogram, value: float, asked: IntervalOptions) -> Span:
         """Return the interval of a finite value, to first order by the gradient."""
         gradient, firm = self.gradient(h), self.firm(h)
         noise, sampling = float(h.noise_std(gradient)), 0.0
@@ -92,7 +101,7 @@ class SmoothMetric(Metric):
         span = Span(value, value - half, value + half, sampling, noise, firm)
         return self.for_few_rows(span, h, asked)
 
-    def for_few_rows(self, span: Span, h: Histogram, asked: Asked) -> Span:
+    def for_few_rows(self, span: Span, h: Histogram, asked: IntervalOptions) -> Span:
         """Return the span, widened if few rows have an outcome, or a ranking misplaces few.
 
         It is Wilson's interval of as many rows as give the same variance (Boyd et al. 2013 take one
@@ -101,7 +110,7 @@ class SmoothMetric(Metric):
         least, total = float(h.counts.sum(axis=1).min()), float(h.counts.sum())
         lowest, reach = self.bounds[0], self.bounds[1] - self.bounds[0]
         share = (span.value - lowest) / reach
-        misplaced = self.ranking and (1 - share) * least < MISPLACED
+        misplaced = self.ranking and (1 - share) * least < FEW_MISRANKED_ROWS
         enough = least >= FEW and not misplaced
         if not self.skewed or asked.rows != "new" or not span.firm or enough:
             return span
@@ -157,7 +166,7 @@ class RatioMetric(SmoothMetric):
         """
         return np.zeros(3)
 
-    def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
+    def span_of_rows(self, h: Histogram, value: float, asked: IntervalOptions) -> Span:
         """Return the interval by Fieller's test; for a fraction of rows by Wilson's."""
         top, bottom, *gradients = self.ratio(h)
         through = np.asarray(np.stack(gradients) @ h.root).reshape(2, -1)

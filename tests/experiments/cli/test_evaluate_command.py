@@ -61,8 +61,11 @@ def test_a_result_holds_metrics_and_groups(tmp_path):
     assert small == {"suppressed": True}
     for name, group in told["groups"].items():
         for metric in ("accuracy", "gap"):
-            told_of, truth = group["metrics"][metric], exact[name]["metrics"][metric]["value"]
-            assert told_of["low"] <= truth <= told_of["high"]
+            quarter_summary, truth = (
+                group["metrics"][metric],
+                exact[name]["metrics"][metric]["value"],
+            )
+            assert quarter_summary["low"] <= truth <= quarter_summary["high"]
     assert result.privacy["epsilon"] == 1
 
 

@@ -10,7 +10,7 @@ from hashlib import sha256
 
 import pytest
 
-from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, JobFacts, Limits
+from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, BudgetCaps, JobFacts
 from fedcal.clients.site.records.records import RECORDS, SiteRecords
 from fedcal.experiments.cli.main import _run
 from fedcal.secure_aggregation.keys import read_key
@@ -42,7 +42,7 @@ def state(tmp_path):
         replace(FACTS, trust="central", verified=CLAIMED, epsilon=0.5, unit="example"),
         replace(FACTS, trust="secagg", epsilon=math.inf, delta=0.0),
     )
-    with SiteRecords(folder / RECORDS, limits=Limits(4.0, 1e-5)) as records:
+    with SiteRecords(folder / RECORDS, limits=BudgetCaps(4.0, 1e-5)) as records:
         for about in (FACTS, *others):
             job = sha256(repr(about).encode()).hexdigest()
             for round in (1, 2):

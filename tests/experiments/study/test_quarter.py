@@ -10,7 +10,7 @@ from quarters import facts_of, hospitals, release_of
 
 from fedcal.core.errors import InputError
 from fedcal.evaluation.histogram import from_each_edge
-from fedcal.experiments.study.quarter import present, told_of
+from fedcal.experiments.study.quarter import present, quarter_summary
 from fedcal.experiments.study.quarter_page import parts
 
 STUDY = hospitals()
@@ -19,7 +19,7 @@ FAULTS = {"shift": {"cedar": 1.2}, "slope": {"elm": 0.35}}
 
 @pytest.fixture(scope="module")
 def told():
-    return told_of(STUDY, release_of(STUDY, 2, **FAULTS), facts_of(STUDY), {})
+    return quarter_summary(STUDY, release_of(STUDY, 2, **FAULTS), facts_of(STUDY), {})
 
 
 def test_faults_are_named_and_what_to_do_is_said(told):
@@ -39,7 +39,7 @@ def test_faults_are_named_and_what_to_do_is_said(told):
 def test_each_number_stands_under_its_name():
     of = hospitals(groups=("women", "men"))
     release = release_of(of, 2, **FAULTS)
-    tables = {t.title: t for t in parts(told_of(of, release, facts_of(of), {}))}
+    tables = {t.title: t for t in parts(quarter_summary(of, release, facts_of(of), {}))}
 
     def cell(title, column, *row):
         table = tables[title]
@@ -73,7 +73,7 @@ def test_each_number_stands_under_its_name():
 
 def test_a_site_of_too_few_patients_has_no_metrics():
     of = hospitals(sites="alder=4,birch=600,cedar=1000,dog=2000,elm=3000")
-    told = told_of(of, release_of(of, 2), facts_of(of), {})
+    told = quarter_summary(of, release_of(of, 2), facts_of(of), {})
     assert told["metrics"]["alder"]["of"] == told["thresholds"]["0.2"]["alder"]["of"] == {}
     (table,) = (t for t in parts(told) if t.title == "By site")
     assert table.rows[1] == ("alder", "0 ± 9", *["too few"] * 3)
@@ -86,7 +86,8 @@ def test_counts_of_an_absent_site_are_noise_and_say_nothing():
     cells = release.counts.copy().reshape(5, -1)
     cells[1] += 1000
     told, moved = (
-        told_of(STUDY, r, facts, {}) for r in (release, replace(release, counts=cells.ravel()))
+        quarter_summary(STUDY, r, facts, {})
+        for r in (release, replace(release, counts=cells.ravel()))
     )
     assert told == moved
     assert "birch" not in told["sites"]
@@ -107,8 +108,8 @@ def test_counts_of_an_absent_site_are_noise_and_say_nothing():
 def test_an_earlier_quarter_is_compared_or_refused_with_the_reason(other, facts, why):
     then, release = hospitals(**other), release_of(STUDY, 4)
     before = release_of(then, 5)
-    earlier = before, told_of(then, before, facts_of(then, **facts), {})
-    told = told_of(STUDY, release, facts_of(STUDY), {"2026Q3": earlier})
+    earlier = before, quarter_summary(then, before, facts_of(then, **facts), {})
+    told = quarter_summary(STUDY, release, facts_of(STUDY), {"2026Q3": earlier})
     assert re.match(why, told["since"]["2026Q3"]["why"])
     assert len(told["changes"].get("2026Q3", ())) == (0 if why else 6)
     assert told["tests"] == (10 if why else 16)
@@ -116,8 +117,8 @@ def test_an_earlier_quarter_is_compared_or_refused_with_the_reason(other, facts,
 
 def test_a_fault_that_is_gone_is_said_to_be_gone():
     before, release = release_of(STUDY, 5, **FAULTS), release_of(STUDY, 4)
-    earlier = before, told_of(STUDY, before, facts_of(STUDY), {})
-    told = told_of(STUDY, release, facts_of(STUDY), {"2026Q3": earlier})
+    earlier = before, quarter_summary(STUDY, before, facts_of(STUDY), {})
+    told = quarter_summary(STUDY, release, facts_of(STUDY), {"2026Q3": earlier})
     assert "the fault at cedar and elm is no longer found" in told["headline"]
     assert "All sites together: predicts " in told["headline"]
     assert re.search("predicts .* higher", told["changes"]["2026Q3"][""]["words"])

@@ -14,7 +14,7 @@ from refusals import refused
 
 from fedcal.experiments.cli.main import main
 from fedcal.experiments.runs.rereading import read_release
-from fedcal.experiments.study.quarter import Facts, earlier_of, write_quarter
+from fedcal.experiments.study.quarter import QuarterFacts, earlier_of, write_quarter
 from fedcal.experiments.study.sealed import Sealed, signed_text, write_signature
 from fedcal.experiments.study.verify import sign, verify
 from fedcal.secure_aggregation.keys import SigningKey, make_key
@@ -242,7 +242,7 @@ def made_anew(folder, counts=lambda counts: None, **facts):
     content = json.loads((folder / "study.json").read_text())
     found = read_release(folder / "release.npz")
     counts(found.counts)
-    told, text = replace(Facts.of(content), **facts), (folder / "study.sealed").read_text()
+    told, text = replace(QuarterFacts.of(content), **facts), (folder / "study.sealed").read_text()
     write_quarter(folder, STUDY, text, found, told, {}, KEY)
 
 

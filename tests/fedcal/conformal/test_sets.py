@@ -13,7 +13,7 @@ from scipy.stats import binom
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.conformal.coverage import (
     Basis,
-    Judged,
+    SetEvaluation,
     binomial_interval,
     fewer_than_chance,
     judged,
@@ -103,7 +103,7 @@ def test_intervals_are_those_of_the_binomial_law():
     np.testing.assert_allclose(binom.cdf(hits[inner], rows[inner], high[inner]), 0.025, rtol=1e-9)
 
 
-def judged_classes(covered: list[int], rows: int) -> Judged:
+def judged_classes(covered: list[int], rows: int) -> SetEvaluation:
     """Rows of two classes, of which so many of each are covered, by sets of one label."""
     labels = np.repeat([0, 1], rows)
     hit = np.concatenate([np.arange(rows) < k for k in covered])

@@ -29,7 +29,7 @@ from fedcal.evaluation.estimators.calibration import Ece
 from fedcal.evaluation.estimators.curves import reliability
 from fedcal.evaluation.estimators.metrics import SmoothMetric
 from fedcal.evaluation.intervals import (
-    Asked,
+    IntervalOptions,
     Span,
     estimate,
     fieller,
@@ -120,7 +120,7 @@ def test_intervals_cover_95_percent(number, case, runs, within):
     for h in releases(probabilities, rows, root, runs, law):
         for name in found:
             metric = METRICS[name](0.5)
-            span = metric.span(h, Asked())
+            span = metric.span(h, IntervalOptions())
             found[name] += (span.low <= metric.value(exact) <= span.high) / runs
     assert min(found.values()) >= 0.95 - within, found
     smooth = [share for name, share in found.items() if name in SMOOTH]
@@ -151,7 +151,7 @@ def test_calibration_errors_are_covered(case, runs, least):
     exact = Histogram.exact(EDGES, rows * probabilities)
     metric, found = Ece(), 0.0
     for i, h in enumerate(releases(probabilities, rows, root, runs)):
-        span, true = metric.span(h, Asked(seed=i)), metric.value(exact)
+        span, true = metric.span(h, IntervalOptions(seed=i)), metric.value(exact)
         found += (span.low <= (true if true > 1e-9 else 0.0) <= span.high) / runs
     assert found >= least
 
@@ -348,7 +348,7 @@ def test_noise_of_a_paired_difference_is_that_of_its_four_cells():
 def test_the_classwise_ece_is_the_mean_of_the_classes():
     parts = [releases(truth(1, 3, s), 20_000, toeplitz(5), 1)[0] for s in (1.0, 0.7, 0.8)]
     found = evaluate_classes(parts)["classwise_ece"]
-    each = [Ece().span(h, Asked(what=f"class {j}")) for j, h in enumerate(parts)]
+    each = [Ece().span(h, IntervalOptions(what=f"class {j}")) for j, h in enumerate(parts)]
     assert found.value == pytest.approx(np.mean([e.value for e in each]))
     assert found.noise < min(e.noise for e in each)
     assert found.low <= found.value

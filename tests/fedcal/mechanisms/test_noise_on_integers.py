@@ -20,7 +20,7 @@ from fedcal.conformal.levels import Noise as SumNoise
 from fedcal.core.errors import PrivacyError
 from fedcal.evaluation.estimators.metrics import Accuracy, Precision
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import Asked
+from fedcal.evaluation.intervals import IntervalOptions
 from fedcal.experiments.research.studies.rows import draw_sum
 from fedcal.mechanisms import Laplace, NoiseLaw
 from fedcal.privacy.curator import Curator
@@ -237,7 +237,7 @@ def test_intervals_of_a_release_of_few_counts_cover(epsilon, norm, number):
     for metric in (Precision(0.5), Accuracy(0.5)):
         value, inside = metric.value(h), 0
         for noise in h.draws(rng, 400):
-            span = metric.span(replace(h, counts=truth + noise), Asked(rows="these"))
+            span = metric.span(replace(h, counts=truth + noise), IntervalOptions(rows="these"))
             inside += span.low <= value <= span.high
         assert inside / 400 >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 400)
 

@@ -24,8 +24,8 @@ from fedcal.experiments.research.studies.angelopoulos.splits import (
     EXACT,
     MEDICAL,
     PRIVATE,
-    Judged,
     Scored,
+    SetEvaluation,
     Splits,
     by_both,
     by_number,
@@ -238,7 +238,7 @@ def _head(task: Task, how: Training, seed: int) -> Callable[[], Scored]:
     return run
 
 
-def _between(each: Sequence[Judged]) -> float | None:
+def _between(each: Sequence[SetEvaluation]) -> float | None:
     means = [float(one.mean_sizes.mean()) for one in each]
     middle = sum(means) / len(means)
     rest = len(means) - 1

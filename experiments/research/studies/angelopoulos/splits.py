@@ -110,7 +110,7 @@ class Splits:
     calibration: Floats
     tests: Integers
 
-    def judged(self, thresholds: Floats) -> Judged:
+    def judged(self, thresholds: Floats) -> SetEvaluation:
         """Evaluate the sets of (k,) thresholds on the test rows."""
         covered = (self.of.own[self.tests] <= thresholds[:, None]).mean(axis=1)
         most = self.of.every.shape[1]
@@ -120,11 +120,11 @@ class Splits:
             size = np.count_nonzero(self.of.every[rows] <= threshold, axis=1)
             sizes += np.bincount(size, minlength=most + 1)
             means[k] = size.mean()
-        return Judged(covered, means, sizes, float((thresholds >= 1).mean()))
+        return SetEvaluation(covered, means, sizes, float((thresholds >= 1).mean()))
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class SetEvaluation:
     """Sets of many splits.
 
     Attributes
@@ -160,9 +160,9 @@ class Judged:
         }
 
 
-def joined(each: Sequence[Judged]) -> Judged:
+def joined(each: Sequence[SetEvaluation]) -> SetEvaluation:
     """Join splits of several networks, as many of each."""
-    return Judged(
+    return SetEvaluation(
         np.concatenate([one.coverage for one in each]),
         np.concatenate([one.mean_sizes for one in each]),
         np.sum([one.sizes for one in each], axis=0),
@@ -206,7 +206,7 @@ def level_of(n: int, epsilon: float, bins: int | None = None) -> Record:
 
 def by_both(
     splits: Splits, epsilon: float, rng: np.random.Generator, bins: int | None = None
-) -> dict[str, tuple[Record, Judged]]:
+) -> dict[str, tuple[Record, SetEvaluation]]:
     """Exact and private thresholds of the same splits: (the rule's parameters, what it comes to).
 
     Parameters
@@ -221,12 +221,12 @@ def by_both(
     return {EXACT: (dict.fromkeys(mine), exact), PRIVATE: (mine, splits.judged(drawn))}
 
 
-def setting(place: Record, rule: Record, found: Judged) -> Record:
+def setting(place: Record, rule: Record, found: SetEvaluation) -> Record:
     """Return a row of what = "setting": its identity, the rule's parameters and the result."""
     return {"what": "setting", **place, **rule, **found.record}
 
 
-def histograms(place: Record, found: Judged) -> Rows:
+def histograms(place: Record, found: SetEvaluation) -> Rows:
     """Rows of what = "coverage" (of a split) and "size": `at` and `share` of each bar.
 
     Parameters

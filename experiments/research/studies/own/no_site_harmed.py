@@ -340,7 +340,7 @@ def noise_std(unit: str, sites: int, classes: int) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class SetEvaluation:
     """Sites of some kinds (S,), and their own rows."""
 
     made: World
@@ -390,7 +390,7 @@ def harm_rows(
             kind = rng.permuted(np.tile(np.arange(len(made.pool)), (federations, 1)), axis=1)
             kind = kind[:, :judged].ravel()
         shards = made.draw(kind, own, of_one, rng)
-        sites_of = Judged(made, kind, shards, shards.weights(1))
+        sites_of = SetEvaluation(made, kind, shards, shards.weights(1))
         size = 1.0 + 0 * kind if made.sizes is None else 1.0 * made.sizes[kind]
         before = made.log_loss(kind, np.zeros((len(kind), len(first.mean))))
         wide = SitePrior(first.mean, first.cov * _WIDER**2)

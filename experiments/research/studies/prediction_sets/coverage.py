@@ -27,7 +27,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from fedcal.conformal.levels import Nothing, marginal_level
+from fedcal.conformal.levels import NoiseFree, marginal_level
 from fedcal.core.types import Floats
 from fedcal.experiments.research.studies.prediction_sets.laws import (
     ALPHA,
@@ -138,7 +138,7 @@ def _found(cell: Cell, runs: int, rng: np.random.Generator) -> Floats:
         return engine_thresholds(setup, cell.law, runs, rng)
     if setup.quantile != "exact":
         return thresholds_of(setup, cell.law, runs, rng)
-    level = marginal_level(setup.total, ALPHA, Nothing())
+    level = marginal_level(setup.total, ALPHA, NoiseFree())
     rank = math.floor(level) + 1  # a level is just above the last rank that is too low
     return exact_thresholds(law_of(cell.law, GRID), setup.total, rank, runs, rng)
 

@@ -21,7 +21,7 @@ import pytest
 from refusals import refused
 
 import fedcal
-from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, JobFacts, Limits
+from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, BudgetCaps, JobFacts
 from fedcal.clients.site.records.records import KEPT_JOBS, KEPT_ROUNDS, SiteRecords
 from fedcal.clients.site.records.records_file import CountFile
 from fedcal.core.errors import BudgetExceeded, FedcalError, InputError
@@ -39,7 +39,7 @@ FACTS = JobFacts(
     server="hub.example:9092",
     expires=math.inf,
 )
-LIMITS = Limits(2.0, 1e-5)
+LIMITS = BudgetCaps(2.0, 1e-5)
 
 
 def job(name: object) -> str:
@@ -213,7 +213,7 @@ def test_a_row_pays_for_its_subject_and_its_client(first, second, epsilon):
     one, other = (replace(FACTS, **unit) for unit in (first, second))
     delta = 2e-6 if epsilon == 2 else (1 + math.e) * 1e-6 + 1e-6
     for caps in ((epsilon, delta), (0.99 * epsilon, delta), (epsilon, 0.99 * delta)):
-        with SiteRecords(None, limits=Limits(*caps)) as records:
+        with SiteRecords(None, limits=BudgetCaps(*caps)) as records:
             give(records, job(1), about=one)
             if caps == (epsilon, delta):
                 give(records, job(2), about=other)
@@ -223,7 +223,7 @@ def test_a_row_pays_for_its_subject_and_its_client(first, second, epsilon):
 
 
 def test_three_units_share_one_total():
-    with SiteRecords(None, limits=Limits(1.0, 1e-5)) as records:
+    with SiteRecords(None, limits=BudgetCaps(1.0, 1e-5)) as records:
         give(records, job(1))
         for unit in (SUBJECT, ROW):
             about = replace(FACTS, **unit)
@@ -468,7 +468,7 @@ def test_a_file_from_a_backup_answers_nothing_before_the_operator_says_so(
             give(records, round=round)
     RESTORED[restored](tmp_path / "backup", file.parent)
     for _ in range(2):
-        with SiteRecords(file, limits=Limits(9.0, 1e-5)) as records:
+        with SiteRecords(file, limits=BudgetCaps(9.0, 1e-5)) as records:
             assert records.restored
             for call in (
                 lambda: records.answer(JOB, FACTS, 1, "q", never),

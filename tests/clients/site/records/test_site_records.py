@@ -10,7 +10,7 @@ from policies import policy_text
 from refusals import refused
 
 from fedcal.clients.site.prepared import ANSWERS, Prepared, prepare, prepared
-from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, Limits
+from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, BudgetCaps
 from fedcal.clients.site.records.records import (
     RECORDS,
     SiteRecords,
@@ -92,7 +92,7 @@ def test_the_policy_s_total_is_kept_over_runs(site):
     refused(r"unit user: epsilon 2 of 2\.5 is spent", more.answer, site, error=BudgetExceeded)
     assert more.drawn == 0
     with SiteRecords(site.folder / RECORDS) as records:
-        assert records.limits == Limits(2.5, 1e-3)
+        assert records.limits == BudgetCaps(2.5, 1e-3)
         assert [booked.about.verified for booked in records.booked()] == [OWN_NOISE, CLAIMED]
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fedcal.conformal.levels import Normal, Nothing, centred_level, covered, marginal_level
+from fedcal.conformal.levels import NoiseFree, Normal, centred_level, covered, marginal_level
 
 ALPHAS = (0.01, 0.05, 0.1, 0.3)
 
@@ -13,7 +13,7 @@ ALPHAS = (0.01, 0.05, 0.1, 0.3)
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_without_noise_they_are_the_ranks_of_split_conformal_prediction(alpha):
     for n in (3, 9, 19, 20, 50, 99, 100, 1000, 12_345):
-        level = marginal_level(n, alpha, Nothing())
+        level = marginal_level(n, alpha, NoiseFree())
         assert math.ceil(level) == math.ceil((n + 1) * (1 - alpha) - 1e-9)  # above a whole number
 
 
@@ -26,7 +26,7 @@ def test_coverage_is_that_of_simulated_ranks(n, std):
     assert covered(n, level, Normal(std)) == pytest.approx(mean, abs=2e-3)
 
 
-@pytest.mark.parametrize("law", [Nothing(), Normal(5.0)])
+@pytest.mark.parametrize("law", [NoiseFree(), Normal(5.0)])
 def test_what_is_asked_for_is_kept_and_more_asks_for_more(law):
     for n in (60, 600):
         levels = [marginal_level(n, alpha, law) for alpha in ALPHAS]
@@ -46,7 +46,7 @@ def test_a_private_number_of_rows_has_a_level_that_suits_each(std, alpha):
     assert centred_level(0.5, alpha, law) == math.inf
 
 
-@pytest.mark.parametrize("law", [Nothing(), Normal(0.3), Normal(20.0)])
+@pytest.mark.parametrize("law", [NoiseFree(), Normal(0.3), Normal(20.0)])
 def test_a_level_from_a_number_of_rows_on_is_the_largest_of_all(law):
     """Levels go up and down with n: by a whole rank without noise."""
     each = [marginal_level(n, 0.1, law) - 0.9 * n for n in range(20, 220)]
