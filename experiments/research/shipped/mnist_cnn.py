@@ -16,7 +16,8 @@ class Pixels(nn.Module):
         """Scale bytes; floats stay as they are."""
         x = x.unsqueeze(-1) if x.ndim == 3 else x
         scaled = x.float() / 127.5 - 1 if x.dtype == torch.uint8 else x.float()
-        return scaled.permute(0, 3, 1, 2).contiguous()
+        # of one channel `contiguous` keeps the strides, which Opacus' gradients take for others
+        return scaled.permute(0, 3, 1, 2).clone(memory_format=torch.contiguous_format)
 
 
 class MnistCNN(nn.Sequential):
