@@ -32,11 +32,11 @@ def _names(name: str, value: Any) -> Any:
 
 # Kinds of settings, with what they may be.
 Positive = fields.Positive
+NotNegative = fields.NotNegative
+Count = fields.Count
 integer, among = fields.within, fields.among
 Number = Annotated[float, _number]  # of a plain `int` or `float`
-NonNegative = Annotated[float, interval("[0, inf)")]
 Share = Annotated[float, interval("(0, 1)")]
-Count = Annotated[int, integer(1)]
 Text = Annotated[str, lambda _, value: str(value)]  # `--set` may give a number
 Names = Annotated[Sequence[str], _names]
 Numbers = Annotated[Sequence[float], lambda name, value: tuple(listed(name, value, "numbers"))]

@@ -1,4 +1,4 @@
-"""What clients are asked: each question with its bound and with the sum that a client computes.
+"""Questions to the clients, each with its bound and the sum that a client computes.
 
 Importing this package makes all of ours known (`QUERIES`).
 """

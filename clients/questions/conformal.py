@@ -30,7 +30,7 @@ _LARGEST = 1e6
 """Limit of what a row of a class adds."""
 
 _APART = 0x5E75
-"""What tells the hash that a row is drawn by from that which randomises its score."""
+"""Key that separates the hash that draws a row from the one that randomises its score."""
 
 
 @dataclass(frozen=True, eq=False)

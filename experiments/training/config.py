@@ -23,7 +23,7 @@ SETTINGS = {"lr": "lr", "batch_size": "batch"}
 FOLLOWING = {"network": "--model", "shape": "the shape of the rows"}
 """Setting of a method that follows from what is said elsewhere -> where."""
 
-Count = Annotated[int, fields.within(1)]
+Count = fields.Count
 
 
 def _network(_: str, value: Any) -> str:
@@ -96,7 +96,7 @@ class TrainConfig(RunOptions):
         "Batch size of local SGD; for fedsgd: expected rows in a round",
         unset="the method's",
     )
-    lr: Annotated[float, checks.positive] | None = option(
+    lr: fields.Positive | None = option(
         None, TRAINING, "Learning rate of local SGD, or of fedsgd", unset="the method's"
     )
     unit: Annotated[str, fields.among(UNITS)] = like(RunOptions, "unit", Example.name)
@@ -109,7 +109,7 @@ class TrainConfig(RunOptions):
         0, DATA, "Least number of rows of a client; smaller clients are left out"
     )
     max_rows: Count | None = option(None, DATA, "Largest number of rows of a client", unset="all")
-    feature_norm: Annotated[float, checks.positive] | None = option(
+    feature_norm: fields.Positive | None = option(
         None,
         DATA,
         "Public bound on the norm of a row's features; longer rows are scaled",

@@ -48,9 +48,7 @@ class CheckedFields:
     facts: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        own: Any = type(self)
-        for name, check in checks_of(own).items():
-            self._set(**{name: check(getattr(self, name))})
+        set_checked(self)
 
     def params(self) -> Mapping[str, Param]:
         """Return the fields to write, without the facts."""
@@ -159,8 +157,16 @@ def among(names: Collection[str], listed: str = "") -> Check:
     return lambda name, value: one_of(name.replace("_", " "), value, names, listed)
 
 
+def set_checked(made: Any) -> None:
+    """Replace each field of a frozen dataclass by its checked value; InputError if it has none."""
+    kind: Any = type(made)
+    for name, check in checks_of(kind).items():
+        object.__setattr__(made, name, check(getattr(made, name)))
+
+
 Classes = Annotated[int, within(2, MOST_CLASSES)]
 Seed = Annotated[int, lambda _, value: check_seed(value)]
+Count = Annotated[int, within(1)]
 Numbers = Annotated[int, within(0, MOST_NUMBERS)]
 Finite = Annotated[float, finite]
 Positive = Annotated[float, positive]

@@ -21,7 +21,7 @@ import numpy as np
 from fedcal import __version__
 from fedcal.core.checks import one_of, read
 from fedcal.core.errors import InputError
-from fedcal.core.fields import checks_of
+from fedcal.core.fields import set_checked
 
 DATA, TRAINING, PRIVACY = "Method, data and clients", "Training", "Privacy"
 RUNNING, SITES = "Running", "Real sites (--engine grpc)"
@@ -119,9 +119,7 @@ class Options:
     """A base of dataclasses of options; None stands for "what follows from the others"."""
 
     def __post_init__(self) -> None:
-        own: Any = type(self)
-        for name, check in checks_of(own).items():
-            object.__setattr__(self, name, check(getattr(self, name)))
+        set_checked(self)
 
     def part(self, table: type[Table]) -> dict[str, Any]:
         """Return the values of the options that another dataclass has, too."""
@@ -163,10 +161,10 @@ def read_fields(table: type[Options], values: Mapping[str, Any], **instead: Any)
         what 0 and "" stand for, where it is not None
     """
     known: dict[str, Any] = {}
+    unset = {f.name: None for f in fields(table) if f.default is None} | instead
     for name, kind in flat_kinds(table).items():
         value = read(values, name.replace("_", "-"), kind)
-        none = next(f.default for f in fields(table) if f.name == name) is None
-        known[name] = value or instead.get(name, None if none else value)
+        known[name] = value or unset.get(name, value)
     return known
 
 

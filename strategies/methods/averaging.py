@@ -220,7 +220,7 @@ class FedVector(_Scaling):
 
     name = "fedvector"
     form: ClassVar[type[ParametricScaling]] = calibrators.VectorScaling
-    proximal: base.NonNegative = 10.0
+    proximal: base.NotNegative = 10.0
     steps: Annotated[int, base.integer(2)] = 50
 
     @override

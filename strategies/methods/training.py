@@ -237,8 +237,8 @@ class FedSGD(_Network, Descent):
     lr: base.Positive | None = None
     schedule: Schedule = "constant"
     optimiser: Annotated[str, base.among(OPTIMISERS)] = "sgd"
-    momentum: base.NonNegative = 0.0
-    weight_decay: base.NonNegative = 0.0
+    momentum: base.NotNegative = 0.0
+    weight_decay: base.NotNegative = 0.0
     clip: base.Positive | None = None
     clipping: Rule | None = None
     reach: base.Positive | None = None
@@ -413,7 +413,7 @@ class DPFedAvg(_Local):
     name = "dp-fedavg"
     examples = ({"batch": 8, "clip": 0.3}, {"batch": 8, "momentum": 0.5, "unclipped": 0.8})
 
-    momentum: base.NonNegative = 0.0
+    momentum: base.NotNegative = 0.0
     clip: base.Positive = 1.0
     unclipped: base.Share | None = 0.5
 

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from fedcal.core.checks import interval, one_of, positive, read
+from fedcal.core.checks import interval, one_of, read
 from fedcal.core.errors import BudgetExceeded, InputError
-from fedcal.core.fields import among
+from fedcal.core.fields import Positive, among
 from fedcal.core.options import DATA, PRIVACY, SITES, Options, like, option, read_fields
 from fedcal.core.scores import Kind
 from fedcal.core.streams import Purpose, stream
@@ -61,10 +61,10 @@ class Books(Options):
     ledger: str | None = option(
         None, PRIVACY, "SQLite file in which the budget is charged", elsewhere=_ROWS_ANEW
     )
-    cap: Annotated[float, positive] | None = option(
+    cap: Positive | None = option(
         None, PRIVACY, "Total epsilon of the ledger", elsewhere=_OF_LEDGER
     )
-    cap_delta: Annotated[float, positive] | None = option(
+    cap_delta: Positive | None = option(
         None,
         PRIVACY,
         "Total delta of the ledger",
@@ -88,14 +88,14 @@ class Running(Books):
     dropout: Annotated[float, interval("[0, 1]")] = option(
         0.0, DATA, "Probability that a sampled client fails to answer"
     )
-    timeout: Annotated[float, positive] | None = option(
+    timeout: Positive | None = option(
         None,
         SITES,
         "Seconds that a site may take to answer, before it counts as a dropout",
         unset=f"{TIMEOUT:g}",
         elsewhere=OF_SITES,
     )
-    grace: Annotated[float, positive] | None = option(
+    grace: Positive | None = option(
         None,
         SITES,
         "Seconds to wait for all sites to connect",
@@ -138,8 +138,8 @@ class Job(Running):
     secure_aggregation: Annotated[str, among(SECURE_AGGREGATION)] = like(
         Running, "secure_aggregation", "none"
     )
-    timeout: Annotated[float, positive] = like(Running, "timeout", 3600.0)
-    grace: Annotated[float, positive] = like(Running, "grace", GRACE)
+    timeout: Positive = like(Running, "timeout", 3600.0)
+    grace: Positive = like(Running, "grace", GRACE)
 
     def to_fields(self) -> dict[str, Plain]:
         """Flat values under Flower's dashed names; what is None becomes 0 or ""."""

@@ -143,8 +143,7 @@ MEMBERS = ("pyproject.toml", ".info/CONTENT")
 """Files of a bundle that fedcal makes, which are the run config and Flower's list of files."""
 
 MOST_BYTES = 10 * 1024 * 1024
-"""Of a bundle as it comes, and of each file in it by what the table of contents says; Flower's own
-limit."""
+"""Maximum size of a bundle, and of each file in its table of contents; Flower's own limit."""
 
 
 def check_bundle(content: bytes) -> None:
@@ -158,7 +157,7 @@ def check_bundle(content: bytes) -> None:
     Raises
     ------
     InputError
-        If it is too large, is no zip file, or does not hold just `MEMBERS`.
+        If it is too large, is not a zip file, or does not hold just `MEMBERS`.
     """
     names = sorted(info.orig_filename for info in check_size(content))
     if names != sorted(MEMBERS):

@@ -28,7 +28,7 @@ class JobFacts:
     verified
         `OWN_NOISE`: the site adds the noise; `CLAIMED`: the server says that it does
     server
-        who asks, in words
+        name of the server, in words
     expires
         unix time after which nothing is answered; infinite = never
     """

@@ -467,7 +467,7 @@ def job_facts(fields: Mapping[str, Any], plan: noise_plan.Plan, server: str) -> 
     plan
         this site's own
     server
-        who asks
+        name of the server, in words
     """
     names = ("unit", "trust", "adjacency", "epsilon", "delta", "rounds")
     own: dict[str, Any] = {name: getattr(plan, name) for name in names}

@@ -1,6 +1,5 @@
 """Engines of a job: the inline loop, workers on Ray, Flower's simulation, local gRPC processes."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -48,7 +47,6 @@ def run(
     RoundFailed
         If a client failed, or nobody answered.
     """
-    drive: Callable[..., object] = inline.run_inline
     one_of("engine", engine, ENGINES)  # and not that of an app, which has clients of its own
     if engine == "ray":
         return ray.run_ray(job, shards, ray_address=ray_address, progress=progress, **options)
@@ -63,7 +61,7 @@ def run(
             return run_grpc(job, shards, progress=progress)
     elif engine != "inline":
         raise InputError(f"engine {engine!r} sends rows to clients: blocks need inline or ray")
-    else:  # a round is long here: progress is that of its parts
-        drive, progress = partial(inline.run_inline, progress=progress), None
-    driven = partial(drive, shards=shards, unavailable=job.unavailable)
+    driven = partial(inline.run_inline, shards=shards, unavailable=job.unavailable)
+    if not isinstance(shards, Shards):  # a round is long: progress is that of its parts
+        driven, progress = partial(driven, progress=progress), None
     return job.run(driven, progress, **options)
