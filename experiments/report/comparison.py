@@ -125,6 +125,13 @@ def comparison_page(comparison: Mapping[str, Any]) -> page.Page:
     )
 
 
+def card_of(cells: Sequence[Mapping[str, Any]]) -> page.Page:
+    """Return what a notebook shows of the cells: their table."""
+    there = finished(cells)
+    table = page.Section("", [cells_table(there)])
+    return page.Page(f"Comparison of {len(there)} cells", "", [table])
+
+
 def _asked(cell: Mapping[str, Any]) -> int:
     """Return the number of runs planned for a cell."""
     return len(cell["seeds"]) + len(cell.get("failures", ()))

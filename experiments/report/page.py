@@ -105,7 +105,13 @@ class Page:
                     found[name] = (isinstance(given, pages.Curve), sheet)
         return {name: found[name][1] for name in sorted(found, key=lambda name: found[name][0])}
 
-    def html(self, files: Sequence[str] = (), card: bool = False) -> str:
+    def html(
+        self,
+        files: Sequence[str] = (),
+        card: bool = False,
+        template: str = "page.html.j2",
+        **more: Any,
+    ) -> str:
         """Return a file of HTML that works offline, or a card for a notebook.
 
         Parameters
@@ -114,18 +120,20 @@ class Page:
             names of those of the figures
         card
             a fragment without scripts, style sheet or headings, in colours of its own
+        template, **more
+            one that extends this page's, and what else it shows
         """
         sections: list[dict[str, Any]] = []
         for k, (section, parts) in enumerate(self.parts):
             name = f"k{crc32(repr((self.title, self.verdict, k)).encode()):x}" if card else f"s{k}"
             palette = drawing.fixed if card else drawing.variable
-            shown = [_shown(part, section, f"{name}-{j}", palette) for j, part in enumerate(parts)]
-            half = section.css or ("half" if len(parts) == 1 and shown[0].get("single") else "")
+            each = [_shown(part, section, f"{name}-{j}", palette) for j, part in enumerate(parts)]
+            half = section.css or ("half" if len(parts) == 1 and each[0].get("single") else "")
             slug = re.sub(r"\W+", "-", section.title.lower()).strip("-")
             place = f"{slug}-{k}" if not slug or any(s["id"] == slug for s in sections) else slug
-            sections.append({"title": section.title, "id": place, "css": half, "parts": shown})
-        template = "card.html.j2" if card else "page.html.j2"
-        return render(template, page=self, sections=sections, files=files)
+            sections.append({"title": section.title, "id": place, "css": half, "parts": each})
+        shown = "card.html.j2" if card else template
+        return render(shown, page=self, sections=sections, files=files, **more)
 
     def write(self, folder: Path) -> Path:
         """Write `report.html`, and each figure as PNG and SVG beside it."""

@@ -15,7 +15,7 @@ from fedcal.core import checks, errors
 from fedcal.core.options import takes_options
 from fedcal.datasets import Dataset
 from fedcal.experiments.report import comparison, families, figures, shown, tables
-from fedcal.experiments.report.page import Page, Section
+from fedcal.experiments.report.page import Page
 from fedcal.experiments.runs import files, folders, load, simulation, sweep
 from fedcal.experiments.runs.comparison import table
 from fedcal.experiments.runs.comparison.grid import Cell, Grid, Variant, read_grid
@@ -217,7 +217,7 @@ class Comparison(shown.Displayable):
     @property
     def title(self) -> str:
         """What it is of."""
-        return f"Comparison of {len(comparison.finished(self.cells))} cells"
+        return comparison.card_of(self.cells).title
 
     @property
     def verdict(self) -> str:
@@ -231,7 +231,7 @@ class Comparison(shown.Displayable):
         return [comparison.cells_table(cells), *comparison.comparison_sheets(cells)]
 
     def _card(self) -> Page:
-        return Page(self.title, self.verdict, [Section("", self.parts[:1])])
+        return replace(comparison.card_of(self.cells), verdict=self.verdict)
 
 
 @takes_options(Grid, "data")
