@@ -226,10 +226,10 @@ def _first_page(quarter: Told) -> list[page.Shown]:
     note = f"And {more} more: table Calibration. {note}" if more > 0 else note
     publish = "Nothing: this is a rehearsal." if quarter["rehearsal"] else _PUBLISH
     return [
-        pages.Table("", (), [pair for pair in facts.items() if pair[1]]),
         pages.Table("", _COLUMNS, lines[:MOST_LINES], note, left=(0, 1)),
         pages.Text("What to do next", tuple(quarter["next"])),
         pages.Text("What may be published", (publish,), "plain"),
+        pages.Table("The study", (), [pair for pair in facts.items() if pair[1]]),
     ]
 
 
