@@ -35,10 +35,11 @@ def report(
     elif (folder / "training.json").is_file():
         written = simulation.write_training_report(folder)
     elif (folder / "study.json").is_file():
-        from fedcal.experiments.study.quarter_page import write_quarter_page
+        from fedcal.experiments.study.quarter_page import quarter_page
 
         with reading(folder, "study.json"):
-            written = write_quarter_page(folder, read_json(folder / "study.json", "quarter"))
+            content = read_json(folder / "study.json", "quarter")
+            written = quarter_page(content).write(folder)
     elif (folder / "reading.json").is_file():
         written = simulation.write_reading_report(folder)
     elif any((folder / name).is_file() for name in ("outcome.json", "run.json")):
