@@ -10,7 +10,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from fedcal.core.checks import number_in, one_of
+from fedcal.core.checks import number_in, one_of, whole
 from fedcal.core.errors import InputError, located, system_errors
 
 T = TypeVar("T")
@@ -54,8 +54,7 @@ def parse_toml(content: bytes, what: str, most: int = MOST_BYTES) -> dict[str, A
     Raises InputError, with the name `what`, if it is none, of more than `most` bytes, or nested too
     deeply: the time for a dotted key grows with the square of its parts.
     """
-    if len(content) > most:
-        raise InputError(f"{what} is larger than {most} bytes")
+    whole(f"the bytes of {what}", len(content), 0, most)
     try:
         text = content.decode()
         if _DEEP.search(_STRINGS.sub("''", text)):
