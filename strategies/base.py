@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core import fields
-from fedcal.core.checks import interval, listed, unused
+from fedcal.core.checks import finite, interval, listed, unused
 from fedcal.core.errors import InputError
 from fedcal.mechanisms import MECHANISMS, Exponential
 from fedcal.privacy import AUTO, Federation, Ledger, Plan, Query, Range, make_plan
@@ -21,7 +21,7 @@ from fedcal.units.bounding import Bound
 
 
 def _number(name: str, value: Any) -> Any:
-    fields.finite(name, value)
+    finite(name, value)
     return value
 
 

@@ -17,6 +17,7 @@ from fedcal.conformal.set_release import LabelShift, SetRelease
 from fedcal.core.checks import one_of, same
 from fedcal.core.classes import called, ids_of
 from fedcal.core.errors import InputError
+from fedcal.core.fields import array
 from fedcal.core.pages import Part
 from fedcal.core.printable import listed, look_of
 from fedcal.core.scores import KINDS, Kind, check_scores, logits_of
@@ -82,12 +83,8 @@ class PredictionSets(Artifact):
 
     def __post_init__(self) -> None:
         one_of("by", self.by, BY)
-        thresholds = np.array(self.thresholds, np.float64)
         parts = {"none": 1, "class": self.classes, "group": len(self.names) + 1}[self.by]
-        inside = ((thresholds >= 0) & (thresholds <= 1)).all()
-        if thresholds.shape != (parts,) or not inside:
-            raise InputError(f"{parts} thresholds in [0, 1] are needed, got {thresholds}")
-        thresholds.setflags(write=False)
+        thresholds = array("thresholds", self.thresholds, (parts,), 0, 1)
         object.__setattr__(self, "thresholds", thresholds)
 
     # -- sets -----------------------------------------------------------------------------
