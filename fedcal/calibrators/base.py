@@ -281,7 +281,7 @@ def text_of(path: str | Path, classes: int) -> str:
 
 @lru_cache(4)
 def of_text(text: str) -> Calibrator:
-    """Return the calibrator whose file is this base64 text; raise InputError if invalid."""
+    """Return the calibrator whose file is this base64 text; InputError if it is invalid."""
     try:
         content = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

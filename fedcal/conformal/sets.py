@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedcal.conformal.coverage import Basis, Parts, SetEvaluation, judged, shortfalls
 from fedcal.conformal.page import judged_parts, of_release, promise
 from fedcal.conformal.set_release import LabelShift, SetRelease
-from fedcal.core.checks import one_of, same
+from fedcal.core.checks import needed, one_of, same
 from fedcal.core.classes import called, ids_of
 from fedcal.core.errors import InputError
 from fedcal.core.fields import array
@@ -150,12 +150,8 @@ class PredictionSets(Artifact):
         InputError
             If the run released a threshold and no counts, or alpha is not in (0, 1).
         """
-        release = self.release
-        if release is None:
-            raise InputError(
-                "the run released thresholds for one alpha and no counts, which quantile 'prefix' "
-                "releases"
-            )
+        why = "the run released thresholds for one alpha; quantile 'prefix' releases counts"
+        release = needed("a release of counts", self.release, why)
         return self._with(
             thresholds=release.found(alpha, self.shift),
             alpha=alpha,
