@@ -35,36 +35,29 @@ def number_in(value: object, kind: Callable[[str], Any] = float) -> Any:
     return kind(text)
 
 
-def real(name: str, value: Any, allowed: str = "") -> float:
-    """`value` as a float, or InputError; `allowed` are words for what else must hold of it."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise InputError(f"{name} must be a number{allowed}, got {value!r}")
-    try:
-        return float(value)
-    except OverflowError:  # its digits would fill a page
-        raise InputError(f"{name} must be a finite number{allowed}, got one above 1e308") from None
+def interval(text: str, allowed: str = "") -> Callable[[str, Any], float]:
+    """Return a check for a number in an interval, as "(0, 1]": round brackets leave ends out.
 
-
-def positive(name: str, value: Any) -> float:
-    """`value` as a finite float > 0, or InputError."""
-    number = real(name, value, " > 0")
-    if not math.isfinite(number) or number <= 0:
-        raise InputError(f"{name} must be a finite number > 0, got {value!r}")
-    return number
-
-
-def interval(text: str) -> Callable[[str, Any], float]:
-    """Return a check for a number in an interval, as "(0, 1]": round brackets leave ends out."""
+    The message calls the interval `allowed`, if that is not empty.
+    """
     low, high = (float(end) for end in text[1:-1].split(","))
 
     def check(name: str, value: Any) -> float:
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        inside = number and low <= value <= high
-        if not inside or (text[0] == "(" and value == low) or (text[-1] == ")" and value == high):
-            raise InputError(f"{name} must be in {text}, got {value!r:.80}")
-        return float(value)
+        try:
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            number = float(value) if is_number else math.nan
+        except OverflowError:  # its digits would fill a page
+            value = number = math.inf
+        ends = text[0] == "(" and number == low, text[-1] == ")" and number == high
+        if not low <= number <= high or any(ends):
+            raise InputError(f"{name} must be {allowed or f'in {text}'}, got {value!r:.80}")
+        return number
 
     return check
+
+
+finite = interval("(-inf, inf)", "a finite number")
+positive = interval("(0, inf)", "a finite number > 0")
 
 
 def fraction(name: str, value: Any, ends: str = "()") -> float:
@@ -153,12 +146,18 @@ T = TypeVar("T", str, int, float, bool)
 _CALLED = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
+def of_kind(kind: type[T]) -> Callable[[str, Any], T]:
+    """Return a check for a value of this kind; a float may be a whole number."""
+
+    def check(name: str, value: Any) -> T:
+        fits = isinstance(value, (int, float) if kind is float else kind)
+        if not fits or (kind is not bool and isinstance(value, bool)):
+            raise InputError(f"{name} must be {_CALLED[kind]}, got {value!r:.80}")
+        return kind(value)
+
+    return check
+
+
 def read(fields: Mapping[str, Any], key: str, kind: type[T]) -> T:
-    """Return the value of this kind, or raise InputError; a float may be a whole number."""
-    if key not in fields:
-        raise InputError(f"the run config has no key {key!r}")
-    value = fields[key]
-    fits = isinstance(value, (int, float) if kind is float else kind)
-    if not fits or (kind is not bool and isinstance(value, bool)):
-        raise InputError(f"{key!r} of the run config must be {_CALLED[kind]}, got {value!r}")
-    return kind(value)
+    """Return the value of a run config, which must be there and of this kind."""
+    return of_kind(kind)(f"{key!r} of the run config", fields.get(key))

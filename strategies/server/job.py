@@ -27,6 +27,7 @@ from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.server.checkpoint import Checkpoint
 from fedcal.strategies.server.outcome import Outcome, Progress, Watch
+from fedcal.strategies.server.run_folder import absolute
 from fedcal.strategies.settings import Plain, Setting, as_text, check_settings
 
 TIMEOUT, GRACE = 120.0, 60.0
@@ -173,10 +174,8 @@ class Job(Running):
             what `input` = "" stands for
         """
         known = read_fields(cls, fields, input=input)
-        if known["ledger"] and not os.path.isabs(known["ledger"]):
-            raise InputError(
-                f"'ledger' of the run config must be an absolute path, got {known['ledger']!r}"
-            )
+        if known["ledger"]:
+            absolute("ledger", known["ledger"])
         one_of("method", known["method"], STRATEGIES, "fedcal simulate --help")
         settings = _settings(read(fields, "settings", str))
         check_settings(known["method"], settings)
