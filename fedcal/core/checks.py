@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral, Real
@@ -94,6 +96,20 @@ def listed(name: str, value: Any, kind: str) -> list[Any]:
     ):
         raise InputError(f"{name} must be a list of {kind}, got {value!r:.80}")
     return list(entries)
+
+
+def like(name: str, value: Any, form: str | re.Pattern[str], allowed: str = "") -> str:
+    """`value` if all of it is text of a form, or InputError; `allowed` are words for the form."""
+    if not isinstance(value, str) or not re.fullmatch(form, value):
+        raise InputError(f"{name} must be {allowed or f'like {form}'}, got {value!r:.80}")
+    return value
+
+
+def different(what: str, values: Iterable[object]) -> None:
+    """InputError for what is there twice."""
+    twice = next((value for value, count in Counter(values).items() if count > 1), None)
+    if twice is not None:
+        raise InputError(f"two {what}: {twice!r:.80} is there twice")
 
 
 def same(what: str, asked: object, own: object) -> None:
