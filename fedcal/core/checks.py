@@ -19,6 +19,7 @@ Given = TypeVar("Given")
 def whole(name: str, value: Any, low: int, high: int | None = None) -> int:
     """`value` as an int in [low, high], or InputError."""
     allowed = f"a whole number >= {low}" if high is None else f"a whole number in [{low}, {high}]"
+    allowed = str(low) if low == high else allowed
     number = isinstance(value, Integral) and not isinstance(value, bool)
     if not number or value < low or (high is not None and value > high):
         raise InputError(f"{name} must be {allowed}, got {value!r}")
@@ -100,8 +101,9 @@ def listed(name: str, value: Any, kind: str) -> list[Any]:
 
 def like(name: str, value: Any, form: str | re.Pattern[str], allowed: str = "") -> str:
     """`value` if all of it is text of a form, or InputError; `allowed` are words for the form."""
-    if not isinstance(value, str) or not re.fullmatch(form, value):
-        raise InputError(f"{name} must be {allowed or f'like {form}'}, got {value!r:.80}")
+    form = re.compile(form)
+    if not isinstance(value, str) or not form.fullmatch(value):
+        raise InputError(f"{name} must be {allowed or f'like {form.pattern}'}, got {value!r:.80}")
     return value
 
 

@@ -116,10 +116,7 @@ def test_what_is_no_ring_and_no_contribution_is_refused():
     table: list[tuple[tuple[Any, ...], str]] = [
         *(((1, g), "^ring: grid is .* powers of two") for g in (*grids, "fine", None, 1.0 + 1j)),
         *(((clients, 1.0), "^ring: clients must be") for clients in (0, -1, 1.5)),
-        *(
-            ((1, 1.0, room), "^ring: (headroom must|the capacity .*headroom)")
-            for room in (-1, 0.5, 2**63 - 1)
-        ),
+        *(((1, 1.0, room), "^ring: (headroom must|the capacity)") for room in (-1, 0.5, 2**63 - 1)),
     ]
     each_is_refused(table, lambda fields: Ring(*fields))
     table = [(np.array([x]), "dtype") for x in (1j, "1", None)]
