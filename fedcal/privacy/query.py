@@ -188,7 +188,7 @@ class Query(CheckedFields, ABC):
         Raises InputError if the number of clips differs, or the answer is not a sum over rows.
         """
         parts = get_args(Part) if self.row_sums else ("client",)
-        if one_of(f"part of the answer to {self.kind!r}", part, parts) == "client":
+        if one_of("part", part, parts) == "client":
             same(f"number of clips of the query {self.kind!r}", len(clips), number)
         return part == "client"
 
