@@ -1,6 +1,7 @@
 """Frozen dataclasses whose fields are checked by their type, wherever they are made or read."""
 
 import math
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache, partial
@@ -9,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 import numpy as np
 
-from fedcal.core.checks import finite, interval, of_kind, one_of, positive, whole
+from fedcal.core.checks import finite, interval, like, of_kind, one_of, positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.streams import check_seed
 from fedcal.core.types import Floats
@@ -172,6 +173,11 @@ def within(low: int, high: int | None = None) -> Check:
 def among(names: Collection[str], listed: str = "") -> Check:
     """Return a check for one of some names; `listed` is a command that lists them."""
     return lambda name, value: one_of(name.replace("_", " "), value, names, listed)
+
+
+def shaped(form: re.Pattern[str], allowed: str = "") -> Check:
+    """Return a check for a text of a form; see `like`."""
+    return lambda name, value: like(name, value, form, allowed)
 
 
 def set_checked(made: Any) -> None:

@@ -105,7 +105,10 @@ def test_what_is_not_allowed_is_refused():
         ({"epsilon": math.inf, "trust": "central"}, "give a finite epsilon or use secagg"),
         ({**SITES, "colluding": 3}, "colluding must be a whole number"),
         ({**SITES, "committee": 21}, "committee must be a whole number"),
-        ({**SITES, "threshold": 2}, "needs a threshold above 2, got 2: two halves"),
+        (
+            {**SITES, "threshold": 2},
+            "threshold of a committee of 5 must be a whole number in \\[3, 5\\]",
+        ),
         ({**SITES, "committee": 0, "threshold": 0}, "there is no committee"),
     ]
     each_is_refused(table, lambda change: federation(**change))

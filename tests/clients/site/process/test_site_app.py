@@ -309,7 +309,7 @@ def test_the_log_is_in_plain_words_and_tells_of_no_row(site, tmp_path, caplog):
         f"asked which classes it has: answered with their digest {digest[:12]}",
         "result received: run RUN",
         "asked: run RUN",
-        "refused to answer: the job's public facts are not those that the run began with",
+        "refused to answer: the digest of the job's public facts",
     ]
     assert "round 1 of 1: temperature_scores, epsilon 1" in caplog.messages[0]
     assert "again, with the same numbers" in caplog.messages[3]
