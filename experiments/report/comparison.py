@@ -12,7 +12,7 @@ from fedcal.experiments.report.families import Family, columns_of, family_in, sh
 from fedcal.experiments.report.figures import curves
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.headline import HIGHER_IS_BETTER
-from fedcal.experiments.report.simulation import handed_over, meanings
+from fedcal.experiments.report.simulation import meanings, run_again
 from fedcal.storage.atomic import path_of
 
 
@@ -105,11 +105,6 @@ def comparison_page(comparison: Mapping[str, Any]) -> page.Page:
     if failures:
         every.insert(2, Text("Runs that failed", tuple(failures)))
     sets = dict.fromkeys(str(c["data"]) for c in comparison["cells"])
-    again = [
-        handed_over(*sets),
-        Text("", ("The grid lies beside this file:",), "plain"),
-        Text("", ("fedcal compare --config config.toml",), "code"),
-    ]
     one = len(names) < 2
     figures = comparison_sheets(cells)
     return page.Page(
@@ -119,7 +114,7 @@ def comparison_page(comparison: Mapping[str, Any]) -> page.Page:
             *(page.Section(f.title.partition(":")[0] if one else f.title, [f]) for f in figures),
             page.Section("All cells", every),
             page.Section("Privacy", [Text("", tuple(comparison.get("statement", ())))]),
-            page.Section("Run it again", again),
+            page.Section("Run it again", run_again(*sets, tool="fedcal compare")[:3]),
         ],
         versions=comparison.get("versions", {}),
     )
