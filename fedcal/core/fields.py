@@ -111,6 +111,10 @@ def flag(name: str, value: Any) -> bool:
     return of_kind(bool)(name, bool(value) if isinstance(value, np.bool_) else value)
 
 
+text = of_kind(str)
+"""The check that something is a text."""
+
+
 def vector(name: str, value: Any) -> Floats:
     """Return a read-only copy of `value`, (size,) float64, finite; InputError otherwise."""
     given = np.asarray(value)
