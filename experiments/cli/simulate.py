@@ -13,6 +13,7 @@ from fedcal.experiments.runs import files, jobs, simulation
 from fedcal.experiments.runs import result as results
 from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
 from fedcal.experiments.runs.result import SimulationResult
+from fedcal.metrics import names
 
 EXAMPLES = (
     "fedcal simulate --epsilon 1 --out run",
@@ -101,8 +102,11 @@ def _tables(result: SimulationResult) -> list[TextTable]:
     """Metrics before and after a calibrator, or what tables another artifact has."""
     if not result.artifact.rescores or result.test is None:
         return [of_part(p) for p in result.page() if isinstance(p, pages.Table)]
-    named = terminal.headings(result.judged.get("score", ""), result.class_names)
-    tables = [TextTable(("test rows", *named.values()), results.before_and_after(result))]
+    about = names.about(result.told)
+    columns = ("test rows", *(names.column(metric, *about) for metric in names.TEST_ROWS))
+    both = {"before": result.before, "after": result.after}
+    rows = [(name, *(names.shown(m, of[m]) for m in names.TEST_ROWS)) for name, of in both.items()]
+    tables = [TextTable(columns, rows)]
     if (changed := result.judged.get("clients_change", {})).get("sites"):
         tables.append(of_part(change_table(changed, "client")))
     return tables

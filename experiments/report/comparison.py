@@ -7,12 +7,13 @@ from zlib import crc32
 
 from fedcal.core import pages
 from fedcal.experiments.report import labels, page, tables
-from fedcal.experiments.report.families import Family, columns_of, family_in, shown
+from fedcal.experiments.report.families import Family, columns_of, family_in
 from fedcal.experiments.report.figures import curves, diagrams
 from fedcal.experiments.report.figures.drawing import Sheet, fixed
-from fedcal.experiments.report.headline import HIGHER_IS_BETTER, headline
+from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.page import sections
 from fedcal.metrics import Reliability
+from fedcal.metrics.names import heading, named, shown
 from fedcal.storage.atomic import path_of
 
 
@@ -101,7 +102,11 @@ def comparison_context(
         "failures": _failures(comparison["cells"]),
         "table": cells_table(cells),
         "first": family.first,
-        "meanings": family.meanings or [labels.METRICS[m] for m in family.plotted],
+        "meanings": [
+            (heading(m), named(m).meaning)
+            for m in family.plotted or columns_of(cells)
+            if named(m).meaning
+        ],
         "statement": comparison.get("statement", []),
         "versions": comparison.get("versions", {}),
     }
@@ -147,8 +152,7 @@ def cells_table(cells: Sequence[Mapping[str, Any]]) -> tables.TextTable:
         if some:
             sections[len(rows)] = title
             rows += _rows(some, family, metrics)
-    headings = [curves.NAMES[m].replace(", nats", "") for m in metrics]
-    columns = ("method", *headings, "bytes up", "bytes down", "rounds", "seconds")
+    columns = ("method", *map(heading, metrics), "bytes up", "bytes down", "rounds", "seconds")
     return tables.TextTable(columns, rows, "All cells", sections=sections)
 
 
@@ -160,7 +164,7 @@ def _rows(
     whole = [c for c in cells if not c.get("failures")]  # others are means over other seeds
     for metric in columns if family.starred else ():
         means = [shown(metric, c["after"][metric]["mean"]) for c in whole if not c["baseline"]]
-        pick = max if metric in HIGHER_IS_BETTER else min
+        pick = max if named(metric).higher else min
         best[metric] = pick(means, key=float) if len(set(means)) > 1 else None
     rows: list[tuple[tables.Entry, ...]] = []
     if family.order:

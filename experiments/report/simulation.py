@@ -21,6 +21,7 @@ from fedcal.experiments.runs.config import APP, SIMULATED, parse_setting
 from fedcal.experiments.runs.files import PAGE
 from fedcal.experiments.runs.statement.sentences import adjacency, meaning
 from fedcal.metrics import Reliability
+from fedcal.metrics.names import about, named
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server import participation
 
@@ -69,8 +70,8 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
         before, after = (Reliability.from_json(records[k]) for k in ("before", "after"))
     with page.reading(folder, "rounds.jsonl"):
         rounds = page.read_json_lines(folder / "rounds.jsonl")
-        names = {metric: heading for metric, (heading, _) in labels.meanings(result).items()}
-        by_round = rounds_sheet(result["before"], rounds, title_of(result, "by round"), names)
+        titled = title_of(result, "by round")
+        by_round = rounds_sheet(result["before"], rounds, titled, *about(result))
     both = {"before": before, "after": after}
     sheets = {
         "reliability": diagrams.reliability_sheet(both, title_of(result, "test rows")),
@@ -94,7 +95,7 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
             "verdict": headline(result),
             "tiles": [*_ece_tiles(result), *run_tiles(result)],
             "metrics": labels.metric_table(result),
-            "meanings": list(labels.meanings(result).values()),
+            "meanings": labels.meanings(result),
             "noise": labels.noise_sentence(result),
             "few": labels.few_rows(result, before.rows),
             "test_rows": before.rows,
@@ -192,7 +193,7 @@ def _pairs(facts: list[tuple[str, str]]) -> tables.TextTable:
 def _ece_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
     tiles = []
     for metric in ("ece", "classwise_ece"):
-        name = labels.meanings(result)[metric][0].removesuffix(", %")
+        name = named(metric, *about(result)).title
         before, after = (labels.with_interval(result, part, metric)[0] for part in PARTS)
         tiles.append((name, f"{before} → {after}\u00a0%"))
     return tiles
@@ -345,8 +346,6 @@ def write_reading_report(folder: Path) -> Path:
 
 TRAINING = "training.json"
 
-_READ = {"accuracy": "accuracy", "ece": "top-label ECE"}
-
 
 def write_training_report(folder: Path, home: Path | None = None) -> Path:
     """Write `report.html` and its figures beside `training.json` and `page.json` in `folder`.
@@ -367,7 +366,9 @@ def write_training_report(folder: Path, home: Path | None = None) -> Path:
     with page.reading(folder, TRAINING):
         result = {**training, "method": training["config"]["method"]}
         parts = read_parts(folder / PAGE)
-        numbers = [(name, labels.percent(training["test"][key])) for key, name in _READ.items()]
+        numbers = [
+            (named(m).title, labels.percent(training["test"][m])) for m in ("accuracy", "ece")
+        ]
         sheets = sheets_of(parts, result)
         context = {
             "verdict": headline({**result, "after": training["test"]}),
