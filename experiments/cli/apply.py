@@ -22,10 +22,11 @@ from fedcal.core.checks import same, unused, whole
 from fedcal.core.pages import Table
 from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet, option
 from fedcal.experiments.report.tables import print_table
-from fedcal.experiments.report.terminal import SHOWN, console, headings, shown
+from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs import files, folders
 from fedcal.experiments.training.data import LabelledRows, labelled_rows, named, read_labelled
 from fedcal.metrics import buckets, summary
+from fedcal.metrics.names import line
 from fedcal.storage import artifact, atomic, npz
 from fedcal.training.networks import TrainedModel, load_model
 
@@ -214,7 +215,7 @@ def _apply_model(model: TrainedModel, data: str, out: Path) -> tuple[int, int, T
         _write(out, {"logits": logits}, beside, names)
     judged = fit if test is None else test
     metrics = {} if judged[1] is None else summary(numerics.softmax(judged[0]), judged[1])
-    lines = [", ".join(f"{SHOWN[k]} {shown(k, metrics[k])}" for k in SHOWN)] if metrics else []
+    lines = [line(metrics, buckets.check_score("", logits.shape[1]))] if metrics else []
     done = f"read by the network {model.network}", {"metrics": metrics} if metrics else {}, lines
     return len(logits), 0 if test is None else len(test[0]), done
 
@@ -226,14 +227,11 @@ def _apply_calibrator(fitted: calibrators.Calibrator, rows: Rows, out: Path) -> 
         both = {"before": rows.probs, "after": probs}
         part = rows.judged
         metrics = {name: summary(p[part], labels[part]) for name, p in both.items()}
-    heads = headings(buckets.check_score("", probs.shape[1]), fitted.class_names)
+    about = buckets.check_score("", probs.shape[1]), classes.called(fitted.class_names, 1)
     shown_probs = probs[:, rows.place]
     names = {f"prob_{name}": shown_probs[:, j] for j, name in enumerate(rows.called)}
     _write(out, {"probs": shown_probs}, rows.columns, names)
-    lines = [
-        f"{name}: " + ", ".join(f"{head} {shown(k, values[k])}" for k, head in heads.items())
-        for name, values in metrics.items()
-    ]
+    lines = [f"{part}: {line(values, *about)}" for part, values in metrics.items()]
     return f"calibrated by {fitted.kind}", metrics, lines
 
 

@@ -13,6 +13,7 @@ from fedcal.experiments.runs import files, jobs, simulation
 from fedcal.experiments.runs import result as results
 from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
 from fedcal.experiments.runs.result import SimulationResult
+from fedcal.metrics import names
 
 EXAMPLES = (
     "fedcal simulate --epsilon 1 --out run",
@@ -101,10 +102,11 @@ def _tables(result: SimulationResult) -> list[pages.Table]:
     """Metrics before and after a calibrator, or what tables another artifact has."""
     if not result.artifact.rescores or result.test is None:
         return [p for p in result.parts if isinstance(p, pages.Table)]
-    named = terminal.headings(result.judged.get("score", ""), result.class_names)
-    tables = [
-        pages.Table("", ("test rows", *named.values()), results.before_and_after(result), left=(0,))
-    ]
+    about = names.about(result.told)
+    columns = ("test rows", *(names.column(metric, *about) for metric in names.TEST_ROWS))
+    both = {"before": result.before, "after": result.after}
+    rows = [(name, *(names.shown(m, of[m]) for m in names.TEST_ROWS)) for name, of in both.items()]
+    tables = [pages.Table("", columns, rows, left=(0,))]
     if (changed := result.judged.get("clients_change", {})).get("sites"):
         tables.append(change_table(changed, "client"))
     return tables

@@ -15,6 +15,7 @@ from fedcal.experiments.runs.config import parse_setting, read_options
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.run import train
+from fedcal.metrics import names
 
 
 def _show(training: Mapping[str, Any], out: Path | None) -> None:
@@ -29,10 +30,7 @@ def _show(training: Mapping[str, Any], out: Path | None) -> None:
         f"{rows['test']:,} for testing"
     )
     for part in ("train", "test"):
-        metrics = ", ".join(
-            f"{name} {terminal.shown(k, training[part][k])}" for k, name in terminal.SHOWN.items()
-        )
-        to.print(f"{part} rows: {metrics}")
+        to.print(f"{part} rows: {names.line(training[part])}")
     for line in training["privacy"]["statement"]:
         to.print(f"  {line}")
     if out is not None:

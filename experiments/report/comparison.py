@@ -7,12 +7,12 @@ from typing import Any
 
 from fedcal.core import pages
 from fedcal.core.pages import Text
-from fedcal.experiments.report import labels, page
-from fedcal.experiments.report.families import Family, columns_of, family_in, shown
+from fedcal.experiments.report import page
+from fedcal.experiments.report.families import Family, columns_of, family_in
 from fedcal.experiments.report.figures import curves
 from fedcal.experiments.report.figures.drawing import Sheet
-from fedcal.experiments.report.headline import HIGHER_IS_BETTER
 from fedcal.experiments.report.simulation import meanings, run_again
+from fedcal.metrics.names import heading, named, shown
 from fedcal.storage.atomic import path_of
 
 
@@ -100,7 +100,7 @@ def comparison_page(comparison: Mapping[str, Any]) -> page.Page:
     )
     if failures:
         about += " If a run of a cell failed, its means are over the others, and it gets no star."
-    known = family.meanings or [labels.METRICS[m] for m in family.plotted]
+    known = [(heading(m), named(m).meaning) for m in family.plotted or columns_of(cells)]
     every: list[page.Shown] = [Text("", (about,), "plain"), cells_table(cells), meanings(known)]
     if failures:
         every.insert(2, Text("Runs that failed", tuple(failures)))
@@ -167,7 +167,7 @@ def cells_table(cells: Sequence[Mapping[str, Any]]) -> pages.Table:
         if some:
             sections[len(rows)] = title
             rows += _rows(some, family, metrics)
-    headings = [curves.NAMES[m].replace(", nats", "") for m in metrics]
+    headings = [heading(m) for m in metrics]
     columns = ("method", *headings, "bytes up", "bytes down", "rounds", "seconds")
     return pages.Table("All cells", columns, rows, left=(0,), sections=sections)
 
@@ -180,7 +180,7 @@ def _rows(
     whole = [c for c in cells if not c.get("failures")]  # others are means over other seeds
     for metric in columns if family.starred else ():
         means = [shown(metric, c["after"][metric]["mean"]) for c in whole if not c["baseline"]]
-        pick = max if metric in HIGHER_IS_BETTER else min
+        pick = max if named(metric).higher else min
         best[metric] = pick(means, key=float) if len(set(means)) > 1 else None
     rows: list[tuple[pages.Entry, ...]] = []
     if family.order:

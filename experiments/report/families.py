@@ -5,13 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedcal.core.errors import InputError
-from fedcal.experiments.report.terminal import SHOWN
+from fedcal.metrics.names import TEST_ROWS, WIDTH, column
 from fedcal.strategies import STRATEGIES
 
 Numbers = dict[str, float]
-
-_WIDTH = "_width"
-"""What the width of a metric's interval is called by, after its name."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +20,7 @@ class Family:
     name
         of `fedcal.strategies.method.Family`
     columns
-        metric of the table -> heading; with "%" it is a fraction. Those that no line has are left
-        out
+        metrics of the table; those that no line has are left out
     what
         the smallest of `best`, in words; or why lines are not ranked
     told
@@ -45,12 +41,10 @@ class Family:
         by the smallest of this metric; "" = as they come
     starred
         whether the best of a column is marked
-    meanings
-        of the columns: heading and explanation; () = those of calibrators' metrics
     """
 
     name: str
-    columns: Mapping[str, str]
+    columns: tuple[str, ...]
     what: str
     told: Callable[[Any], tuple[Numbers, Numbers]]
     best: str = ""
@@ -61,7 +55,6 @@ class Family:
     first: str = ""
     order: str = ""
     starred: bool = False
-    meanings: tuple[tuple[str, str], ...] = ()
 
     def mean(self, line: Mapping[str, Any]) -> float:
         """Return the metric that ranks a line, the mean over its seeds."""
@@ -74,7 +67,7 @@ def _evaluated(result: Any) -> tuple[Numbers, Numbers]:
     for name, one in result.metrics.items():
         if one["value"] is not None:
             after[name] = float(one["value"])
-            after[name + _WIDTH] = float(one["high"]) - float(one["low"])
+            after[name + WIDTH] = float(one["high"]) - float(one["low"])
     return {}, after
 
 
@@ -91,11 +84,11 @@ def _sets(result: Any) -> tuple[Numbers, Numbers]:
 FAMILIES = {
     "calibrate": Family(
         "calibrate",
-        {metric: SHOWN[metric] for metric in ("accuracy", "ece", "classwise_ece", "nll")},
+        ("accuracy", "ece", "classwise_ece", "nll"),
         "Smallest mean classwise ECE on the test rows",
         _tested,
         best="classwise_ece",
-        complete=tuple(SHOWN),
+        complete=TEST_ROWS,
         plotted=("ece", "classwise_ece", "nll", "accuracy"),
         pair=("ece", "nll"),
         first="Within a group the smallest ECE comes first; a star marks the best of its column "
@@ -105,12 +98,7 @@ FAMILIES = {
     ),
     "conformal": Family(
         "conformal",
-        {
-            "coverage": "coverage %",
-            "set_size": "set size",
-            "singletons": "one label %",
-            "empty": "no label %",
-        },
+        ("coverage", "set_size", "singletons", "empty"),
         "Smallest mean sets of those that cover as many test rows as they say",
         _sets,
         best="set_size",
@@ -119,46 +107,20 @@ FAMILIES = {
         first="Within a group the smallest sets come first. Numbers of the test rows are exact, "
         "for the researcher's eyes.",
         order="set_size",
-        meanings=(
-            (
-                "coverage, %",
-                "Share of test rows whose label is in their set; the target is 1 - alpha.",
-            ),
-            (
-                "set size",
-                "Mean number of labels in a set. Among sets that cover, smaller is better.",
-            ),
-            ("one label, %", "Share of test rows whose set holds one label."),
-            ("no label, %", "Share of test rows whose set is empty."),
-        ),
     ),
     "evaluate": Family(
         "evaluate",
-        {
-            "accuracy": "accuracy %",
-            "accuracy_width": "accuracy interval %",
-            "roc_auc": "ROC AUC",
-            "roc_auc_width": "ROC AUC interval",
-            "confidence_auc": "confidence AUC",
-            "confidence_auc_width": "confidence AUC interval",
-            "ece": "ECE %",
-            "ece_width": "ECE interval %",
-        },
+        tuple(
+            metric + width
+            for metric in ("accuracy", "roc_auc", "confidence_auc", "ece", "classwise_ece")
+            for width in ("", WIDTH)
+        ),
         "Released metrics of the model: the spread over seeds and the widths of their 95 % "
         "intervals say how well each is known",
         _evaluated,
-        meanings=(
-            (
-                "interval",
-                "Width of the 95 % interval of a metric: what noise, the choice of rows and the "
-                "buckets of scores leave open.",
-            ),
-        ),
     ),
 }
 """Family of methods -> what a comparison of them tells."""
-
-HEADINGS = {metric: text for one in FAMILIES.values() for metric, text in one.columns.items()}
 
 
 def family_of(methods: Iterable[str]) -> Family:
@@ -198,15 +160,10 @@ def family_in(lines: Iterable[Mapping[str, Any]]) -> Family:
     metrics = {name for line in lines for name in line["after"]}
     if "coverage" in metrics:
         return FAMILIES["conformal"]
-    return FAMILIES["evaluate" if any(n.endswith(_WIDTH) for n in metrics) else "calibrate"]
+    return FAMILIES["evaluate" if any(n.endswith(WIDTH) for n in metrics) else "calibrate"]
 
 
 def columns_of(lines: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Metric -> heading of a table of these lines: of their family's, those that any line has."""
     there = {name for line in lines for name in line["after"]}
-    return {m: heading for m, heading in family_in(lines).columns.items() if m in there}
-
-
-def shown(metric: str, value: float) -> str:
-    """Format a metric for people."""
-    return f"{100 * value:.3f}" if HEADINGS[metric].endswith("%") else f"{value:.4f}"
+    return {metric: column(metric) for metric in family_in(lines).columns if metric in there}

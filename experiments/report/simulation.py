@@ -21,6 +21,7 @@ from fedcal.experiments.runs.config import APP, SIMULATED, parse_setting
 from fedcal.experiments.runs.files import PAGE
 from fedcal.experiments.runs.statement.sentences import adjacency, meaning
 from fedcal.metrics import Reliability
+from fedcal.metrics.names import about, named
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server import participation
 
@@ -105,10 +106,9 @@ def calibrator_sections(
         lines of `rounds.jsonl`
     """
     before, after = (of[k] for k in PARTS)
-    about, names = title_of(result), result.get("class_names")
-    classes = diagrams.classes_sheet(before, after, f"{about}: class by class", names)
-    headings = {metric: heading for metric, (heading, _) in labels.meanings(result).items()}
-    by_round = rounds_sheet(result["before"], rounds, f"{about}: by round", headings)
+    title, names = title_of(result), result.get("class_names")
+    classes = diagrams.classes_sheet(before, after, f"{title}: class by class", names)
+    by_round = rounds_sheet(result["before"], rounds, f"{title}: by round", *about(result))
     told = page.words(
         "simulation",
         rows=before.rows,
@@ -121,11 +121,11 @@ def calibrator_sections(
     )
     text = {name: Text("", lines, "plain") for name, lines in told.items()}
     metrics = [text["exact"], labels.metric_table(result), text["fine"]]
-    metrics.append(meanings(labels.meanings(result).values()))
+    metrics.append(meanings(labels.meanings(result)))
     each: list[Shown] = [text["classes"], classes]
     if diagrams.SHOWN_CLASSES < before.classes <= MOST_GAPS:
-        each.insert(1, diagrams.gaps_sheet(before, after, f"{about}: every class"))
-    bars = [text["bars"], diagrams.reliability_sheet(of, f"{about}: test rows")]
+        each.insert(1, diagrams.gaps_sheet(before, after, f"{title}: every class"))
+    bars = [text["bars"], diagrams.reliability_sheet(of, f"{title}: test rows")]
     sections = [
         page.Section("Metrics", metrics),
         page.Section("Reliability of the top label", bars),
@@ -141,7 +141,8 @@ def calibrator_sections(
 
 def meanings(pairs: Iterable[tuple[str, str]]) -> Text:
     """Return what the metrics mean, by their headings, for who asks."""
-    return Text("What the metrics mean", tuple(f"{name}: {text}" for name, text in pairs), "fold")
+    lines = tuple(f"{name}: {text}" for name, text in pairs if text)
+    return Text("What the metrics mean", lines, "fold")
 
 
 _TILES = {"metrics": labels.metric_tiles, "sets": labels.set_tiles}
@@ -216,7 +217,7 @@ def run_again(*names: str, tool: str, real: bool = False, in_app: bool = False) 
 def _ece_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
     tiles = []
     for metric in ("ece", "classwise_ece"):
-        name = labels.meanings(result)[metric][0].removesuffix(", %")
+        name = named(metric, *about(result)).title
         before, after = (labels.with_interval(result, part, metric)[0] for part in PARTS)
         tiles.append((name, f"{before} → {after}\u00a0%"))
     return tiles
@@ -339,7 +340,6 @@ def _reads_back(name: str, setting: Any) -> bool:
 
 READING, TRAINING = "reading.json", "training.json"
 _AGAIN = " read again: no run, and no further charge"
-_READ = {"accuracy": "accuracy", "ece": "top-label ECE"}
 
 
 def write_reading_report(folder: Path) -> Path:
@@ -383,6 +383,6 @@ def write_training_report(folder: Path, home: Path | None = None) -> Path:
     with page.reading(folder, TRAINING):
         test = training["test"]
         result = {**training, "method": training["config"]["method"], "after": test}
-        numbers = [(name, labels.percent(test[key])) for key, name in _READ.items()]
+        numbers = [(named(m).title, labels.percent(test[m])) for m in ("accuracy", "ece")]
         parts = read_parts(folder / PAGE)
         return run_page(result, parts, numbers, home or folder, "fedcal train").write(folder)

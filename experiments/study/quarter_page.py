@@ -9,13 +9,14 @@ from typing import Any
 
 from fedcal.core import pages, printable
 from fedcal.evaluation.intervals import from_json
-from fedcal.evaluation.page import heading, whole
+from fedcal.evaluation.page import whole
 from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.verdicts import ALL, MOST, ORDER, least_points
 from fedcal.experiments.report import page
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.figures.parts import drawn
 from fedcal.experiments.study.study_file import named
+from fedcal.metrics.names import heading
 
 Told = Mapping[str, Any]
 """The content of `study.json`."""

@@ -13,12 +13,12 @@ import numpy as np
 
 from fedcal.core.classes import called
 from fedcal.core.pages import Curve, Intervals, Part, Point, Table
-from fedcal.evaluation.estimates import METRICS
 from fedcal.evaluation.estimators import curves
-from fedcal.evaluation.estimators.calibration import FAR_TAIL
+from fedcal.evaluation.estimators.calibration import ECES, FAR_TAIL
 from fedcal.evaluation.findings import Findings, Key, counted
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import HIDES, Estimate, beyond
+from fedcal.metrics.names import decimals, heading, named, scaled, shown
 
 
 def names_of(views: Iterable[str]) -> dict[str, str]:
@@ -144,38 +144,6 @@ def p_shown(p_value: float, floor: float) -> str:
     return f"< {floor:.{digits}f}" if p_value <= floor else f"{p_value:.{digits}f}"
 
 
-def heading(metric: str, score: str = "") -> str:
-    """Return the heading of a metric of a score ("positive", "confidence"), with its unit.
-
-    The gap is the mean score minus the share of the outcome: below 0 the model predicts too low.
-    """
-    if metric in METRICS:
-        text = METRICS[metric].of_score.get(score, METRICS[metric].heading)
-    else:
-        text = {"mce": "MCE, %", "classwise_ece": "classwise ECE, %"}.get(metric, "")
-    return text or metric.replace("_", " ")
-
-
-def decimals(metric: str, low: float, high: float) -> int:
-    """Return the number of decimals that a value with this interval deserves.
-
-    Half of the interval is two units of the last digit at least.
-    """
-    percent = heading(metric).endswith("%")
-    half, most = (100 if percent else 1) * (high - low) / 2, 2 if percent else 4
-    if not 0 < half < math.inf:
-        return most
-    return min(max(math.ceil(-math.log10(half / 2)), 0), most)
-
-
-def shown(metric: str, value: float, sign: bool = False, digits: int | None = None) -> str:
-    """Return a metric's value as text, beside an interval to `decimals` digits."""
-    mark = "+z" if sign else "z"  # z: no minus before a zero
-    if heading(metric).endswith("%"):
-        return f"{100 * value:{mark}.{2 if digits is None else digits}f}"
-    return f"{value:{mark}.{4 if digits is None else digits}f}"
-
-
 def parts(
     findings: Findings, histograms: Mapping[Key, Histogram], names: Sequence[str] | None = None
 ) -> list[Part]:
@@ -215,7 +183,7 @@ def texts(metric: str, estimate: Estimate, sign: bool = False) -> tuple[str, str
     numbers = (estimate.value, estimate.low, estimate.high)
     value, low, high = (shown(metric, number, sign, digits) for number in numbers)
     interval = f"{low} to {high}"
-    if estimate.drowned and metric == "ece" and estimate.low == 0:
+    if estimate.drowned and metric in ECES and estimate.low == 0:
         interval = f"at most {high}"
     warning = f"; {estimate.warning}" if estimate.warning else ""
     return HIDES if estimate.drowned else value, interval + warning
@@ -245,14 +213,13 @@ def _summary(
     z = NormalDist().inv_cdf(0.5 + findings.level / 2)
     rows, unknown = [], []
     for metric, estimate in findings.metrics[view].items():
-        name = heading(metric, findings.score)
         if _unknown(estimate):
-            unknown.append(name.removesuffix(", %"))
+            unknown.append(named(metric, findings.score).title)
             continue
         digits = decimals(metric, estimate.low, estimate.high)
         halves = (z * estimate.sampling, z * estimate.noise, estimate.binning)
         widths = ("" if math.isnan(half) else shown(metric, half, digits=digits) for half in halves)
-        rows.append((name, *texts(metric, estimate), *widths))
+        rows.append((heading(metric, findings.score), *texts(metric, estimate), *widths))
     of_rows, noise = findings.rows
     of = findings.weighting
     about = f"{_about(findings.score, names)}{of.words.capitalize()}. "
@@ -369,16 +336,16 @@ def _forest(
         worst = np.argsort([-abs(by_group[g][first]["gap"].value) for g in groups], kind="stable")
         groups = [groups[k] for k in sorted(worst[:MOST_GROUPS])]
         note = f"The {MOST_GROUPS} of {len(by_group)} groups with the largest gaps. {note}"
-    scale = 100 if heading(metric).endswith("%") else 1
 
     def line(group: str, e: Estimate) -> tuple[str, float, float, float]:
         middle = (e.low + e.high) / 2 if e.drowned else e.value
-        return group, scale * middle, scale * e.low, scale * e.high
+        value, low, high = (scaled(metric, x) for x in (middle, e.low, e.high))
+        return group, value, low, high
 
     names = names_of(views)
     series = {names[v]: tuple(line(g, by_group[g][v][metric]) for g in groups) for v in views}
     overall = findings.metrics[first][metric]
-    references = {} if overall.drowned else {"all rows": scale * overall.value}
+    references = {} if overall.drowned else {"all rows": scaled(metric, overall.value)}
     if metric == "gap":
         references["perfect"] = 0.0
     axis, of, _ = heading(metric, findings.score).partition(" rate of the positive class")

@@ -8,16 +8,15 @@ from pathlib import Path
 from statistics import fmean
 
 from fedcal.experiments.report.figures.curves import (
-    NAMES,
     quality_axis,
     quality_panel,
-    scaled,
     spaced_axis,
 )
 from fedcal.experiments.report.figures.drawing import Panel, Sheet, save_sheets
 from fedcal.experiments.report.figures.style import BASELINE_STYLES, METHOD_STYLES
 from fedcal.experiments.research.studies.cells import spread, whole
 from fedcal.experiments.research.studies.spec import Experiment, Plot, Record, Rows
+from fedcal.metrics.names import heading, scaled
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -72,7 +71,7 @@ def _panel(plot: Plot, cells: Rows, looks: Mapping[str, str]) -> Panel:
     means = [_mean(c, plot.y) for c in (*mine, *base.values())]
     axes = {**axis, **quality_axis(plot.y, means, [0.0] * len(means))}
     network = str(cells[0]["network"])
-    about = f"{network}: {NAMES[plot.y]}"
+    about = f"{network}: {heading(plot.y)}"
     return quality_panel((plot.title, network, about), axes, curves, levels)
 
 

@@ -13,6 +13,7 @@ from fedcal.core import pages
 from fedcal.experiments.report import families, tables
 from fedcal.experiments.runs.comparison.grid import Cell
 from fedcal.experiments.runs.sweep import Row
+from fedcal.metrics.names import scaled, shown, unit
 from fedcal.strategies.settings import settings_of
 
 Line = dict[str, Any]
@@ -212,8 +213,7 @@ def _name(line: Line, rivals: Sequence[Line]) -> str:
 
 
 def _value(family: families.Family, line: Line) -> str:
-    percent = family.columns[family.best].endswith("%")
-    return f"{100 * family.mean(line):.3g} %" if percent else f"{family.mean(line):.3g}"
+    return f"{scaled(family.best, family.mean(line)):.3g}{unit(family.best)}"
 
 
 def _short(data: str) -> str:
@@ -344,7 +344,7 @@ def _fact(key: str, value: Any) -> str:
 def _spread(metric: str, over: Mapping[str, Any] | None, runs: int) -> str:
     if over is None or over["mean"] is None:
         return ""
-    mean, std = families.shown(metric, over["mean"]), families.shown(metric, over["std"])
+    mean, std = shown(metric, over["mean"]), shown(metric, over["std"])
     some = len(over.get("values", range(runs)))  # what ships of a comparison has means alone
     note = "" if some == runs else f" [{some} of {runs}]"  # noise drowned the others
     return (mean if float(std) == 0 else f"{mean} ± {std}") + note

@@ -89,7 +89,7 @@ def test_words_from_files_are_escaped(copy):
 
 
 def test_better_is_said_only_where_the_interval_says_so(made):
-    names = ("ece", "classwise_ece", "nll", "brier", "accuracy", "mce")
+    names = ("accuracy", "ece", "classwise_ece", "nll", "brier", "mce")
     for metric, ends, change, says in (
         ("ece", [-0.02, -0.01], -0.015, "better"),
         ("ece", [0.01, 0.02], 0.015, "worse"),
@@ -104,7 +104,7 @@ def test_better_is_said_only_where_the_interval_says_so(made):
     result["after"]["ece"] = 0.02
     for ends, why in (([0.001, 0.015], "; noise inflates the number"), ([0.001, 0.02], "")):
         result["intervals"]["after"]["ece"] = ends
-        assert metric_entries(result)[0][2].small.endswith(f" to {100 * ends[1]:.1f}{why}")
+        assert metric_entries(result)[1][2].small.endswith(f" to {100 * ends[1]:.1f}{why}")
     signs = [signed("ece", -0.015), signed("nll", 0.015), signed("ece", -1e-9)]
     assert signs == ["−1.50", "+0.0150", "0.00"]
 
