@@ -47,9 +47,7 @@ def finished(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def cells_of(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return cells, perhaps of a file, with numbers as budgets; older files have null for inf."""
-    return [
-        {**c, "epsilon": float("inf" if c["epsilon"] is None else c["epsilon"])} for c in cells
-    ]
+    return [{**c, "epsilon": float("inf" if c["epsilon"] is None else c["epsilon"])} for c in cells]
 
 
 def names_of(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:

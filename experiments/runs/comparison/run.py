@@ -1,7 +1,6 @@
 """Many methods, budgets, partitions and seeds in one table: what `fedcal compare` runs."""
 
 import json
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,14 +42,9 @@ _LARGEST = 1e100
 """No number of a row is larger; the squares of such numbers are finite."""
 
 
-def _plain(epsilon: float) -> float | str:
-    """Return a budget as strict JSON can hold it, so that `float` reads it."""
-    return "inf" if math.isinf(epsilon) else epsilon
-
-
 def runs_of(cell: Cell) -> list[Run]:
     """Return the requests of a resolved cell, one for each seed, as strict JSON can hold them."""
-    plain = cell.config.to_dict() | {"epsilon": _plain(cell.config.epsilon)}
+    plain = cell.config.to_dict() | {"epsilon": files.in_json(cell.config.epsilon)}
     del plain["engine"]  # all engines give the same bits
     return [plain | {"seed": seed} for seed in cell.seeds]
 
@@ -155,10 +149,10 @@ class Comparison(shown.Displayable):
         return {
             "schema": 1,
             "kind": "comparison",
-            "config": config | {"epsilon": [*map(_plain, config["epsilon"])]},
+            "config": config | {"epsilon": [*map(files.in_json, config["epsilon"])]},
             "headline": self.headline,
             "statement": self.statement,
-            "cells": [cell | {"epsilon": _plain(cell["epsilon"])} for cell in self.cells],
+            "cells": [c | {"epsilon": files.in_json(c["epsilon"])} for c in self.cells],
             "versions": versions(),
         }
 
