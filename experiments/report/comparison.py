@@ -1,5 +1,6 @@
 """The report of a comparison: methods side by side, from `compare.json`."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +40,12 @@ def write_comparison_report(folder: str | Path) -> Path:
 
 def finished(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the cells with at least one finished run."""
-    return [c for c in cells if c["seeds"]]
+    return [c for c in cells_of(cells) if c["seeds"]]
+
+
+def cells_of(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return cells, perhaps of a file, with numbers as budgets; older files have null for inf."""
+    return [{**c, "epsilon": float("inf" if c["epsilon"] is None else c["epsilon"])} for c in cells]
 
 
 def names_of(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -93,7 +99,7 @@ def comparison_page(comparison: Mapping[str, Any]) -> page.Page:
     family, names = family_in(cells), names_of(cells)
     methods = dict.fromkeys(c["label"] for c in cells if not c["baseline"])
     seeds = max((_asked(c) for c in cells), default=0)
-    failures = _failures(comparison["cells"])
+    failures = _failures(cells_of(comparison["cells"]))
     about = (
         f"{len(methods)} method{'s' * (len(methods) != 1)} in {len(cells)} cells, mean ± standard "
         f"deviation over {seeds} seed{'s' * (seeds != 1)}. {family.first}"
@@ -136,7 +142,7 @@ def _failures(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     """List the failures, a line for each run."""
     lines = []
     for c in cells:
-        spent = "" if c["epsilon"] is None else f", ε = {c['epsilon']:g}"
+        spent = "" if math.isinf(c["epsilon"]) else f", ε = {c['epsilon']:g}"
         for failure in c.get("failures", ()):
             run = f"{c['label']} on {c['data']}, {c['partition']}{spent}"
             lines.append(f"{run}, seed {failure['seed']}: {failure['error']}")
@@ -157,7 +163,7 @@ def cells_table(cells: Sequence[Mapping[str, Any]]) -> pages.Table:
             places.setdefault(curves.told(c, keys) or str(c["partition"]), []).append(c)
     for place, some in places.items():
         for c in sorted(some, key=curves.budget):
-            spent = "no privacy" if c["epsilon"] is None else f"ε = {c['epsilon']:g}"
+            spent = "no privacy" if math.isinf(c["epsilon"]) else f"ε = {c['epsilon']:g}"
             groups.setdefault(f"{place}, {spent}", []).append(c)
     family = family_in(cells)
     metrics = family.plotted or tuple(columns_of(cells))

@@ -56,7 +56,7 @@ def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
         **asked,
         "clients": c.clients if cell.variant.dealt else None,
         "partition": c.partition if cell.variant.dealt else None,
-        "epsilon": None if exact else c.epsilon,
+        "epsilon": c.epsilon,
         "delta": None if exact else cell.delta,
         "unit": None if baseline else c.unit,
         "trust": None if baseline else c.trust,
@@ -114,10 +114,10 @@ def headline(lines: Sequence[Line]) -> str:
     ranked = [c for c in fitted if c["seeds"] and not c["failures"]]
     if ranked and not family.best:
         return f"{family.what}."
-    ranked = [c for c in ranked if c["epsilon"] is not None] or ranked
+    ranked = [c for c in ranked if math.isfinite(c["epsilon"])] or ranked
     varied = [k for k in _SETTING if len({c.get(k) for c in ranked}) > 1]
     settings: dict[tuple[Any, ...], list[Line]] = {}
-    for c in sorted(ranked, key=lambda c: float(c["epsilon"] or 0.0)):
+    for c in sorted(ranked, key=lambda c: float(c["epsilon"])):
         settings.setdefault((c["epsilon"], *(c[k] for k in varied)), []).append(c)
     if not settings:
         return "No method was run to its end with every seed."
@@ -136,7 +136,7 @@ def headline(lines: Sequence[Line]) -> str:
     plain = {c["data"]: c for c in lines if c["method"] == "none" and c["seeds"]}
     parts = []
     for (epsilon, *facts), rivals in settings.items():
-        where = "without privacy" if epsilon is None else f"at epsilon = {epsilon:g}"
+        where = "without privacy" if math.isinf(epsilon) else f"at epsilon = {epsilon:g}"
         names = [f"{k} {v}" for k, v in zip(varied, facts, strict=True)]
         parts.append(
             ", ".join([where, *names]) + " " + _won(family, rivals, plain.get(rivals[0]["data"]))
@@ -156,7 +156,8 @@ def harmed(lines: Sequence[Line]) -> str:
         before, after = (line[part][_CALIBRATE.best] for part in ("before", "after"))
         by = after["mean"] - before["mean"]
         if by > max(0.1 * before["mean"], before["std"], after["std"]):
-            budget = "no privacy" if line["epsilon"] is None else f"epsilon {line['epsilon']:g}"
+            epsilon = line["epsilon"]
+            budget = "no privacy" if math.isinf(epsilon) else f"epsilon {epsilon:g}"
             worse.append(f"{line['label']} with {budget}")
     if not worse:
         return ""
@@ -241,7 +242,7 @@ _TELLING = (
 _KEPT = (
     *("data", "method", "label", "settings", "alpha", "clients", "partition", "rounds"),
     *("sampling_rate", "epsilon", "delta", "unit", "trust", "mechanism", "noise_std"),
-    *("bytes_up", "bytes_down"),
+    *("bytes_up", "bytes_down", "baseline"),
 )
 _WORDS = ("method", "data", "partition", "unit", "trust", "mechanism")
 _PARTS = (("before", "before", "mean"), ("mean", "after", "mean"), ("std", "after", "std"))
@@ -296,14 +297,11 @@ def _texts(line: Line, varied: Iterable[str], metrics: Iterable[str]) -> list[st
     """Return a line as text for people."""
     failed, runs = len(line["failures"]), len(line["seeds"]) + len(line["failures"])
     label = line["label"] + (f" [{failed} of {runs} failed]" if failed else "")
-    epsilon = "" if line["baseline"] else "inf"
-    if line["epsilon"] is not None:
-        epsilon = f"{line['epsilon']:g}"
     up, down, seconds = line["bytes_up"], line["bytes_down"], line["seconds"]["mean"]
     return [
         label,
         *(_fact(k, line.get(k)) for k in varied),
-        epsilon,
+        "" if line["baseline"] else f"{line['epsilon']:g}",
         *(_spread(metric, line["after"].get(metric), len(line["seeds"])) for metric in metrics),
         "" if line["delta"] is None else f"{line['delta']:g}",
         _noise(line),
@@ -352,7 +350,7 @@ def _spread(metric: str, over: Mapping[str, Any] | None, runs: int) -> str:
 
 def _noise(line: Line) -> str:
     """Return the std of the released sum, one number for each kind of block."""
-    if line["epsilon"] is None or not line["seeds"]:
+    if math.isinf(line["epsilon"]) or not line["seeds"]:
         return ""
     std = line["noise_std"]
     if std is None:
