@@ -99,6 +99,27 @@ class Reliability:
         return mean_gap(gap, self._some_rows() * self.classes)
 
     @property
+    def uncertainty(self) -> float:
+        """Brier score of who always says how often each class occurs; InputError without rows.
+
+        As `brier`: for two classes that of one, for more the sum over classes.
+        """
+        share = self.class_sum_correct.sum(axis=1) / self._some_rows()
+        return float((share * (1 - share)).sum() / (2 if self.classes == 2 else 1))
+
+    @property
+    def resolution(self) -> float:
+        """How far the outcome of bins differs from that of all rows (Murphy 1973), as `brier`.
+
+        It is 0 where all rows have the same probabilities. InputError without rows.
+        """
+        rows = self._some_rows()
+        share = self.class_sum_correct.sum(axis=1, keepdims=True) / rows
+        there = np.maximum(self.class_count, 1)
+        apart = self.class_count * (self.class_sum_correct / there - share) ** 2
+        return float(apart.sum() / rows / (2 if self.classes == 2 else 1))
+
+    @property
     def mce(self) -> float:
         """MCE of all rows as in `scores.mce`; raises InputError without rows."""
         self._some_rows()

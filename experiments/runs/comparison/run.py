@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import datasets, partition
-from fedcal.core import checks, errors
+from fedcal.core import checks, errors, pages
 from fedcal.core.options import takes_options
 from fedcal.datasets import Dataset
 from fedcal.experiments.report import comparison, families, figures, shown, tables
@@ -24,6 +24,7 @@ from fedcal.experiments.runs.config import merge, read_options
 from fedcal.experiments.runs.jobs import holdout
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.sweep import CONFIG, ROWS, Row, Run
+from fedcal.metrics.names import METRICS
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
 
@@ -107,6 +108,13 @@ DONE = "compare.json"
 _LINES = 8
 """Of the table, in what `print` shows."""
 
+FORMS: dict[str, Callable[[pages.Table], str]] = {
+    "latex": tables.latex,
+    "markdown": tables.markdown,
+    "csv": lambda table: "",  # of the lines themselves
+}
+"""Forms of a table as a text."""
+
 
 @dataclass(frozen=True, repr=False)
 class Comparison(shown.Displayable):
@@ -125,6 +133,8 @@ class Comparison(shown.Displayable):
         what the table gives away, in whole sentences
     report
         whether `save` writes a report and figures
+    metrics
+        columns of tables and panels of figures for a paper; () = the usual ones
     """
 
     grid: Grid
@@ -132,6 +142,7 @@ class Comparison(shown.Displayable):
     rows: list[Row]
     statement: list[str]
     report: bool = True
+    metrics: tuple[str, ...] = ()
 
     @property
     def failures(self) -> list[Row]:
@@ -159,11 +170,24 @@ class Comparison(shown.Displayable):
     def to_markdown(self) -> str:
         """Return the headline, the table for people, and the statement below it."""
         sentences = "".join(f"* {line}\n" for line in self.statement)
-        return f"{self.headline}\n\n{table.as_markdown(self.cells)}\n{sentences}"
+        return f"{self.headline}\n\n{self.to_table('markdown')}\n{sentences}"
 
-    def to_csv(self) -> str:
-        """Return the table for programs: fractions with all digits, one line for each cell."""
-        return tables.csv_text(table.as_rows(self.cells))
+    def to_table(self, form: str = "markdown") -> str:
+        """Return the table as a text.
+
+        Parameters
+        ----------
+        form
+            "markdown"; "latex", for booktabs; or "csv": fractions with all digits, for programs
+
+        Raises
+        ------
+        InputError
+            There is no such form.
+        """
+        if checks.one_of("table", form, FORMS) == "csv":
+            return tables.csv_text(table.as_rows(self.cells))
+        return FORMS[form](replace(table.as_table(self.cells, self.metrics), title=""))
 
     def save(self, out: str | Path) -> None:
         """Write `compare.json`, tables, report, grid and rows into a folder; all or none.
@@ -179,16 +203,17 @@ class Comparison(shown.Displayable):
         text(CONFIG, self.grid.to_toml())
         text(ROWS, "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in self.rows))
         text(DONE, files.to_json(self.to_json()))
-        text("table.csv", self.to_csv())
+        text("table.csv", self.to_table("csv"))
         text("table.md", self.to_markdown())
         if self.report:
             comparison.write_comparison_report(folder)
+            comparison.write_column(folder, self.cells, self.metrics)
 
     def __repr__(self) -> str:
         return f"<comparison: {len(self.cells)} lines, {len(self.rows)} runs; print() shows them>"
 
     def __str__(self) -> str:
-        lines = [line for line in table.as_markdown(self.cells).splitlines() if line]
+        lines = self.to_table("markdown").splitlines()
         more = len(lines) - _LINES
         return "\n".join([self.headline, *lines[:_LINES], *([f"and {more} more"] * (more > 0))])
 
@@ -209,7 +234,7 @@ class Comparison(shown.Displayable):
     def parts(self) -> list[Any]:
         """The table, then quality against epsilon and bytes."""
         cells = comparison.finished(self.cells)
-        return [comparison.cells_table(cells), *comparison.comparison_sheets(cells)]
+        return [table.as_table(cells), *comparison.comparison_sheets(cells)]
 
     def _card(self) -> Page:
         return replace(comparison.card_of(self.cells), verdict=self.verdict)
@@ -230,6 +255,7 @@ def compare(
     ray_address: str | None = None,
     progress: Progress | None = None,
     uncalibrated: bool = True,
+    metrics: Sequence[str] = (),
     **options: Any,
 ) -> Comparison:
     """Run every method at every budget on every partition with every seed.
@@ -268,6 +294,8 @@ def compare(
     uncalibrated
         whether the model as it is (method none) has a line also where it is not asked
         for
+    metrics
+        columns of tables and panels of figures for a paper; () = the usual ones
     **options
         as on the command line. Each a value, a list, or text with commas: method (all;
         `fedbbq[weighting=none]` is fedbbq with a parameter), partition, clients, rounds,
@@ -294,6 +322,8 @@ def compare(
         Ctrl-C; finished runs are kept in `out`.
     """
     place = sweep.pool_of(jobs, engine, ray_address)
+    for metric in metrics:
+        checks.one_of("metric", metric, METRICS)
     journal = None
     if out is not None:
         out = path_of(out)
@@ -333,7 +363,8 @@ def compare(
         following = iter(rows)  # one for each cell and seed, in this order
         lines = [table.summarise(c, list(islice(following, len(c.seeds)))) for c in cells]
         held_out = {name: source.test_scores is None for name, source in sources.items()}
-        return Comparison(grid, lines, [*rows], statement(cells, held_out, left_out), report)
+        said = statement(cells, held_out, left_out)
+        return Comparison(grid, lines, [*rows], said, report, tuple(metrics))
 
     rows = sweep.run_all(
         [run for cell in cells for run in runs_of(cell)],
