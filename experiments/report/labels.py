@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.conformal.coverage import FEW_CLASSES
+from fedcal.core import pages
 from fedcal.core.classes import called
 from fedcal.core.numerics import FLOOR
 from fedcal.datasets import is_shipped
 from fedcal.evaluation import page
 from fedcal.evaluation.estimators.calibration import ECES
 from fedcal.evaluation.intervals import from_json
-from fedcal.experiments.report import headline, tables
+from fedcal.experiments.report import headline
 from fedcal.experiments.runs.config import APP
 from fedcal.metrics.bootstrap import FEWEST
 from fedcal.metrics.names import TEST_ROWS, about, decimals, heading, named, shown
@@ -53,12 +54,12 @@ def with_interval(result: Mapping[str, Any], part: str, metric: str) -> tuple[st
     return show(value), " to ".join(map(show, ends or ()))
 
 
-def metric_table(result: dict[str, Any]) -> tables.TextTable:
+def metric_table(result: dict[str, Any]) -> pages.Table:
     """Metrics before and after, and what changed, each above its interval if a result has any."""
     intervals = result.get("intervals") or {}
     rows = []
     for metric in TEST_ROWS:
-        row: list[tables.Entry] = [heading(metric, *about(result))]
+        row: list[pages.Entry] = [heading(metric, *about(result))]
         values = [float(result[part][metric]) for part in ("before", "after")]
         for part, value in zip(("before", "after"), values, strict=True):
             text, interval = with_interval(result, part, metric)
@@ -67,12 +68,12 @@ def metric_table(result: dict[str, Any]) -> tables.TextTable:
             notes += ["noise inflates the number"] if ends and value > ends[1] else []
             if metric == "nll" and (few := result.get("rows_below_floor", {}).get(part)):
                 notes.append(f"{few:,} row{'s' * (few > 1)} below the floor of {FLOOR:g}")
-            row.append(tables.Marked(text, small="; ".join(notes)))
+            row.append(pages.Marked(text, small="; ".join(notes)))
         text, interval = with_interval(result, "difference", metric)
         ends = intervals.get("difference", {}).get(metric)
         mark = _says(metric, values[1] - values[0], ends)
-        rows.append([*row, tables.Marked(text, mark=mark, small=interval)])
-    return tables.TextTable(("metric", "before", "after", "change"), rows)
+        rows.append([*row, pages.Marked(text, mark=mark, small=interval)])
+    return pages.Table("", ("metric", "before", "after", "change"), rows, left=(0,))
 
 
 def _says(metric: str, change: float, ends: list[float] | None) -> str:
