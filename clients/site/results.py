@@ -106,7 +106,8 @@ def judge_result(site: Prepared, run: str, artifact: Artifact) -> str:
         if m in after
     ]
     kind = "own test rows" if site.test else "the rows it answered with"
-    return f"on {kind}: {', '.join(shown)}" if shown else f"judged on {kind}"
+    floored = names.floored(judged.get("rows_below_floor", {}))
+    return f"on {kind}: {', '.join(shown)}. {floored}".strip(". ") if shown else f"judged on {kind}"
 
 
 def _made(results: Path, run: str) -> Path:

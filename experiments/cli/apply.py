@@ -25,8 +25,7 @@ from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs import files, folders
 from fedcal.experiments.training.data import LabelledRows, labelled_rows, named, read_labelled
-from fedcal.metrics import buckets, summary
-from fedcal.metrics.names import line
+from fedcal.metrics import below_floor, buckets, names, summary
 from fedcal.storage import artifact, atomic, npz
 from fedcal.training.networks import TrainedModel, load_model
 
@@ -185,10 +184,10 @@ def _named(rows: datasets.Dataset) -> dict[str, NDArray[Any]]:
         ("client", rows.client, rows.test_client, rows.client_names),
         ("group", rows.group, rows.test_group, rows.group_names),
     )
-    for name, fit, test, names in ways:
+    for name, fit, test, called in ways:
         parts = [part for part in ((fit, test) if tested else (fit,)) if part is not None]
-        if names is not None and len(parts) == 1 + tested:
-            ids[name] = np.array(names)[np.concatenate(parts)]
+        if called is not None and len(parts) == 1 + tested:
+            ids[name] = np.array(called)[np.concatenate(parts)]
     return ids
 
 
@@ -211,28 +210,35 @@ def _apply_model(model: TrainedModel, data: str, out: Path) -> tuple[int, int, T
         _write(out, columns, {}, {})
     else:
         beside = {} if labels is None else {"labels": labels}
-        names = {f"logit_{j}": logits[:, j] for j in range(model.classes)}
-        _write(out, {"logits": logits}, beside, names)
+        called = {f"logit_{j}": logits[:, j] for j in range(model.classes)}
+        _write(out, {"logits": logits}, beside, called)
     judged = fit if test is None else test
-    metrics = {} if judged[1] is None else summary(numerics.softmax(judged[0]), judged[1])
-    lines = [line(metrics, buckets.check_score("", logits.shape[1]))] if metrics else []
-    done = f"read by the network {model.network}", {"metrics": metrics} if metrics else {}, lines
+    content, lines = dict[str, Any](), list[str]()
+    if judged[1] is not None:
+        scored = numerics.softmax(judged[0]), judged[1]
+        content = {"metrics": summary(*scored), "rows_below_floor": below_floor(*scored)}
+        lines = [names.line(content["metrics"], buckets.check_score("", logits.shape[1]))]
+        lines += filter(None, [names.floored({"in all": content["rows_below_floor"]})])
+    done = f"read by the network {model.network}", content, lines
     return len(logits), 0 if test is None else len(test[0]), done
 
 
 def _apply_calibrator(fitted: calibrators.Calibrator, rows: Rows, out: Path) -> Told:
     probs, labels = fitted.calibrated(rows.logits, fitted.input), rows.labels
-    metrics = {}
+    content, lines = dict[str, Any](), list[str]()
     if labels is not None:
         both = {"before": rows.probs, "after": probs}
         part = rows.judged
-        metrics = {name: summary(p[part], labels[part]) for name, p in both.items()}
-    about = buckets.check_score("", probs.shape[1]), classes.called(fitted.class_names, 1)
+        content = {name: summary(p[part], labels[part]) for name, p in both.items()}
+        about = buckets.check_score("", probs.shape[1]), classes.called(fitted.class_names, 1)
+        lines = [f"{name}: {names.line(of, *about)}" for name, of in content.items()]
+        floored = {name: below_floor(p[part], labels[part]) for name, p in both.items()}
+        content["rows_below_floor"] = floored
+        lines += filter(None, [names.floored(floored)])
     shown_probs = probs[:, rows.place]
-    names = {f"prob_{name}": shown_probs[:, j] for j, name in enumerate(rows.called)}
-    _write(out, {"probs": shown_probs}, rows.columns, names)
-    lines = [f"{part}: {line(values, *about)}" for part, values in metrics.items()]
-    return f"calibrated by {fitted.kind}", metrics, lines
+    columns = {f"prob_{name}": shown_probs[:, j] for j, name in enumerate(rows.called)}
+    _write(out, {"probs": shown_probs}, rows.columns, columns)
+    return f"calibrated by {fitted.kind}", content, lines
 
 
 def _apply_sets(fitted: PredictionSets, rows: Rows, out: Path) -> Told:

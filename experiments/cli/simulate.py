@@ -92,6 +92,8 @@ def show(result: SimulationResult, out: Path | None) -> None:
         f"{results.protection(result.privacy)} Who sees what, and what is not protected: "
         "privacy.statement in result.json and --json (docs/guide/privacy.md)"
     )
+    if floored := names.floored(result.judged.get("rows_below_floor", {})):
+        to.print(floored)
     to.print(results.sent(result))
     if out is not None:
         to.print(f"written to {out}")

@@ -15,7 +15,7 @@ from fedcal.experiments.runs.config import parse_setting, read_options
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.run import train
-from fedcal.metrics import names
+from fedcal.metrics import buckets, names
 
 
 def _show(training: Mapping[str, Any], out: Path | None) -> None:
@@ -30,7 +30,10 @@ def _show(training: Mapping[str, Any], out: Path | None) -> None:
         f"{rows['test']:,} for testing"
     )
     for part in ("train", "test"):
-        to.print(f"{part} rows: {names.line(training[part])}")
+        score = buckets.check_score("", training["classes"])
+        to.print(f"{part} rows: {names.line(training[part], score)}")
+    if floored := names.floored(training["rows_below_floor"]):
+        to.print(floored)
     for line in training["privacy"]["statement"]:
         to.print(f"  {line}")
     if out is not None:

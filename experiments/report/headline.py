@@ -27,7 +27,7 @@ Result = Mapping[str, Any]
 MOST_NAMED = 3
 """Groups that are named for one kind of error; of more, the worst."""
 
-_LOSSES = ("log_loss", "log_loss_cut")
+_LOSSES = ("log_loss", "log_loss_cut", "confidence_log_loss", "confidence_log_loss_cut")
 
 
 def headline(result: Result) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from fedcal.conformal.coverage import FEW_CLASSES
 from fedcal.core import pages
 from fedcal.core.classes import called
+from fedcal.core.numerics import FLOOR
 from fedcal.datasets import is_shipped
 from fedcal.evaluation import page
 from fedcal.evaluation.estimators.calibration import ECES
@@ -63,8 +64,11 @@ def metric_table(result: dict[str, Any]) -> pages.Table:
         for part, value in zip(("before", "after"), values, strict=True):
             text, interval = with_interval(result, part, metric)
             ends = intervals.get(part, {}).get(metric)
-            why = "; noise inflates the number" if ends and value > ends[1] else ""
-            row.append(pages.Marked(text, small=interval + why))
+            notes = [interval] if ends else []
+            notes += ["noise inflates the number"] if ends and value > ends[1] else []
+            if metric == "nll" and (few := result.get("rows_below_floor", {}).get(part)):
+                notes.append(f"{few:,} row{'s' * (few > 1)} below the floor of {FLOOR:g}")
+            row.append(pages.Marked(text, small="; ".join(notes)))
         text, interval = with_interval(result, "difference", metric)
         ends = intervals.get("difference", {}).get(metric)
         mark = _says(metric, values[1] - values[0], ends)

@@ -20,8 +20,7 @@ from fedcal.experiments.report.page import Shown
 from fedcal.experiments.runs.config import APP, SIMULATED, parse_setting
 from fedcal.experiments.runs.files import PAGE
 from fedcal.experiments.runs.statement.sentences import adjacency, meaning
-from fedcal.metrics import Reliability
-from fedcal.metrics.names import about, named
+from fedcal.metrics import Reliability, names
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server import participation
 
@@ -106,9 +105,9 @@ def calibrator_sections(
         lines of `rounds.jsonl`
     """
     before, after = (of[k] for k in PARTS)
-    title, names = title_of(result), result.get("class_names")
-    classes = diagrams.classes_sheet(before, after, f"{title}: class by class", names)
-    by_round = rounds_sheet(result["before"], rounds, f"{title}: by round", *about(result))
+    title, classes_named = title_of(result), result.get("class_names")
+    classes = diagrams.classes_sheet(before, after, f"{title}: class by class", classes_named)
+    by_round = rounds_sheet(result["before"], rounds, f"{title}: by round", *names.about(result))
     told = page.words(
         "simulation",
         rows=before.rows,
@@ -116,7 +115,7 @@ def calibrator_sections(
         noise=labels.noise_sentence(result),
         classes=before.classes,
         shown=len(classes.panels),
-        named=bool(names),
+        named=bool(classes_named),
         fewest=diagrams.FEWEST,
     )
     text = {name: Text("", lines, "plain") for name, lines in told.items()}
@@ -217,7 +216,7 @@ def run_again(*names: str, tool: str, real: bool = False, in_app: bool = False) 
 def _ece_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
     tiles = []
     for metric in ("ece", "classwise_ece"):
-        name = named(metric, *about(result)).title
+        name = names.named(metric, *names.about(result)).title
         before, after = (labels.with_interval(result, part, metric)[0] for part in PARTS)
         tiles.append((name, f"{before} → {after}\u00a0%"))
     return tiles
@@ -383,6 +382,6 @@ def write_training_report(folder: Path, home: Path | None = None) -> Path:
     with page.reading(folder, TRAINING):
         test = training["test"]
         result = {**training, "method": training["config"]["method"], "after": test}
-        numbers = [(named(m).title, labels.percent(test[m])) for m in ("accuracy", "ece")]
+        numbers = [(names.named(m).title, labels.percent(test[m])) for m in ("accuracy", "ece")]
         parts = read_parts(folder / PAGE)
         return run_page(result, parts, numbers, home or folder, "fedcal train").write(folder)

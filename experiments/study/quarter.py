@@ -44,7 +44,7 @@ Before = Mapping[str, Earlier]
 KEPT = ("terms", "digest", "rehearsal", "took_part", "date")
 _METRICS = {
     "positive": ("prevalence", "roc_auc", "brier"),
-    "confidence": ("accuracy", "confidence_auc", "brier"),
+    "confidence": ("accuracy", "confidence_auc", "confidence_brier"),
 }
 _AGREED = ("question", "contributors", "plural", "epsilon_release", "quorum", "score", "classes")
 

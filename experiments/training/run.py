@@ -22,7 +22,7 @@ from fedcal.experiments.runs import engines, files, folders, jobs, record, resul
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.training.config import FOLLOWING, TrainConfig, merged
 from fedcal.experiments.training.data import IN_MEMORY, PARTS, ClientData, load
-from fedcal.metrics import summary
+from fedcal.metrics import below_floor, summary
 from fedcal.privacy.noise_plan import Plan
 from fedcal.storage.atomic import locked, path_of
 from fedcal.strategies import FedSGD
@@ -106,7 +106,10 @@ class Training(Displayable):
 
     def _summary(self, part: str) -> dict[str, float]:
         """For the researcher's eyes: exact numbers about these rows."""
-        return summary(numerics.softmax(self.logits[part]), self.federation.parts[part].y)
+        return summary(*self._judged(part))
+
+    def _judged(self, part: str) -> tuple[types.Floats, types.Integers]:
+        return numerics.softmax(self.logits[part]), self.federation.parts[part].y
 
     @property
     def rows(self) -> dict[str, int]:
@@ -131,6 +134,7 @@ class Training(Displayable):
             "config": config | {"set": own},
             "test": self.metrics,
             "train": self.train_metrics,
+            "rows_below_floor": {k: below_floor(*self._judged(k)) for k in ("train", "test")},
             "clients": self.federation.clients,
             "classes": self.federation.classes,
             "rows": self.rows,

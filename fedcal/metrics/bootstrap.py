@@ -299,7 +299,7 @@ def _side(probs: NDArray[Any], labels: Integers, order: Integers, groups: int, b
     summed = {
         "accuracy": hit.astype(np.float64),
         "nll": -np.log(np.maximum(own, FLOOR)),
-        "brier": squares - 2 * own + 1,
+        "brier": np.square(probs[order, 1] - labels[order]) if c == 2 else squares - 2 * own + 1,
     }
     index = bin_index(top, bins)
     top_gaps = np.bincount(of_row * bins + index, top - hit, groups * bins).reshape(groups, bins)

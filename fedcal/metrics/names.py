@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedcal.core.classes import called
+from fedcal.core.numerics import FLOOR
 
 DIGITS, PERCENT_DIGITS = 4, 2
 """Decimals where no interval asks for fewer: of plain numbers, and of those in per cent."""
@@ -49,12 +50,11 @@ _ECE_OF_ONE = (
     "of that probability. (The mean over both classes: theirs are equal, but for rows on the edge "
     "of a bin.) 0 is best."
 )
-_NLL = (
-    "Minus the logarithm of the probability of what came true, the mean over rows. It punishes "
-    "confident errors. Lower is better."
+_LOSS = (
+    f"Minus the logarithm of the probability of {{}}, {FLOOR:g} at least, the mean over rows. It "
+    "punishes confident errors. Lower is better."
 )
-_BRIER = "Squared distance between the probability of {positive} and what came true, from 0 to 1. "
-_SUMMED = "Squared distance between the probabilities and what came true, {}from 0 to 2. "
+_BRIER = "Mean squared distance between probability and what came true, "
 _LOWER = "Lower is better."
 _CUT = " of scores cut at 1e-4"
 
@@ -74,8 +74,8 @@ METRICS: dict[str, Named] = {
         percent=True,
         short="cwECE",
     ),
-    "nll": Named("log loss", _NLL),
-    "brier": Named("Brier score", _SUMMED.format("summed over classes, ") + _LOWER, short="Brier"),
+    "nll": Named("log loss", _LOSS.format("the label")),
+    "brier": Named("Brier score", f"{_BRIER}from 0 to 1. {_LOWER}", short="Brier"),
     "mce": Named(
         "MCE",
         "Maximum calibration error: the gap of the worst bin, however few rows it has, and so a "
@@ -91,8 +91,11 @@ METRICS: dict[str, Named] = {
     "confidence_auc": Named("ROC AUC of confidence", higher=True, short="confidence AUC"),
     "average_precision": Named("average precision", higher=True),
     "gap": Named("mean predicted minus observed rate", percent=True),
-    "log_loss": Named("log loss", _NLL),
-    "log_loss_cut": Named(f"log loss{_CUT}", _NLL),
+    "confidence_brier": Named("Brier score of the confidence"),
+    "log_loss": Named("log loss of {positive}"),
+    "log_loss_cut": Named("log loss of {positive} cut at 1e-4"),
+    "confidence_log_loss": Named("log loss of the confidence"),
+    "confidence_log_loss_cut": Named("log loss of the confidence cut at 1e-4"),
     "calibration_slope_cut": Named(f"calibration slope{_CUT}"),
     "calibration_intercept_cut": Named(f"calibration intercept{_CUT}"),
     "coverage": Named(
@@ -137,6 +140,11 @@ _OF_SCORE = {
     ("confidence", "gap"): Named("confidence minus accuracy", percent=True),
     ("classes", "gap"): Named("confidence minus accuracy", percent=True),
     ("positive", "gap"): Named("predicted minus observed rate of {positive}", percent=True),
+    ("confidence", "brier"): Named(
+        "Brier score, summed over classes",
+        f"{_BRIER}summed over classes, from 0 to 2. {_LOWER}",
+        short="Brier, summed",
+    ),
     ("positive", "classwise_ece"): Named("ECE of {positive}", _ECE_OF_ONE, percent=True),
 }
 """Of a score ("positive", "confidence", "classes"): names that say more."""
@@ -203,3 +211,11 @@ def line(values: Mapping[str, float], score: str = "", positive: str = THE_POSIT
     """Return the metrics of test rows in a line."""
     pairs = ((column(m, score, positive), shown(m, values[m])) for m in TEST_ROWS)
     return ", ".join(map(" ".join, pairs))
+
+
+def floored(rows: Mapping[str, int]) -> str:
+    """Return a sentence on rows below the floor of log loss, by part; "" if there are none."""
+    if not any(rows.values()):
+        return ""
+    counts = ", ".join(f"{number:,} {part}" for part, number in rows.items())
+    return f"Log loss takes a label's probability as at least {FLOOR:g}; rows below it: {counts}."

@@ -226,7 +226,8 @@ def private(scored: Scored, unit: str, seed: int, epsilon: float = 1.0) -> Score
 
 def log_loss(release: ScoreRelease) -> evaluation.Estimate:
     h, score = release.histograms["model", "", ""], release.question.score
-    return evaluation.evaluate(h, score, rows="these", only=("log_loss",))["log_loss"]
+    name = "log_loss" if score == "positive" else "confidence_log_loss"
+    return evaluation.evaluate(h, score, rows="these", only=(name,))[name]
 
 
 @pytest.mark.parametrize(

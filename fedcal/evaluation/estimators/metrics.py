@@ -342,6 +342,7 @@ class Brier(MeanScore):
     """Mean of (score - outcome)**2 (Brier 1950, the form of two classes, as in scikit-learn)."""
 
     name = "brier"
+    scores = ("positive",)
     in_groups = skewed = True
     scale = 0.25
 
@@ -351,10 +352,18 @@ class Brier(MeanScore):
         return np.stack([scores**2, (1 - scores) ** 2])
 
 
+class ConfidenceBrier(Brier):
+    """The Brier score of the confidence as the probability that the top label is right."""
+
+    name = "confidence_brier"
+    scores = ("confidence",)
+
+
 class LogLoss(MeanScore):
     """Mean of -ln of the outcome's probability, which is 1e-12 at least."""
 
     name, cut = "log_loss", "log_loss_cut"
+    scores = ("positive",)
     skewed = True
     bounds = (0.0, -math.log(FLOOR))
     scale = math.log(2)
@@ -373,6 +382,20 @@ class LogLossCut(LogLoss):
     name, cut = "log_loss_cut", ""
     bounds = (0.0, -math.log(LEAST))
     least = LEAST
+
+
+class ConfidenceLogLoss(LogLoss):
+    """The log loss of the confidence as the probability that the top label is right."""
+
+    name, cut = "confidence_log_loss", "confidence_log_loss_cut"
+    scores = ("confidence",)
+
+
+class ConfidenceLogLossCut(LogLossCut):
+    """Log loss of confidences that are cut to [1e-4, 1 - 1e-4]."""
+
+    name = "confidence_log_loss_cut"
+    scores = ("confidence",)
 
 
 class Gap(MeanScore):

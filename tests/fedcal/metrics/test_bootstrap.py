@@ -58,7 +58,7 @@ def test_a_difference_is_after_less_before():
     right = np.where(np.eye(2)[labels] > 0, 0.9, 0.1)
     better = metric_intervals(right[:, ::-1], right, labels)["difference"]
     worse = metric_intervals(right, right[:, ::-1], labels)["difference"]
-    changes = {"accuracy": 1.0, "nll": np.log(0.1 / 0.9), "brier": 2 * (0.01 - 0.81), "ece": -0.8}
+    changes = {"accuracy": 1.0, "nll": np.log(0.1 / 0.9), "brier": 0.01 - 0.81, "ece": -0.8}
     for metric, change in changes.items():
         assert better[metric] == pytest.approx([change, change], abs=1e-5)
         assert worse[metric] == pytest.approx([-change, -change], abs=1e-5)

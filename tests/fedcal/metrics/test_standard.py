@@ -36,7 +36,8 @@ def twin(probs: NDArray[np.float64], labels: NDArray[np.int64], bins: int) -> di
         for j in range(c):
             where = min(math.floor(row[j] * bins), bins - 1)
             each.setdefault((j, where), []).append((row[j], int(j == y)))
-            squares.append((row[j] - (j == y)) ** 2)
+            if c > 2 or j == 1:
+                squares.append((row[j] - (j == y)) ** 2)
         logs.append(-math.log(max(row[y], 1e-12)))
 
     def gap(members: list[tuple[float, int]]) -> float:
