@@ -11,6 +11,7 @@ def cell(label: str, epsilon: float | None, ece: float, **more: Any) -> dict[str
         **{"delta": None if epsilon is None else 1e-5, "trust": "central"},
         **{"epsilon": epsilon, "rounds": 4, "seeds": [0, 1], "baseline": False, "failures": []},
         **{"bytes_up": 64, "bytes_down": 380, "seconds": {"mean": 0.25, "std": 0.0}},
+        **{"before": {}, "noise_std": 1.0, "mechanism": "gaussian"},
         "after": {m: {"mean": v, "std": v / 10} for m, v in values.items()},
         **more,
     }

@@ -86,8 +86,10 @@ def test_a_row_is_what_simulate_gives(saved):
     for row in found.rows:
         asked = {k: v for k, v in row["run"].items() if k != "data"}
         result = simulate(arrays(), **{**asked, "epsilon": float(asked["epsilon"])})
-        assert row["before"] == result.before
-        assert row["after"] == result.after
+        for part in ("before", "after"):
+            known = result.reliability[part]
+            more = {"resolution": known.resolution, "uncertainty": known.uncertainty}
+            assert row[part] == getattr(result, part) | more
         assert row["privacy"]["epsilon"] == result.privacy["epsilon"]
         assert row["privacy"]["noise_std"] == result.privacy["noise_std"]
         assert row["communication"] == result.communication
@@ -144,7 +146,7 @@ def test_a_run_that_fails_is_a_row_and_the_others_go_on(tmp_path):
     _, cell = found.cells
     assert (cell["after"], cell["seeds"], cell["bytes_up"]) == ({}, [], None)
     assert "FedBin [2 of 2 failed] | 1 |" in found.to_markdown()
-    assert found.to_csv().count("\n") == 3
+    assert found.to_table("csv").count("\n") == 3
 
 
 def test_interrupted_and_resumed_nothing_is_lost_or_doubled(tmp_path):
@@ -166,7 +168,16 @@ def test_interrupted_and_resumed_nothing_is_lost_or_doubled(tmp_path):
         assert {**a, "seconds": 0} == {**b, "seconds": 0}
     by_key = {key_of(row["run"]): row for row in found.rows}
     assert all(by_key[key_of(row["run"])] == row for row in kept)  # to the second
-    names = {"config.toml", "rows.jsonl", "compare.json", "table.csv", "table.md", "report.html"}
+    names = {
+        "config.toml",
+        "rows.jsonl",
+        "compare.json",
+        "table.csv",
+        "table.md",
+        "report.html",
+        "column.pdf",
+        "column.svg",
+    }
     assert {p.name for p in out.iterdir()} == {*names, ".inputs.json"}
 
 
