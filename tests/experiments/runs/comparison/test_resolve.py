@@ -101,4 +101,4 @@ def test_what_is_left_out_is_told_before_and_after():
     assert "FedTemp with epsilon 1, unit user, mechanism exponential" in said
     assert "'exponential' does not fit" in said
     assert len(found.cells) == 1 + 2
-    assert "mechanism" in found.to_csv().splitlines()[0]
+    assert "mechanism" in found.to_table("csv").splitlines()[0]
