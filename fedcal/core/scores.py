@@ -112,7 +112,7 @@ def check_sums(name: str, probs: NDArray[Any]) -> None:
     """Refuse probabilities, (n, c), of which a row does not sum to 1; InputError names the row."""
     totals = probs.sum(axis=1, dtype=np.float64)
     off = np.isfinite(totals) & (np.abs(totals - 1) > SUM_TOLERANCE + 1e-9)  # 0.99 is within 0.01
-    _refuse(f"{name}, sums of rows", totals, off, f"must be 1 within {SUM_TOLERANCE:g}")
+    _refuse(name, totals, off, f"each row must sum to 1 within {SUM_TOLERANCE:g}")
 
 
 def key_of(name: str) -> float | str:

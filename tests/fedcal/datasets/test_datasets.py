@@ -165,7 +165,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"probs": with_entry(P, (1, 1), np.nan)}, "probs: nan at row 1"),
     ({"probs": Z}, r"probs: 2 at row 0, column 2; .*\[0, 1\]"),
     ({"probs": with_entry(P, (2, 0), -0.1)}, "probs: -0.1 at row 2"),
-    ({"probs": with_entry(P, (3, 2), 0.1)}, "probs: row 3 sums to 0.9"),
+    ({"probs": with_entry(P, (3, 2), 0.1)}, "probs: 0.9 at row 3"),
     ({"logits": Z, "labels": np.eye(4)}, r"labels: must have shape \(4,\)"),
     ({"logits": Z, "labels": Y[:3]}, "one entry for each row of logits, got"),
     ({"logits": Z, "labels": list("abba")}, r"labels: 2 names \('a', 'b'\) for 3 col"),
