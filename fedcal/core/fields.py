@@ -107,7 +107,7 @@ class CheckedFields:
 
 def flag(name: str, value: Any) -> bool:
     """Return `value` if it is true or false, also NumPy's; InputError otherwise."""
-    return of_kind(bool)(name, bool(value) if isinstance(value, np.bool_) else value)
+    return of_kind(name, bool(value) if isinstance(value, np.bool_) else value, bool)
 
 
 def vector(name: str, value: Any) -> Floats:
@@ -211,6 +211,6 @@ def check_of(name: str, hint: Any) -> Callable[[Any], Any] | None:
         return partial(among(kinds), name)
     plain: dict[Any, Callable[[Any], Any]] = {
         bool: partial(flag, name),
-        str: partial(of_kind(str), name),
+        str: partial(of_kind, name, kind=str),
     }
     return plain.get(hint)
