@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral, Real
@@ -17,6 +19,7 @@ Given = TypeVar("Given")
 def whole(name: str, value: Any, low: int, high: int | None = None) -> int:
     """`value` as an int in [low, high], or InputError."""
     allowed = f"a whole number >= {low}" if high is None else f"a whole number in [{low}, {high}]"
+    allowed = str(low) if low == high else allowed
     number = isinstance(value, Integral) and not isinstance(value, bool)
     if not number or value < low or (high is not None and value > high):
         raise InputError(f"{name} must be {allowed}, got {value!r}")
@@ -87,6 +90,21 @@ def listed(name: str, value: Any, kind: str) -> list[Any]:
     ):
         raise InputError(f"{name} must be a list of {kind}, got {value!r:.80}")
     return list(entries)
+
+
+def like(name: str, value: Any, form: str | re.Pattern[str], allowed: str = "") -> str:
+    """`value` if all of it is text of a form, or InputError; `allowed` are words for the form."""
+    form = re.compile(form)
+    if not isinstance(value, str) or not form.fullmatch(value):
+        raise InputError(f"{name} must be {allowed or f'like {form.pattern}'}, got {value!r:.80}")
+    return value
+
+
+def different(what: str, values: Iterable[object]) -> None:
+    """InputError for what is there twice."""
+    twice = next((value for value, count in Counter(values).items() if count > 1), None)
+    if twice is not None:
+        raise InputError(f"two {what}: {twice!r:.80} is there twice")
 
 
 def same(what: str, asked: object, own: object) -> None:

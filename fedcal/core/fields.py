@@ -1,6 +1,7 @@
 """Frozen dataclasses whose fields are checked by their type, wherever they are made or read."""
 
 import math
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache, partial
@@ -9,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 import numpy as np
 
-from fedcal.core.checks import finite, interval, of_kind, one_of, positive, whole
+from fedcal.core.checks import finite, interval, like, of_kind, one_of, positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.streams import check_seed
 from fedcal.core.types import Floats
@@ -110,6 +111,10 @@ def flag(name: str, value: Any) -> bool:
     return of_kind(name, bool(value) if isinstance(value, np.bool_) else value, bool)
 
 
+text = partial(of_kind, kind=str)
+"""The check that something is a text."""
+
+
 def vector(name: str, value: Any) -> Floats:
     """Return a read-only copy of `value`, (size,) float64, finite; InputError otherwise."""
     given = np.asarray(value)
@@ -174,6 +179,11 @@ def among(names: Collection[str], listed: str = "") -> Check:
     return lambda name, value: one_of(name.replace("_", " "), value, names, listed)
 
 
+def shaped(form: re.Pattern[str], allowed: str = "") -> Check:
+    """Return a check for a text of a form; see `like`."""
+    return lambda name, value: like(name, value, form, allowed)
+
+
 def set_checked(made: Any) -> None:
     """Replace each field of a frozen dataclass by its checked value; InputError if it has none."""
     kind: Any = type(made)
@@ -211,6 +221,6 @@ def check_of(name: str, hint: Any) -> Callable[[Any], Any] | None:
         return partial(among(kinds), name)
     plain: dict[Any, Callable[[Any], Any]] = {
         bool: partial(flag, name),
-        str: partial(of_kind, name, kind=str),
+        str: partial(text, name),
     }
     return plain.get(hint)

@@ -12,10 +12,10 @@ from typing import Any
 
 from fedcal.core import checks, streams
 from fedcal.core.errors import InputError
-from fedcal.core.options import RUNNING, Option, Options, layered, option, options_of
+from fedcal.core.fields import Count
+from fedcal.core.options import RUNNING, SITES, Option, Options, layered, option, options_of
 from fedcal.experiments.report.families import family_of
 from fedcal.experiments.runs.config import POOLED, Config, label_of, method_named, parse_setting
-from fedcal.mechanisms import FORMER
 from fedcal.partition import parse as parse_partition
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import Plan
@@ -27,10 +27,23 @@ _OPTIONS = options_of(Config)
 AXES = tuple(name for name, option in _OPTIONS.items() if option.axis)
 """Options that take a list; every combination is a cell."""
 
+_NOT_GRID = "its file holds what to compare, not where it is computed; give --{}"
+_OF_LEDGER = "it belongs to a ledger, and compare takes none"
+_SIMULATED = "it is about real sites, and a comparison is a simulation"
+
+ALONE: Mapping[str, str] = {
+    **{name: _SIMULATED for name, option in _OPTIONS.items() if option.group == SITES},
+    "ledger": "a ledger is for one population, and a comparison deals the same rows anew for each "
+    "partition and seed; the table states the sum of its runs instead",
+    **dict.fromkeys(("cap", "cap_delta"), _OF_LEDGER),
+    **{name: _NOT_GRID.format(name.replace("_", "-")) for name in ("engine", "ray_address")},
+}
+"""Options of single runs alone -> why a comparison takes none."""
+
 _SHARED = {
     name: option.default
     for name, option in _OPTIONS.items()
-    if not option.axis and not option.elsewhere
+    if not option.axis and name not in ALONE
 }
 """What all runs have alike, with its default."""
 
@@ -145,10 +158,11 @@ _Values: Any = make_dataclass(
     + [(name, object, field(default=default)) for name, default in _SHARED.items()],
     bases=(Options,),
     frozen=True,
+    kw_only=True,
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
     """Every axis with its values, and what all runs share; see `compare` for the meaning.
 
@@ -156,30 +170,19 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
     `Config`, `seeds` (how many, from `seed` on) and `set`; an axis holds a tuple.
     """
 
-    seeds: int = option(5, RUNNING, "How many, from --seed on")
+    seeds: Count = option(5, RUNNING, "How many, from --seed on")
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        now = tuple(dict.fromkeys(FORMER.get(name, name) for name in self.mechanism))
-        object.__setattr__(self, "mechanism", now)
-        checks.whole("seeds", self.seeds, 1)
+        object.__setattr__(self, "mechanism", tuple(dict.fromkeys(self.mechanism)))
         for variant in self.method:
             Config(method=variant.method, set=variant.settings)
         family_of(variant.method for variant in self.method)
-        streams.check_seed(self.seed)
         streams.check_seed(self.seed + self.seeds - 1)
-        for trust in self.trust:
-            if trust is not None:  # unknown ones, also where epsilon leaves no use for them
-                Federation(1, 2, epsilon=1.0 if trust in NOISY else math.inf, trust=trust)
-            if trust in NOISY and min(self.epsilon) == math.inf:
-                raise InputError(
-                    f"trust '{trust}' adds noise; give a finite epsilon or use {SecAgg.name}"
-                )
+        for trust in self.trust:  # also where epsilon leaves no use for it
+            Federation(1, 2, epsilon=min(self.epsilon) if trust in NOISY else math.inf, trust=trust)
         if not any(_shared(trust) for trust in self.trust):
             Privacy(quorum=self.quorum).check_quorum(protocol=False)
-        alike = {"quorum": self.quorum, "noise_source": self.noise_source}
-        for unit, mechanism in product(self.unit, self.mechanism):
-            Federation(1, 2, unit=unit, mechanism=mechanism, **alike)
         known = {key: None for v in self.method for key in settings_of(v.method)}
         for key in self.set:
             checks.one_of("--set of these methods", key, known)
@@ -286,10 +289,10 @@ def read_grid(*layers: Mapping[str, Any]) -> Grid:
         An unknown option, a list that is empty or names something twice, a value that is not
         allowed.
     """
-    for name, own in _OPTIONS.items():
-        if own.elsewhere and any({name, name.replace("_", "-")} & {*layer} for layer in layers):
-            checks.unused(own.elsewhere, **{name: own})
-    known = {n: o for n, o in _OPTIONS.items() if not o.elsewhere} | options_of(Grid)
+    given = {key.replace("-", "_") for layer in layers for key in layer}
+    for name, why in ALONE.items():
+        checks.unused(why, **{name: True if name in given else None})
+    known = {n: o for n, o in _OPTIONS.items() if n not in ALONE} | options_of(Grid)
     grid = Grid(**layered(known, *layers, read=_value))
     named = [v.method for v in grid.method]
     if {*comparable()} <= {*named} and not any(map(math.isinf, grid.epsilon)):  # "all" that can be
@@ -300,7 +303,7 @@ def read_grid(*layers: Mapping[str, Any]) -> Grid:
 
 def _value(option: Option, value: Any) -> Any:
     if not option.axis:
-        return option.typed(value)
+        return option.checked(value)
     if isinstance(value, str):
         listed: Sequence[Any] = split_list(option.name, value)
     elif isinstance(value, Sequence):
@@ -314,16 +317,12 @@ def _value(option: Option, value: Any) -> Any:
 
 
 def _entry(option: Option, value: Any) -> Any:
-    name, kind = option.name, option.kind
-    if name == "method" and isinstance(value, str):
-        return Variant.parse(value)
-    if kind is not str and isinstance(value, str):
+    if option.name == "method":
+        return Variant.parse(value if isinstance(value, str) else option.checked(value))
+    if option.kind is not str and isinstance(value, str):
         with suppress(ValueError):  # what is not a number is refused next
-            value = checks.number_in(value, kind)
-    value = option.typed(value)
-    if kind is not str and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        raise InputError(f"{name} must be a number, or a list of numbers; got {value!r} in it")
-    return value
+            value = checks.number_in(value, option.kind)
+    return option.checked(value)
 
 
 def split_list(name: str, text: str) -> list[str]:
