@@ -201,7 +201,7 @@ def finite(name: str, value: Any, names: Sequence[str] | None = None, *, least: 
     """
     array = numbers(name, in_class_order(name, value, names))
     if array.ndim != 2 or array.shape[0] < least or not 2 <= array.shape[1] <= MOST_CLASSES:
-        allowed = f"(rows, classes) with {least} or more rows and 2 to {MOST_CLASSES:,} classes"
+        allowed = f"(rows >= {least}, classes) with 2 to {MOST_CLASSES:,} classes"
         raise InputError(f"{name}: must have shape {allowed}, got {array.shape}")
     with np.errstate(over="ignore"):  # from wider floats: inf, refused below
         x = np.ascontiguousarray(array, np.float64)
