@@ -156,11 +156,12 @@ def _numbers(name: str, values: ArrayLike, counts: bool) -> NDArray[Any]:
 
 def _check(what: str, ndim: int, count: Integers, summed: Floats, correct: Integers) -> None:
     """Refuse sums that no rows give; all rules hold for a sum of records if for each of them."""
-    fits = count.ndim == ndim and count.size and count.shape == summed.shape == correct.shape
+    fits = count.ndim == ndim and count.size > 0
+    fits = fits and count.shape == summed.shape == correct.shape
     if fits:
         top, rows = count * (HIGHEST * (1.0 + 1e-9)), count.sum(axis=-1, dtype=np.float64).max()
         inside = (correct >= 0) & (correct <= count) & (summed >= 0.0) & (summed <= top)
-        fits = rows <= _MOST_ROWS and inside.all()
+        fits = bool(rows <= _MOST_ROWS and inside.all())
     if not fits:
         shapes = f"{count.shape}, {summed.shape} and {correct.shape}"
         raise InputError(

@@ -61,8 +61,9 @@ def held(out: Path, *, resume: bool) -> Iterator[None]:
     with alone(out):
         there = [name for name in (OUTCOME, RESULT, CHECKPOINT) if (out / name).exists()]
         if there and not resume:
-            begun = ": continue it (resume), or" if there == [CHECKPOINT] else ":"
-            raise InputError(f"{out} has {there[0]} of another run{begun} choose another folder")
+            begun = "contains a run that has not ended: continue it (resume), or"
+            holds = begun if there == [CHECKPOINT] else "holds the result of a run:"
+            raise InputError(f"{out} {holds} choose another folder")
         with errors.system_errors(writing):
             forget(out, checkpoint=not resume)
         with _left_for_reader(out):

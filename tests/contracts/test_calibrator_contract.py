@@ -134,7 +134,7 @@ def test_bad_rows_are_refused(make):
         refused(partial(make().fit, bad, np.zeros(1, int)), "logits: ")
     for bad in BAD_LABELS:
         refused(partial(make().fit, np.zeros((3, 3)), bad), "labels")
-    refused(lambda: make().fit(np.zeros((0, 3)), np.zeros(0, int)), "logits: no rows")
+    refused(lambda: make().fit(np.zeros((0, 3)), np.zeros(0, int)), "rows >= 1")
 
 
 @every_kind

@@ -389,8 +389,8 @@ def test_what_does_not_belong_together_does_not_go_on(tmp_path):
             server.serve(Sites(tmp_path, fields), {**fields, "resume": True, **change})
         (out / CHECKPOINT).write_bytes(kept)
 
-    refused("was started with seed = 0, not 1", seed=1)
-    refused("was started with epsilon = 1.0, not 2.0", epsilon=2.0)
+    refused("seed of a run that continues must be 0, got 1", seed=1)
+    refused("epsilon of a run that continues must be 1.0, got 2.0", epsilon=2.0)
     shutil.copy(file, tmp_path / "kept.db")
     file.unlink()
     Ledger(file, 2.0).close()

@@ -137,7 +137,7 @@ def test_a_run_that_fails_is_a_row_and_the_others_go_on(tmp_path):
     assert len(cell["after"]["ece"]["values"]) == len(cell["seeds"])
     assert len(found.failures) == len(failed)
     assert "answered" in cell["failures"][0]["error"]
-    assert f"FedBin [{len(failed)} of 6 failed]" in found.to_markdown()
+    assert f"FedBin {len(failed)} of 6 failed" in found.to_markdown()
     ran: list[int] = []
     again = compare(arrays(), jobs=1, out=tmp_path, resume=True, progress=noting(ran))
     assert ran == list(range(7 - len(failed), 8))  # what failed is run again
@@ -145,7 +145,7 @@ def test_a_run_that_fails_is_a_row_and_the_others_go_on(tmp_path):
     found = compare(arrays(), dropout=1, seeds=2, **options)  # where everything failed
     _, cell = found.cells
     assert (cell["after"], cell["seeds"], cell["bytes_up"]) == ({}, [], None)
-    assert "FedBin [2 of 2 failed] | 1 |" in found.to_markdown()
+    assert "FedBin 2 of 2 failed | 1 |" in found.to_markdown()
     assert found.to_table("csv").count("\n") == 3
 
 
