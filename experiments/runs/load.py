@@ -72,10 +72,12 @@ def name_of(data: Any, loaded: Dataset | BlockRows) -> str:
 
 def test_part(rows: Dataset, seed: int) -> Holdout:
     """The test rows of a data set that was split; InputError if it has none."""
-    tested = (rows.test_logits, rows.test_probs, rows.test_labels)
+    why = f"{rows.name} has no test rows"
     return Holdout(
-        *(needed("a test part", column, f"{rows.name} has none") for column in tested),
-        seed=seed,
+        needed("test_logits", rows.test_logits, why),
+        needed("test_probs", rows.test_probs, why),
+        needed("test_labels", rows.test_labels, why),
+        seed,
         owner=rows.test_client,
         names=rows.client_names or (),
         group=rows.test_group,

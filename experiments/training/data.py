@@ -118,7 +118,7 @@ def read_labelled(source: str, feature_norm: float | None = None) -> LabelledRow
     """
     shipped, path = [entry.name for entry in feature_sets()], atomic.path_of(source)
     if path.suffix.lower() != ".npz" or not path.is_file():
-        checks.one_of("data (an .npz file, or shipped features)", source, shipped)
+        checks.one_of("data (no such .npz file)", source, shipped)
     with located(repr(source)):
         arrays = read_feature_set(source) if source in shipped else npz.read_npz(path)
         return labelled_rows(arrays, feature_norm)
