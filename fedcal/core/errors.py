@@ -70,6 +70,18 @@ def damaged(what: str, *more: type[Exception]) -> Iterator[None]:
         raise InputError(f"{what}{missing}") from None
 
 
+@contextmanager
+def blamed(what: str) -> Iterator[None]:
+    """Turn whatever else a user's own code raises in the block into an InputError of one line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as e:  # noqa: BLE001  it is the user's own code
+        line = str(e).strip().partition("\n")[0]
+        raise InputError(f"{what} fails: {type(e).__name__}: {line}") from None
+
+
 class NoEffect(InputError):
     """A parameter `name` was given that this run does not use."""
 

@@ -184,8 +184,8 @@ def saved(tmp_path):
 @every_kind
 def test_another_header_and_a_missing_array_are_refused(make, tmp_path):
     headers: list[tuple[Any, str]] = [
-        ({"version": 2}, "has version 2; this fedcal reads version 1"),
-        ({"version": "1"}, "has version '1'"),
+        ({"version": 2}, "version of the file must be 1, got 2"),
+        ({"version": "1"}, "version of the file must be 1, got '1'"),
         ({"kind": "quantum"}, "unknown kind of calibrator 'quantum'"),
         ({"kind": ["temperature"]}, "unknown kind of calibrator"),
         ({"input": "pixels"}, "unknown input 'pixels'"),

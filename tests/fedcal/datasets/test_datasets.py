@@ -148,9 +148,9 @@ def with_entry(array: np.ndarray, place: tuple[int, int], value: float) -> np.nd
 
 TEST = {"test_logits": Z, "test_labels": Y}
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({}, "scores are missing"),
-    ({"logits": Z, "probs": P}, "both logits and probs"),
-    ({"logits": Z, "labels": None}, "labels are missing"),
+    ({}, "logits or probs is needed"),
+    ({"logits": Z, "probs": P}, "probs has no effect here: logits are given"),
+    ({"logits": Z, "labels": None}, "labels is needed"),
     ({"logits": Z[:, 0]}, r"logits: must have shape .* got \(4,\)"),
     ({"logits": [[1.0, 2.0], [1.0]], "labels": [0, 0]}, "logits: cannot be read"),
     ({"logits": np.array([[None, 1]]), "labels": [0]}, "logits: a missing value at row 0"),
@@ -187,23 +187,29 @@ BAD: list[tuple[dict[str, Any], str]] = [
             ({"logits": Z, k: [0, 1, 2, 1e30]}, f"{k}: .* those beyond"),
         )
     ),
-    ({"logits": Z, "test_probs": P, "test_labels": Y}, "beside logits: give test_logits"),
-    ({"logits": Z, **TEST, "test_probs": P}, "both test_logits and test_probs"),
+    (
+        {"logits": Z, "test_probs": P, "test_labels": Y},
+        "kind of test scores, .* must be",
+    ),
+    ({"logits": Z, **TEST, "test_probs": P}, "test_probs has no effect"),
     (
         {"logits": Z, **TEST, "test_logits": Z[:, :2]},
         "number of classes of test_logits, as of logits, must be 3, got 2",
     ),
-    ({"probs": P, "test_probs": P}, "test_probs without test_labels"),
-    ({"probs": P, "test_labels": Y}, "test_labels without test_probs"),
+    ({"probs": P, "test_probs": P}, "test_labels is needed: test_probs is given"),
+    ({"probs": P, "test_labels": Y}, "test_labels has no effect here: there is no test_probs"),
     ({"logits": Z, **TEST, "test_logits": Z * np.nan}, "test_logits: nan at row 0, column 0"),
     ({"logits": Z, **TEST, "test_labels": Y + 1}, "test_labels: 3 at row 1"),
-    ({"logits": Z, "client": Y, **TEST, "test_client": [2, 3, 0, 0]}, "'3' at row 1 owns no row"),
+    (
+        {"logits": Z, "client": Y, **TEST, "test_client": [2, 3, 0, 0]},
+        "at row 1 '3'; all",
+    ),
     (
         {"logits": Z, "client": Y, **TEST, "test_client": [0]},
         r"test_client: must have shape \(4,\)",
     ),
-    ({"logits": Z, "client": Y, "test_client": Y}, "test_client without test_logits"),
-    ({"logits": Z, **TEST, "test_client": Y}, "test_client without client"),
+    ({"logits": Z, "client": Y, "test_client": Y}, "test_client has no effect .* no test_logits"),
+    ({"logits": Z, **TEST, "test_client": Y}, "test_client has no effect .* no client"),
 ]
 
 
@@ -275,7 +281,7 @@ def test_hostile_npz_is_refused_in_one_line(tmp_path):
         ({"weights.npy": npy((1, 2), data=b"\0" * 16)}, "unknown key 'weights'; allowed"),
         ({"log_odds.npy": npy((1,), data=b"\0" * 8)}, "unknown key 'log_odds'"),
         ({f"a{k}.npy": b"" for k in range(65)}, r"number of members must be .* \[0, 64\], got 65"),
-        ({}, "scores are missing"),
+        ({}, "logits or probs is needed"),
     ]
     path = tmp_path / "x.npz"
 
@@ -400,7 +406,7 @@ def test_semicolons_and_decimal_commas_are_read_where_they_are_declared(tmp_path
         path = tmp_path / "x.csv"
         path.write_text(line)
         refused(problem, load, path, csv="de")
-    refused("csv 'de' is for CSV files", load, "mnist-cnn", csv="de")
+    refused("csv has no effect here: .* is not a CSV file", load, "mnist-cnn", csv="de")
     refused("unknown csv 'fr'; allowed: en, de", load, english, csv="fr")
 
 
@@ -486,7 +492,7 @@ def test_paths_and_names_that_are_no_data_get_one_line(tmp_path):
         (tmp_path / "scores.txt", r"allowed: \.npz, \.csv, \.csv\.gz, \.parquet"),
         (tmp_path / "folder.npz", "is not a file"),
         (tmp_path / "empty", "is not a file"),
-        (tmp_path / "some", r"is a folder; give .* such as 'scores\.csv'"),
+        (tmp_path / "some", r"is not a file; give .* such as 'scores\.csv'"),
     ]
     each_is_refused(table, load)
     names = ("a\nb", "a\0b", "x" * 5000, "x" * 5000 + ".npz", "")
