@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedcal.core import errors
-from fedcal.core.errors import FedcalError, InputError
-from fedcal.storage.atomic import locked, whole_file
+from fedcal.core.errors import FedcalError, InputError, system_errors
+from fedcal.storage.atomic import locked, must_not_exist, whole_file
 from fedcal.strategies.server.checkpoint import CHECKPOINT
 from fedcal.strategies.server.outcome import OUTCOME
 
@@ -49,22 +49,16 @@ def held(out: Path, *, resume: bool) -> Iterator[None]:
     """
     if not out.is_absolute():  # relative to what? Flower decides where this process runs
         raise InputError(f"'out' of the run config must be an absolute path, got {str(out)!r}")
-    try:
+    with system_errors(f"cannot write the outcome to {out}"):
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
     with alone(out):
-        if not resume and any((out / name).exists() for name in (OUTCOME, RESULT)):
-            raise InputError(f"{out} holds the result of a run: choose another folder")
-        if not resume and (out / CHECKPOINT).exists():
-            raise InputError(
-                f"{out} contains a run that has not ended: continue it (resume), or choose "
-                "another folder"
-            )
-        try:
+        if not resume:
+            for name in (OUTCOME, RESULT):
+                must_not_exist(out / name, "the result of a run. Choose another folder")
+            why = "a run has not ended. Continue it (resume), or choose another folder"
+            must_not_exist(out / CHECKPOINT, why)
+        with system_errors(f"cannot write the outcome to {out}"):
             forget(out, checkpoint=not resume)
-        except OSError as e:
-            raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
         with _left_for_reader(out):
             yield
 

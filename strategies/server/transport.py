@@ -10,6 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from fedcal.core.checks import same
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.core.flower_internals import limit_pulls
 from fedcal.core.printable import listed
@@ -106,8 +107,8 @@ class FlowerTransport(Method, Strategy):
             If a client raised an error that is no dropout, or too few of those asked answered.
         """
         planned = self.plan.rounds
-        if num_rounds not in (None, planned):
-            raise InputError(f"num_rounds = {num_rounds}: the privacy plan was made for {planned}")
+        if num_rounds is not None:
+            same("num_rounds (by the privacy plan)", num_rounds, planned)
         self._timeout, self.model = timeout, initial_arrays or None
         ending = _Ending()
         log.addFilter(ending)
@@ -372,31 +373,25 @@ class FlowerTransport(Method, Strategy):
                 f"{self.plan.clients}"
             )
         if self.scores[0] and who.classes and (who.classes, who.input) != self.scores:
-            has, (classes, kind) = f"{who.input} of {who.classes} classes", self.scores
-            about = f"the job is about {kind} of {classes}"
-            raise InputError(f"{self._called(site)} has {has}, and {about}")
+            both = (who.classes, who.input), self.scores
+            has, wanted = (f"{kind} of {classes} classes" for classes, kind in both)
+            same(f"rows of {self._called(site)}", has, wanted)
         if who.digest is None:
             return
         self.class_digest = self.class_digest or who.digest
-        if who.digest != self.class_digest:
-            raise InputError(
-                f"{self._called(site)} has other classes, or in another order, than the job or the "
-                "sites before it: all must be given the same --class-names"
-            )
+        what = f"digest of the classes of {self._called(site)} (all need the same --class-names)"
+        same(what, who.digest, self.class_digest)
         self._check_inputs(who, site)
 
     def _check_inputs(self, who: participation.NodeInfo, site: int) -> None:
         reads, own = self.reads, who.inputs
-        if reads is None and own is not None:
-            raise InputError(
-                f"{self._called(site)} has rows to train on and no scores: {self.name} needs scores"
+        fits = own is None if reads is None else reads == (own or (who.classes,))
+        if not fits:
+            has, wanted = (
+                "scores" if shape is None else f"inputs of shape {text_of(shape)} (--set shape)"
+                for shape in (own, reads)
             )
-        if reads not in (None, own or (who.classes,)):
-            has = "scores" if own is None else f"inputs of shape {text_of(own)}"
-            raise InputError(
-                f"{self._called(site)} has {has}, and the network reads inputs of shape "
-                f"{text_of(reads or ())}: give --set shape, the same as at all sites"
-            )
+            raise InputError(f"{self._called(site)} has {has}, and {self.name} needs {wanted}")
 
     def _answers(self, replies: Iterable[Message]) -> Iterable[tuple[int, Message]]:
         """Yield replies by site.
