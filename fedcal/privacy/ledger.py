@@ -280,7 +280,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             " FROM runs ORDER BY rowid"
         )
         with located(f"{self._name} is damaged"):
-            entries = tuple(Entry(*row, tuple(charged.pop(row[0], ()))) for row in rows)
+            entries = tuple(Entry(*row, charged=tuple(charged.pop(row[0], ()))) for row in rows)
             same("list of runs that are charged without a reservation", sorted(charged), [])
         return entries
 

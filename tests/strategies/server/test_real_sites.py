@@ -394,7 +394,7 @@ def test_what_does_not_belong_together_does_not_go_on(tmp_path):
     shutil.copy(file, tmp_path / "kept.db")
     file.unlink()
     Ledger(file, 2.0).close()
-    refused("no reservation for run")
+    refused("ledger.s reservation for run")
     shutil.copy(tmp_path / "kept.db", file)
     plain = json.loads(older)
     with Ledger(file) as ledger:
