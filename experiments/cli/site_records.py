@@ -162,8 +162,9 @@ def restored(
             print(f"Budget spent that is not in these records{shown}, as EPSILON,DELTA,UNIT;")
             with contextlib.suppress(EOFError):
                 spent = input("or the word nothing: ").strip()
-        why = "nothing is answered before somebody says what was spent since: --spent EPSILON,DELTA,UNIT"
-        spent = needed("--spent", spent or None, f"{why}{shown}, or --spent nothing")
+        why = "nothing is answered before somebody says what was spent since"
+        how = f"--spent EPSILON,DELTA,UNIT{shown}, or --spent nothing"
+        spent = needed("--spent", spent or None, f"{why}: {how}")
         closed = records.close_all(spent)
     console().print(
         f"Open jobs that were closed: {closed}. New jobs are answered again. Jobs that began "
