@@ -407,7 +407,7 @@ def test_what_does_not_belong_together_does_not_go_on(tmp_path):
     (out / CHECKPOINT).write_text(json.dumps(plain))
     file.unlink()
     shutil.copy(tmp_path / "kept.db", file)
-    refused("does not belong to this run")
+    refused("to belong to this run, must be")
 
 
 def test_two_servers_never_have_one_folder(tmp_path):
