@@ -144,7 +144,7 @@ def one_of(name: str, value: Any, allowed: Iterable[Name], listed: str = "") -> 
     names = list(allowed)
     if value not in names:
         check_kept(f"{name} {value}")
-        raise InputError(f"unknown {name} {value!r}; {near(value, names, listed)}")
+        raise InputError(f"unknown {name} {value!r:.200}; {near(value, names, listed)}")
     return names[names.index(value)]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from fedcal.calibrators import Calibrator, calibrator_of
-from fedcal.core.errors import damaged, system_errors
+from fedcal.core.errors import damaged
 from fedcal.privacy.curator import Release
 from fedcal.storage.artifact import ARTIFACTS, Artifact
 from fedcal.storage.atomic import whole_file
@@ -85,8 +85,7 @@ class Outcome:
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Return the saved outcome; InputError if it is missing or incomplete."""
-        problem = f"{folder} holds no outcome of a run"
-        with damaged(problem), system_errors(problem):
+        with damaged(f"{folder} holds no outcome of a run", OSError):
             plain = json.loads((folder / OUTCOME).read_text("utf-8"))
             form, kept = ARTIFACTS[plain.pop("form")], plain.pop("kept")
             plain["message_bytes"] = plain["message_bytes"] and tuple(plain["message_bytes"])

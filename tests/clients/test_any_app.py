@@ -198,7 +198,7 @@ def test_one_client_does_not_say_how_many_classes_the_others_have():
         first = context.node_config["partition-id"] == 0
         return (logits[:, :2], labels % 2) if first else (logits, labels)
 
-    with pytest.raises(InputError, match=r"has logits of 10 classes, and the job is about .* of 2"):
+    with pytest.raises(InputError, match=r"must be .* of 2 classes., got .logits of 10 classes"):
         AfterTraining("evaluate", epsilon=8.0, unit="example").start(grid_of(lies), MODEL)
 
 

@@ -114,7 +114,7 @@ def values(out: Path) -> list[Any]:
 
 def test_another_run_takes_the_place_of_one_that_has_ended(link, tmp_path):
     out = tmp_path / "out"
-    refused("contains no run", deploy.deployed, config(tmp_path), out=out, resume=True)
+    refused("no run to continue", deploy.deployed, config(tmp_path), out=out, resume=True)
     link.before = lambda sites: setattr(sites, "leave", True)
     with pytest.warns(UserWarning, match="0 of 3 sites have the calibrator"):
         first = deploy.deployed(config(tmp_path), out=out)
