@@ -30,16 +30,6 @@ def exact_only() -> list[str]:
     return [name for name, strategy in STRATEGIES.items() if strategy.exact_only]
 
 
-def must_calibrate(who: str, method: str) -> None:
-    """Refuse a federated method of another family, for `who` ranks calibrators."""
-    strategy = STRATEGIES.get(method)
-    if strategy is not None and strategy.family != "calibrate":
-        raise InputError(
-            f"{who} takes methods that calibrate, and {method} belongs to the family "
-            f"'{strategy.family}': use fedcal simulate"
-        )
-
-
 def settings_of(method: str) -> Mapping[str, inspect.Parameter]:
     """Return the method's own parameters (`--set`) by name; none of a baseline."""
     return STRATEGIES[method].declared if method in STRATEGIES else {}

@@ -12,7 +12,7 @@ from fedcal.experiments.cli import parameters
 from fedcal.experiments.cli.parameters import option
 from fedcal.experiments.report import tables, terminal
 from fedcal.experiments.runs.comparison import Comparison, compare, grid, table
-from fedcal.experiments.runs.config import Config, parse_setting
+from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.files import to_json
 
 EXAMPLES = (
@@ -43,7 +43,6 @@ def command(
         RUNNING,
         "Continue the comparison in --out, and repeat failed runs; the grid may grow.",
     ),
-    set: parameters.Settings = None,
     config: parameters.ConfigFile = None,
     out: Path | None = option(None, parameters.FILES, "Folder for rows, tables and report."),
     overwrite: parameters.Overwrite = False,
@@ -56,9 +55,8 @@ def command(
     asked = {name: value for name, value in options.items() if value is not None}
     asked |= {"config": config, "out": out, "resume": resume, "overwrite": overwrite}
     asked |= {"jobs": jobs, "engine": engine, "ray_address": ray_address}
-    settings = dict(map(parse_setting, set or ()))
     with terminal.progress("comparing", quiet=quiet) as steps:
-        comparison = compare(report=not no_report, progress=steps, set=settings, **asked)
+        comparison = compare(report=not no_report, progress=steps, **asked)
     if json:
         print(to_json(comparison.to_json()), end="")
     elif not quiet:

@@ -40,7 +40,8 @@ from fedcal.experiments.deploy.at_home import priors_of
 from fedcal.experiments.runs import jobs, simulation
 from fedcal.experiments.runs.config import Config, merge
 from fedcal.personal.at_site import calibrator_of, recalibrated
-from fedcal.strategies import STRATEGIES, FedPrior, settings
+from fedcal.strategies import FedPrior
+from fedcal.strategies.settings import calibrating
 
 FOLDS = 5
 
@@ -245,7 +246,8 @@ _PARAMETERS = {
     name: getattr(Config, name)
     for name in options_of(Config)
     # `fit` has no use for a run's own
-    if name not in ("method", "data", "engine", "ray_address", "class_names", "positive", "csv")
+    if name
+    not in ("method", "data", "engine", "ray_address", "class_names", "positive", "csv", "set")
 } | {"partition": None, "set": None, "input": "logits", "classes": None, "personal": False}
 """What is given by name, and the defaults."""
 
@@ -356,13 +358,12 @@ class FederatedCalibrator(Classifier):
             if client is None or self.method not in (Config.method, FedPrior.name):
                 raise InputError(f"personal needs client, and the method {FedPrior.name!r} or none")
             options["method"] = FedPrior.name
-        config = merge({"data": data.name}, options, {"set": self.set})
-        checks.one_of("federated method", config.method, STRATEGIES)
+        config = merge({"data": data.name}, options)
         shards = partition.deal(data, config.partition, config.clients, config.seed)
         if self.personal:
             config, shards = jobs.resolved(config, shards, data.client_names or ())
         else:
-            settings.must_calibrate(type(self).__name__, config.method)
+            checks.one_of("method that calibrates", config.method, calibrating())
         fitted = simulation.fit(config, shards, tested=False)
         self.result_, self.privacy_ = fitted.outcome, fitted.privacy
         self.classes_, called = names, None if names.dtype.kind in "iub" else tuple(map(str, names))

@@ -162,7 +162,8 @@ class TrainConfig(RunOptions):
             del shared["sampling_rate"]
         values = {setting: getattr(self, name) for name, setting in self._given().items()}
         known = {"network": self.model, "shape": text_of(shape), **values, **self.set}
-        return Config(data=self.data, method=method, clients=clients, set=known, **shared)
+        shared |= {"data": self.data, "method": method, "clients": clients, "set": known}
+        return Config(**shared)
 
 
 def merged(*layers: Mapping[str, Any]) -> TrainConfig:

@@ -9,14 +9,12 @@ where `check(name, value)` returns the value or raises InputError.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
-
-import numpy as np
 
 from fedcal import __version__
 from fedcal.core.checks import one_of, read
@@ -29,7 +27,7 @@ GROUPS = (DATA, TRAINING, PRIVACY, RUNNING, SITES)
 """Groups of options in `--help`."""
 
 MOST_USED = (
-    *("data", "model", "method", "clients", "partition", "rounds", "sampling_rate"),
+    *("data", "model", "method", "clients", "partition", "rounds", "sampling_rate", "set"),
     *("epsilon", "delta", "unit", "trust", "engine", "seed"),
 )
 """Options that `--help` shows first; others, but for those of training, are in `--help-all`."""
@@ -90,8 +88,12 @@ class Option:
 
 
 def option(default: Any, group: str, help: str, **more: Any) -> Any:
-    """Return a field of a dataclass of options (`Option`), typed Any as by `dataclasses.field`."""
-    return field(default=default, kw_only=True, metadata={"option": Option(group, help, **more)})
+    """Return a field of a dataclass of options (`Option`), typed Any as by `dataclasses.field`.
+
+    The default may be a function that makes it.
+    """
+    known: Any = {"default_factory" if callable(default) else "default": default}
+    return field(**known, kw_only=True, metadata={"option": Option(group, help, **more)})
 
 
 def like(table: type[Options], name: str, default: Any, help: str = "", **more: Any) -> Any:
@@ -187,9 +189,8 @@ def layered(
     known: Mapping[str, Option],
     *layers: Mapping[str, Any],
     read: Callable[[Option, Any], Any] = Option.checked,
-    tables: Collection[str] = ("set",),
 ) -> dict[str, Any]:
-    """Return values by option from several layers, later ones winning.
+    """Return values by option from several layers, later ones winning; tables are joined.
 
     Raises InputError if an option is unknown, or `read` refuses its value.
 
@@ -201,23 +202,16 @@ def layered(
         Of what was given; None is nothing.
     read : callable
         The value of an option from what was given.
-    tables : collection of str
-        Further names, of tables; those of several layers are joined.
     """
     values: dict[str, Any] = {}
-    for raw, value in (item for layer in layers for item in layer.items()):
+    for raw, given in (item for layer in layers for item in layer.items()):
         key = raw.replace("-", "_")
-        if key not in known and key not in tables:
-            one_of("option", raw, (*known, *tables), "--help")
-        if value is None:
-            continue
-        if key in known:
-            values[key] = read(known[key], value)
-        elif isinstance(value, Mapping):
-            plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in value.items()}
-            values[key] = {**values.get(key, {}), **plain}
-        else:
-            raise InputError(f"option {key!r} must be a table of key = value")
+        if key not in known:
+            one_of("option", raw, known, "--help")
+        if given is not None:
+            value = read(known[key], given)
+            joined = isinstance(value, Mapping) and key in values
+            values[key] = {**values[key], **value} if joined else value
     return values
 
 

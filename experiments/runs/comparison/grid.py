@@ -43,7 +43,7 @@ ALONE: Mapping[str, str] = {
 _SHARED = {
     name: option.default
     for name, option in _OPTIONS.items()
-    if not option.axis and name not in ALONE
+    if not option.axis and name not in {*ALONE, "set"}
 }
 """What all runs have alike, with its default."""
 
