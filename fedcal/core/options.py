@@ -39,7 +39,7 @@ REQUIRED = "required"
 """What `unset` says of an option that must be given."""
 
 Call = TypeVar("Call", bound=Callable[..., Any])
-Table = TypeVar("Table", bound="Options")
+_once: Callable[[Call], Call] = cache  # type: ignore[assignment]  # a class is hashable
 
 
 @dataclass(frozen=True)
@@ -110,15 +110,17 @@ class Options:
     def __post_init__(self) -> None:
         set_checked(self)
 
-    def part(self, table: type[Table]) -> dict[str, Any]:
+    def part(self, table: type[Any]) -> dict[str, Any]:
         """Return the values of the options that another dataclass has, too."""
         return {f.name: getattr(self, f.name) for f in fields(table)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values without the unset ones; infinity stays a float."""
+        """Plain values without the unset ones, tables last; infinity stays a float."""
         values = asdict(self)
-        ordered = options_of(type(self)) | values
-        return {name: values[name] for name in ordered if values[name] is not None}
+        names = sorted(
+            options_of(type(self)) | values, key=lambda n: isinstance(values[n], Mapping)
+        )
+        return {name: values[name] for name in names if values[name] is not None}
 
     def to_toml(self) -> str:
         """Return the text of the file that `--config` reads, in this version of fedcal."""
@@ -152,14 +154,14 @@ def read_fields(table: type[Options], values: Mapping[str, Any], **instead: Any)
     return known
 
 
-@cache
+@_once
 def flat_kinds(table: Any) -> dict[str, type[Any]]:
     """Return the type of each field that a run config can hold."""
     kinds = {f.name: _kind(_hints(table)[f.name]) for f in fields(table)}
     return {name: kind for name, kind in kinds.items() if kind in (bool, int, float, str)}
 
 
-@cache
+@_once
 def options_of(table: Any) -> dict[str, Option]:
     """Return the options of a dataclass by name, by group, the most used first."""
     known = list[Option]()
@@ -173,7 +175,7 @@ def options_of(table: Any) -> dict[str, Option]:
     return {one.name: one for one in known}
 
 
-@cache
+@_once
 def _hints(table: Any) -> dict[str, Any]:
     """Return the annotations of a dataclass's fields, of what may be None without that."""
     hints = get_type_hints(table, include_extras=True)
