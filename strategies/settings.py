@@ -3,7 +3,6 @@
 import inspect
 import json
 from collections.abc import Mapping, Sequence
-from types import NoneType
 from typing import Any, TypeAlias
 
 from fedcal.core.checks import near
@@ -48,8 +47,6 @@ def check_settings(method: str, settings: Mapping[str, Any]) -> None:
             check_kept(key)
             allowed = near(key, [*known] or ["none"], "docs/guide/methods.md")
             raise InputError(f"unknown --set key {key!r} for {method}; {allowed}")
-        if not isinstance(value, (bool, int, float, str, list, tuple, NoneType)):
-            raise InputError(f"{key} must be a number, a text or a list, got {value!r:.80}")
         if check := STRATEGIES[method].checks[key]:
             check(value)
 

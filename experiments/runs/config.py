@@ -56,7 +56,7 @@ APP = "app"
 
 
 def _method(name: str, value: Any) -> str:
-    return one_of(name, method_named(value), (*STRATEGIES, *POOLED), "fedcal simulate --help")
+    return one_of(name, value, (*STRATEGIES, *POOLED), "fedcal simulate --help")
 
 
 def _engine(name: str, value: Any) -> str:
@@ -139,6 +139,7 @@ class Config(Running, RunOptions):
         DATA,
         f"{' | '.join((*STRATEGIES, *POOLED))} | MODULE:CLASS: your own",
         axis=True,
+        read=method_named,
     )
     clients: Annotated[int, fields.within(1, MOST_CLIENTS)] | None = option(
         None, DATA, "Number of enrolled clients", unset="100", axis=True

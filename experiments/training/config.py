@@ -156,7 +156,7 @@ class TrainConfig(RunOptions):
 
     def run(self, clients: int, shape: tuple[int, ...]) -> Config:
         """Return the run of a resolved training in the terms of `fedcal simulate`."""
-        shared = {k: v for k, v in self.to_dict().items() if k in options_of(RunOptions)}
+        shared = self.part(RunOptions)
         method = str(self.method)
         if STRATEGIES[method].one_place:  # it samples rows, the others clients
             del shared["sampling_rate"]

@@ -56,6 +56,8 @@ class Option:
         What stands in for it where it is not given; "" = its default.
     axis : bool
         Whether `compare` takes a list.
+    read : callable
+        Makes a value of what a user gave, before its check: it may import what is named.
     name, kind, default : str, type, object
         Of the field.
     check : callable
@@ -66,6 +68,7 @@ class Option:
     help: str
     unset: str = ""
     axis: bool = False
+    read: Callable[[Any], Any] = lambda value: value
     name: str = ""
     kind: type = str
     default: Any = None
@@ -83,7 +86,7 @@ class Option:
         """Return a given value, a path as text, as the field holds it, or raise InputError."""
         if self.axis and isinstance(value, (list, tuple)):
             raise InputError(f"{self.name} is one value; lists are for fedcal compare")
-        value = str(value) if isinstance(value, Path) else value
+        value = self.read(str(value) if isinstance(value, Path) else value)
         return self.check(value) if self.check else value
 
 
