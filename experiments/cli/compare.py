@@ -15,7 +15,7 @@ from fedcal.experiments.report import tables, terminal
 from fedcal.experiments.runs.comparison import Comparison, compare, grid
 from fedcal.experiments.runs.comparison.run import FORMS
 from fedcal.experiments.runs.comparison.table import as_table, harmed
-from fedcal.experiments.runs.config import Config, parse_setting
+from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.files import to_json
 
 EXAMPLES = (
@@ -46,7 +46,6 @@ def command(
         RUNNING,
         "Continue the comparison in --out, and repeat failed runs; the grid may grow.",
     ),
-    set: parameters.Settings = None,
     config: parameters.ConfigFile = None,
     out: Path | None = option(None, parameters.FILES, "Folder for rows, tables and report."),
     table: str | None = option(
@@ -66,11 +65,10 @@ def command(
     asked |= {"config": config, "out": out, "resume": resume, "overwrite": overwrite}
     asked |= {"jobs": jobs, "engine": engine, "ray_address": ray_address}
     asked["metrics"] = [name.strip() for name in metric.split(",")] if metric else ()
-    settings = dict(map(parse_setting, set or ()))
     if table is not None:
         one_of("--table", table, FORMS)
     with terminal.progress("comparing", quiet=quiet) as steps:
-        comparison = compare(report=not no_report, progress=steps, set=settings, **asked)
+        comparison = compare(report=not no_report, progress=steps, **asked)
     if json:
         print(to_json(comparison.to_json()), end="")
     elif table is not None:

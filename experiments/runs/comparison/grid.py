@@ -36,7 +36,7 @@ ALONE: Mapping[str, str] = {
 }
 """Options of single runs alone -> why a comparison takes none."""
 
-_SHARED = [n for n, option in _OPTIONS.items() if not option.axis and n not in ALONE]
+_SHARED = [n for n, option in _OPTIONS.items() if not option.axis and n not in {*ALONE, "set"}]
 """What all runs have alike."""
 
 AXES = (
