@@ -15,14 +15,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import importlib
 import json
 import os
-import pickle
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -67,6 +67,7 @@ CONFIG, ROWS = "config.toml", "rows.jsonl"
 INPUTS, UNFINISHED = ".inputs.json", ".unfinished"
 """Digests of the data by name, not to be published; where work goes on in a finished folder."""
 
+_FACTS = ("input", "client_names", "group_names", "other_input")
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from fedcal.experiments.runs.sweep import serve; serve(sys.argv[2])"
@@ -78,19 +79,21 @@ def key_of(run: Run) -> str:
     return json.dumps(run, sort_keys=True, allow_nan=False)
 
 
+def arrays_of(data: Dataset) -> Mapping[str, np.ndarray[Any, Any]]:
+    """Return the arrays of a data set by the names of its fields, without those that are None."""
+    every = {f.name: getattr(data, f.name) for f in fields(data)}
+    return {name: value for name, value in every.items() if isinstance(value, np.ndarray)}
+
+
 def digest_of(data: Dataset) -> str:
     """SHA-256 of everything that a run reads.
 
     Not to be published: who knows all rows but one can find the last one by it.
     """
-    digest = hashlib.sha256()
-    for name in (f.name for f in fields(data)):
-        value = getattr(data, name)
-        if isinstance(value, np.ndarray):
-            digest.update(f"{name} {value.dtype.str} {value.shape}".encode())
-            digest.update(np.ascontiguousarray(value).data)
-        elif name in ("input", "client_names", "group_names", "other_input"):
-            digest.update(f"{name} {value!r}".encode())
+    digest = hashlib.sha256(repr([getattr(data, fact) for fact in _FACTS]).encode())
+    for name, array in arrays_of(data).items():
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
@@ -182,12 +185,13 @@ def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -
 
 def hand_over(folder: Path, work: Work, sources: Sources) -> None:
     """Write what workers need into an empty folder, each array in a file that they can map."""
-    buffers: list[pickle.PickleBuffer] = []
-    bare = {name: replace(data) for name, data in sources.items()}  # without what it has cached
-    head = pickle.dumps((work, bare), protocol=5, buffer_callback=buffers.append)
-    for k, buffer in enumerate(buffers):
-        (folder / str(k)).write_bytes(buffer.raw())
-    (folder / "head").write_bytes(head)
+    facts = {n: {fact: getattr(d, fact) for fact in ("name", *_FACTS)} for n, d in sources.items()}
+    for k, data in enumerate(sources.values()):
+        (folder / str(k)).mkdir()
+        for name, array in arrays_of(data).items():
+            np.save(folder / str(k) / name, np.ascontiguousarray(array), allow_pickle=False)
+    known = {"module": work.__module__, "function": work.__name__, "facts": facts}
+    (folder / "work.json").write_text(json.dumps(known), "utf-8")
 
 
 def serve(folder: str) -> None:
@@ -200,9 +204,14 @@ def serve(folder: str) -> None:
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a package prints is no answer
-    paths = [Path(folder, str(k)) for k in range(len(os.listdir(folder)) - 1)]
-    mapped = [np.memmap(path, mode="r") if path.stat().st_size else b"" for path in paths]
-    work, sources = pickle.loads(Path(folder, "head").read_bytes(), buffers=mapped)
+    known = json.loads(Path(folder, "work.json").read_text("utf-8"))
+    work = getattr(importlib.import_module(known["module"]), known["function"])
+    sources: dict[str, Dataset] = {}
+    for k, (name, facts) in enumerate(known["facts"].items()):
+        read = {fact: tuple(v) if isinstance(v, list) else v for fact, v in facts.items()}
+        for path in Path(folder, str(k)).glob("*.npy"):
+            read[path.stem] = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        sources[name] = Dataset(**read)
     for line in sys.stdin:
         run = json.loads(line)
         row = json.dumps(work(run, sources[run["data"]]), allow_nan=False)

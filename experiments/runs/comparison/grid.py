@@ -233,11 +233,12 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
 
         return sorted(cells.values(), key=place)
 
-    def _alike(self, variant: Variant, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _alike(self, variant: Variant, given: dict[str, Any]) -> dict[str, Any]:
         """Add what all runs share, each setting where there is one, and a quorum likewise."""
         known = settings_of(variant.method)
         own = {**{k: v for k, v in self.set.items() if k in known}, **variant.settings}
-        alike = {name: getattr(self, name) for name in _SHARED} | given | {"set": own}
+        alike: dict[str, Any] = {name: getattr(self, name) for name in _SHARED}
+        alike |= given | {"set": own}
         shared = given["trust"] in TRUSTS and TRUSTS[given["trust"]].shared
         if not shared and self.secure_aggregation != "protocol":
             alike["quorum"] = Config.quorum

@@ -1,5 +1,6 @@
 """The sentence above the table: who is best, and whether the seeds tell it from the next."""
 
+import math
 from typing import Any
 
 from fedcal.experiments.runs.comparison.table import harmed, headline
@@ -17,7 +18,7 @@ def line(label: str, mean: float, std: float = 0.001, **more: Any) -> dict[str, 
     }
 
 
-NONE = line("uncalibrated", 0.05, method="none", baseline=True, epsilon=None)
+NONE = line("uncalibrated", 0.05, method="none", baseline=True, epsilon=math.inf)
 
 
 def test_a_winner_within_the_noise_is_no_winner_for_sure():
