@@ -18,7 +18,6 @@ from fedcal.core.errors import TooLittle
 from fedcal.experiments.cli import compare as compare_command
 from fedcal.experiments.report.figures.diagrams import reliability_sheet
 from fedcal.experiments.report.figures.drawing import draw, save_figure
-from fedcal.experiments.report.simulation import title_of
 from fedcal.experiments.report.terminal import progress
 from fedcal.experiments.runs.comparison import Comparison, compare
 from fedcal.experiments.runs.simulation import simulate
@@ -46,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     comparison.save(out)
     run = simulate(DATA, method="fednewton", epsilon=1.0)
     run.save(out / ONE_RUN)  # each time anew, as the comparison
-    title = title_of(run.to_json(), "test rows")
+    title = f"{run.title}: test rows"
     for name, dark in (("reliability.png", False), ("reliability-dark.png", True)):  # of docs/img
         save_figure(draw(reliability_sheet(run.reliability, title), dark), out / name, dark=dark)
     compare_command.show(comparison, out)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core import fields
-from fedcal.core.checks import interval, listed, unused
+from fedcal.core.checks import finite, interval, listed, needed, unused
 from fedcal.core.errors import InputError
 from fedcal.mechanisms import MECHANISMS, Exponential
 from fedcal.privacy import AUTO, Federation, Ledger, Plan, Query, Range, make_plan
@@ -21,7 +21,7 @@ from fedcal.units.bounding import Bound
 
 
 def _number(name: str, value: Any) -> Any:
-    fields.finite(name, value)
+    finite(name, value)
     return value
 
 
@@ -92,9 +92,8 @@ class Settings:
 
         Raises InputError, naming the method `who`, if it is not given.
         """
-        if self.rows_per_client is None:
-            raise InputError(f"{who} needs rows_per_client, a public nominal number of rows > 0")
-        return self.rows_per_client
+        why = f"{who} needs a public nominal number of rows > 0"
+        return needed("rows_per_client", self.rows_per_client, why)
 
 
 class FederatedStrategy(Settings, FlowerTransport):
@@ -119,6 +118,11 @@ class FederatedStrategy(Settings, FlowerTransport):
     ) -> None:
         Settings.__init__(self, federation, **settings)
         self.classes = federation.classes
+        if federation.private and self.exact_only:
+            raise InputError(
+                f"{self.name} cannot be run with privacy: use {self.instead}, or epsilon inf where "
+                "exact sums may be seen"
+            )
         options = {"ledger": ledger, "secure_aggregation": secure_aggregation}
         FlowerTransport.__init__(self, self.prepare(), **options)
 
@@ -177,11 +181,8 @@ class FederatedStrategy(Settings, FlowerTransport):
         if not UNITS[f.unit].whole_client:
             unused(f"unit '{f.unit}' knows what a row adds", clip=self.clip)
             return 1.0
-        if f.private and self.clip is None and rows is None:
-            raise InputError(
-                f"{self.name} with unit 'user' needs rows_per_client, a public nominal number of "
-                "rows > 0, or clip"
-            )
+        if f.private and self.clip is None:
+            self.nominal_rows(f"{self.name} with unit 'user' and no clip")
         return self.clip or max(share * (rows or 0.0), least)
 
     def gradient_clip(self) -> float:

@@ -73,6 +73,8 @@ class Method(ABC):
     norms: tuple[float, ...] = ()
     exact_only: ClassVar[bool] = False
     """Whether a budget is refused: with noise it made models worse."""
+    instead: ClassVar[str] = ""
+    """Names of methods to use with a budget, where it is refused."""
     one_place: ClassVar[bool] = False
     """Whether one client with all rows is a usual federation for it."""
     fewest_users: ClassVar[int] = 0
@@ -253,7 +255,7 @@ class Method(ABC):
 
     def restore(self, run: str, state: Mapping[str, Floats]) -> None:
         """Go on with a run that another process began, from what `state` told there."""
-        raise InputError(f"{self.name} continues from its releases")
+        raise NotImplementedError(f"{self.name} continues from its releases")
 
     def round_record(self, round_number: int) -> dict[str, Any]:
         """Return plain values to record about a finished round, beside the release itself."""

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.clients.questions.scores import CountedRows, counted_words, group_of, halves_of
-from fedcal.core.checks import interval, one_of
+from fedcal.core.checks import interval, one_of, same
 from fedcal.core.errors import InputError
-from fedcal.core.fields import Classes, Finite, NotNegative, Vector, vector
+from fedcal.core.fields import Classes, Finite, NotNegative, Vector, increasing, vector
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
 from fedcal.metrics.conformity import BY, Conformity, quantile_costs
@@ -56,6 +56,7 @@ class SetQuery(CountedRows):
     facts = ("classes",)
     cuts = ("thresholds",)
     optional = None
+    ends: ClassVar[str] = "within [0, 1]"
 
     classes: Classes
     thresholds: Vector
@@ -71,14 +72,11 @@ class SetQuery(CountedRows):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        thresholds = self.thresholds
-        if thresholds[0] < 0 or thresholds[-1] > 1 or (np.diff(thresholds) <= 0).any():
-            raise InputError("thresholds must increase within [0, 1]")
+        increasing("thresholds", self.thresholds, self.ends)
         one_of("by", self.by, BY)
         _ = self.conformity  # raises InputError for an invalid score
-        if (self.by == "group") != bool(self.groups):
+        if (self.by == "group") != bool(self.names):  # and for invalid names
             raise InputError("groups and by = 'group' need each other")
-        _ = self.names
 
     @cached_property
     def conformity(self) -> Conformity:
@@ -163,11 +161,12 @@ class SetGaps(SetQuery):
         super().__post_init__()
         hit = vector("hit", np.ones(1) if self.hit is None else self.hit)
         need = vector("need", self.need)
-        for name, each in (("hit", hit), ("need", need)):
-            if len(each) not in (1, self.classes):
-                raise InputError(f"{name} must have 1 or {self.classes} numbers, got {len(each)}")
-        if (need < 0).any() or (hit < need).any() or not 0 < hit.max() <= _LARGEST:
-            raise InputError(f"hit must be >= need >= 0 and <= {_LARGEST:g}, not all 0")
+        fits = {len(hit), len(need)} <= {1, self.classes}
+        if not fits or (hit < need).any() or need.min() < 0 or not 0 < hit.max() <= _LARGEST:
+            raise InputError(
+                f"hit and need must have 1 or {self.classes} numbers, hit >= need >= 0 and <= "
+                f"{_LARGEST:g}, not all 0; got {len(hit)} and {len(need)} numbers"
+            )
         self._set(hit=hit, need=need)
 
     def lengths(self) -> tuple[int, ...]:
@@ -248,13 +247,13 @@ class SetRanks(SetGaps):
         {"classes": 3, "thresholds": np.array([0.5, 1.0]), "quantile": 0.4},
     )
 
+    ends = "up to 1"
     need: Any = (0.0,)
     quantile: Annotated[float, interval("(0, 1)")] = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.thresholds[-1] != 1 or self.parts > 1:
-            raise InputError("a quantile needs by = 'none', and the last threshold must be 1")
+        same("parts of rows, of which a quantile is,", self.parts, 1)
 
     def costs(self, sums: Floats) -> Floats:
         """Return the `quantile_costs` of `fedcal.conformal.angelopoulos`.
@@ -291,13 +290,12 @@ class SetCounts(SetQuery):
         },
     )
 
+    ends = "up to 1"
     encoding: str = "flat"
     height: Height = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.thresholds[-1] != 1:
-            raise InputError("the last threshold must be 1, so that each row is counted")
         check_encoding(self.encoding, self.buckets, self.height)
 
     @property

@@ -33,7 +33,7 @@ _MLP = np.linspace(-0.25, 0.25, 129 * 3 + 4224)
 
 
 def form_of(kind: Any) -> type[ParametricScaling]:
-    """Return the class of the scaling calibrator of this kind, or raise InputError."""
+    """Return the class of the scaling calibrator of this kind, or InputError."""
     forms = {k: form for k, form in kinds().items() if issubclass(form, ParametricScaling)}
     return forms[one_of("form", kind, forms)]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedcal.calibrators.base import of_text
 from fedcal.clients.questions.histograms import one_of_each
-from fedcal.core.checks import same, whole
+from fedcal.core.checks import needed, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Classes, Numbers, Positive, Seed, vector
 from fedcal.core.printable import look_of
@@ -106,8 +106,7 @@ class ScoreCounts(ScoreTable, CountedRows):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.reference is not None:
-            if self.subject_rows:
-                raise InputError("a reference needs rows that count once each: subject_rows = 0")
+            same("subject_rows beside a reference", self.subject_rows, 0)
             reference = vector("reference", self.reference)
             same("length of the reference", len(reference), self.counts)
             self._set(reference=reference)
@@ -275,8 +274,7 @@ class ScoreCell(OneHotQuery):
     def __post_init__(self) -> None:
         super().__post_init__()
         counts = self.as_counts
-        if counts.ones > 1:
-            raise InputError("unary encoding hides one cell of a row: score 'classes' has several")
+        same("number of a row's cells, of which unary encoding hides one,", counts.ones, 1)
         self._set(
             edges=counts.edges,
             score=counts.score,
@@ -388,15 +386,13 @@ def group_of(shards: Shards, names: tuple[str, ...], by: By = "group") -> Intege
         return np.zeros(len(shards.labels), np.int64)
     place = {look_of(name): k for k, name in enumerate(names)}
     if by == "site":
-        if not shards.names:
-            raise InputError("rows are counted by site, but this site has no name: --federation")
+        needed("a site's name", shards.names or None, "rows are counted by site: --federation")
         if unknown := [name for name in shards.names if look_of(name) not in place]:
             raise InputError(f"rows are counted by site, but {unknown[0]!r} is not among the sites")
         return np.array([place[look_of(name)] for name in shards.names], np.int64)[shards.owner]
-    if shards.groups is None:
-        raise InputError("the question counts groups of rows, but these rows have no column group")
+    groups = needed("a column group", shards.groups, "the question counts groups of rows")
     of = [place.get(look_of(name), len(names)) for name in shards.group_names]
-    return np.array(of, np.int64)[shards.groups]
+    return np.array(of, np.int64)[groups]
 
 
 def view_probs(shards: Shards, view: str, query: ScoreCounts) -> Floats:
@@ -404,7 +400,6 @@ def view_probs(shards: Shards, view: str, query: ScoreCounts) -> Floats:
     if view == "model":
         return shards.probs
     if view == "other":
-        if shards.other is None:
-            raise InputError("the question is about a second model, but these rows have only one")
-        return probs_of(shards.input, shards.other)
+        why = "the question is about two, but these rows have only one"
+        return probs_of(shards.input, needed("a second model", shards.other, why))
     return of_text(query.calibrator).calibrated(shards.logits, shards.input)

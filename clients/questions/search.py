@@ -13,7 +13,7 @@ import numpy as np
 from fedcal.calibrators.histogram_binning import top_confidence
 from fedcal.clients.questions.scores import rows_in
 from fedcal.clients.questions.temperature import correct, label_logits, shifted_logits
-from fedcal.core.checks import positive
+from fedcal.core.checks import positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Finite, Positive, within
 from fedcal.core.numerics import row_sum
@@ -151,8 +151,7 @@ class CalibrationGaps(TemperatureQuery):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.each) * self.bins > MOST_BINS:
-            raise InputError(f"points x bins must be at most {MOST_BINS:,} numbers of a client")
+        whole("points x bins", len(self.each) * self.bins, 1, MOST_BINS)
 
     @property
     @override

@@ -3,15 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from fedcal.core import numerics
 from fedcal.core.checks import interval
-from fedcal.core.errors import InputError
-from fedcal.core.fields import Classes, Positive, finite, within
+from fedcal.core.fields import Classes, Positive, within
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
 from fedcal.personal.at_site import posterior
@@ -26,7 +24,7 @@ LIMIT = 20.0
 
 MOST_STEPS, MOST_POINTS = 10**6, 65536
 
-Logarithm = Annotated[float, partial(finite, most=100.0)]
+Logarithm = Annotated[float, interval("[-100, 100]")]
 """Logarithm of a temperature, or a number of that size, within +-100."""
 
 ROW_GRADIENT = 4.0
@@ -216,8 +214,7 @@ class TemperatureScores(Summed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.low < self.high:
-            raise InputError(f"low must be below high, got {self.low!r} and {self.high!r}")
+        interval(f"({self.low!r}, inf)", "above low")("high", self.high)
 
     def lengths(self) -> tuple[int, ...]:
         """Return one block with a score for each temperature."""

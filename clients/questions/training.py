@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import same
-from fedcal.core.errors import ContributionRefused, InputError
+from fedcal.core.errors import ContributionRefused
 from fedcal.core.fields import Classes, Param, Positive, Seed, Vector, within
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
@@ -350,11 +350,9 @@ def _inputs(shards: Shards, query: Gradients | LocalUpdate | WeightedUpdate) -> 
     Rows without inputs of their own have the logits of a model that is there already.
     """
     inputs = shards.logits if shards.inputs is None else shards.inputs
-    if shards.input_shape != query.reads or shards.classes != query.classes:
-        raise InputError(
-            f"the network reads inputs of shape {query.shape} and has {query.classes} classes; "
-            f"the rows here have {networks.text_of(shards.input_shape)} and {shards.classes}"
-        )
+    own = networks.text_of(shards.input_shape), shards.classes
+    asked = networks.text_of(query.reads), query.classes
+    same("inputs that the network reads, and its number of classes,", asked, own)
     return np.asarray(inputs)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from fedcal import __version__, mechanisms
 from fedcal.clients.answers import check_columns
 from fedcal.clients.site.prepared import Prepared
-from fedcal.core.checks import read, same, whole
+from fedcal.core.checks import like, needed, read, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.shards import NO_SUBJECTS
 from fedcal.privacy import agreement, declared, noise_plan
@@ -52,8 +52,7 @@ def own_terms(
         If the job is about something else than this site has, there is no such plan, or the run
         was another job before.
     """
-    if not RUN.fullmatch(run):
-        raise InputError(f"a run is named by {RUN.pattern}, not by {run!r:.80}")
+    like("the name of a run", run, RUN)
     _check_site(fields, site)
     if site.policy is not None:
         site.policy.check_method(fields)  # a plan of any other settings may take all memory
@@ -67,8 +66,7 @@ def own_terms(
             if was == made_of:
                 asked = tuple(declared.Question.from_plain(question) for question in questions)
                 return agreement.Terms(plan_from(plan), asked, form, size)
-            if was[0] != job:
-                raise InputError("the job's public facts are not those that the run began with")
+            same("digest of the job's public facts, as the run began,", job, was[0])
         made = terms_of_job(fields, site.shards.classes, site.shards.input)
         cached.pop(run, None)
         questions = [question.to_plain() for question in made.questions]
@@ -155,8 +153,8 @@ def check(
         )
     own = agreement.own_request(fields, request, terms)
     site.check_policy(fields, terms, own.bound.length)
-    if own.bound.per == "subject" and site.shards.subjects is None:
-        raise InputError(NO_SUBJECTS)
+    if own.bound.per == "subject":
+        needed("the column subject", site.shards.subjects, NO_SUBJECTS)
     check_columns(site.shards, own.query)
     return own, terms
 

@@ -52,10 +52,8 @@ class Party:
     """
 
     def __init__(self, key: SigningKey, roster: Roster, records: SiteRecords) -> None:
-        number = roster.number_of(key.public)
-        if number is None:
-            raise InputError(f"this site's key is not in the federation {roster.name!r}")
-        self.site = number
+        why = f"its key must be in the federation {roster.name!r}"
+        self.site = checks.needed("this site's number", roster.number_of(key.public), why)
         self._key, self._roster, self._records = key, roster, records
 
     @property
@@ -187,24 +185,22 @@ class Party:
     ) -> types.Words:
         """Return the checked pieces, summed over the contributors: (pieces held, length) uint64."""
         of = bytes.fromhex(job)
-        contributors, questions = set[int](), set[tuple[bytes, int]]()
-        seed_lists: list[list[bytes]] = []
-        for text, sealed in contributions:
-            header = messages.Header.read(text)
-            site = header.site
-            if site >= len(self._roster.sites) or site in contributors:
-                raise InputError(f"site {site} is not in the federation, or twice in the sum")
+        questions, seed_lists = set[tuple[bytes, int]](), list[list[bytes]]()
+        headers = [messages.Header.read(text) for text, _ in contributions]
+        checks.different("contributions of one site", (header.site for header in headers))
+        for header, (text, sealed) in zip(headers, contributions, strict=True):
+            most = len(self._roster.sites) - 1
+            site = checks.whole("the number of a contributor", header.site, 0, most)
             if not header_by(self._roster.sites[site].key, text):
                 raise InputError(f"the contribution of site {site} is not signed by it")
             checks.same(f"round of the contribution of site {site}", header.round, round_number)
             checks.same(f"job of the contribution of site {site}", header.job, of)
-            contributors.add(site)
             questions.add((header.question, header.length))
             key = shared_key(secret, header.exchange, of, site, self.site)
             seed_lists.append(
                 self._seeds(header, unseal(key, sealed, messages.sealed_for(text, self.site)))
             )
-        checks.whole("the number of contributions in a sum", len(contributors), least)
+        checks.whole("the number of contributions in a sum", len(headers), least)
         checks.same("number of questions in one sum", len(questions), 1)
         ((_, length),) = questions
         return np.array([stream_sum(seeds, length) for seeds in zip(*seed_lists, strict=True)])

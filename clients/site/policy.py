@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from fedcal.clients.site.process.limits import LEAST_MIB, MEMORY_MIB
-from fedcal.core.checks import interval, one_of, whole
+from fedcal.core.checks import interval, needed, one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.mechanisms import FORMER, MECHANISMS
 from fedcal.privacy import agreement, declared, noise_plan
@@ -178,13 +178,9 @@ class Policy:
         for name, least in _LEAST.items():
             whole(name.replace("_", "-"), getattr(self, name), least)
         for spent, range_ in (("epsilon", "[0, inf)"), ("delta", "[0, 1)")):
-            names = (f"{spent}_per_run", f"{spent}_total")
-            one, total = (interval(range_)(n.replace("_", "-"), getattr(self, n)) for n in names)
-            if one > total:
-                raise InputError(
-                    f"{spent}-total = {total:g} is less than {spent}-per-run = {one:g}; no run "
-                    "could have that much"
-                )
+            total = interval(range_)(f"{spent}-total", getattr(self, f"{spent}_total"))
+            one = getattr(self, f"{spent}_per_run")
+            interval(f"[0, {total!r}]")(f"{spent}-per-run (at most {spent}-total)", one)
         for method, ranges in self.settings.items():
             one_of("method of [settings]", method, self.methods)
             for name, allowed in ranges.items():
@@ -195,17 +191,21 @@ class Policy:
         if self.coordinator:
             check_key("coordinator", self.coordinator)
         one_of("secure-aggregation", self.secure_aggregation, (REQUIRED, ANY))
-        if self.secure_aggregation == REQUIRED and not (self.federation or self.coordinator):
-            raise InputError(
-                "secure-aggregation = 'protocol' needs 'federation', the digest that `fedcal "
-                "site federation` shows, or 'coordinator', the key that signs it"
+        if self.secure_aggregation == REQUIRED:
+            needed(
+                "federation",
+                self.federation or self.coordinator or None,
+                "secure-aggregation = 'protocol' goes by this digest that `fedcal site federation` "
+                "shows, or by 'coordinator', the key that signs it",
             )
         for pair in self.committee:
             check_committee(*pair)
-        if self.exact_sums and self.cell_rows and not self.site_rows:
-            raise InputError(
-                "exact-sums = true needs site-rows, a public nominal number of rows of a site: it "
-                "limits how few rows a number may be about (cell-rows = 0: no limit)"
+        if self.exact_sums and self.cell_rows:
+            needed(
+                "site-rows",
+                self.site_rows or None,
+                "with exact-sums this public nominal number of rows of a site limits how few rows "
+                "a number may be about (cell-rows = 0: no limit)",
             )
 
     @classmethod

@@ -5,7 +5,6 @@ that a question needs are read, and never parses the file that they came from.
 """
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -20,18 +19,19 @@ from fedcal.clients.site.policy import CPU_SECONDS, Policy
 from fedcal.clients.site.process.limits import COPIES, MEMORY_MIB
 from fedcal.core import checks, scores, types
 from fedcal.core.classes import class_names, digest_of
-from fedcal.core.errors import InputError, system_errors
+from fedcal.core.errors import InputError, damaged, system_errors
 from fedcal.core.shards import Shards
 from fedcal.privacy.agreement import Terms
 from fedcal.secure_aggregation.keys import SigningKey, read_key
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.storage.atomic import locked, whole_file
+from fedcal.storage.atomic import locked, must_not_exist, whole_file
 
 SITE, LOCK = "site.json", "lock"
 FEDERATION, POLICY = "federation.toml", "site.toml"
 ANSWERS = "answers"
 """Folder of what a site sent before it had records, which know nothing of it."""
 
+WITH_POLICY = "secure aggregation needs --federation, --sign-key and --policy together"
 _VERSION = 3
 _OPTIONAL = ("subjects", "groups", "other", "inputs")
 _ARRAYS = ("logits", "labels", *_OPTIONAL, "test_logits", "test_labels", "test_inputs")
@@ -120,12 +120,10 @@ class Prepared:
         Without a policy a site answers every run, but not under the protocol of secure
         aggregation: a site that need not trust anyone must state its limits.
         """
+        if terms.plan.committee and not self.simulated:
+            checks.needed("--policy", self.policy, WITH_POLICY)
         if self.policy is not None:
             self.policy.check(job, terms, length, self.roster)
-        elif terms.plan.committee and not self.simulated:
-            raise InputError(
-                "secure aggregation by protocol needs --federation, --sign-key and --policy"
-            )
 
 
 def prepare(
@@ -246,11 +244,11 @@ def count_files(folder: Path) -> tuple[Path | None, Path | None]:
 
 def check_answers(folder: Path) -> None:
     """InputError if a site has `ANSWERS`: it could give a second answer to their rounds."""
-    if (folder / ANSWERS).exists():
-        raise InputError(
-            f"{folder / ANSWERS} was written by a fedcal without records: delete it after its "
-            "runs have ended, and enter their spent budget with `fedcal site restored --spent`"
-        )
+    must_not_exist(
+        folder / ANSWERS,
+        "a fedcal without records wrote it. Delete it after its runs have ended, and enter their "
+        "spent budget with `fedcal site restored --spent`",
+    )
 
 
 def _texts_of(
@@ -263,14 +261,12 @@ def _texts_of(
     """Return the checked files on federation, key and policy, by their names in the folder."""
     lacks_policy = federation is not None and policy is None and not simulated
     if (federation is None) != (sign_key is None) or lacks_policy:
-        raise InputError("secure aggregation needs --federation, --sign-key and --policy together")
+        raise InputError(WITH_POLICY)
     roster, texts = None, dict[str, bytes]()
     if federation is not None and sign_key is not None:
         roster, key = Roster.read(federation), read_key(sign_key)
-        if roster.number_of(key.public) is None:
-            raise InputError(
-                f"no site of {federation} has the public key of {sign_key}: {key.public.hex()}"
-            )
+        what = f"a site with the public key of {sign_key}, {key.public.hex()},"
+        checks.needed(what, roster.number_of(key.public), f"{federation} has none")
         checks.same(f"class digest of {federation}", roster.class_digest or classes, classes)
         texts[FEDERATION] = roster.to_toml().encode()
     if policy is not None:
@@ -303,9 +299,13 @@ def prepared(folder: Path) -> Prepared:
     Raises InputError, one line without a word about rows, if a file is missing, damaged or not
     readable.
     """
-    try:
+    again = "start fedcal site again"
+    with (
+        system_errors("a file of this site cannot be read"),
+        damaged(f"a file of this site is damaged: {again}", EOFError),
+    ):
         site = json.loads((folder / SITE).read_text("utf-8"))
-        checks.same(f"version of {folder} (start fedcal site again)", site["version"], _VERSION)
+        checks.same(f"version of {folder} ({again})", site["version"], _VERSION)
         files = {name: folder / f"{name}.npy" for name in site["arrays"]}
         arrays = {k: np.asarray(np.load(p, "r", allow_pickle=False)) for k, p in files.items()}
         offsets = np.array([0, len(arrays["labels"])])
@@ -329,10 +329,3 @@ def prepared(folder: Path) -> Prepared:
             has_policy=site["has_policy"] is True,
             server=site["server"],
         )
-    except OSError as e:
-        lost = os.path.basename(e.filename or "a file")
-        raise InputError(f"{lost} of this site cannot be read: {e.strerror}") from None
-    except InputError:
-        raise
-    except (KeyError, TypeError, ValueError, EOFError):
-        raise InputError("a file of this site is damaged: start fedcal site again") from None

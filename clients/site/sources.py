@@ -10,7 +10,7 @@ import numpy as np
 
 from fedcal import datasets
 from fedcal.core import checks, scores
-from fedcal.core.errors import InputError
+from fedcal.core.errors import damaged
 from fedcal.core.shards import Shards
 from fedcal.partition import DEALT, client_names, deal
 from fedcal.storage.npz import read_npz
@@ -44,11 +44,9 @@ def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
         If a key is missing, the data cannot be read or dealt, they are not what `input` says, or
         there is no such site.
     """
-    try:
+    with damaged("a site finds its rows by the run's keys and its own"):
         shared = (str(run["data"]), str(run["partition"]), dealt_to(run, node), int(run["seed"]))
         site = int(node["partition-id"])
-    except KeyError as missing:
-        raise InputError(f"a site needs the key {missing} to find its rows") from None
     shards = _dealt(*shared, str(run.get("method", "")))
     checks.same("input of the run", run.get("input") or shards.input, shards.input)
     checks.whole("the number of a site in these data", site, 0, shards.clients - 1)
@@ -77,14 +75,12 @@ def _dealt(data: str, partition: str, clients: int, seed: int, method: str) -> S
         rows = datasets.load(data).read_by(method, seed)
         shards = deal(rows, partition, clients, seed)
         return replace(shards, names=client_names(rows, partition, shards.clients))
-    try:
+    with damaged(f"{data} contains no partitioned rows"):
         arrays = read_npz(Path(data))
         logits, labels, offsets, kind = (arrays[name] for name in _DEALT)
         kind_read = checks.one_of("input", str(kind), scores.KINDS)
         known: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}
         known |= {name: tuple(arrays[name].tolist()) for name in _NAMES}
         shards = Shards(logits, labels, offsets, kind_read, **known)
-    except KeyError as missing:
-        raise InputError(f"{data} contains no partitioned rows: {missing} is missing") from None
     checks.same(f"number of clients in {data}", clients, shards.clients)
     return shards

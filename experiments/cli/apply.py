@@ -19,8 +19,9 @@ from fedcal.conformal import PredictionSets, load, page
 from fedcal.conformal.coverage import FEW_CLASSES, judged
 from fedcal.core import classes, errors, numerics, optional, types
 from fedcal.core.checks import same, unused, whole
+from fedcal.core.pages import Table
 from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet, option
-from fedcal.experiments.report.tables import TextTable, of_part, print_table
+from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import SHOWN, console, headings, shown
 from fedcal.experiments.runs import files, folders
 from fedcal.experiments.training.data import LabelledRows, labelled_rows, named, read_labelled
@@ -98,7 +99,7 @@ def _show(rows: int, test: int, done: Told, out: Path, *, quiet: bool, json: boo
         parts = f" (metrics: the {test} of its test part)" if test else ""
         to.print(f"{rows:,} rows{parts} {verb}, written to {out}")
         for line in lines:
-            print_table(to, line) if isinstance(line, TextTable) else to.print(line)
+            print_table(to, line) if isinstance(line, Table) else to.print(line)
 
 
 def fitted_in(path: Path) -> calibrators.Calibrator | PredictionSets:
@@ -190,7 +191,7 @@ def _named(rows: datasets.Dataset) -> dict[str, NDArray[Any]]:
     return ids
 
 
-Told = tuple[str, dict[str, Any], Sequence[str | TextTable]]
+Told = tuple[str, dict[str, Any], Sequence[str | Table]]
 """What was done, numbers for `--json`, and lines and tables to show."""
 
 
@@ -259,9 +260,9 @@ def _apply_sets(fitted: PredictionSets, rows: Rows, out: Path) -> Told:
         f"mean labels in a set {whole.set_size:.4g}; the most probable label alone covers "
         f"{100 * result.correct:.2f} %"
     )
-    after, lines = result.after, list[str | TextTable]([line])
+    after, lines = result.after, list[str | Table]([line])
     if result.classes <= FEW_CLASSES:
-        lines.append(of_part(page.class_table(result, fitted.class_names)))
+        lines.append(page.class_table(result, fitted.class_names))
     short = fitted.warnings(result)
     lines += [f"Warning: {warning}" for warning in short]
     if fitted.shift is not None:

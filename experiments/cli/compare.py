@@ -25,7 +25,7 @@ EXAMPLES = (
 @parameters.with_options(
     Config,
     but=("engine", "ray_address"),
-    lists=True,
+    single=grid.ALONE,
     unset={"method": "those that calibrate, and the baselines", "epsilon": "inf,1"},
 )
 @parameters.with_options(grid.Grid, "seeds")

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from fedcal.core import pages
 from fedcal.core.checks import needed, one_of, unused
 from fedcal.core.options import SITES
 from fedcal.core.printable import listed
@@ -97,7 +98,7 @@ def command(
         if action == "register":
             keys = needed("KEY.pub", keys or None, "the public keys of sites are registered")
             roster = [(str(key), node) for key, node in superlink.register(keys)]
-            tables.print_table(to, tables.TextTable(("key", "site"), roster), edge=True)
+            tables.print_table(to, pages.Table("", ("key", "site"), roster, left=(0,)))
         elif action == "stop":
             out = needed("--out", out, _FOLDER)
             superlink.stop(flower_run(out))
@@ -127,7 +128,7 @@ def _show_status(to: Console, superlink: Control, out: Path | None, json: bool) 
         print(files.to_json({"sites": [node._asdict() for node in nodes], "run": run}), end="")
         return
     rows = [(node.name or f"node {node.number}", node.status) for node in nodes]
-    tables.print_table(to, tables.TextTable(("site", "status"), rows), edge=True)
+    tables.print_table(to, pages.Table("", ("site", "status"), rows, left=(0,)))
     if state is not None:
         planned = f" of {state.planned}" if state.planned else ""
         to.print(f"{state.status}; rounds done: {state.done}{planned}")

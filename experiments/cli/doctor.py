@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import __version__
-from fedcal.core import errors, flower_internals, optional
+from fedcal.core import errors, flower_internals, optional, pages
 from fedcal.core.parallel import usable_cores
 from fedcal.experiments.cli import main, parameters
 from fedcal.experiments.report import tables, terminal
@@ -35,7 +35,7 @@ def command(quiet: parameters.Quiet = False, json: parameters.Json = False) -> N
         to.print("\n".join([facts["summary"], *facts["lacking"]]))
         parts = ("versions", "extras", "machine")
         rows = [(name, str(value or "?")) for part in parts for name, value in facts[part].items()]
-        tables.print_table(to, tables.TextTable(("", "here"), rows, left={0, 1}), edge=True)
+        tables.print_table(to, pages.Table("", ("", "here"), rows))
 
 
 def look() -> dict[str, Any]:

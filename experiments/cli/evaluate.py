@@ -6,7 +6,7 @@ Or read an earlier release again: another threshold, a calibrator, drift.
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import checks, classes, pages
+from fedcal.core import checks, classes
 from fedcal.experiments.cli import parameters, simulate
 from fedcal.experiments.cli.parameters import option
 from fedcal.experiments.report import headline, tables, terminal
@@ -123,11 +123,7 @@ def _show(
     if reading.release.class_names is not None:
         to.print(classes.in_a_line(reading.release.class_names))
     asked = reading.asked
-    for part in reading.page() if asked is None else asked:
-        if isinstance(part, pages.Table):
-            tables.print_table(to, tables.of_part(part), edge=True)
-            if asked is not None and part.note:
-                to.print(part.note)
+    tables.print_parts(to, reading.parts if asked is None else asked, notes=asked is not None)
     if asked is not None:
         to.print("All that it says: --release alone, --json, or a folder as --out.")
     content = reading.to_json()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core.errors import InputError
-from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet, argument, option, show_written
+from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet, argument, option
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs import files, folders
 
@@ -35,10 +35,11 @@ def report(
     elif (folder / "training.json").is_file():
         written = simulation.write_training_report(folder)
     elif (folder / "study.json").is_file():
-        from fedcal.experiments.study.quarter_page import write_quarter_page
+        from fedcal.experiments.study.quarter_page import quarter_page
 
         with reading(folder, "study.json"):
-            written = write_quarter_page(folder, read_json(folder / "study.json", "quarter"))
+            content = read_json(folder / "study.json", "quarter")
+            written = quarter_page(content).write(folder)
     elif (folder / "reading.json").is_file():
         written = simulation.write_reading_report(folder)
     elif any((folder / name).is_file() for name in ("outcome.json", "run.json")):
@@ -55,7 +56,7 @@ def report(
             f"{folder} holds no result.json (of simulate), compare.json, training.json, "
             "study.json or outcome.json (of flwr run)"
         )
-    show_written(written, quiet=quiet, as_json=json)
+    _show_written(written, quiet=quiet, as_json=json)
 
 
 OF_FLOAT32 = (
@@ -85,7 +86,7 @@ def export(
         export.save_model(load_model(calibrator), out)
     else:
         export.save(fitted_in(calibrator), out)
-    show_written(out, quiet=quiet, as_json=json)
+    _show_written(out, quiet=quiet, as_json=json)
     if form == PredictionSets.form and not (quiet or json):
         console().print(OF_FLOAT32)
 
@@ -101,7 +102,7 @@ def flower_app(
     """Write the folder that `flwr run` needs: a pyproject.toml with every key."""
     from fedcal.experiments.deploy.flower_app import write_app
 
-    show_written(write_app(folder, family), quiet=quiet, as_json=json)
+    _show_written(write_app(folder, family), quiet=quiet, as_json=json)
 
 
 def datasets(quiet: Quiet = False, json: Json = False) -> None:
@@ -134,3 +135,11 @@ def datasets(quiet: Quiet = False, json: Json = False) -> None:
             f"{features.test_rows:,} test rows{groups}; {features.features} features\n"
             f"  {features.source}, {features.author}, {features.year}; {features.licence}"
         )
+
+
+def _show_written(path: Path, *, quiet: bool, as_json: bool) -> None:
+    """Show where a file was written."""
+    if as_json:
+        print(files.to_json({"out": str(path)}), end="")
+    elif not quiet:
+        console().print(f"written to {path}")

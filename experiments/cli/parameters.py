@@ -8,8 +8,7 @@ from typing import Annotated, Any, Optional, TypeAlias, TypeVar
 import typer
 
 from fedcal.core.options import DATA, MOST_USED, PRIVACY, RUNNING, SITES, TRAINING, options_of
-from fedcal.experiments.report.terminal import console
-from fedcal.experiments.runs import config, files
+from fedcal.experiments.runs import config
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -57,7 +56,7 @@ def with_options(
     table: type[Any],
     *names: str,
     but: Collection[str] = (),
-    lists: bool = False,
+    single: Collection[str] = (),
     unset: Mapping[str, str] | None = None,
     first: Collection[str] = MOST_USED,
 ) -> Callable[[Command], Command]:
@@ -71,8 +70,9 @@ def with_options(
         Only these; none = all.
     but : collection of str
         Not these.
-    lists : bool
-        Axes of a comparison take lists, as text with commas; what `compare` refuses is hidden.
+    single : collection of str
+        Options that are hidden, for they are refused: of single runs. The axes of a comparison
+        take lists then, as text with commas.
     unset : mapping of str to str
         What holds where nothing is given, where this is not what the field says.
     first : collection of str
@@ -82,12 +82,12 @@ def with_options(
 
     def parameter(name: str) -> inspect.Parameter:
         option = known[name]
-        many = lists and option.axis
+        many = bool(single) and option.axis
         group = SECURE if name in _SECURE else option.group
         shown = typer.Option(
             help=option.described((unset or {}).get(name)),
-            rich_help_panel=LISTS if many else FIRST if name in first and not lists else group,
-            hidden=lists and bool(option.elsewhere),
+            rich_help_panel=LISTS if many else FIRST if name in first and not single else group,
+            hidden=name in single,
         )
         kind: Any = str if many else option.kind
         return inspect.Parameter(
@@ -116,14 +116,5 @@ def _place(parameter: inspect.Parameter) -> tuple[int, int]:
     (shown,) = getattr(parameter.annotation, "__metadata__", (parameter.default,))
     group = getattr(shown, "rich_help_panel", None)
     if group in (FIRST, LISTS):
-        known = parameter.name in MOST_USED
-        return -1, MOST_USED.index(parameter.name) if known else len(MOST_USED)
+        return -1, (*MOST_USED, parameter.name).index(parameter.name)
     return _LAST.index(group) + 1 if group in _LAST else 0, 0
-
-
-def show_written(path: Path, *, quiet: bool, as_json: bool) -> None:
-    """Show where a file was written."""
-    if as_json:
-        print(files.to_json({"out": str(path)}), end="")
-    elif not quiet:
-        console().print(f"written to {path}")

@@ -8,7 +8,7 @@ from fedcal.core.options import RUNNING
 from fedcal.evaluation.by_group import change_table
 from fedcal.experiments.cli import parameters
 from fedcal.experiments.report import headline, terminal
-from fedcal.experiments.report.tables import TextTable, of_part, print_table
+from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.runs import files, jobs, simulation
 from fedcal.experiments.runs import result as results
 from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
@@ -80,7 +80,7 @@ def show(result: SimulationResult, out: Path | None) -> None:
     if result.class_names is not None:
         to.print(classes.in_a_line(result.class_names))
     for table in _tables(result):
-        print_table(to, table, edge=True)
+        print_table(to, table)
     if about := jobs.about_intervals(result.judged):
         to.print(about)
     for warning in result.judged.get("coverage_warnings", ()):
@@ -97,12 +97,14 @@ def show(result: SimulationResult, out: Path | None) -> None:
     to.print(headline.headline(result.to_json()))
 
 
-def _tables(result: SimulationResult) -> list[TextTable]:
+def _tables(result: SimulationResult) -> list[pages.Table]:
     """Metrics before and after a calibrator, or what tables another artifact has."""
     if not result.artifact.rescores or result.test is None:
-        return [of_part(p) for p in result.page() if isinstance(p, pages.Table)]
+        return [p for p in result.parts if isinstance(p, pages.Table)]
     named = terminal.headings(result.judged.get("score", ""), result.class_names)
-    tables = [TextTable(("test rows", *named.values()), results.before_and_after(result))]
+    tables = [
+        pages.Table("", ("test rows", *named.values()), results.before_and_after(result), left=(0,))
+    ]
     if (changed := result.judged.get("clients_change", {})).get("sites"):
-        tables.append(of_part(change_table(changed, "client")))
+        tables.append(change_table(changed, "client"))
     return tables

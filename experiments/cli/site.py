@@ -182,7 +182,7 @@ def status(kit: Path = argument("KIT", "This site's folder."), *, json: Json = F
     to.print("\n".join(f"{name}: {value}" for name, value in shown.items()))
     if jobs:
         rows = [[str(entry) for entry in job.values()] for job in jobs[-12:]]  # --json has all
-        tables.print_table(to, tables.TextTable(tuple(jobs[0]), rows, left=(0, 1, 3)), edge=True)
+        tables.print_table(to, pages.Table("", tuple(jobs[0]), rows, left=(0, 1, 3)))
     to.print("\n".join([*refused, f"next: {last}"]))
 
 
@@ -213,10 +213,7 @@ def recalibrate(
         result.save(out)
     to = terminal.console()
     to.print(result.told["verdict"])
-    for part in result.parts:
-        if isinstance(part, pages.Table):
-            tables.print_table(to, tables.of_part(part), edge=True)
-            to.print(part.note)
+    tables.print_parts(to, result.parts)
     to.print("\n".join(result.told["statement"]))
     if out is not None:
         to.print(f"written to {out}")

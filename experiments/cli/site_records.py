@@ -10,8 +10,9 @@ from typing import Any
 from fedcal.clients.site.records.job_facts import Booked, BudgetCaps, spent_by_unit, spent_in_all
 from fedcal.clients.site.records.records import RECORDS, SiteRecords, records_in
 from fedcal.core.errors import InputError
+from fedcal.core.pages import Table
 from fedcal.experiments.cli.parameters import FILES, Json, argument, option
-from fedcal.experiments.report.tables import TextTable, print_table
+from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.files import to_json
 from fedcal.secure_aggregation.keys import make_key, read_key
@@ -52,8 +53,8 @@ def ledger(*, state: Path = STATE, json: Json = False) -> None:
         to.print("Nothing was answered yet.")
     else:
         words = (0, 1, 2, 3, 4, 7, 9)
-        print_table(to, TextTable(_COLUMNS, [_row(job) for job in booked], left=words), edge=True)
-        print_table(to, _totals(booked, limits), edge=True)
+        print_table(to, Table("", _COLUMNS, [_row(job) for job in booked], left=words))
+        print_table(to, _totals(booked, limits))
         to.print(
             "Each job is charged in full at its first answer. 'own noise': the site added its "
             "share of the noise that the epsilon needs; 'claimed': the server says that it adds "
@@ -92,7 +93,7 @@ def _row(job: Booked) -> tuple[str, ...]:
     )
 
 
-def _totals(booked: tuple[Booked, ...], limits: BudgetCaps | None) -> TextTable:
+def _totals(booked: tuple[Booked, ...], limits: BudgetCaps | None) -> Table:
     columns = ("unit", "epsilon spent", "of", "delta spent", "of")
     caps = ("no limit",) * 2 if limits is None else (f"{limits.epsilon:g}", f"{limits.delta:g}")
     by_unit = spent_by_unit(booked)
@@ -105,7 +106,7 @@ def _totals(booked: tuple[Booked, ...], limits: BudgetCaps | None) -> TextTable:
         unit, epsilon, delta = all_of
         name = f"all, for each {unit}" if rows else unit
         rows.append((name, f"{epsilon:g}", caps[0], f"{delta:g}", caps[1]))
-    return TextTable(columns, rows)
+    return Table("", columns, rows, left=(0,))
 
 
 def _as_json(
@@ -225,7 +226,7 @@ def federation(
         for number, site in enumerate(roster.sites[:_SHOWN])
     ]
     to.print()
-    print_table(to, TextTable(("site", "name", "member", "public key"), rows, left=(1, 2, 3)))
+    print_table(to, Table("", ("site", "name", "member", "public key"), rows, left=(1, 2, 3)))
     if more := len(roster.sites) - len(rows):
         to.print(f"and {more:,} more")
 

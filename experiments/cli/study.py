@@ -5,8 +5,9 @@ from typing import Any
 
 from fedcal.core import checks, errors
 from fedcal.core.classes import names_in
+from fedcal.core.pages import Table
 from fedcal.experiments.cli.parameters import FILES, Csv, Json, Quiet, argument, option
-from fedcal.experiments.report.tables import TextTable, print_table
+from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import Stopped, console, progress
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.study import kits, study_file
@@ -54,7 +55,7 @@ def overview() -> None:
     from fedcal.experiments.cli.main import help_of
 
     rows = [(who, f"fedcal {name}", help_of(name)) for who, name in _WAY]
-    print_table(console(), TextTable(("who", "command", "what"), rows, left=(1, 2)), edge=True)
+    print_table(console(), Table("", ("who", "command", "what"), rows, left=(1, 2)))
     console().print("fedcal study COMMAND --help explains a command.")
 
 
@@ -205,7 +206,7 @@ def run(
 def _show(quarter: dict[str, Any], out: Path) -> None:
     to = console()
     rows = [(site, one["words"]) for site, one in quarter["sites"].items()]
-    print_table(to, TextTable(("site", "verdict"), rows, left=(1,)), edge=True)
+    print_table(to, Table("", ("site", "verdict"), rows, left=(1,)))
     to.print("\n".join(quarter["next"]))
     to.print(f"the report: {out / 'report.html'}")
 

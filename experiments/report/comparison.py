@@ -2,18 +2,18 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 from fedcal.core import pages
-from fedcal.experiments.report import labels, page, tables
+from fedcal.core.pages import Text
+from fedcal.experiments.report import labels, page
 from fedcal.experiments.report.families import Family, columns_of, family_in, shown
-from fedcal.experiments.report.figures import curves, diagrams
-from fedcal.experiments.report.figures.drawing import Sheet, fixed
-from fedcal.experiments.report.headline import HIGHER_IS_BETTER, headline
-from fedcal.experiments.report.page import sections
-from fedcal.metrics import Reliability
+from fedcal.experiments.report.figures import curves
+from fedcal.experiments.report.figures.drawing import Sheet
+from fedcal.experiments.report.headline import HIGHER_IS_BETTER
+from fedcal.experiments.report.simulation import handed_over, meanings
 from fedcal.storage.atomic import path_of
 
 
@@ -35,9 +35,7 @@ def write_comparison_report(folder: str | Path) -> Path:
     folder = path_of(folder)
     comparison = page.read_json(folder / "compare.json", "comparison")
     with page.reading(folder, "compare.json"):
-        sheets = comparison_sheets(finished(comparison["cells"]))
-        context = comparison_context(comparison, sheets)
-        return page.write_with_figures(folder, "comparison.html.j2", context, sheets)
+        return comparison_page(comparison).write(folder)
 
 
 def finished(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -57,9 +55,9 @@ def names_of(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {d: name if short.count(name) == 1 else d for d, name in zip(sets, short, strict=True)}
 
 
-def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> dict[str, Sheet]:
-    """File name -> figure: for each data set quality against epsilon, and against bytes."""
-    sheets: dict[str, Sheet] = {}
+def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> list[Sheet]:
+    """For each data set quality against epsilon, and against bytes."""
+    sheets: list[Sheet] = []
     family = family_in(cells)
     in_all = (
         metric
@@ -76,41 +74,68 @@ def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> dict[str, Sheet]:
         stem = "" if len(sets) == 1 else f"-{i + 1}"
         if any(not c["baseline"] for c in mine):
             title = f"Quality against epsilon: {name}"
-            sheets[f"epsilon{stem}"] = curves.epsilon_sheet(mine, plotted, title)
+            sheet = curves.epsilon_sheet(mine, plotted, title)
+            sheets.append(replace(sheet, name=f"epsilon{stem}", note=_EPSILON))
         if any(c["bytes_up"] > 0 and not c["baseline"] for c in mine):
             title = f"Quality against bytes: {name}"
-            sheets[f"bytes{stem}"] = curves.bytes_sheet(mine, pair, title)
+            sheet = curves.bytes_sheet(mine, pair, title)
+            sheets.append(replace(sheet, name=f"bytes{stem}", note=_BYTES))
     return sheets
 
 
-def comparison_context(
-    comparison: Mapping[str, Any], sheets: Mapping[str, Sheet]
-) -> dict[str, Any]:
-    """Everything that the template shows."""
+_EPSILON = (
+    "To the left, more privacy; ∞ is a run without. Lines across are baselines that read the rows "
+    "themselves. Whiskers are one standard deviation over seeds."
+)
+_BYTES = (
+    "Bytes that a client sends in the complete run, against quality. Colours tell methods apart, "
+    "markers the rest. Baselines send nothing and are not shown."
+)
+
+
+def comparison_page(comparison: Mapping[str, Any]) -> page.Page:
+    """Return the page of the content of `compare.json`."""
     cells = finished(comparison["cells"])
     family, names = family_in(cells), names_of(cells)
-    one = len(names) < 2
-    titles = {k: s.title.partition(":")[0] if one else s.title for k, s in sheets.items()}
-    methods = list(dict.fromkeys(c["label"] for c in cells if not c["baseline"]))
+    methods = dict.fromkeys(c["label"] for c in cells if not c["baseline"])
     seeds = max((_asked(c) for c in cells), default=0)
-    return {
-        "title": "Comparison: " + ", ".join(names.values()),
-        "verdict": comparison.get("headline", "Methods compared"),  # older ones have none
-        "methods": methods,
-        "seeds": seeds,
-        "count": len(cells),
-        "sheets": [
-            (name, titles[name], page.figure(sheet, f"s{i}"))
-            for i, (name, sheet) in enumerate(sheets.items())
+    failures = _failures(cells_of(comparison["cells"]))
+    about = (
+        f"{len(methods)} method{'s' * (len(methods) != 1)} in {len(cells)} cells, mean ± standard "
+        f"deviation over {seeds} seed{'s' * (seeds != 1)}. {family.first}"
+    )
+    if failures:
+        about += " If a run of a cell failed, its means are over the others, and it gets no star."
+    known = family.meanings or [labels.METRICS[m] for m in family.plotted]
+    every: list[page.Shown] = [Text("", (about,), "plain"), cells_table(cells), meanings(known)]
+    if failures:
+        every.insert(2, Text("Runs that failed", tuple(failures)))
+    sets = dict.fromkeys(str(c["data"]) for c in comparison["cells"])
+    again = [
+        handed_over(*sets),
+        Text("", ("The grid lies beside this file:",), "plain"),
+        Text("", ("fedcal compare --config config.toml",), "code"),
+    ]
+    one = len(names) < 2
+    figures = comparison_sheets(cells)
+    return page.Page(
+        "Comparison: " + ", ".join(names.values()),
+        comparison.get("headline", "Methods compared"),  # older ones have none
+        [
+            *(page.Section(f.title.partition(":")[0] if one else f.title, [f]) for f in figures),
+            page.Section("All cells", every),
+            page.Section("Privacy", [Text("", tuple(comparison.get("statement", ())))]),
+            page.Section("Run it again", again),
         ],
-        "handed_over": labels.handed_over(*(str(c["data"]) for c in comparison["cells"])),
-        "failures": _failures(cells_of(comparison["cells"])),
-        "table": cells_table(cells),
-        "first": family.first,
-        "meanings": family.meanings or [labels.METRICS[m] for m in family.plotted],
-        "statement": comparison.get("statement", []),
-        "versions": comparison.get("versions", {}),
-    }
+        versions=comparison.get("versions", {}),
+    )
+
+
+def card_of(cells: Sequence[Mapping[str, Any]]) -> page.Page:
+    """Return what a notebook shows of the cells: their table."""
+    there = finished(cells)
+    table = page.Section("", [cells_table(there)])
+    return page.Page(f"Comparison of {len(there)} cells", "", [table])
 
 
 def _asked(cell: Mapping[str, Any]) -> int:
@@ -129,7 +154,7 @@ def _failures(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def cells_table(cells: Sequence[Mapping[str, Any]]) -> tables.TextTable:
+def cells_table(cells: Sequence[Mapping[str, Any]]) -> pages.Table:
     """All cells, grouped by facet and budget; the best of a column in its group is marked."""
     names = names_of(cells)
     base = [c for c in cells if c["baseline"]]
@@ -147,7 +172,7 @@ def cells_table(cells: Sequence[Mapping[str, Any]]) -> tables.TextTable:
             groups.setdefault(f"{place}, {spent}", []).append(c)
     family = family_in(cells)
     metrics = family.plotted or tuple(columns_of(cells))
-    rows: list[tuple[tables.Entry, ...]] = []
+    rows: list[tuple[pages.Entry, ...]] = []
     sections = {}
     for title, some in groups.items():
         if some:
@@ -155,12 +180,12 @@ def cells_table(cells: Sequence[Mapping[str, Any]]) -> tables.TextTable:
             rows += _rows(some, family, metrics)
     headings = [curves.NAMES[m].replace(", nats", "") for m in metrics]
     columns = ("method", *headings, "bytes up", "bytes down", "rounds", "seconds")
-    return tables.TextTable(columns, rows, "All cells", sections=sections)
+    return pages.Table("All cells", columns, rows, left=(0,), sections=sections)
 
 
 def _rows(
     cells: Sequence[Mapping[str, Any]], family: Family, columns: Sequence[str]
-) -> list[tuple[tables.Entry, ...]]:
+) -> list[tuple[pages.Entry, ...]]:
     """Return the rows of a group, in the order of the family."""
     best = {}
     whole = [c for c in cells if not c.get("failures")]  # others are means over other seeds
@@ -168,7 +193,7 @@ def _rows(
         means = [shown(metric, c["after"][metric]["mean"]) for c in whole if not c["baseline"]]
         pick = max if metric in HIGHER_IS_BETTER else min
         best[metric] = pick(means, key=float) if len(set(means)) > 1 else None
-    rows: list[tuple[tables.Entry, ...]] = []
+    rows: list[tuple[pages.Entry, ...]] = []
     if family.order:
         cells = sorted(cells, key=lambda c: float(c["after"][family.order]["mean"]))
     for c in cells:
@@ -176,62 +201,16 @@ def _rows(
         for metric in columns:
             over = c["after"].get(metric, {})
             if over.get("mean") is None:
-                entries.append(tables.Marked(""))
+                entries.append(pages.Marked(""))
                 continue
             mean, std = (shown(metric, over[k]) for k in ("mean", "std"))
             spread = f"± {std}" if float(std) else ""
             starred = c in whole and mean == best.get(metric)
-            entries.append(tables.Marked(mean, best=starred, small=spread))
+            entries.append(pages.Marked(mean, best=starred, small=spread))
         runs = f"{len(c['seeds'])} of {_asked(c)} runs" if c.get("failures") else ""
         sent = (f"{round(c[key]):,}" for key in ("bytes_up", "bytes_down"))
         seconds = "" if (s := c["seconds"]["mean"]) is None else f"{s:.3f}"
         rows.append(
-            (tables.Marked(c["label"], small=runs), *entries, *sent, str(c["rounds"]), seconds)
+            (pages.Marked(c["label"], small=runs), *entries, *sent, str(c["rounds"]), seconds)
         )
     return rows
-
-
-def result_card(result: dict[str, Any], reliability: Mapping[str, Reliability]) -> str:
-    """One run: metrics before and after, two reliability diagrams, the guarantee.
-
-    Parameters
-    ----------
-    result
-        the content of `result.json`
-    reliability
-        "before", "after"
-    """
-    few = labels.few_rows(result, reliability["after"].rows)
-    panels = tuple(diagrams.diagram(part, reliability[part]) for part in ("before", "after"))
-    drawn = page.figure(Sheet("", 2, panels), _unique(result["config"], result["after"]), fixed)
-    parts: list[dict[str, Any]] = [
-        {"title": "", "table": labels.metric_table(result)},
-        {"title": "", "figure": drawn},
-    ]
-    return _card(result, parts, headline(result), *([few] if few else []))
-
-
-def artifact_card(result: Mapping[str, Any], parts: Sequence[pages.Part]) -> str:
-    """One run that yields something else than a calibrator: its parts, and the guarantee."""
-    shown = sections(parts, _unique(result["config"], parts), fixed)
-    return _card(result, shown, headline(result), *result.get("coverage_warnings", ()))
-
-
-def comparison_card(comparison: Mapping[str, Any]) -> str:
-    """Show a comparison (the content of `compare.json`) as a compact table."""
-    cells = finished(comparison["cells"])
-    parts = [{"title": "", "table": cells_table(cells)}]
-    title = f"Comparison of {len(cells)} cells"
-    return page.render("card.html.j2", title=title, parts=parts, lines=())
-
-
-def _card(result: Mapping[str, Any], parts: Sequence[Mapping[str, Any]], *lines: str) -> str:
-    """Show a run: its parts, some lines, and the guarantee."""
-    title = f"{result['method']} on {result['config']['data']}"
-    lines += (str(result["privacy"]["statement"][0]),)
-    return page.render("card.html.j2", title=title, parts=parts, lines=lines)
-
-
-def _unique(*content: Any) -> str:
-    """Return a prefix of ids, unique on a page."""
-    return f"k{crc32(repr(content).encode()):x}"

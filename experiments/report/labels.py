@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.conformal.coverage import FEW_CLASSES
+from fedcal.core import pages
 from fedcal.core.classes import called
 from fedcal.datasets import is_shipped
 from fedcal.evaluation import page
 from fedcal.evaluation.intervals import from_json
-from fedcal.experiments.report import headline, tables
+from fedcal.experiments.report import headline
 from fedcal.experiments.report.figures.curves import NAMES
 from fedcal.experiments.runs.config import APP
 from fedcal.metrics.bootstrap import FEWEST
@@ -96,23 +97,23 @@ def with_interval(result: Mapping[str, Any], part: str, metric: str) -> tuple[st
     return show(value), " to ".join(map(show, ends or ()))
 
 
-def metric_table(result: dict[str, Any]) -> tables.TextTable:
+def metric_table(result: dict[str, Any]) -> pages.Table:
     """Metrics before and after, and what changed, each above its interval if a result has any."""
     intervals = result.get("intervals") or {}
     rows = []
     for metric, (heading, _) in meanings(result).items():
-        row: list[tables.Entry] = [heading]
+        row: list[pages.Entry] = [heading]
         values = [float(result[part][metric]) for part in ("before", "after")]
         for part, value in zip(("before", "after"), values, strict=True):
             text, interval = with_interval(result, part, metric)
             ends = intervals.get(part, {}).get(metric)
             why = "; noise inflates the number" if ends and value > ends[1] else ""
-            row.append(tables.Marked(text, small=interval + why))
+            row.append(pages.Marked(text, small=interval + why))
         text, interval = with_interval(result, "difference", metric)
         ends = intervals.get("difference", {}).get(metric)
         mark = _says(metric, values[1] - values[0], ends)
-        rows.append([*row, tables.Marked(text, mark=mark, small=interval)])
-    return tables.TextTable(("metric", "before", "after", "change"), rows)
+        rows.append([*row, pages.Marked(text, mark=mark, small=interval)])
+    return pages.Table("", ("metric", "before", "after", "change"), rows, left=(0,))
 
 
 def _says(metric: str, change: float, ends: list[float] | None) -> str:

@@ -1,25 +1,180 @@
-"""From a context to a file: templates, files of a result folder, inline figures."""
+"""A page: a verdict, then parts in sections; one template shows all of them, one file holds it."""
 
+import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from fedcal.core import pages
 from fedcal.core.errors import FedcalError, InputError, system_errors
-from fedcal.experiments.report import shown, tables
 from fedcal.experiments.report.figures import drawing, style
+from fedcal.experiments.report.figures.parts import drawn
 from fedcal.storage.atomic import whole_file
+
+Shown = pages.Part | drawing.Sheet
+"""A part, or a figure that is drawn from more than a part holds."""
 
 FILE = "report.html"
 MAX_BYTES = 2**28
 
 MOST_SENTENCES = 3
-"""Of a headline in bold type; what it says more stands below."""
+"""Of a verdict in bold type; what it says more stands below."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Parts below one heading; their own titles are headings below it.
+
+    Attributes
+    ----------
+    css
+        a class of the style sheet: "first" ends a printed page
+    """
+
+    title: str
+    parts: Sequence[Shown]
+    css: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """All that a report shows of a result.
+
+    Attributes
+    ----------
+    title
+        what it is about
+    verdict
+        in words first
+    sections
+        from top to bottom; a part alone is a section under its own title
+    tiles
+        the most important numbers by name
+    warnings
+        sentences to read before anything else
+    versions
+        of packages
+    banner
+        a warning above the title
+    about
+        what titles of figures in files begin with
+    """
+
+    title: str
+    verdict: str
+    sections: Sequence[Section | Shown]
+    tiles: Sequence[tuple[str, str]] = ()
+    warnings: Sequence[str] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    banner: str = ""
+    about: str = ""
+
+    @cached_property
+    def parts(self) -> list[tuple[Section, list[Any]]]:
+        """Sections with their parts, of which figures are drawn as `Sheet`."""
+        sections, number = [], itertools.count(1)
+        for one in self.sections:
+            section = one if isinstance(one, Section) else Section(one.title, [one])
+            parts = [drawn(part, self.about) for part in section.parts]
+            for k, part in enumerate(parts):
+                if isinstance(part, drawing.Sheet) and not part.name:
+                    parts[k] = replace(part, name=f"curve-{next(number)}")
+            sections.append((section, parts))
+        return sections
+
+    @property
+    def sheets(self) -> dict[str, drawing.Sheet]:
+        """Figures by the names of their files."""
+        parts = (part for _, parts in self.parts for part in parts)
+        return {part.name: part for part in parts if isinstance(part, drawing.Sheet)}
+
+    def figures(self) -> dict[str, drawing.Sheet]:
+        """Figures by their own names or the titles of their parts, intervals before curves."""
+        found = {}
+        for section, parts in self.parts:
+            for given, sheet in zip(section.parts, parts, strict=True):
+                if isinstance(sheet, drawing.Sheet):
+                    name = given.name if isinstance(given, drawing.Sheet) else given.title
+                    found[name] = (isinstance(given, pages.Curve), sheet)
+        return {name: found[name][1] for name in sorted(found, key=lambda name: found[name][0])}
+
+    def html(
+        self,
+        files: Sequence[str] = (),
+        card: bool = False,
+        template: str = "page.html.j2",
+        **more: Any,
+    ) -> str:
+        """Return a file of HTML that works offline, or a card for a notebook.
+
+        Parameters
+        ----------
+        files
+            names of those of the figures
+        card
+            a fragment without scripts, style sheet or headings, in colours of its own
+        template, **more
+            one that extends this page's, and what else it shows
+        """
+        sections: list[dict[str, Any]] = []
+        for k, (section, parts) in enumerate(self.parts):
+            name = f"k{crc32(repr((self.title, self.verdict, k)).encode()):x}" if card else f"s{k}"
+            palette = drawing.fixed if card else drawing.variable
+            each = [_shown(part, section, f"{name}-{j}", palette) for j, part in enumerate(parts)]
+            half = section.css or ("half" if len(parts) == 1 and each[0].get("single") else "")
+            slug = re.sub(r"\W+", "-", section.title.lower()).strip("-")
+            place = f"{slug}-{k}" if not slug or any(s["id"] == slug for s in sections) else slug
+            sections.append({"title": section.title, "id": place, "css": half, "parts": each})
+        shown = "card.html.j2" if card else template
+        return render(shown, page=self, sections=sections, files=files, **more)
+
+    def write(self, folder: Path) -> Path:
+        """Write `report.html`, and each figure as PNG and SVG beside it."""
+        files = drawing.save_sheets(self.sheets, folder)
+        write_text(folder / FILE, self.html(files))
+        return folder / FILE
+
+
+def _shown(part: Any, section: Section, name: str, palette: drawing.Palette) -> dict[str, Any]:
+    """Return a part for the template."""
+    heading = part.title if part.title != section.title else ""
+    if isinstance(part, drawing.Sheet):
+        return {"kind": "figure", "heading": "", "note": part.note, **figure(part, name, palette)}
+    if isinstance(part, pages.Table):
+        return {"kind": "table", "heading": heading, **vars(part)}
+    heading = "" if part.form == "fold" else heading
+    return {"kind": "text", "heading": heading, "note": "", **vars(part)}
+
+
+def figure(sheet: drawing.Sheet, name: str, palette: drawing.Palette) -> dict[str, Any]:
+    """Return a sheet for the template: legend as (text, svg), figures as {title, note, svg}.
+
+    A panel without a title stands below the one above it on the sheet. The markup is made here
+    from numbers and escaped words, so it is marked as safe.
+    """
+    from markupsafe import Markup
+
+    safe: Callable[[str], Any] = Markup
+    figures: list[dict[str, Any]] = []
+    drawn = zip(sheet.panels, drawing.panel_svgs(sheet, name, palette), strict=True)
+    for k, (panel, svg) in enumerate(drawn):
+        if k >= sheet.columns and not panel.title:
+            figures[k - sheet.columns]["svg"] += safe(svg)
+        else:
+            figures.append({"title": panel.title, "note": panel.note, "svg": safe(svg)})
+    keys = [drawing.key_svg(s, f"{name}-l{i}", palette) for i, (s, _) in enumerate(sheet.legend)]
+    legend = [(text, safe(key)) for (_, text), key in zip(sheet.legend, keys, strict=True)]
+    forest, wide = sheet.panels[0].left > drawing.LEFT, sheet.columns > 2
+    css = "panels" if wide else "forest" if forest else ("one", "two")[sheet.columns - 1]
+    single = len(sheet.panels) == 1
+    return {"figures": figures, "legend": legend, "css": f"figures {css}", "single": single}
 
 
 def render(template: str, **context: Any) -> str:
@@ -52,9 +207,8 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"hues": style.HUES, "title_and_rest": title_and_rest}
-    macros: Any = environment.get_template("table.html.j2").module
-    environment.globals["html"] = macros.html
+    known = {"hues": style.HUES, "title_and_rest": title_and_rest, "number_of": pages.number}
+    environment.globals |= known
     return environment
 
 
@@ -72,19 +226,10 @@ def check_report() -> None:
         raise FedcalError(f"no report could be written: {type(e).__name__}: {e}") from None
 
 
-def write_page(path: Path, template: str, **context: Any) -> None:
-    """Write a filled-in template; the whole file or what was there before."""
+def write_text(path: Path, text: str) -> None:
+    """Write a file; the whole file or what was there before."""
     with whole_file(path) as file:
-        file.write(render(template, **context).encode())
-
-
-def write_with_figures(
-    folder: Path, template: str, context: Mapping[str, Any], sheets: Mapping[str, drawing.Sheet]
-) -> Path:
-    """Write a filled-in template as `report.html`, and each sheet as PNG and SVG beside it."""
-    files = drawing.save_sheets(sheets, folder)
-    write_page(folder / FILE, template, figures=files, **context)
-    return folder / FILE
+        file.write(text.encode())
 
 
 def read_json(path: Path, kind: str = "", most: int = MAX_BYTES) -> Any:
@@ -144,75 +289,3 @@ def reading(folder: Path, name: str) -> Iterator[None]:
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as e:
         what = " ".join(f"{type(e).__name__}: {e}".split())
         raise InputError(f"{folder / name} does not hold what a report needs ({what})") from None
-
-
-def figure(
-    sheet: drawing.Sheet, name: str, palette: drawing.Palette = drawing.variable
-) -> dict[str, Any]:
-    """Convert a sheet for the template: panels as {title, note, svg}, the legend as {text, svg}.
-
-    The markup is made here from numbers and escaped words, so it is marked as safe.
-    """
-    from markupsafe import Markup
-
-    safe: Callable[[str], Any] = Markup
-    return {
-        "panels": [
-            {"title": panel.title, "note": panel.note, "svg": safe(svg)}
-            for panel, svg in zip(
-                sheet.panels, drawing.panel_svgs(sheet, name, palette), strict=True
-            )
-        ],
-        "legend": [
-            {"text": text, "svg": safe(drawing.key_svg(series, f"{name}-l{i}", palette))}
-            for i, (series, text) in enumerate(sheet.legend)
-        ],
-        "title": sheet.title,
-        "columns": sheet.columns,
-    }
-
-
-COMMON = ("schema", "method", "config", "privacy", "communication", "seconds", "versions")
-"""Keys of `result.json` of every run; the others are what its artifact says of itself."""
-
-
-def sections(
-    parts: Sequence[pages.Part],
-    name: str = "p",
-    palette: drawing.Palette = drawing.variable,
-    sheets: Iterable[drawing.Sheet] | None = None,
-) -> list[dict[str, Any]]:
-    """Each part for the template: {title, note, table} or {title, note, figure}.
-
-    Parameters
-    ----------
-    parts
-        from top to bottom
-    name
-        prefix of ids, unique on the page
-    palette
-        where colours come from
-    sheets
-        the figures of those that are no tables, where they are drawn already
-    """
-    content, drawn = [], None if sheets is None else iter(sheets)
-    for k, part in enumerate(parts):
-        section: dict[str, Any] = {"title": part.title, "note": part.note}
-        if isinstance(part, pages.Table):
-            section["table"] = tables.of_part(part)
-        else:
-            sheet = shown.part_sheet(part, part.title) if drawn is None else next(drawn)
-            section["forest"] = isinstance(part, pages.Intervals)
-            section["figure"] = figure(sheet, f"{name}{k}", palette)
-        content.append(section)
-    return content
-
-
-def numbers_of(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the plain numbers of an artifact's result, and those `after` it on test rows."""
-    numbers = {**result, **(result.get("after") or {})}
-    return [
-        (key.replace("_", " "), pages.number(value))
-        for key, value in numbers.items()
-        if key not in COMMON and isinstance(value, (int, float)) and not isinstance(value, bool)
-    ]

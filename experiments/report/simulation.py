@@ -4,19 +4,20 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedcal.core import pages
 from fedcal.core.errors import InputError
-from fedcal.core.pages import Part, Table, from_json
+from fedcal.core.pages import Part, Table, Text, from_json
 from fedcal.evaluation.by_group import change_table
-from fedcal.experiments.report import labels, page, tables
+from fedcal.experiments.report import labels, page
 from fedcal.experiments.report.figures import diagrams
 from fedcal.experiments.report.figures.curves import rounds_sheet
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.shown import part_sheet
+from fedcal.experiments.report.page import Shown
 from fedcal.experiments.runs.config import APP, SIMULATED, parse_setting
 from fedcal.experiments.runs.files import PAGE
 from fedcal.experiments.runs.statement.sentences import adjacency, meaning
@@ -52,84 +53,143 @@ def write_report(folder: str | Path, home: Path | None = None) -> Path:
     """
     folder = path_of(folder)
     result = page.read_json(folder / "result.json", "result")
-    read = _artifact_page if (folder / PAGE).is_file() else _calibrator_page
     with page.reading(folder, "result.json"):
-        template, sheets, context = read(folder, result)
-        context |= run_context(result, home or folder)
-        return page.write_with_figures(folder, template, context, sheets)
+        if (folder / PAGE).is_file():
+            parts: Sequence[page.Section | Shown] = read_parts(folder / PAGE)
+            numbers = next((of for key, of in _TILES.items() if key in result), numbers_of)(result)
+        else:
+            with page.reading(folder, "reliability.json"):
+                records = page.read_json(folder / "reliability.json")
+                reliability = {k: Reliability.from_json(records[k]) for k in PARTS}
+            with page.reading(folder, "rounds.jsonl"):
+                rounds = page.read_json_lines(folder / "rounds.jsonl")
+                parts = calibrator_sections(result, reliability, rounds)
+            numbers = _ece_tiles(result)
+        return run_page(result, parts, numbers[:3], home or folder).write(folder)
 
 
-Page = tuple[str, dict[str, Sheet], dict[str, Any]]
-"""Template, figures by the names of their files, and what the template shows."""
+def run_page(
+    result: dict[str, Any],
+    parts: Sequence[page.Section | Shown],
+    numbers: Sequence[tuple[str, str]],
+    home: Path,
+    tool: str = "fedcal simulate",
+) -> page.Page:
+    """Return the page of any run: its own parts, then privacy, cost, and how `tool` runs it again.
 
-
-def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
-    with page.reading(folder, "reliability.json"):
-        records = page.read_json(folder / "reliability.json")
-        before, after = (Reliability.from_json(records[k]) for k in ("before", "after"))
-    with page.reading(folder, "rounds.jsonl"):
-        rounds = page.read_json_lines(folder / "rounds.jsonl")
-        names = {metric: heading for metric, (heading, _) in labels.meanings(result).items()}
-        by_round = rounds_sheet(result["before"], rounds, title_of(result, "by round"), names)
-    both = {"before": before, "after": after}
-    sheets = {
-        "reliability": diagrams.reliability_sheet(both, title_of(result, "test rows")),
-        "classes": diagrams.classes_sheet(
-            before, after, title_of(result, "class by class"), result.get("class_names")
-        ),
-    }
-    if by_round is not None:
-        sheets["rounds"] = by_round
-    drawn = {name: page.figure(sheet, name) for name, sheet in sheets.items()}
-    panels = drawn["reliability"]["panels"]
-    gaps = None
-    if diagrams.SHOWN_CLASSES < before.classes <= MOST_GAPS:
-        gaps = page.figure(Sheet("", 1, (diagrams.gap_panel(before, after),)), "gap")
-    changed = result.get("clients_change", {})
-    by_client = [change_table(changed, "client")] if changed.get("sites") else []
-    return (
-        "simulation.html.j2",
-        sheets,
-        {
-            "verdict": headline(result),
-            "tiles": [*_ece_tiles(result), *run_tiles(result)],
-            "metrics": labels.metric_table(result),
-            "meanings": list(labels.meanings(result).values()),
-            "noise": labels.noise_sentence(result),
-            "few": labels.few_rows(result, before.rows),
-            "test_rows": before.rows,
-            "reliability": drawn["reliability"],
-            "pairs": list(zip(panels[:2], panels[2:], strict=True)),
-            "classes": drawn["classes"],
-            "class_count": before.classes,
-            "named": result.get("class_names") is not None,
-            "fewest": diagrams.FEWEST,
-            "shown_classes": len(sheets["classes"].panels),
-            "gaps": gaps,
-            "rounds": drawn.get("rounds"),
-            "by_client": page.sections(by_client, "client"),
-        },
+    Parameters
+    ----------
+    numbers
+        the most important ones by name
+    """
+    return page.Page(
+        f"{result['method']} on {_data_of(result['config'])}",
+        headline(result),
+        [*parts, *_run_sections(result, home, tool)],
+        tiles=[*numbers, *run_tiles(result)],
+        warnings=result.get("coverage_warnings", ()),
+        versions=result["versions"],
+        about=title_of(result),
     )
+
+
+def calibrator_sections(
+    result: dict[str, Any], of: Mapping[str, Reliability], rounds: Sequence[dict[str, Any]]
+) -> list[page.Section]:
+    """Return what test rows tell of a calibrator: metrics, reliability, classes, clients, rounds.
+
+    Parameters
+    ----------
+    of
+        "before" and "after"
+    rounds
+        lines of `rounds.jsonl`
+    """
+    before, after = (of[k] for k in PARTS)
+    about, names = title_of(result), result.get("class_names")
+    fine = [labels.few_rows(result, before.rows)]
+    if noise := labels.noise_sentence(result):
+        fine.append(
+            "Below each number: its 95 % interval, from 1,000 bootstrap resamples of the test "
+            f"rows. {noise}"
+        )
+    exact = (
+        f"On {before.rows:,} test rows. Test metrics are exact and not private: for the "
+        "researcher only."
+    )
+    metrics: list[Shown] = [
+        Text("", (exact,), "plain"),
+        labels.metric_table(result),
+        Text("", tuple(filter(None, fine)), "plain"),
+        meanings(labels.meanings(result).values()),
+    ]
+    counted = "" if names else " Classes are counted from 0."
+    classes = diagrams.classes_sheet(before, after, f"{about}: class by class", names)
+    shown = len(classes.panels)
+    which = "Each class against the rest: the observed rate, against its predicted probability."
+    if shown < before.classes:
+        which = (
+            f"Of {before.classes:,} classes shown are the {shown} whose ECE against the rest was "
+            "worst, before or after, the worst first."
+        )
+    points = (
+        "A point is a bin of probabilities, with its 95 % interval; neighbouring bins are pooled "
+        f"until they hold {diagrams.FEWEST} rows."
+    )
+    each: list[Shown] = [Text("", (which + counted, points), "plain")]
+    if diagrams.SHOWN_CLASSES < before.classes <= MOST_GAPS:
+        gaps = diagrams.gap_panel(before, after)
+        note = "Each point is a class; below the dashed line it got better."
+        each.append(Sheet(f"{about}: every class", 1, (gaps,), name="gaps", note=note))
+    sections = [
+        page.Section("Metrics", metrics),
+        page.Section(
+            "Reliability of the top label",
+            [
+                Text("", (_BARS,), "plain"),
+                diagrams.reliability_sheet(of, f"{about}: test rows"),
+            ],
+        ),
+        page.Section("Class by class", [*each, classes]),
+    ]
+    changed = result.get("clients_change", {})
+    if changed.get("sites"):
+        sections.append(page.Section("Clients", [change_table(changed, "client")]))
+    headings = {metric: heading for metric, (heading, _) in labels.meanings(result).items()}
+    by_round = rounds_sheet(result["before"], rounds, f"{about}: by round", headings)
+    if by_round is not None:
+        sections.append(page.Section("Round by round", [Text("", (_ROUNDS,), "plain"), by_round]))
+    return sections
+
+
+_BARS = (
+    "If predictions with 80 % confidence are right 80 % of the time, the bars end at the dashed "
+    "line. Bars above the blue show overconfidence, crossed-out blue shows underconfidence. Below: "
+    "the frequency of each confidence."
+)
+_ROUNDS = "Test metrics of the calibrator after each release; round 0 is the model without one."
+
+
+def meanings(pairs: Iterable[tuple[str, str]]) -> Text:
+    """Return what the metrics mean, by their headings, for who asks."""
+    return Text("What the metrics mean", tuple(f"{name}: {text}" for name, text in pairs), "fold")
 
 
 _TILES = {"metrics": labels.metric_tiles, "sets": labels.set_tiles}
 """Key of a result -> its most important numbers."""
 
+COMMON = ("schema", "method", "config", "privacy", "communication", "seconds", "versions")
+"""Keys of `result.json` of every run; the others are what its artifact says of itself."""
 
-def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
-    parts = read_parts(folder / PAGE)
-    sheets = sheets_of(parts, result)
-    of = next((tiles_of for key, tiles_of in _TILES.items() if key in result), page.numbers_of)
-    return (
-        "artifact.html.j2",
-        sheets,
-        {
-            "verdict": headline(result),
-            "tiles": [*of(result)[:3], *run_tiles(result)],
-            "warnings": result.get("coverage_warnings", []),
-            "sections": page.sections(parts, sheets=sheets.values()),
-        },
-    )
+
+def numbers_of(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the plain numbers of an artifact's result, and those `after` it on test rows."""
+    numbers = {**result, **(result.get("after") or {})}
+    return [
+        (key.replace("_", " "), pages.number(value))
+        for key, value in numbers.items()
+        if key not in COMMON and isinstance(value, (int, float)) and not isinstance(value, bool)
+    ]
 
 
 def read_parts(path: Path) -> list[Part]:
@@ -142,51 +202,59 @@ def read_parts(path: Path) -> list[Part]:
             raise InputError(f"{path}: {e}") from None
 
 
-def sheets_of(parts: Sequence[Part], result: dict[str, Any] | None = None) -> dict[str, Sheet]:
-    """Return the figures among the parts, by the names of their files, with a run's title."""
-    drawn = [part for part in parts if not isinstance(part, Table)]
-    return {
-        f"curve-{k}": part_sheet(part, title_of(result, part.title) if result else part.title)
-        for k, part in enumerate(drawn, 1)
-    }
-
-
-def title_of(result: dict[str, Any], what: str) -> str:
-    """Return the title of a figure: method, data, budget, and its content."""
-    data = _data_of(result["config"])
+def title_of(result: Mapping[str, Any]) -> str:
+    """Return what titles of a run's figures begin with: method, data and budget."""
     epsilon = result["privacy"]["epsilon"]
     budget = "" if epsilon is None else f", ε = {float(epsilon):g}"
-    return f"{result['method']} on {data}{budget}: {what}"
+    return f"{result['method']} on {_data_of(result['config'])}{budget}"
 
 
-def _data_of(config: dict[str, Any]) -> str:
+def _data_of(config: Mapping[str, Any]) -> str:
     return Path(str(config["data"])).name or labels.of_clients(config.get("engine"))
 
 
-def run_context(
-    result: dict[str, Any], home: Path, tool: str = "fedcal simulate"
-) -> dict[str, Any]:
-    """Return the facts of any run: privacy, cost, and how `tool` runs it again."""
-    sees = [(line["who"], line["what"]) for line in result["privacy"].get("sees", ())]
+def _run_sections(result: dict[str, Any], home: Path, tool: str) -> list[page.Section]:
     privacy, config = result["privacy"], result["config"]
-    return {
-        "title": f"{result['method']} on {_data_of(config)}",
-        "privacy": privacy,
-        "facts": _pairs(_facts(privacy)),
-        "sees": _pairs(sees) if sees else None,
-        "communication": _pairs(_communication(result)),
-        "tool": tool,
-        "command": command(config, home, tool),
-        "handed_over": labels.handed_over(config["data"]) if config["data"] else [],
-        "real": "control" in config,
-        "in_app": config.get("engine") == APP,
-        "config": config,
-        "versions": result["versions"],
-    }
+    told: list[Shown] = [Text("", tuple(privacy["statement"])), Table("", (), _facts(privacy))]
+    if privacy.get("sees"):
+        sees = [(line["who"], line["what"]) for line in privacy["sees"]]
+        told.append(Table("Who sees what", (), sees))
+    if "not_protected" in privacy:
+        told.append(Text("What is not protected", tuple(privacy["not_protected"])))
+    if "noise" in privacy:
+        told.append(Text("Where the noise comes from", (privacy["noise"],), "plain"))
+    full, anew = command(config, home, tool), "It is another run, with other noise, and its"
+    anew += " epsilon comes on top of this one's:"
+    again: list[Shown] = [handed_over(config["data"])] if config["data"] else []
+    if config.get("engine") == APP:
+        where = "with `from fedcal import AfterTraining`, and `add_answers` in its ClientApp."
+        again.append(Text("", (f"At the end of the app's ServerApp, {where} {anew}",), "plain"))
+    elif "control" in config:
+        line = "fedcal deploy run --config config.toml --out again"
+        again += [Text("", (f"In this folder. {anew}",), "plain"), Text("", (line,), "code")]
+    else:
+        same = "In this folder; the configuration beside this file gives the same bits:"
+        line = f"{tool} --config config.toml"
+        again += [Text("", (same,), "plain"), Text("", (line,), "code")]
+    if config.get("engine") != APP:
+        again.append(Text("", ("Or in full:",), "plain"))
+    return [
+        page.Section("Privacy", told),
+        page.Section("Communication and time", [Table("", (), _communication(result))]),
+        page.Section("Run it again", [*again, Text("", tuple(full), "code")]),
+    ]
 
 
-def _pairs(facts: list[tuple[str, str]]) -> tables.TextTable:
-    return tables.TextTable((), facts, left=(0, 1))
+def handed_over(*names: str) -> Text:
+    """Return a sentence on data sets that no command can load: passed as arrays, in Python."""
+    lost = labels.handed_over(*names)
+    one = len(lost) == 1
+    sentence = (
+        f"The data {', '.join(lost)} {'was' if one else 'were'} passed in Python, and no command "
+        f"finds {'it' if one else 'them'} by name: save to a file first, and give its path as the "
+        "data."
+    )
+    return Text("", (sentence,) if lost else (), "plain")
 
 
 def _ece_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
@@ -313,8 +381,9 @@ def _reads_back(name: str, setting: Any) -> bool:
         return False
 
 
-READING = "reading.json"
+READING, TRAINING = "reading.json", "training.json"
 _AGAIN = " read again: no run, and no further charge"
+_READ = {"accuracy": "accuracy", "ece": "top-label ECE"}
 
 
 def write_reading_report(folder: Path) -> Path:
@@ -330,22 +399,13 @@ def write_reading_report(folder: Path) -> Path:
     name = READING if (folder / READING).is_file() else "result.json"
     content = page.read_json(folder / name, "reading")
     with page.reading(folder, name):
-        parts = read_parts(folder / PAGE)
-        sheets = sheets_of(parts)
-        context = {
-            "title": f"{content['release']}{content.get('title', _AGAIN)}",
-            "verdict": content["verdict"] if "verdict" in content else headline(content),
-            "tiles": [],
-            "sections": page.sections(parts, sheets=sheets.values()),
-            "statement": content["statement"],
-            "versions": content["versions"],
-        }
-        return page.write_with_figures(folder, "reading.html.j2", context, sheets)
-
-
-TRAINING = "training.json"
-
-_READ = {"accuracy": "accuracy", "ece": "top-label ECE"}
+        privacy = page.Section("Privacy", [Text("", tuple(content["statement"]))])
+        return page.Page(
+            f"{content['release']}{content.get('title', _AGAIN)}",
+            content["verdict"] if "verdict" in content else headline(content),
+            [privacy, *read_parts(folder / PAGE)],
+            versions=content["versions"],
+        ).write(folder)
 
 
 def write_training_report(folder: Path, home: Path | None = None) -> Path:
@@ -365,14 +425,8 @@ def write_training_report(folder: Path, home: Path | None = None) -> Path:
     """
     training: dict[str, Any] = page.read_json(folder / TRAINING, "training")
     with page.reading(folder, TRAINING):
-        result = {**training, "method": training["config"]["method"]}
+        test = training["test"]
+        result = {**training, "method": training["config"]["method"], "after": test}
+        numbers = [(name, labels.percent(test[key])) for key, name in _READ.items()]
         parts = read_parts(folder / PAGE)
-        numbers = [(name, labels.percent(training["test"][key])) for key, name in _READ.items()]
-        sheets = sheets_of(parts, result)
-        context = {
-            "verdict": headline({**result, "after": training["test"]}),
-            "tiles": [*numbers, *run_tiles(result)],
-            "sections": page.sections(parts, sheets=sheets.values()),
-            **run_context(result, home or folder, "fedcal train"),
-        }
-        return page.write_with_figures(folder, "artifact.html.j2", context, sheets)
+        return run_page(result, parts, numbers, home or folder, "fedcal train").write(folder)

@@ -2,93 +2,28 @@
 
 import csv
 import io
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table as RichTable
 
-from fedcal.core import pages
+from fedcal.core.pages import Entry, Marked, Table, Text, number
 from fedcal.core.printable import printable
 
 _WIDEST = 1000
 """Characters: a terminal that is narrower wraps lines, but loses none of them."""
 
 
-@dataclass(frozen=True)
-class Marked:
-    """A table entry with emphasis or a mark.
-
-    Attributes
-    ----------
-    text
-        the number, or the name of the row
-    best
-        of its row or column: bold, with a star where there is no bold type
-    mark
-        follows the text: a dagger, or a word ("better" and "worse" are coloured in HTML)
-    small
-        in HTML a second, smaller line; elsewhere it follows the text
-    """
-
-    text: str
-    best: bool = False
-    mark: str = ""
-    small: str = ""
-
-
-Entry = str | Marked
-
-
-@dataclass(frozen=True)
-class TextTable:
-    """The content of a table, independent of its output format.
-
-    Attributes
-    ----------
-    columns
-        headings; () = none, for a list of facts
-    rows
-        entries, as many as there are columns; the first names the row
-    title
-        above the table; "" = none
-    left
-        indices of columns of words, aligned left; the others are numbers
-    sections
-        index of a row -> title of the section that begins there, "" for a line alone
-    """
-
-    columns: tuple[str, ...]
-    rows: Sequence[Sequence[Entry]]
-    title: str = ""
-    left: Collection[int] = (0,)
-    sections: Mapping[int, str] = field(default_factory=dict)
-
-
-def of_part(part: pages.Table) -> TextTable:
-    """Convert a table of an artifact; columns of numbers alone are aligned right."""
-    rows = [tuple(map(pages.number, row)) for row in part.rows]
-    words = {j for row in part.rows for j, entry in enumerate(row) if isinstance(entry, str)}
-    return TextTable(part.columns, rows, part.title, words)
-
-
-def print_table(to: Console, table: TextTable, *, edge: bool = False, gap: int = 1) -> None:
-    """Print a table, as wide as it is.
-
-    Parameters
-    ----------
-    edge
-        spaces at the outer borders, too
-    gap
-        spaces to the right of an entry
-    """
+def print_table(to: Console, table: Table, *, gap: int = 1) -> None:
+    """Print a table, as wide as it is, with so many spaces to the right of an entry."""
+    words = table.left or ()
     rich = RichTable(
-        title=table.title or None, title_justify="left", pad_edge=edge, padding=(0, gap)
+        title=table.title or None, title_justify="left", pad_edge=gap > 0, padding=(0, gap)
     )
     for k, heading in enumerate(table.columns):
-        rich.add_column(heading, justify="left" if k in table.left else "right", no_wrap=True)
+        rich.add_column(heading, justify="left" if k in words else "right", no_wrap=True)
     for k, row in enumerate(table.rows):
         if k in table.sections:
             rich.add_section()
@@ -98,18 +33,30 @@ def print_table(to: Console, table: TextTable, *, edge: bool = False, gap: int =
     to.print(rich)
 
 
-def markdown(table: TextTable) -> str:
+def print_parts(to: Console, parts: Iterable[object], notes: bool = True) -> None:
+    """Print tables, with their notes, and texts; figures are for pages."""
+    for part in parts:
+        if isinstance(part, Table):
+            print_table(to, part)
+            if notes and part.note:
+                to.print(part.note)
+        elif isinstance(part, Text):
+            for line in part.lines:
+                to.print(f"- {line}")
+
+
+def markdown(table: Table) -> str:
     """Return the table as Markdown below its title (a heading of level 3), without sections."""
     rows = [table.columns, *([_plain(entry, "**") for entry in row] for row in table.rows)]
     head, *body = ("| " + " | ".join(t.replace("|", r"\|") for t in row) + " |" for row in rows)
-    rule = "|".join("---" if k in table.left else "---:" for k in range(len(table.columns)))
+    rule = "|".join("---" if k in (table.left or ()) else "---:" for k in range(len(table.columns)))
     title = f"### {table.title}\n\n" if table.title else ""
     return title + "\n".join([head, f"|{rule}|", *body]) + "\n"
 
 
 def _plain(entry: Entry, bold: str) -> str:
-    if isinstance(entry, str):
-        return entry
+    if not isinstance(entry, Marked):
+        return number(entry)
     text = f"{bold}{entry.text}{bold}" if entry.best else entry.text
     gap = " " * entry.mark[:1].isalpha()  # none before a dagger, one before a word
     return text + gap + entry.mark + (f" {entry.small}" if entry.small else "")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fedcal import __version__, datasets, partition, trust
 from fedcal.core import classes, fields, optional
-from fedcal.core.checks import one_of, unused
+from fedcal.core.checks import needed, one_of, same, unused
 from fedcal.core.errors import InputError
 from fedcal.core.options import DATA, PRIVACY, RUNNING, SITES, VERSION, layered, option, options_of
 from fedcal.privacy.federation import MOST_CLIENTS
@@ -16,7 +16,7 @@ from fedcal.privacy.privacy import Privacy
 from fedcal.secure_aggregation.committee import read_committee
 from fedcal.storage import atomic, toml_files
 from fedcal.strategies import STRATEGIES, register, settings
-from fedcal.strategies.server.job import OF_SITES, Books, Running
+from fedcal.strategies.server.job import Books, Running
 
 POOLED = {
     "none": "uncalibrated",
@@ -48,32 +48,32 @@ def method_named(text: Any) -> Any:
     return spelt.get(text.strip().lower(), text.strip())
 
 
-_NOT_GRID = "its file holds what to compare, not where it is computed; give --{}"
-
 ENGINES = ("inline", "ray", "flower", "grpc")
 APP = "app"
 """The engine of a run in a Flower app of somebody else's, which only that app can start."""
 
 
 def _method(name: str, value: Any) -> str:
-    return one_of(name, value, (*STRATEGIES, *POOLED), "fedcal simulate --help")
+    return one_of(name, method_named(value), (*STRATEGIES, *POOLED), "fedcal simulate --help")
 
 
 def _engine(name: str, value: Any) -> str:
     return one_of(name, value, ENGINES if value != APP else (APP,))
 
 
-def _read_by(reader: Callable[[str], object]) -> Callable[[str, Any], Any]:
+def _read_by(reader: Callable[[str], object]) -> fields.Check:
     """Return a check for texts that a function can read."""
 
-    def check(_: str, value: Any) -> Any:
-        reader(value)
-        return value
+    def check(name: str, value: Any) -> str:
+        reader(fields.text(name, value))
+        return str(value)
 
     return check
 
 
-check_partition = _read_by(partition.parse)
+def check_partition(name: str, value: Any) -> str:
+    """Return the text of a partition, which may be a partitioner of flwr-datasets."""
+    return str(_read_by(partition.parse)(name, partition.spelt(value)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class RunOptions(Books, Privacy):
         "Protocol: C,T: number of members, and how many of them open a sum",
         unset="3,2 4,3 5,4 6,5 for 3 to 6 clients, else 7,5",
     )
-    colluding: int | None = option(
+    colluding: fields.Numbers | None = option(
         None,
         PRIVACY,
         "Protocol: number of sites that may collude with the server; noise does not rely on them",
@@ -97,7 +97,6 @@ class RunOptions(Books, Privacy):
         RUNNING,
         "inline: this process | ray: workers of a Ray cluster, many clients each | "
         "flower: Flower's simulation on Ray | grpc: a process for each client",
-        elsewhere=_NOT_GRID.format("engine"),
     )
     set: Mapping[str, settings.Setting] = field(default_factory=dict, kw_only=True)
 
@@ -128,37 +127,33 @@ class Config(Running, RunOptions):
         DATA,
         f"{' | '.join((*STRATEGIES, *POOLED))} | MODULE:CLASS: your own",
         axis=True,
-        read=method_named,
     )
     clients: Annotated[int, fields.within(1, MOST_CLIENTS)] | None = option(
         None, DATA, "Number of enrolled clients", unset="100", axis=True
     )
     partition: Annotated[str, check_partition] = option(
-        "dirichlet:0.1", DATA, " | ".join(partition.forms()), axis=True, read=partition.spelt
+        "dirichlet:0.1", DATA, " | ".join(partition.forms()), axis=True
     )
     ray_address: str | None = option(
         None,
         RUNNING,
         "HOST:PORT of a Ray cluster for the engines ray and flower",
         unset="a new one",
-        elsewhere=_NOT_GRID.format("ray-address"),
     )
     control: str | None = option(
         None,
         SITES,
         "HOST:PORT of the control API of a SuperLink with real sites",
         unset="a SuperLink and sites on this machine",
-        elsewhere=OF_SITES,
     )
     root_certificates: str | None = option(
-        None, SITES, "PEM file that verifies the SuperLink's certificate", elsewhere=OF_SITES
+        None, SITES, "PEM file that verifies the SuperLink's certificate"
     )
     federation: str | None = option(
         None,
         SITES,
         "federation.toml: the sites' keys and the committee of their secure sums",
         unset="none: the server sees what each site sends",
-        elsewhere=OF_SITES,
     )
 
     def __post_init__(self) -> None:
@@ -167,18 +162,17 @@ class Config(Running, RunOptions):
         self.check_quorum(self.protocol)
         if self.ledger is None:
             unused("there is no ledger; give --ledger FILE", cap=self.cap, cap_delta=self.cap_delta)
-        elif math.isinf(self.epsilon):
-            raise InputError("a run without privacy cannot be charged to a ledger; give --epsilon")
-        if self.cap is not None and self.cap < self.epsilon < math.inf:
-            raise InputError(f"epsilon = {self.epsilon:g} is above the cap of {self.cap:g}")
+        elif not self.private:
+            unused("a run without privacy is charged to none; give --epsilon", ledger=self.ledger)
         if self.engine not in ("ray", "flower"):
             unused("there is no cluster; give --engine ray or flower", ray_address=self.ray_address)
-        self._check_sites()
-        if self.method in POOLED and math.isfinite(self.epsilon):
+        if self.method in POOLED and (self.private or self.real):
             raise InputError(
-                f"method '{self.method}' reads the rows themselves and has no private form; "
-                "leave epsilon at inf"
+                f"method '{self.method}' reads the rows themselves: it has no private form (leave "
+                "epsilon at inf), and real sites keep theirs (give a federated method: "
+                "`fedcal plan` compares them)"
             )
+        self._check_sites()
         settings.check_settings(self.method, self.set)
 
     @property
@@ -193,15 +187,12 @@ class Config(Running, RunOptions):
 
     def _check_protocol(self) -> None:
         if not self.protocol:
-            unused(
-                "it is for secure aggregation 'protocol'",
-                committee=self.committee,
-                colluding=self.colluding,
-            )
+            why = "it is for secure aggregation 'protocol'"
+            unused(why, committee=self.committee, colluding=self.colluding)
             return
-        if self.secure_aggregation not in (None, "protocol"):
-            raise InputError("a federation file is for secure aggregation 'protocol'")
         if self.federation is not None:
+            asked = self.secure_aggregation or "protocol"
+            same("secure aggregation with a federation file", asked, "protocol")
             unused("the federation file names it", committee=self.committee)
         if self.engine == "flower":
             raise InputError(
@@ -219,33 +210,24 @@ class Config(Running, RunOptions):
             why = "there are no real sites; give --control HOST:PORT"
             federation = self.federation
             unused(why, root_certificates=self.root_certificates, federation=federation)
-            if not self.real:
-                return
-        elif self.root_certificates is None:
-            raise InputError("control needs root_certificates: the control API is reached by TLS")
-        elif self.clients is None and self.federation is None:
-            raise InputError("with real sites --clients or --federation must say who is enrolled")
-        if self.method in POOLED:
-            raise InputError(
-                f"method '{self.method}' reads rows, and real sites keep theirs: give a federated "
-                "method (`fedcal plan` compares them)"
-            )
+        else:
+            needed("root_certificates", self.root_certificates, "the control API speaks TLS")
+            enrolled = self.clients or self.federation
+            needed("clients or federation", enrolled, "with real sites one says who is enrolled")
+        if not self.real:
+            return
         unused(
             "at real sites the second of class_names is positive, and theirs must be the same",
             positive=self.positive,
         )
-        if self.dropout or self.partition not in (Config.partition, "natural"):
-            raise InputError("dropout and partition are for simulations, not for real sites")
+        dealt = None if self.partition in (Config.partition, "natural") else self.partition
+        unused("real sites are not simulated", dropout=self.dropout or None, partition=dealt)
         shared = self.trust is not None and trust.TRUSTS[self.trust].shared
-        if self.secure_aggregation == "masks" or (shared and self.federation is None):
+        if self.federation is None and (self.secure_aggregation in ("masks", "protocol") or shared):
             raise InputError(
-                "masks that the server knows protect nothing from it, and a share of noise "
-                "protects nothing without a secure sum: with real sites give --federation FILE, "
-                "or --trust central or local"
-            )
-        if self.secure_aggregation == "protocol" and self.federation is None:
-            raise InputError(
-                "the protocol among real sites needs their keys: give --federation FILE"
+                "masks that the server knows protect nothing from it, a share of noise protects "
+                "nothing without a secure sum, and for that real sites need each other's keys: "
+                "give --federation FILE, or --trust central or local without secure aggregation"
             )
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fedcal import datasets
-from fedcal.core import removed, types
+from fedcal.core import pages, removed, types
 from fedcal.core.checks import one_of, positive
 from fedcal.core.errors import InputError
 from fedcal.core.options import layered, options_of, takes_options
@@ -21,6 +21,7 @@ from fedcal.privacy.privacy import Privacy
 from fedcal.strategies import warnings
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import calibrating, lacks_rows
+from fedcal.strategies.warnings import percent
 
 HOME_ROWS = 100  # from so many labelled rows on, one temperature of their own mostly pays
 
@@ -39,6 +40,13 @@ HOW_TO_READ = (
     f"enough; 'yes' is at most 1/{warnings.SURE:g} of it, and enough rows",
     "'fewest clients' and 'smallest epsilon' lead to 'yes', all else as it is",
 )
+
+
+_COLUMNS = ("method", "rounds", "noise", "bearable", "helps", "fewest clients", "smallest epsilon")
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:,}" if value >= 1000 else f"{value:g}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,6 +89,32 @@ class PlanTable(Displayable):
     def recommended(self) -> str | None:
         """The method with least noise beside its signal, if it is likely to help."""
         return self.methods[0]["method"] if self.methods[0]["helps"] == "yes" else None
+
+    @property
+    def title(self) -> str:
+        """The facts."""
+        return self.heading
+
+    @property
+    def verdict(self) -> str:
+        """The method that is recommended, or what would be needed."""
+        return self.words()[0]
+
+    @property
+    def parts(self) -> list[pages.Table | pages.Text]:
+        """A line for each method, why it may not help, and how to read the table."""
+        rows = [
+            (
+                *(line["method"], str(line["rounds"]), percent(line["noise"])),
+                *(percent(line["bearable"]), line["helps"]),
+                *(_number(line[name]) for name in ("fewest_clients", "smallest_epsilon")),
+            )
+            for line in self.methods
+        ]
+        why = [line["why"] for line in self.methods if line["why"]]
+        why += [f"{name} is left out: {reason}" for name, reason in self.refused]
+        table = pages.Table("", _COLUMNS, rows, left=(0, 4))
+        return [table, pages.Text("", (*why, *self.words()))]
 
     def words(self) -> list[str]:
         """Return what to do, and how to read the table."""

@@ -11,7 +11,8 @@ from fedcal.datasets import is_shipped
 from fedcal.evaluation import by_group, drift, histogram, intervals, thresholds
 from fedcal.evaluation.estimates import METRICS
 from fedcal.evaluation.findings import ESTIMANDS, Findings
-from fedcal.evaluation.page import heading, names_of, p_shown, parts, texts
+from fedcal.evaluation.page import heading, names_of, p_shown, texts
+from fedcal.evaluation.page import parts as page_parts
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.verdicts import changes_under
 from fedcal.experiments.report import simulation
@@ -74,12 +75,13 @@ class Reading:
         content["class_names"] = None if names is None else list(names)
         return {**content, "statement": list(self.release.privacy)}
 
-    def page(self) -> list[pages.Part]:
-        """Return the report's tables and figures."""
+    @property
+    def parts(self) -> list[pages.Part]:
+        """The report's tables and figures."""
         release = self.release
         return [
             *(self.asked or ()),
-            *parts(self.found, release.histograms, release.class_names),
+            *page_parts(self.found, release.histograms, release.class_names),
             *by_group.group_parts(self.found, release.histograms),
         ]
 
@@ -132,7 +134,7 @@ class Reading:
             (folder / "reading.json").write_text(
                 files.to_json(content | {"versions": result.versions()}), "utf-8"
             )
-            parts = pages.to_json(self.page())
+            parts = pages.to_json(self.parts)
             (folder / files.PAGE).write_text(files.to_json({"schema": 1, "parts": parts}), "utf-8")
             if report:
                 simulation.write_reading_report(folder)

@@ -16,10 +16,12 @@ import fedcal
 from fedcal import calibrators, conformal, datasets, units
 from fedcal.core import errors, pages, types
 from fedcal.evaluation.by_group import change_table
-from fedcal.experiments.report import comparison, labels, simulation, terminal
+from fedcal.experiments.report import labels, simulation, terminal
 from fedcal.experiments.report.figures.diagrams import LEGEND, diagram
 from fedcal.experiments.report.figures.drawing import Sheet
-from fedcal.experiments.report.shown import Displayable, figures_of, lines_of
+from fedcal.experiments.report.headline import headline
+from fedcal.experiments.report.page import Page, Section
+from fedcal.experiments.report.shown import Displayable, lines_of
 from fedcal.experiments.runs.config import APP, Config
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.metrics import Reliability
@@ -216,27 +218,41 @@ class SimulationResult(Displayable):
         lines = [title(self.config, self.sites), *lines, *self.judged.get("at_limits", ())]
         return "\n".join([*lines, protection(self.privacy), sent(self)])
 
-    def _repr_html_(self) -> str:
-        if self._own_page:
-            return comparison.result_card(self.to_json(), self.reliability)
-        return comparison.artifact_card(self.to_json(), self.page())
-
     def _lines(self) -> list[dict[str, Any]]:
         return lines_of({**self.judged, **self._intervals, "class_names": self.class_names})
-
-    def _figures(self) -> dict[str, Sheet]:
-        config = {"data": self.config.data}
-        about = {"method": self.config.method, "config": config, "privacy": self.privacy}
-        if not self._own_page:
-            return figures_of(self.page(), partial(simulation.title_of, about))
-        panels = tuple(diagram(part, data) for part, data in self.reliability.items())
-        return {"reliability": Sheet(simulation.title_of(about, "test rows"), 2, panels, LEGEND)}
 
     @property
     def _own_page(self) -> bool:
         return self.artifact.rescores and self.test is not None
 
-    def page(self) -> list[pages.Part]:
+    @property
+    def title(self) -> str:
+        """What titles of its figures begin with."""
+        about = {"method": self.config.method, "config": {"data": self.config.data}}
+        return simulation.title_of({**about, "privacy": self.privacy})
+
+    @property
+    def verdict(self) -> str:
+        """What the run says, in words first."""
+        return headline(self.record)
+
+    @property
+    def parts(self) -> list[Any]:
+        """Metrics and reliability of the test rows, or what `page.json` holds."""
+        if not self._own_page:
+            return [*self.page_parts()]
+        panels = tuple(diagram(part, data) for part, data in self.reliability.items())
+        sheet = Sheet(f"{self.title}: test rows", 2, panels, LEGEND, "reliability")
+        return [labels.metric_table(self.record), sheet]
+
+    def _card(self) -> Page:
+        lines = [*self.judged.get("coverage_warnings", ()), str(self.privacy["statement"][0])]
+        if self._own_page and (few := labels.few_rows(self.record, len(self._tested.labels))):
+            lines.insert(0, few)
+        title = f"{self.config.method} on {self.config.data}"
+        return Page(title, self.verdict, [Section("", self.parts)], warnings=lines)
+
+    def page_parts(self) -> list[pages.Part]:
         """Return the artifact's part of a report, then the clients that it changes.
 
         For a calibrator without test rows it shows what was learned.
@@ -281,7 +297,7 @@ class SimulationResult(Displayable):
         form = self.artifact.form
         self.artifact.write(folder, form, self.test)
         if not self._own_page:
-            parts = pages.to_json(self.page())
+            parts = pages.to_json(self.page_parts())
             text(PAGE, to_json({"schema": 1, "form": form, "parts": parts}))
         if report:
             simulation.write_report(folder, home)

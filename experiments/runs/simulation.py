@@ -305,7 +305,7 @@ def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> 
     return record.result_of(outcome, config, privacy, given=config, test=test, data=rows)
 
 
-@takes_options(Config, "method", also=simulate)
+@takes_options(simulate, "method")
 def evaluate(
     data: Any = None,
     *,
@@ -366,7 +366,7 @@ def evaluate(
     return simulate(data, config=config, **_run(jobs.METHOD, asked, config, options))
 
 
-@takes_options(Config, "method", also=simulate)
+@takes_options(simulate, "method")
 def prediction_sets(
     data: Any = None,
     *,

@@ -32,7 +32,7 @@ from fedcal.evaluation.sites.verdicts import SEEN, detectable, least_points
 from fedcal.experiments.deploy import certificates, fleet
 from fedcal.experiments.deploy.run import Control, control
 from fedcal.experiments.deploy.site import Terminated, until_terminated
-from fedcal.experiments.report.page import render
+from fedcal.experiments.report import page
 from fedcal.experiments.runs.engines import superlink as flower
 from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.experiments.runs.files import write_folder
@@ -126,8 +126,12 @@ def kit_files(study: Study, site: str, *, one_machine: bool, **unit: Any) -> dic
     `folder`, of its kit, `own`, of its keys, and `beside`, its working folder.
     """
     home, note = f"/srv/fedcal/{site}", ONE_MACHINE if one_machine else ""
-    result = {"title": f"{study.study}: {site}", "versions": {"fedcal": __version__}, "note": note}
-    result["verdict"] = f"{site} is invited to the study {study.study}."
+    about = page.Page(
+        f"{study.study}: {site}",
+        f"{site} is invited to the study {study.study}.",
+        (),
+        versions={"fedcal": __version__},
+    )
     own = Path("/srv/fedcal/own/sites", study.study, site)
     unit = {"account": "fedcal", "python": "", "folder": home, "beside": home, "own": own} | unit
     return {
@@ -135,9 +139,9 @@ def kit_files(study: Study, site: str, *, one_machine: bool, **unit: Any) -> dic
         KIT: json.dumps({"schema": 1, "site": site, "one_machine": one_machine}) + "\n",
         "policy.toml": policy_text(study, ""),
         "start.sh": '#!/bin/sh\nexec fedcal site start "$(dirname "$0")" "$@"\n',
-        UNIT: render("kit.service.j2", site=site, **unit),
-        "compose.yml": render("kit-compose.yml.j2", site=site, version=__version__, **unit),
-        "read-me.html": render("kit.html.j2", study=study, site=site, **result),
+        UNIT: page.render("kit.service.j2", site=site, **unit),
+        "compose.yml": page.render("kit-compose.yml.j2", site=site, version=__version__, **unit),
+        "read-me.html": about.html(template="kit.html.j2", study=study, site=site, note=note),
     }
 
 

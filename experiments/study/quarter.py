@@ -25,7 +25,7 @@ from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.verdicts import enough, groups_of, verdicts_of
 from fedcal.experiments.report.page import read_json, reading
 from fedcal.experiments.runs import files, folders, rereading
-from fedcal.experiments.study.quarter_page import Told, in_words, write_quarter_page
+from fedcal.experiments.study.quarter_page import Told, in_words, quarter_page
 from fedcal.experiments.study.sealed import Sealed, write_signature
 from fedcal.experiments.study.study_file import NAME, Study
 from fedcal.metrics import gap_change, score_table
@@ -264,4 +264,4 @@ def write_files(folder: Path, study: Study, release: ScoreRelease, of: Told, the
     release.write(folder, release.form)
     for name, (before, _) in then.items():
         before.write(folder, f"{EARLIER}{name}")
-    write_quarter_page(folder, of)
+    quarter_page(of).write(folder)

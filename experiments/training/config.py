@@ -62,7 +62,6 @@ class TrainConfig(RunOptions):
         TRAINING,
         f"{' | '.join(NETWORKS)} | mlp:64x32: hidden widths | MODULE:CLASS: your own torch module",
         unset="softmax",
-        read=enlist,
     )
     method: Annotated[str, fields.among(TRAINERS)] | None = option(
         None,
@@ -122,17 +121,18 @@ class TrainConfig(RunOptions):
         if self.model in OWN:
             checks.same("engine of a model of your own", self.engine, "inline")
         self._check_cuts()
-        options = {
-            s: f"--{n}".replace("_", "-")
-            for n, s in SETTINGS.items()
-            if getattr(self, n) is not None
-        }
-        for setting, where in {**FOLLOWING, **options}.items():
+        said = {setting: f"--{name.replace('_', '-')}" for name, setting in self._given().items()}
+        for setting, where in (FOLLOWING | said).items():
             checks.unused(f"{where} says it", **{setting: self.set.get(setting)})
         if self.method is not None:
             if STRATEGIES[self.method].one_place:  # it samples rows: all clients are in each round
-                checks.unused(f"method '{self.method}'", **self.changed("sampling_rate"))
+                given = self.sampling_rate != TrainConfig.sampling_rate or None
+                checks.unused(f"method '{self.method}'", sampling_rate=given)
             check_settings(self.method, self.set)
+
+    def _given(self) -> dict[str, str]:
+        """Return the options that stand for a setting of the method, and which; of those given."""
+        return {name: one for name, one in SETTINGS.items() if getattr(self, name) is not None}
 
     def _check_cuts(self) -> None:
         """Refuse cuts by a client's number of rows where that number is protected.
@@ -160,15 +160,13 @@ class TrainConfig(RunOptions):
         method = str(self.method)
         if STRATEGIES[method].one_place:  # it samples rows, the others clients
             del shared["sampling_rate"]
-        values = {setting: getattr(self, name) for name, setting in SETTINGS.items()}
-        values = {k: v for k, v in values.items() if v is not None} | dict(self.set)
-        known = {"network": self.model, "shape": text_of(shape), **values}
+        values = {setting: getattr(self, name) for name, setting in self._given().items()}
+        known = {"network": self.model, "shape": text_of(shape), **values, **self.set}
         return Config(data=self.data, method=method, clients=clients, set=known, **shared)
 
 
 def merged(*layers: Mapping[str, Any]) -> TrainConfig:
     """Return a TrainConfig from several layers, later ones winning; None means not given."""
     values = layered(options_of(TrainConfig), *layers)
-    if not values.get("data"):
-        raise InputError("say what to train on: --data PATH (see docs/guide/train.md)")
+    checks.needed("data", values.get("data") or None, "--data PATH (see docs/guide/train.md)")
     return TrainConfig(**values)

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from fedcal.accounting.gaussian import rdp_epsilons
 from fedcal.core import checks, numerics, pages, types
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
+from fedcal.experiments.report.headline import headline
+from fedcal.experiments.report.page import Page, Section
 from fedcal.experiments.report.shown import Displayable
 from fedcal.experiments.runs import engines, files, folders, jobs, record, result
 from fedcal.experiments.runs.config import read_options
@@ -142,8 +144,7 @@ class Training(Displayable):
         }
 
     def __repr__(self) -> str:
-        text = f"{self.config.method} on {self.config.data}"
-        return f"<training: {text}; test accuracy {self.metrics['accuracy']:.3f}>"
+        return f"<training: {self.title}; test accuracy {self.metrics['accuracy']:.3f}>"
 
     def _lines(self) -> list[dict[str, Any]]:
         known = self.train_metrics
@@ -152,11 +153,19 @@ class Training(Displayable):
             for metric, value in self.metrics.items()
         ]
 
-    def _repr_html_(self) -> str:
-        from fedcal.experiments.report.comparison import artifact_card
+    @property
+    def title(self) -> str:
+        """The method and its data."""
+        return f"{self.config.method} on {self.config.data}"
 
-        about = {"method": self.config.method, "after": self.metrics}
-        return artifact_card({**self.to_json(), **about}, self.page())
+    @property
+    def verdict(self) -> str:
+        """What test rows say of the model."""
+        return headline({"method": self.config.method, "after": self.metrics})
+
+    def _card(self) -> Page:
+        parts = [Section("", self.parts)]
+        return Page(self.title, self.verdict, parts, warnings=self.privacy["statement"][:1])
 
     def save(self, out: str | Path) -> None:
         """Write model, logits, options, numbers and the report into a folder."""
@@ -176,13 +185,14 @@ class Training(Displayable):
         self.model.write_state_dict(folder / "model.pt")
         (folder / "config.toml").write_text(self.config.to_toml(), "utf-8")
         (folder / "training.json").write_text(files.to_json(self.to_json()), "utf-8")
-        page = {"schema": 1, "form": self.model.form, "parts": pages.to_json(self.page())}
+        page = {"schema": 1, "form": self.model.form, "parts": pages.to_json(self.parts)}
         (folder / files.PAGE).write_text(files.to_json(page), "utf-8")
         from fedcal.experiments.report.simulation import write_training_report
 
         write_training_report(folder, home)
 
-    def page(self) -> list[pages.Part]:
+    @property
+    def parts(self) -> list[pages.Part]:
         """Return the model, its metrics and how it was trained, as tables."""
         metrics = tuple(
             (name, f"{self.train_metrics[name]:.4f}", f"{value:.4f}")

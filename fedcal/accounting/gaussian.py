@@ -104,16 +104,12 @@ def check_multiplier(multiplier: float) -> float:
 
 def _check_amplified(delta: float, rounds: int, rate: float) -> None:
     """Refuse a plan in which Poisson sampling is meaningless, or the PLD arithmetic is unsafe."""
-    if delta >= rate:
+    least = 20 * _fft_slack(rounds) if rounds > 1 else 0.0
+    if not least <= delta < rate:
         raise InputError(
-            f"delta {delta} must be below the sampling rate {rate}: otherwise a sampled user's "
-            "data could be released without any noise"
-        )
-    least = 20 * _fft_slack(rounds)
-    if rounds > 1 and delta < least:
-        raise InputError(
-            f"delta {delta} is too small to account for {rounds} rounds at a sampling rate below "
-            f"1: at least {least:g}, or rate 1"
+            f"delta must be below the sampling rate {rate} (or a sampled user's data could be "
+            f"released without any noise), and at least {least:g} to account for {rounds} rounds "
+            f"at a rate below 1; got {delta}"
         )
 
 

@@ -251,17 +251,6 @@ def calibrator_of(artifact: Artifact) -> Calibrator:
     return artifact
 
 
-def shares(what: str, values: ArrayLike, shape: tuple[int | None, ...]) -> Floats:
-    """Return numbers, maybe from a file, of this shape (None = any size) and in [0, 1]."""
-    array = np.ascontiguousarray(values, np.float64)
-    fits = array.ndim == len(shape) and array.size
-    fits = fits and all(n in (None, own) for n, own in zip(shape, array.shape, strict=True))
-    if not fits or not ((array >= 0) & (array <= 1)).all():
-        sizes = ", ".join("n" if n is None else str(n) for n in shape)
-        raise InputError(f"{what} must be numbers within [0, 1] of shape ({sizes})")
-    return array
-
-
 def load(path: str | Path | IO[bytes]) -> Calibrator:
     """Return the calibrator that `save` wrote, from its file or the file's content.
 
@@ -292,7 +281,7 @@ def text_of(path: str | Path, classes: int) -> str:
 
 @lru_cache(4)
 def of_text(text: str) -> Calibrator:
-    """Return the calibrator whose file is this base64 text; raise InputError if invalid."""
+    """Return the calibrator whose file is this base64 text; InputError if it is invalid."""
     try:
         content = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -42,9 +42,10 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.calibrators.base import Calibrator, shares
+from fedcal.calibrators.base import Calibrator
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
+from fedcal.core.fields import array
 from fedcal.core.numerics import row_max, row_sum
 from fedcal.core.scores import Kind, probs_of
 from fedcal.core.types import Floats, Integers, override
@@ -166,7 +167,7 @@ class _Binning(Calibrator):
         self.table: Floats = np.zeros((0, 0))
         if table is not None:
             self.classes = whole("classes", classes, 2)
-            self.table = shares("a binning table", table, (tables(classes), None))
+            self.table = array("a binning table", table, (tables(classes), None), 0, 1)
 
     @classmethod
     def from_histograms(
@@ -330,7 +331,7 @@ class WeightedBinning(Calibrator):
         self.classes, self.input = self.base.classes, self.base.input
         self.weights: Floats = np.ones(len(self.base.table))
         if weights is not None:
-            self.weights = shares("weights of tables", weights, (len(self.base.table),))
+            self.weights = array("weights of tables", weights, (len(self.base.table),), 0, 1)
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Fit on pooled rows: all are in the histograms, so each weight is 1."""
@@ -482,7 +483,7 @@ class TopLabelBinning(Calibrator):
         self.values: Floats = np.zeros(0)
         if values is not None:
             self.classes = whole("classes", classes, 2)
-            self.values = shares("values of bins", values, (None,))
+            self.values = array("values of bins", values, (None,), 0, 1)
 
     @classmethod
     def from_counts(

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.minimisers import MEMORY, dot_rows, fit_in_span, minimize, residuals
 from fedcal.core.checks import whole
-from fedcal.core.errors import InputError
+from fedcal.core.fields import array
 from fedcal.core.numerics import INNER, LARGEST_LOGIT, softmax
 from fedcal.core.scores import Kind
 from fedcal.core.shards import Shards
@@ -133,14 +133,9 @@ class ParametricScaling(Calibrator):
         if w is None:
             self.w = self.identity(classes) if classes else np.zeros(0)
             return
-        self.w = np.array(w, np.float64)
-        size = self.size(whole("classes", classes, 2))
-        fine = np.abs(self.w) <= LARGEST_LOGIT  # false for NaN; products with logits stay finite
-        if self.w.shape != (size,) or not fine.all():
-            raise InputError(
-                f"{self.kind} scaling of {classes} classes needs {size} parameters, finite and "
-                f"moderate, got shape {self.w.shape}"
-            )
+        size = (self.size(whole("classes", classes, 2)),)
+        what = f"parameters of {self.kind} scaling of {classes} classes"
+        self.w = array(what, w, size, -LARGEST_LOGIT, LARGEST_LOGIT)  # finite products with logits
 
     # -- the form -------------------------------------------------------------------------
 

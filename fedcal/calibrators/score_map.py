@@ -42,9 +42,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedcal.calibrators import histogram_binning
-from fedcal.calibrators.base import Calibrator, shares
+from fedcal.calibrators.base import Calibrator
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
+from fedcal.core.fields import array, increasing
 from fedcal.core.numerics import row_max, sigmoid
 from fedcal.core.removed import check_kept
 from fedcal.core.scores import KINDS, Kind, probs_of
@@ -342,11 +343,9 @@ class ScoreMap(OfScore):
         self.values: Floats = np.zeros(0)
         if edges is not None:
             self._set_score(score, classes)
-            self.edges = np.ascontiguousarray(edges, np.float64)
-            self.values = shares("values of buckets", [] if values is None else values, (None,))
-            e, v = self.edges, self.values
-            if e.shape != (len(v) + 1,) or e[0] != 0 or e[-1] != 1 or not (np.diff(e) > 0).all():
-                raise InputError(f"edges of {len(v)} buckets must increase from 0 to 1")
+            self.values = array("values of buckets", values, (None,), 0, 1)
+            self.edges = array("edges of buckets", edges, (len(self.values) + 1,))
+            increasing("edges of buckets", self.edges)
 
     @classmethod
     @override
@@ -397,15 +396,11 @@ class ScoreLogistic(OfScore):
         self.limits: Floats = np.zeros(0)
         if w is not None:
             self._set_score(score, classes)
-            self.w = np.ascontiguousarray(w, np.float64)
-            self.limits = np.ascontiguousarray([] if limits is None else limits, np.float64)
-            low, high = self.limits if self.limits.shape == (2,) else (np.nan, np.nan)
-            fine = self.w.shape == (3,) and np.isfinite(self.w).all() and self.w[:2].min() >= 0
-            if not fine or not 0 < low <= high < 1:
-                raise InputError(
-                    "a logistic curve has 3 finite numbers a, b >= 0 and c, and two increasing "
-                    "limits in (0, 1)"
-                )
+            self.w = array("a, b and c of a logistic curve", w, (3,))
+            self.limits = array("limits of a logistic curve", limits, (2,))
+            low, high = self.limits
+            if min(self.w[:2]) < 0 or not 0 < low <= high < 1:
+                raise InputError("a logistic curve has a, b >= 0 and increasing limits in (0, 1)")
 
     @classmethod
     @override

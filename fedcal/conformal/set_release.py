@@ -63,12 +63,17 @@ class LabelShift:
     source: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        for name, shares in (("target", self.target), ("source", self.source)):
-            if not all(0 <= share <= 1 for share in shares) or abs(sum(shares) - 1.0) > 1e-6:
-                raise InputError(f"{name} must be shares that add up to 1, got {sum(shares):g}")
+        sums = [sum(shares) for shares in (self.target, self.source)]
+        fits = min((*self.target, *self.source), default=-1) >= 0 and all(
+            abs(s - 1.0) <= 1e-6 for s in sums
+        )
         pairs = zip(self.target, self.source, strict=False)
-        if len(self.source) != len(self.target) or any(q > 0 and p <= 0 for q, p in pairs):
-            raise InputError("source must have a share for each label, > 0 where target's is")
+        if not fits or len(self.source) != len(self.target) or any(q > 0 >= p for q, p in pairs):
+            raise InputError(
+                "target and source must be shares of each label that add up to 1, source > 0 where "
+                f"target is, got {len(self.target)} of sum {sums[0]:g}, and {len(self.source)} of "
+                f"sum {sums[1]:g}"
+            )
 
     @property
     def weights(self) -> Floats:

@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from fedcal.conformal.coverage import Basis, Parts, SetEvaluation, judged, shortfalls
 from fedcal.conformal.page import judged_parts, of_release, promise
 from fedcal.conformal.set_release import LabelShift, SetRelease
-from fedcal.core.checks import one_of, same
+from fedcal.core.checks import needed, one_of, same
 from fedcal.core.classes import called, ids_of
 from fedcal.core.errors import InputError
+from fedcal.core.fields import array
 from fedcal.core.pages import Part
 from fedcal.core.printable import listed, look_of
 from fedcal.core.scores import KINDS, Kind, check_scores, logits_of
@@ -82,12 +83,8 @@ class PredictionSets(Artifact):
 
     def __post_init__(self) -> None:
         one_of("by", self.by, BY)
-        thresholds = np.array(self.thresholds, np.float64)
         parts = {"none": 1, "class": self.classes, "group": len(self.names) + 1}[self.by]
-        inside = ((thresholds >= 0) & (thresholds <= 1)).all()
-        if thresholds.shape != (parts,) or not inside:
-            raise InputError(f"{parts} thresholds in [0, 1] are needed, got {thresholds}")
-        thresholds.setflags(write=False)
+        thresholds = array("thresholds", self.thresholds, (parts,), 0, 1)
         object.__setattr__(self, "thresholds", thresholds)
 
     # -- sets -----------------------------------------------------------------------------
@@ -153,12 +150,8 @@ class PredictionSets(Artifact):
         InputError
             If the run released a threshold and no counts, or alpha is not in (0, 1).
         """
-        release = self.release
-        if release is None:
-            raise InputError(
-                "the run released thresholds for one alpha and no counts, which quantile 'prefix' "
-                "releases"
-            )
+        why = "the run released thresholds for one alpha; quantile 'prefix' releases counts"
+        release = needed("a release of counts", self.release, why)
         return self._with(
             thresholds=release.found(alpha, self.shift),
             alpha=alpha,

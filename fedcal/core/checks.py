@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral, Real
@@ -17,6 +19,7 @@ Given = TypeVar("Given")
 def whole(name: str, value: Any, low: int, high: int | None = None) -> int:
     """`value` as an int in [low, high], or InputError."""
     allowed = f"a whole number >= {low}" if high is None else f"a whole number in [{low}, {high}]"
+    allowed = str(low) if low == high else allowed
     number = isinstance(value, Integral) and not isinstance(value, bool)
     if not number or value < low or (high is not None and value > high):
         raise InputError(f"{name} must be {allowed}, got {value!r}")
@@ -35,36 +38,29 @@ def number_in(value: object, kind: Callable[[str], Any] = float) -> Any:
     return kind(text)
 
 
-def real(name: str, value: Any, allowed: str = "") -> float:
-    """`value` as a float, or InputError; `allowed` are words for what else must hold of it."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise InputError(f"{name} must be a number{allowed}, got {value!r}")
-    try:
-        return float(value)
-    except OverflowError:  # its digits would fill a page
-        raise InputError(f"{name} must be a finite number{allowed}, got one above 1e308") from None
+def interval(text: str, allowed: str = "") -> Callable[[str, Any], float]:
+    """Return a check for a number in an interval, as "(0, 1]": round brackets leave ends out.
 
-
-def positive(name: str, value: Any) -> float:
-    """`value` as a finite float > 0, or InputError."""
-    number = real(name, value, " > 0")
-    if not math.isfinite(number) or number <= 0:
-        raise InputError(f"{name} must be a finite number > 0, got {value!r}")
-    return number
-
-
-def interval(text: str) -> Callable[[str, Any], float]:
-    """Return a check for a number in an interval, as "(0, 1]": round brackets leave ends out."""
+    The message calls the interval `allowed`, if that is not empty.
+    """
     low, high = (float(end) for end in text[1:-1].split(","))
 
     def check(name: str, value: Any) -> float:
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        inside = number and low <= value <= high
-        if not inside or (text[0] == "(" and value == low) or (text[-1] == ")" and value == high):
-            raise InputError(f"{name} must be in {text}, got {value!r:.80}")
-        return float(value)
+        try:
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            number = float(value) if is_number else math.nan
+        except OverflowError:  # its digits would fill a page
+            value = number = math.inf
+        ends = text[0] == "(" and number == low, text[-1] == ")" and number == high
+        if not low <= number <= high or any(ends):
+            raise InputError(f"{name} must be {allowed or f'in {text}'}, got {value!r:.80}")
+        return number
 
     return check
+
+
+finite = interval("(-inf, inf)", "a finite number")
+positive = interval("(0, inf)", "a finite number > 0")
 
 
 def fraction(name: str, value: Any, ends: str = "()") -> float:
@@ -94,6 +90,21 @@ def listed(name: str, value: Any, kind: str) -> list[Any]:
     ):
         raise InputError(f"{name} must be a list of {kind}, got {value!r:.80}")
     return list(entries)
+
+
+def like(name: str, value: Any, form: str | re.Pattern[str], allowed: str = "") -> str:
+    """`value` if all of it is text of a form, or InputError; `allowed` are words for the form."""
+    form = re.compile(form)
+    if not isinstance(value, str) or not form.fullmatch(value):
+        raise InputError(f"{name} must be {allowed or f'like {form.pattern}'}, got {value!r:.80}")
+    return value
+
+
+def different(what: str, values: Iterable[object]) -> None:
+    """InputError for what is there twice."""
+    twice = next((value for value, count in Counter(values).items() if count > 1), None)
+    if twice is not None:
+        raise InputError(f"two {what}: {twice!r:.80} is there twice")
 
 
 def same(what: str, asked: object, own: object) -> None:
@@ -153,12 +164,18 @@ T = TypeVar("T", str, int, float, bool)
 _CALLED = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
+def of_kind(kind: type[T]) -> Callable[[str, Any], T]:
+    """Return a check for a value of this kind; a float may be a whole number."""
+
+    def check(name: str, value: Any) -> T:
+        fits = isinstance(value, (int, float) if kind is float else kind)
+        if not fits or (kind is not bool and isinstance(value, bool)):
+            raise InputError(f"{name} must be {_CALLED[kind]}, got {value!r:.80}")
+        return kind(value)
+
+    return check
+
+
 def read(fields: Mapping[str, Any], key: str, kind: type[T]) -> T:
-    """Return the value of this kind, or raise InputError; a float may be a whole number."""
-    if key not in fields:
-        raise InputError(f"the run config has no key {key!r}")
-    value = fields[key]
-    fits = isinstance(value, (int, float) if kind is float else kind)
-    if not fits or (kind is not bool and isinstance(value, bool)):
-        raise InputError(f"{key!r} of the run config must be {_CALLED[kind]}, got {value!r}")
-    return kind(value)
+    """Return the value of a run config, which must be there and of this kind."""
+    return of_kind(kind)(f"{key!r} of the run config", fields.get(key))

@@ -7,6 +7,7 @@ point finds the class of a label by `places_of`, and reads ids by `ids_of`.
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -41,10 +42,9 @@ def class_names(
         return tuple(map(str, range(classes)))
     refuse_masked(what, names)
     checked = tuple(plain_names(what, map(str, names)))
-    if len(checked) != classes:
-        raise InputError(f"{len(checked)} {what} for {classes} classes; give one for each")
-    if len({*map(key_of, checked)} - {""}) < len(checked):
-        raise InputError(f"{what} must differ, and none may be empty")
+    if len(checked) != classes or len({*map(key_of, checked)} - {""}) < len(checked):
+        found = f"{len(checked)}: {quoted(checked)}"
+        raise InputError(f"{what} must be {classes} that differ, and none empty, got {found}")
     return checked
 
 
@@ -146,12 +146,11 @@ def ids_of(what: str, ids: Any, row_name: Callable[[int], str] = "row {}".format
     """
     array = as_array(what, ids)
     if array.dtype.kind == "S":
-        try:
+        with suppress(UnicodeDecodeError):
             array = np.char.decode(array, "utf-8")
-        except UnicodeDecodeError:
-            raise InputError(f"{what}: byte strings must be UTF-8") from None
     if array.dtype.kind not in "fiuU":
-        raise InputError(f"{what}: must hold whole numbers or strings, got type {array.dtype}")
+        allowed = "must hold whole numbers or strings, in UTF-8"
+        raise InputError(f"{what}: {allowed}, got type {array.dtype}")
     if array.dtype.kind == "U":
         entries = array.ravel().tolist()
         every = list(set(entries))
@@ -169,10 +168,9 @@ def ids_of(what: str, ids: Any, row_name: Callable[[int], str] = "row {}".format
         )
     if array.dtype.kind != "f":
         return array
-    for row in np.flatnonzero(array != np.rint(array))[:1].tolist():
-        raise InputError(f"{what}: {array.flat[row]:g} at row {row}; must be whole numbers")
-    if array.size and np.abs(array).max() > 2**53:
-        raise InputError(f"{what}: numbers beyond 2**53 must be given as integers")
+    for row in np.flatnonzero((array != np.rint(array)) | (np.abs(array) > 2**53))[:1].tolist():
+        allowed = "must be whole numbers, and those beyond 2**53 integers"
+        raise InputError(f"{what}: {array.flat[row]:g} at row {row}; {allowed}")
     return array.astype(np.int64)
 
 

@@ -54,6 +54,22 @@ def system_errors(what: str) -> Iterator[None]:
         raise InputError(f"{what}: {reason(error)}") from None
 
 
+@contextmanager
+def damaged(what: str, *more: type[Exception]) -> Iterator[None]:
+    """Turn an error over what a file or a message holds into an InputError: `what`.
+
+    Of a key that is missing the message has the name; `more` errors are those of other libraries.
+    An InputError of the block stays as it is.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, *more) as error:
+        missing = f": {str(error)[:80]} is missing" if isinstance(error, KeyError) else ""
+        raise InputError(f"{what}{missing}") from None
+
+
 class NoEffect(InputError):
     """A parameter `name` was given that this run does not use."""
 

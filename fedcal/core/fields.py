@@ -1,6 +1,7 @@
 """Frozen dataclasses whose fields are checked by their type, wherever they are made or read."""
 
 import math
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache, partial
@@ -9,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 import numpy as np
 
-from fedcal.core.checks import interval, one_of, positive, real, whole
+from fedcal.core.checks import finite, interval, like, of_kind, one_of, positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.streams import check_seed
 from fedcal.core.types import Floats
@@ -71,22 +72,20 @@ class CheckedFields:
 
         Raises InputError if one is missing, unknown or not allowed.
         """
-        needed = {f.name: f.default is MISSING for f in fields(cls)}
-        for name in params:
-            if name not in needed or name in cls.facts:
-                raise InputError(f"the query {cls.kind!r} has no parameter {name!r}")
         known = {name: facts[name] for name in cls.facts if name in facts}
-        for name, must in needed.items():
-            if must and name not in params and name not in known:
-                raise InputError(f"the query {cls.kind!r} has no value of {name!r}")
+        own = {f.name: f.default for f in fields(cls)}
+        lacks = [f"parameter {n!r}" for n in params if n not in own or n in cls.facts]
+        there = {**params, **known}
+        lacks += [f"value of {n!r}" for n in own if own[n] is MISSING and n not in there]
+        if lacks:
+            raise InputError(f"the query {cls.kind!r} has no {lacks[0]}")
         try:
             return cls(**params, **known)
         except (TypeError, ValueError, OverflowError) as error:
+            problem = f"a parameter of the query {cls.kind!r} has a value of the wrong type"
             if isinstance(error, InputError):  # a long value may have been printed in many lines
-                raise InputError(" ".join(str(error).split())[:MOST_TEXT]) from None
-            raise InputError(
-                f"a parameter of the query {cls.kind!r} has a value of the wrong type"
-            ) from None
+                problem = " ".join(str(error).split())[:MOST_TEXT]
+            raise InputError(problem) from None
 
     def __eq__(self, right: object) -> bool:
         return type(right) is type(self) and self._values() == right._values()
@@ -107,38 +106,61 @@ class CheckedFields:
 # --- checks of single values ----------------------------------------------------------------------
 
 
-def finite(name: str, value: Any, most: float = math.inf) -> float:
-    """Return `value` as a finite float of at most `most` in absolute value, or raise InputError."""
-    number = real(name, value)
-    if not math.isfinite(number) or abs(number) > most:
-        raise InputError(f"{name} must be a finite number within +-{most:g}, got {number:g}")
-    return number
-
-
 def flag(name: str, value: Any) -> bool:
-    """Return `value` if it is true or false, or raise InputError."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise InputError(f"{name} must be true or false, got {value!r}")
-    return bool(value)
+    """Return `value` if it is true or false, also NumPy's; InputError otherwise."""
+    return of_kind(bool)(name, bool(value) if isinstance(value, np.bool_) else value)
+
+
+text = of_kind(str)
+"""The check that something is a text."""
 
 
 def vector(name: str, value: Any) -> Floats:
-    """Return a read-only copy of `value`, (size,) float64, finite; or raise InputError."""
-    array = np.asarray(value)
-    if array.dtype.kind not in "fi" or array.ndim != 1 or not 1 <= len(array) <= MOST_NUMBERS:
-        raise InputError(f"{name} must be a vector of numbers, got {array.dtype} {array.shape}")
-    copied = np.array(array, np.float64)
+    """Return a read-only copy of `value`, (size,) float64, finite; InputError otherwise."""
+    given = np.asarray(value)
+    fits = given.dtype.kind in "fi" and given.ndim == 1 and 1 <= len(given) <= MOST_NUMBERS
+    copied = np.array(given if fits else [np.nan], np.float64)
     if not np.isfinite(copied).all():
-        raise InputError(f"{name} must be finite; number {np.isfinite(copied).argmin()} is not")
+        raise InputError(
+            f"{name} must be a vector of finite numbers, got {given.dtype} {given.shape}"
+        )
     copied.setflags(write=False)
     return copied
 
 
-def text(name: str, value: Any) -> str:
-    """Return `value` if it is text, or raise InputError."""
-    if not isinstance(value, str):
-        raise InputError(f"{name} must be text, got {value!r:.80}")
-    return value
+def array(
+    name: str,
+    value: Any,
+    shape: tuple[int | None, ...],
+    low: float = -math.inf,
+    high: float = math.inf,
+) -> Floats:
+    """Return a read-only copy of finite numbers in [low, high], float64; InputError otherwise.
+
+    They may be from a file. In `shape` None stands for any size, but no numbers are not enough.
+    """
+    copied = np.array(value, np.float64, order="C")
+    fits = copied.ndim == len(shape) and copied.size > 0
+    fits = fits and all(n in (None, own) for n, own in zip(shape, copied.shape, strict=True))
+    if not fits or not (np.isfinite(copied) & (copied >= low) & (copied <= high)).all():
+        sizes = ", ".join("n" if n is None else str(n) for n in shape)
+        inside = f"within [{low:g}, {high:g}] " if math.isfinite(high - low) else ""
+        raise InputError(
+            f"{name} must be finite numbers {inside}of shape ({sizes}), got {copied.shape}"
+        )
+    copied.setflags(write=False)
+    return copied
+
+
+def increasing(name: str, values: Floats, ends: str = "from 0 to 1") -> None:
+    """Refuse numbers, (n,), that do not increase within [0, 1], with `ends` of these words.
+
+    Others than "from 0 to 1" are "up to 1" and "within [0, 1]".
+    """
+    first, last = ends == "from 0 to 1", ends != "within [0, 1]"
+    inside = values[0] >= 0 and values[-1] <= 1 and (np.diff(values) > 0).all()
+    if not inside or (first and values[0] != 0) or (last and values[-1] != 1):
+        raise InputError(f"{name} must increase {ends}")
 
 
 # --- types of fields, which define their checks ---------------------------------------------------
@@ -155,6 +177,11 @@ def within(low: int, high: int | None = None) -> Check:
 def among(names: Collection[str], listed: str = "") -> Check:
     """Return a check for one of some names; `listed` is a command that lists them."""
     return lambda name, value: one_of(name.replace("_", " "), value, names, listed)
+
+
+def shaped(form: re.Pattern[str], allowed: str = "") -> Check:
+    """Return a check for a text of a form; see `like`."""
+    return lambda name, value: like(name, value, form, allowed)
 
 
 def set_checked(made: Any) -> None:
@@ -192,5 +219,8 @@ def check_of(name: str, hint: Any) -> Callable[[Any], Any] | None:
         return partial(kinds[1], name)
     if get_origin(hint) is Literal:
         return partial(among(kinds), name)
-    plain: dict[Any, Callable[[Any], Any]] = {bool: partial(flag, name), str: partial(text, name)}
+    plain: dict[Any, Callable[[Any], Any]] = {
+        bool: partial(flag, name),
+        str: partial(of_kind(str), name),
+    }
     return plain.get(hint)

@@ -97,14 +97,12 @@ def need(module: str, extra: str, purpose: str) -> Any:
     package = module.partition(".")[0]
     try:
         return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == package:
-            raise absent(package.replace("_", "-"), extra, purpose) from None
-        raise InputError(f"{purpose}: {package} lacks the package {error.name}") from None
     except ImportError as error:
-        raise InputError(
-            f"{purpose}: {package} cannot be imported: {str(error).partition(chr(10))[0]}"
-        ) from None
+        lacks = isinstance(error, ModuleNotFoundError) and (error.name or "")
+        if lacks and lacks.partition(".")[0] == package:
+            raise absent(package.replace("_", "-"), extra, purpose) from None
+        why = str(error).partition("\n")[0]
+        raise InputError(f"{purpose}: {package} cannot be imported: {why}") from None
 
 
 def named(option: str, text: str) -> Any:

@@ -13,15 +13,15 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from fedcal import __version__
 from fedcal.core.checks import one_of, read
 from fedcal.core.errors import InputError
-from fedcal.core.fields import set_checked
+from fedcal.core.fields import check_of, set_checked
 
 DATA, TRAINING, PRIVACY = "Method, data and clients", "Training", "Privacy"
 RUNNING, SITES = "Running", "Real sites (--engine grpc)"
@@ -58,23 +58,20 @@ class Option:
         What stands in for it where it is not given; "" = its default.
     axis : bool
         Whether `compare` takes a list.
-    elsewhere : str
-        Why `compare` does not take it; "" = it does.
-    read : callable
-        Makes a value of what was given, of the right type already.
     name, kind, default : str, type, object
         Of the field.
+    check : callable
+        Returns a given value as the field holds it, or raises InputError: by the annotation.
     """
 
     group: str
     help: str
     unset: str = ""
     axis: bool = False
-    elsewhere: str = ""
-    read: Callable[[Any], Any] = lambda value: value
     name: str = ""
     kind: type = str
     default: Any = None
+    check: Callable[[Any], Any] | None = None
 
     def described(self, unset: str | None = None) -> str:
         """Return the help with the default."""
@@ -84,22 +81,12 @@ class Option:
             without = f"default: {without}"
         return f"{self.help} ({without})." if without else f"{self.help}."
 
-    def typed(self, value: Any) -> Any:
-        """Return `value` in the type that the field holds, or raise InputError."""
-        if isinstance(value, Path):
-            value = str(value)
-        if self.kind is str and not isinstance(value, str):
-            value = self.read(value)  # a class or an object stands for its name, where it has one
-        if isinstance(value, np.generic):
-            value = value.item()
-        if self.kind is str and not isinstance(value, str):
-            hint = "; lists are for fedcal compare" if self.axis and isinstance(value, list) else ""
-            raise InputError(f"option {self.name!r} must be text, got {value!r}{hint}")
-        if self.kind is float:
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise InputError(f"option {self.name!r} must be a number, got {value!r}")
-            value = float(value)
-        return self.read(value)
+    def checked(self, value: Any) -> Any:
+        """Return a given value, a path as text, as the field holds it, or raise InputError."""
+        if self.axis and isinstance(value, (list, tuple)):
+            raise InputError(f"{self.name} is one value; lists are for fedcal compare")
+        value = str(value) if isinstance(value, Path) else value
+        return self.check(value) if self.check else value
 
 
 def option(default: Any, group: str, help: str, **more: Any) -> Any:
@@ -125,15 +112,10 @@ class Options:
         """Return the values of the options that another dataclass has, too."""
         return {f.name: getattr(self, f.name) for f in fields(table)}
 
-    def changed(self, *names: str) -> dict[str, Any]:
-        """Return the values of some options, or None where it is the default."""
-        given = {f.name: (getattr(self, f.name), f.default) for f in fields(self)}
-        return {n: None if given[n][0] == given[n][1] else given[n][0] for n in names}
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values without the unset ones; infinity stays a float."""
-        known, values = options_of(type(self)), asdict(self)
-        ordered = (*known, *(name for name in values if name not in known))
+        values = asdict(self)
+        ordered = options_of(type(self)) | values
         return {name: values[name] for name in ordered if values[name] is not None}
 
     def to_toml(self) -> str:
@@ -168,45 +150,43 @@ def read_fields(table: type[Options], values: Mapping[str, Any], **instead: Any)
     return known
 
 
+@cache
 def flat_kinds(table: Any) -> dict[str, type[Any]]:
     """Return the type of each field that a run config can hold."""
-    kinds: dict[str, Any] = _kinds(table)
-    return {n: kinds[n] for n in kinds if kinds[n] in (bool, int, float, str)}
+    kinds = {f.name: _kind(_hints(table)[f.name]) for f in fields(table)}
+    return {name: kind for name, kind in kinds.items() if kind in (bool, int, float, str)}
 
 
 @cache
-def _kinds(table: Any) -> dict[str, Any]:
-    hints, kinds = get_type_hints(table), {}
-    for f in fields(table):
-        hint = hints[f.name]
-        if get_origin(hint) in (Union, UnionType):
-            hint = get_args(hint)[0]
-        kinds[f.name] = str if get_origin(hint) is Literal else hint
-    return kinds
-
-
 def options_of(table: Any) -> dict[str, Option]:
     """Return the options of a dataclass by name, by group, the most used first."""
-    return _options_of(table)
+    known = list[Option]()
+    for f in fields(table):
+        if "option" in f.metadata:
+            hint = _hints(table)[f.name]
+            facts: Any = {"name": f.name, "kind": _kind(hint), "default": f.default}
+            known.append(replace(f.metadata["option"], **facts, check=check_of(f.name, hint)))
+    usual = (*MOST_USED, *(one.name for one in known))
+    known.sort(key=lambda one: (GROUPS.index(one.group), usual.index(one.name)))
+    return {one.name: one for one in known}
 
 
 @cache
-def _options_of(table: Any) -> dict[str, Option]:
-    kinds = _kinds(table)
-    known = {
-        f.name: replace(f.metadata["option"], name=f.name, kind=kinds[f.name], default=f.default)
-        for f in fields(table)
-        if "option" in f.metadata
-    }
-    usual = {name: place for place, name in enumerate(MOST_USED)}
-    places = {n: (GROUPS.index(known[n].group), usual.get(n, len(usual))) for n in known}
-    return {name: known[name] for name in sorted(known, key=lambda name: places[name])}
+def _hints(table: Any) -> dict[str, Any]:
+    """Return the annotations of a dataclass's fields, of what may be None without that."""
+    hints = get_type_hints(table, include_extras=True)
+    return {n: get_args(h)[0] if NoneType in get_args(h) else h for n, h in hints.items()}
+
+
+def _kind(hint: Any) -> Any:
+    """Return the type that an annotation is of; a choice is of texts."""
+    return str if get_origin(hint) is Literal else getattr(hint, "__origin__", hint)
 
 
 def layered(
     known: Mapping[str, Option],
     *layers: Mapping[str, Any],
-    read: Callable[[Option, Any], Any] = Option.typed,
+    read: Callable[[Option, Any], Any] = Option.checked,
     tables: Collection[str] = ("set",),
 ) -> dict[str, Any]:
     """Return values by option from several layers, later ones winning.
@@ -241,41 +221,27 @@ def layered(
     return values
 
 
-def takes_options(
-    table: type[Options], *without: str, also: Callable[..., Any] | None = None
-) -> Callable[[Call], Call]:
+def takes_options(of: Callable[..., Any], *without: str) -> Callable[[Call], Call]:
     """Let `inspect`, and so editors and notebooks, see a function's `**options` as keywords.
 
     Parameters
     ----------
-    table : type
-        The dataclass of the options.
+    of : callable
+        What takes them: a dataclass of options, or a function to which they are passed on.
     *without : str
-        Options that the function does not take.
-    also : callable
-        Function to which `**options` are passed on: it takes that one's keywords, too.
+        Those that the function does not take.
     """
 
     def spelt(call: Call) -> Call:
-        signature, hints = inspect.signature(call), get_type_hints(table)
+        signature, hints = inspect.signature(call), get_type_hints(of)
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        taken = {*without, *signature.parameters}
-        if also is not None:
-            passed = inspect.signature(also).parameters.values()
-            own += [p for p in passed if p.kind is p.KEYWORD_ONLY and p.name not in taken]
-            taken |= {p.name for p in own}
-        made = [
-            inspect.Parameter(
-                f.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=f.default if f.default_factory is MISSING else f.default_factory(),
-                annotation=hints[f.name],
-            )
-            for f in fields(table)
-            if f.name not in taken
+        passed = [
+            p.replace(annotation=hints.get(p.name, p.annotation))
+            for p in inspect.signature(of).parameters.values()
+            if p.kind is p.KEYWORD_ONLY and p.name not in {*without, *signature.parameters}
         ]
         call.__signature__ = signature.replace(  # type: ignore[attr-defined]  # a function has it
-            parameters=[*own, *made]
+            parameters=[*own, *passed]
         )
         return call
 

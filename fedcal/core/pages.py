@@ -12,8 +12,55 @@ MOST_SERIES = 16
 
 MOST_REFERENCES = 4
 
-Entry = str | int | float
 Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A table entry with emphasis or a mark.
+
+    Attributes
+    ----------
+    text
+        the number, or the name of the row
+    best
+        of its row or column: bold, with a star where there is no bold type
+    mark
+        follows the text: a dagger, or a word ("better" and "worse" are coloured in HTML)
+    small
+        in HTML a second, smaller line; elsewhere it follows the text
+    """
+
+    text: str
+    best: bool = False
+    mark: str = ""
+    small: str = ""
+
+
+Entry = str | int | float | Marked
+
+
+@dataclass(frozen=True)
+class Text:
+    """Sentences.
+
+    Attributes
+    ----------
+    title
+        of the section; "" = it goes on with the section before
+    lines
+        from top to bottom; what stands between backquotes is a command
+    form
+        "list", "plain" (paragraphs), "code" (one line as it is), or "fold": a list that is closed
+        until one asks for it by its title
+    """
+
+    title: str
+    lines: tuple[str, ...]
+    form: str = "list"
+
+    def __post_init__(self) -> None:
+        _check(self.title, all(isinstance(line, str) for line in (*self.lines, self.form)))
 
 
 @dataclass(frozen=True)
@@ -23,23 +70,35 @@ class Table:
     Attributes
     ----------
     title
-        of the section
+        of the section; "" = it goes on with the section before
     columns
-        headings, with units ("rows", "AUC, %")
+        headings, with units ("rows", "AUC, %"); () = none, for a list of facts
     rows
-        of as many entries each; numbers finite
+        of as many entries each; numbers finite. The first entry names the row
     note
         a sentence below; "" = none
+    left
+        indices of columns of words, aligned left; None = those that hold a text
+    sections
+        index of a row -> title of the section that begins there, "" for a line alone
     """
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[Entry, ...], ...]
+    rows: Sequence[Sequence[Entry]]
     note: str = ""
+    left: tuple[int, ...] | None = None
+    sections: Mapping[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check(self.title, all(len(row) == len(self.columns) for row in self.rows))
-        _check(self.title, _finite(n for row in self.rows for n in row if not isinstance(n, str)))
+        rows = tuple(tuple(map(_entry, row)) for row in self.rows)
+        _check(self.title, all(len(row) == len(self.columns or row) for row in rows))
+        _check(self.title, _finite(n for row in rows for n in row if isinstance(n, (int, float))))
+        object.__setattr__(self, "rows", rows)
+        words = tuple({j for row in rows for j, one in enumerate(row) if isinstance(one, str)})
+        object.__setattr__(self, "left", words if self.left is None else tuple(self.left))
+        sections = {int(row): title for row, title in self.sections.items()}  # JSON has texts
+        object.__setattr__(self, "sections", sections)
 
     def head(self, rows: int) -> list[str]:
         """Return the first rows and three columns as plain lines, "name: heading entry, ..."."""
@@ -52,8 +111,14 @@ class Table:
         return lines + ([f"and {left} more"] if left > 0 else [])
 
 
+def _entry(value: Any) -> Any:
+    return Marked(**value) if isinstance(value, Mapping) else value
+
+
 def number(value: Entry) -> str:
     """Return a number as people read it: 12,345 or 0.123457."""
+    if isinstance(value, Marked):
+        return value.text
     if isinstance(value, str):
         return value
     return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
@@ -137,7 +202,7 @@ class Intervals:
         return tuple(dict.fromkeys(labels))
 
 
-Part = Table | Curve | Intervals
+Part = Text | Table | Curve | Intervals
 
 
 def _check(title: str, holds: bool) -> None:
@@ -176,4 +241,6 @@ def _tuples(plain: Any) -> Any:
     return tuple(map(_tuples, plain)) if isinstance(plain, list) else plain
 
 
-_PARTS: dict[str, type[Part]] = {"table": Table, "curve": Curve, "intervals": Intervals}
+_PARTS: dict[str, type[Part]] = {
+    kind.__name__.lower(): kind for kind in (Text, Table, Curve, Intervals)
+}

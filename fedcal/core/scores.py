@@ -112,11 +112,7 @@ def check_sums(name: str, probs: NDArray[Any]) -> None:
     """Refuse probabilities, (n, c), of which a row does not sum to 1; InputError names the row."""
     totals = probs.sum(axis=1, dtype=np.float64)
     off = np.isfinite(totals) & (np.abs(totals - 1) > SUM_TOLERANCE + 1e-9)  # 0.99 is within 0.01
-    if off.any():
-        row = int(np.argmax(off))
-        raise InputError(
-            f"{name}: row {row} sums to {totals[row]:.6g}; must be 1 within {SUM_TOLERANCE:g}"
-        )
+    _refuse(f"{name}, sums of rows", totals, off, f"must be 1 within {SUM_TOLERANCE:g}")
 
 
 def key_of(name: str) -> float | str:
@@ -204,11 +200,9 @@ def finite(name: str, value: Any, names: Sequence[str] | None = None, *, least: 
     Columns of a frame are put in the order of `names`, see `in_class_order`.
     """
     array = numbers(name, in_class_order(name, value, names))
-    if array.ndim != 2 or not 2 <= array.shape[1] <= MOST_CLASSES:
-        allowed = f"must have shape (rows, classes) with 2 to {MOST_CLASSES:,} classes"
-        raise InputError(f"{name}: {allowed}, got {array.shape}")
-    if array.shape[0] < least:
-        raise InputError(f"{name}: no rows; at least {least} is needed")
+    if array.ndim != 2 or array.shape[0] < least or not 2 <= array.shape[1] <= MOST_CLASSES:
+        allowed = f"(rows, classes) with {least} or more rows and 2 to {MOST_CLASSES:,} classes"
+        raise InputError(f"{name}: must have shape {allowed}, got {array.shape}")
     with np.errstate(over="ignore"):  # from wider floats: inf, refused below
         x = np.ascontiguousarray(array, np.float64)
     if x.size and not (np.isfinite(x.min()) and np.isfinite(x.max())):  # they pass a nan on
@@ -256,8 +250,6 @@ def as_array(name: str, value: Any) -> NDArray[Any]:
     InputError
         One line: ragged lists, missing values (None, NA), masked arrays, sparse matrices.
     """
-    if hasattr(value, "toarray"):
-        raise InputError(f"{name}: is a sparse matrix; pass its toarray()")
     refuse_masked(name, value)
     try:
         array = np.asarray(without_gradient(value, name))
@@ -275,9 +267,14 @@ def as_array(name: str, value: Any) -> NDArray[Any]:
 
 
 def refuse_masked(name: str, value: Any) -> None:
-    """Raise InputError for a masked array, also inside a list: NumPy would forget its mask."""
-    if isinstance(value, np.ma.MaskedArray):
-        raise InputError(f"{name}: is a masked array; leave out what is masked, or fill it")
+    """Raise InputError for a masked array, also inside a list, whose mask NumPy would forget.
+
+    And for a sparse matrix, which it would not read.
+    """
+    masked = isinstance(value, np.ma.MaskedArray)
+    if masked or hasattr(value, "toarray"):
+        what = "masked array; pass its compressed() or" if masked else "sparse matrix; pass its"
+        raise InputError(f"{name}: is a {what} {'filled' if masked else 'toarray'}()")
     if isinstance(value, (list, tuple)):
         for entry in value:
             refuse_masked(name, entry)

@@ -96,16 +96,15 @@ class Shards:
         either model are probabilities.
         """
         columns = (logits, labels, subjects, groups, other, inputs)
-        if any(len(column) != len(owner) for column in columns if column is not None):
-            raise InputError(f"not all columns have {len(owner)} rows, one for each owner")
-        for what, places, many in (
-            ("owner", owner, clients),
-            ("groups", np.zeros(0) if groups is None else groups, len(group_names)),
-        ):
-            if len(places) and not (places.min() >= 0 and places.max() < many):
-                raise InputError(
-                    f"{what} must lie in [0, {many}), got {places.min()}..{places.max()}"
-                )
+        fits = all(len(column) == len(owner) for column in columns if column is not None)
+        for places, many in ((owner, clients), (groups, len(group_names))):
+            if places is not None and len(places):
+                fits = fits and places.min() >= 0 and places.max() < many
+        if not fits:
+            raise InputError(
+                f"each column must have {len(owner)} rows, one for each owner, with owners in "
+                f"[0, {clients}) and groups in [0, {len(group_names)})"
+            )
         order = np.argsort(owner, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=clients))])
         if other is not None:

@@ -19,13 +19,13 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import number_in, one_of
+from fedcal.core.checks import number_in, one_of, whole
 from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError, located
 from fedcal.core.optional import need
-from fedcal.core.scores import MOST_CLASSES, RANGE_TOLERANCE, percent_hint
+from fedcal.core.scores import MOST_CLASSES
 from fedcal.datasets._dataset import IDS, Given
-from fedcal.storage.npz import MAX_BYTES, intact, room
+from fedcal.storage.npz import MAX_BYTES, check_room, intact, room
 
 FIT = ("train", "fit", "calibration", "validation")
 """Names of the fit part in a column `split`."""
@@ -108,13 +108,12 @@ def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = F
     InputError
         One line: columns that are unknown, missing, duplicate or incompatible.
     """
-    if len(names) > MOST_CLASSES:
-        raise InputError(f"has {len(names):,} columns; at most {MOST_CLASSES:,} are read")
+    whole("the number of columns", len(names), 0, MOST_CLASSES)
     if len(set(names)) < len(names):
         twice = next(name for k, name in enumerate(names) if name in names[:k])
         raise InputError(f"column {twice!r} appears twice")
     allowed = _ALLOWED_LISTS if lists else _ALLOWED
-    whole = ("score", "logits", "probs") if lists else ("score",)  # a column with all scores
+    alone = ("score", "logits", "probs") if lists else ("score",)  # a column with all scores
     numbers = _numbers_of_classes(names)
     classes = [name.partition("_")[2] for name in numbers]
     for kind in ("logit", "prob"):  # the second model may have another kind of scores
@@ -128,17 +127,17 @@ def find_columns(names: Sequence[str], labels_required: bool, *, lists: bool = F
         model = _OTHER if name.startswith(_OTHER) else ""
         plain = numbers.get(name, name).removeprefix(model)
         match = _SCORE.fullmatch(plain)
-        if match is None and plain not in whole:
+        if match is None and plain not in alone:
             hint = " (pandas: index=False)" if name in _INDEX else ""
             raise InputError(f"unknown column {name[:80]!r}; allowed: {allowed}{hint}")
         kind, number = (plain, 0) if match is None else (match[1], int(match[2]))
         by_kind[model].setdefault(kind, {})[number] = name
     there = ", ".join(map(repr, names))
     there = there if len(there) <= 200 else f"{there[:200]}..."
-    if not by_kind[""]:
-        raise InputError(f"no score columns among {there}; allowed: {allowed}")
-    if labels_required and "label" not in single:
-        raise InputError(f"column 'label' is missing; there are: {there}")
+    lacks_label = labels_required and "label" not in single
+    if lacks_label or not by_kind[""]:
+        missing = "column 'label'" if lacks_label else "score columns"
+        raise InputError(f"no {missing} among {there or 'none'}; allowed: {allowed}")
     models = {"scores": _scores("", by_kind[""], allowed)}
     if by_kind[_OTHER]:
         models["other"] = _scores(_OTHER, by_kind[_OTHER], allowed)
@@ -168,14 +167,13 @@ def study_columns(names: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _scores(model: str, by_kind: Mapping[str, Mapping[int, str]], allowed: str) -> Scores:
     """Return the columns of one model, with names after `model`, from kind -> class -> name."""
-    kind, *more = [f"{model}{kind}" for kind in _KINDS if kind in by_kind]
-    if more:
-        raise InputError(f"{kind} and {' and '.join(more)} columns together; allowed: {allowed}")
-    kind = kind.removeprefix(model)
+    kind, *more = [kind for kind in _KINDS if kind in by_kind]
     names = by_kind[kind]
     missing = next((j for j in range(len(names)) if j not in names), None)
-    if missing is not None:
-        raise InputError(f"column '{model}{kind}_{missing}' is missing")
+    if more or missing is not None:
+        both, first = " and ".join([kind, *more]), f"column '{model}{kind}_{missing}'"
+        problem = f"{both} columns together" if more else f"{first} is missing"
+        raise InputError(f"{problem}; allowed: {allowed}")
     return Scores(
         kind={"logit": "logits", "prob": "probs"}.get(kind, kind),
         names=[names[j] for j in range(len(names))],
@@ -211,10 +209,16 @@ def arguments(
         `given` holds the order of the source
     row_name
         function from a row, from 0, to its name in messages
+
+    Raises
+    ------
+    InputError
+        For an unknown part in `split`, or other parts than a fit part and a test part.
     """
     values = {k: ids_of(k, v, row_name) if k in IDS else v for k, v in values.items()}
     labels, split = values.get("label"), values.get("split")
-    kind, scores = _declared(columns, values, "scores", row_name)
+    kinds = {m: "probs" if s.kind == "score" else s.kind for m, s in columns.models.items()}
+    kind, scores = kinds["scores"], values["scores"]
     test = np.zeros(len(scores), np.bool_)
     if split is not None:
         unknown = np.flatnonzero(~np.isin(split, PARTS))
@@ -227,18 +231,17 @@ def arguments(
                 there = f"has {' and '.join(parts)}" if parts else "has no fit part"
                 raise InputError(f"split: {there}; needed is one of {', '.join(FIT)}, and {TEST}")
             test = split == TEST
-    whole = {kind: scores, "labels": labels, **{name: values.get(name) for name in IDS}}
-    if "other" in columns.models:
-        other, other_scores = _declared(columns, values, "other", row_name)
-        whole[f"{_OTHER}{other}"] = other_scores
+    rows = {kind: scores, "labels": labels, **{name: values.get(name) for name in IDS}}
+    if "other" in kinds:
+        rows[f"{_OTHER}{kinds['other']}"] = values["other"]
     known: dict[str, Any] = {"class_names": columns.classes}
     if not labels_required:
         ids = {name: values[name] for name in IDS if name in values}
         known["given"] = Given(ids, np.argsort(test, kind="stable") if test.any() else None)
     if labels is None or not test.any():
-        return whole | known
+        return rows | known
     fit, held_out = (
-        {name: None if column is None else column[part] for name, column in whole.items()}
+        {name: None if column is None else column[part] for name, column in rows.items()}
         for part in (~test, test)
     )
     own, theirs = fit["client"], held_out["client"]
@@ -252,22 +255,6 @@ def arguments(
         "test_group": held_out["group"],
         **known,
     }
-
-
-def _declared(
-    columns: Columns, values: Mapping[str, NDArray[Any]], model: str, row_name: Callable[[int], str]
-) -> tuple[str, NDArray[Any]]:
-    """Return the kind of one model's scores, "logits" or "probs", and the scores, (n, c)."""
-    own, scores = columns.models[model], values[model]
-    if own.kind != "score":
-        return own.kind, scores
-    bad = ~((scores >= -RANGE_TOLERANCE) & (scores <= 1 + RANGE_TOLERANCE))  # nan, too
-    if bad.any():
-        row = int(np.argmax(bad))
-        hint = percent_hint(float(scores.min()), float(scores.max()))
-        problem = f"{own.names[0]} must lie in [0, 1], got {scores[row, 0]:g}{hint}"
-        raise InputError(f"{row_name(row)}: {problem}")
-    return "probs", scores
 
 
 CSV_FORMS = {"en": ",", "de": ";"}
@@ -311,12 +298,10 @@ def _read(file: TextIO, labels_required: bool, others: bool, form: str) -> dict[
     value = number_in if form == "en" else _with_comma
     numbers, lines, most = array("d"), array("q"), room(Path(file.name))
     try:
-        header = next((row for row in reader if row), None)
-        if header is None:
-            raise InputError("is empty; the first line must name the columns")
+        header = next((row for row in reader if row), [])
         names, strange = [name.strip() for name in header], list[str]()
         with located(f"line {reader.line_num}"):
-            _check_delimiter(header, form)
+            _check_delimiter(header)
             if others:
                 names, strange = study_columns(names)
             if ignored := set(strange):
@@ -332,8 +317,7 @@ def _read(file: TextIO, labels_required: bool, others: bool, form: str) -> dict[
                 continue
             if len(row) != len(names):
                 hint = "; a decimal comma?" if len(row) > len(names) and form == "en" else ""
-                problem = f"{len(row)} cells for {len(names)} columns{hint}"
-                raise InputError(f"line {reader.line_num}: {problem}")
+                raise csv.Error(f"{len(row)} cells for {len(names)} columns{hint}")
             lines.append(reader.line_num)
             try:
                 numbers.extend([value(row[place]) for place in places.values()])
@@ -342,13 +326,10 @@ def _read(file: TextIO, labels_required: bool, others: bool, form: str) -> dict[
                     _number(row[place], name, lines[-1], value)
             for place, cells in texts:
                 cells.append(row[place].strip())
-            if 8 * len(numbers) + _TEXT_BYTES * len(lines) * len(texts) > most:
-                raise InputError(f"line {lines[-1]}: more than {most >> 20:,} MiB of rows")
+            check_room(8 * len(numbers) + _TEXT_BYTES * len(lines) * len(texts), most)
     except csv.Error as error:
         raise InputError(f"line {reader.line_num}: {error}") from None
-    if not numbers:
-        raise InputError("has no rows below the column names")
-    table = np.frombuffer(numbers, np.float64).reshape(len(lines), -1)
+    table = np.asarray(numbers).reshape(len(lines), len(places))
     first = len(models["scores"].names)
     values = {"scores": table[:, :first]}
     if "other" in models:
@@ -364,7 +345,7 @@ def _column(
     """Return numbers or names from the cells of a column without scores."""
     empty = cells.index("") if "" in cells else None
     if name == "label":
-        if not cells[0] or _is_number(cells[0], value) or _is_number(cells[0]):
+        if not (cells and cells[0]) or _is_number(cells[0], value) or _is_number(cells[0]):
             numbered = zip(cells, lines, strict=True)
             numbers = np.array([_number(cell, name, line, value) for cell, line in numbered])
             if not (np.abs(numbers) > 2**53).any():  # codes of 18 digits stay as they are written
@@ -380,24 +361,18 @@ def _lines(file: TextIO) -> Iterator[str]:
     number = 0
     while line := file.readline(MAX_LINE):
         number += 1
-        if len(line) == MAX_LINE:
-            raise InputError(f"line {number}: longer than {MAX_LINE} characters")
-        if "\0" in line:
-            raise InputError(f"line {number}: holds a NUL character; is this a text file?")
+        if len(line) == MAX_LINE or "\0" in line:
+            what = f"longer than {MAX_LINE:,} characters, or has a NUL character"
+            raise InputError(f"line {number}: {what}; is this a text file?")
         yield line
 
 
-def _check_delimiter(header: list[str], form: str) -> None:
-    if form == "de" and len(header) == 1 and "," in header[0]:
-        raise InputError("the columns are separated by commas: --csv de is for semicolons")
-    for mark, called in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+def _check_delimiter(header: list[str]) -> None:
+    for mark, called in ((",", "commas"), (";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
         if len(header) == 1 and mark in header[0]:
-            option = "with decimal commas add --csv de (Python: csv='de'), or " * (mark == ";")
-
             raise InputError(
-                f"the columns are separated by {called}; {option}separate them by commas, and "
-                f"write decimals with points (pandas: read_csv(IN, sep={mark!r}, decimal=',')"
-                ".to_csv(OUT, index=False))"
+                f"the columns are separated by {called}; allowed are commas, with decimal points, "
+                "or with --csv de (Python: csv='de') semicolons, with decimal commas"
             )
 
 
@@ -516,8 +491,7 @@ def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
     ):
         columns = find_columns(file.schema_arrow.names, labels_required, lists=True)
         # not metadata.row_group(k).column(j): if it is damaged, pyarrow ends the process
-        if file.metadata.num_rows * len(columns.used) * 8 > (most := room(path)):
-            raise InputError(f"declares more than {most >> 20:,} MiB of numbers")
+        check_room(file.metadata.num_rows * len(columns.used) * 8, most := room(path))
         row = next(file.iter_batches(batch_size=1, columns=columns.used), None)
         size = BATCH if row is None else max(1, min(BATCH, _BATCH_BYTES // max(row.nbytes, 1)))
         batches = file.iter_batches(batch_size=size, columns=columns.used)
@@ -548,8 +522,7 @@ class Reader:
             arrays[name] = self._values(name, batch.column(name))
         for name, added in arrays.items():
             self.bytes += added.size * max(added.itemsize, 8)
-            if self.bytes > self.most:
-                raise InputError(f"holds more than {self.most >> 20:,} MiB of numbers")
+            check_room(self.bytes, self.most)
             self.parts.setdefault(name, []).append(added)
         self.rows += batch.num_rows
 
@@ -562,14 +535,14 @@ class Reader:
             array = array.storage
         if self.pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
-        if array.null_count and name not in IDS:  # `ids_of` counts those without a name
-            bad = np.asarray(array.is_null().to_numpy(zero_copy_only=False))
-            row = self.rows + int(np.argmax(bad)) // per_row
-            raise InputError(f"column {name!r} is null at row {row}")
         what, types = holds
+        found = str(array.type)[:60]
         fits = any(getattr(self.pa.types, f"is_{kind}")(array.type) for kind in types)
+        if array.null_count and name not in IDS:  # `ids_of` counts those without a name
+            nulls = np.asarray(array.is_null().to_numpy(zero_copy_only=False))
+            found, fits = f"null at row {self.rows + int(np.argmax(nulls)) // per_row}", False
         if len(array) and not fits:
-            raise InputError(f"column {name!r} holds {str(array.type)[:60]}; must hold {what}")
+            raise InputError(f"column {name!r} holds {found}; must hold {what}")
         return array
 
     def _values(self, name: str, array: Any, per_row: int = 1) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from fedcal.core.errors import InputError
+from fedcal.core.fields import array, increasing
 from fedcal.core.types import Floats, Integers
 from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.buckets import has_nodes
@@ -52,21 +53,14 @@ class Histogram:
     drawn: bool = False
 
     def __post_init__(self) -> None:
-        edges, counts, root = (
-            np.array(x, np.float64) for x in (self.edges, self.counts, self.root)
-        )
-        buckets = len(edges) - 1
-        if edges.ndim != 1 or buckets < 1 or counts.shape != (2, buckets) or len(root) != buckets:
-            shapes = f"{counts.shape}, {edges.shape} and {root.shape}"
-            raise InputError(
-                "a histogram needs (2, buckets) counts between buckets + 1 edges, and the noise "
-                f"of each bucket, got {shapes}"
-            )
-        increasing = edges[0] == 0 and edges[-1] == 1 and (np.diff(edges) > 0).all()
-        if not increasing or not all(np.isfinite(x).all() for x in (counts, root)):
-            raise InputError("edges must increase from 0 to 1, and counts and noise be finite")
+        edges = array("edges of buckets", self.edges, (None,))
+        increasing("edges of buckets", edges)
+        counts = array("counts", self.counts, (2, len(edges) - 1))
+        root = np.array(self.root, np.float64)
+        if len(root) != len(edges) - 1 or not np.isfinite(root).all():
+            raise InputError(f"noise must be finite numbers of each bucket, got {root.shape}")
+        root.setflags(write=False)
         for name, value in (("edges", edges), ("counts", counts), ("root", root)):
-            value.setflags(write=False)
             object.__setattr__(self, name, value)
 
     @classmethod

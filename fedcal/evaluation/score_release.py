@@ -12,8 +12,8 @@ from typing import Any, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError
+from fedcal.core.checks import interval, one_of
+from fedcal.core.fields import array
 from fedcal.core.pages import Part
 from fedcal.core.printable import listed
 from fedcal.core.scores import KINDS, Kind
@@ -91,9 +91,8 @@ class ScoreRelease(Artifact):
     data: str | None = None
 
     def __post_init__(self) -> None:
-        finite = np.isfinite(self.counts).all() and 0 <= self.std < math.inf
-        if self.counts.shape != (self.question.counts,) or not finite:
-            raise InputError(f"{self.question.counts} counts, and their noise, must be finite")
+        array("counts", self.counts, (self.question.counts,))
+        interval("[0, inf)")("std of the counts", self.std)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return edges, counts, and all else as text."""

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedcal.core.checks import same
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Words, override
 from fedcal.mechanisms import samplers
@@ -37,8 +38,7 @@ class Exponential(Mechanism):
     @classmethod
     def check(cls, bound: Bound, rounds: int) -> None:
         """Require one draw, and a bound for each candidate."""
-        if rounds != 1:
-            raise InputError(f"the exponential mechanism needs one round, got rounds = {rounds}")
+        same("number of rounds of the exponential mechanism", rounds, 1)
         if bound.rule == "joint" or (bound.rule == "per_block" and bound.order != 1):
             raise InputError("the exponential mechanism needs a bound for each candidate")
 

@@ -113,7 +113,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import fraction, positive
+from fedcal.core.checks import fraction, interval
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
 
@@ -249,11 +249,8 @@ _SPLIT = 7
 
 
 def check_scale(name: str, value: Any, least: float) -> float:
-    """Return `value` as a float in [least, 2**40], or raise InputError."""
-    number = positive(name, value)
-    if not least <= number <= _LARGEST:
-        raise InputError(f"{name} must be in [{least:g}, 2**40], got {value!r}")
-    return number
+    """Return `value` as a float in [least, 2**40]; InputError if it is none."""
+    return interval(f"[{least}, {_LARGEST}]", f"in [{least:g}, 2**40]")(name, value)
 
 
 # --- Bernoulli ----------------------------------------------------------------------------------

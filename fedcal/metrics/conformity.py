@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from fedcal.calibrators import Calibrator
 from fedcal.calibrators.base import of_text
-from fedcal.core.checks import one_of, unused, whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import interval, one_of, unused, whole
 from fedcal.core.numerics import label_entries
 from fedcal.core.parallel import by_rows
 from fedcal.core.registry import registry
@@ -278,8 +277,7 @@ class Conformity:
             raps = {"penalty": self.penalty, "free": self.free}
             unused(f"it is for the score 'raps', not for '{self.name}'", **raps)
         penalty, free = self.regularisation
-        if not 0.0 <= penalty <= 1e6:
-            raise InputError(f"penalty must be a number in [0, 1e6], got {self.penalty!r}")
+        interval("[0, 1e6]")("penalty", penalty)
         whole("free", free, 0)
 
     @property

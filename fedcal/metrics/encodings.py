@@ -26,8 +26,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from fedcal.core.checks import whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import one_of, unused, whole
 from fedcal.core.types import Floats, Integers
 
 SCALE = 128
@@ -98,12 +97,11 @@ def node_of(buckets: int, height: int, level: int) -> Integers:
 
 def check_encoding(name: str, buckets: int, height: int) -> None:
     """Raise InputError if an encoding does not exist, or its matrix would be too large."""
-    if name not in ENCODINGS:
-        raise InputError(f"encoding must be one of {', '.join(ENCODINGS)}, got {name!r}")
+    one_of("encoding", name, ENCODINGS)
     whole("buckets", buckets, 1, MOST_BUCKETS)
     whole("height", height, 1, 12)
-    if name != TREE and height != 1:
-        raise InputError(f"height = {height} is for encoding 'tree', not for '{name}'")
+    if name != TREE:
+        unused(f"encoding '{name}' has no levels", height=None if height == 1 else height)
 
 
 @cache

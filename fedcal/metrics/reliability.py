@@ -110,7 +110,7 @@ class Reliability:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
-        """Return the record from a dict of `to_json`; raise InputError for anything else."""
+        """Return the record from a dict of `to_json`; InputError for anything else."""
         names = [f.name for f in fields(cls)]
         if not isinstance(record, Mapping) or set(record) != set(names):
             raise InputError(f"a reliability record has exactly the keys {', '.join(names)}")
@@ -135,15 +135,14 @@ def _numbers(name: str, values: ArrayLike, counts: bool) -> NDArray[Any]:
 
 def _check(what: str, ndim: int, count: Integers, summed: Floats, correct: Integers) -> None:
     """Refuse sums that no rows give; all rules hold for a sum of records if for each of them."""
-    if count.ndim != ndim or not count.size or not count.shape == summed.shape == correct.shape:
+    fits = count.ndim == ndim and count.size and count.shape == summed.shape == correct.shape
+    if fits:
+        top, rows = count * (HIGHEST * (1.0 + 1e-9)), count.sum(axis=-1, dtype=np.float64).max()
+        inside = (correct >= 0) & (correct <= count) & (summed >= 0.0) & (summed <= top)
+        fits = rows <= _MOST_ROWS and inside.all()
+    if not fits:
+        shapes = f"{count.shape}, {summed.shape} and {correct.shape}"
         raise InputError(
-            f"reliability, {what}: count, confidence and correct must be {ndim}-d and of one "
-            f"shape, got {count.shape}, {summed.shape}, {correct.shape}"
-        )
-    top, rows = count * (HIGHEST * (1.0 + 1e-9)), count.sum(axis=-1, dtype=np.float64).max()
-    inside = (correct >= 0) & (correct <= count) & (summed >= 0.0) & (summed <= top)
-    if rows > _MOST_ROWS or not inside.all():
-        raise InputError(
-            f"reliability, {what}: counts must be in [0, 2**53], correct rows and summed "
-            "confidence in [0, count]"
+            f"reliability, {what}: must be counts in [0, 2**53], and summed confidence and correct "
+            f"rows in [0, count], {ndim}-d and of one shape, got {shapes}"
         )

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from fedcal.core.checks import listed
+from fedcal.core.checks import listed, needed, unused
 from fedcal.core.errors import InputError
-from fedcal.core.fields import CheckedFields, Classes, Vector, finite, within
+from fedcal.core.fields import CheckedFields, Classes, Vector, increasing, within
 from fedcal.core.printable import plain_names
 from fedcal.core.types import Floats
 from fedcal.metrics.buckets import Score, check_score, equal_width, has_nodes, parts_of
@@ -36,14 +36,14 @@ SubjectRows = Annotated[int, within(0, MOST_SUBJECT_ROWS)]
 
 
 def check_names(groups: Sequence[str]) -> tuple[str, ...]:
-    """Return names of groups from a list or its JSON text, or raise InputError."""
+    """Return names of groups from a list or its JSON text; InputError if it has none."""
     names = listed("groups", groups, "names")
-    if not all(isinstance(n, str) and n for n in names):
-        raise InputError(f"groups must be a list of names, got {groups!r:.80}")
-    names = plain_names("groups", names)
-    if not 1 <= len(names) <= MOST_GROUPS or len(set(names)) < len(names):
-        raise InputError(f"groups must be 1 to {MOST_GROUPS} different names")
-    return tuple(names)
+    texts = all(isinstance(name, str) and name for name in names)
+    plain = tuple(plain_names("groups", names)) if texts else ()
+    if not 1 <= len(plain) <= MOST_GROUPS or len(set(plain)) < len(plain):
+        allowed = f"1 to {MOST_GROUPS} different names, and none empty"
+        raise InputError(f"groups must be {allowed}, got {groups!r:.80}")
+    return plain
 
 
 def names_text(groups: Sequence[str]) -> str:
@@ -110,23 +110,21 @@ class ScoreTable(CheckedFields):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        edges = self.edges
-        if len(edges) == 1:
-            buckets = finite("edges", edges[0])
-            if buckets != int(buckets) or buckets < 1:
-                raise InputError(f"the number of buckets must be whole and >= 1, got {buckets:g}")
-        elif edges[0] != 0 or edges[-1] != 1 or (np.diff(edges) <= 0).any():
-            raise InputError("edges of buckets must increase from 0 to 1")
+        if len(self.edges) > 1:
+            increasing("edges of buckets", self.edges)
+        elif self.buckets != self.edges[0]:
+            raise InputError(f"the number of buckets must be whole, got {self.edges[0]:g}")
         self._set(score=check_score(self.score, self.classes))
         check_encoding(self.encoding, self.buckets, self.height)
         if self.score == "classes" and self.tail_nodes:
             raise InputError("edges with nodes are for the score of a row, not of each class")
         if bool(self.calibrator) != (self.views == "model,calibrated"):
             raise InputError("a calibrator and the view 'calibrated' need each other")
-        if self.group_names == ("",) and self.by != "group":
-            raise InputError("by 'site' needs the names of sites, but groups is empty")
-        if self.within and self.by != "site":
-            raise InputError("within needs by 'site': its groups are counted within sites")
+        if self.by == "site":
+            needed("groups", self.groups or None, "by 'site' counts rows by the names of sites")
+        else:
+            unused("its groups are counted within sites, by 'site'", within=self.within or None)
+        _ = self.group_names
 
     # -- counts ---------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import interval, positive
+from fedcal.core.fields import array
 from fedcal.core.numerics import label_entries, logits_from_probs, softmax
 from fedcal.core.pages import Part, Table
 from fedcal.core.shards import Shards
@@ -184,13 +185,9 @@ class MomentsPrior(JudgedAtHome):
     classes: int
 
     def __post_init__(self) -> None:
-        numbers = 2 * len(identity_prior(self.classes).mean)
-        fits = self.moments.shape == (numbers,) and np.isfinite(self.moments).all()
-        if not fits or not (self.std >= 0 and 0 < self.clients < np.inf):
-            raise InputError(
-                f"{self.classes} classes have {numbers} finite moments, of clients above 0 and "
-                "with noise that is not negative"
-            )
+        array("moments", self.moments, (2 * len(identity_prior(self.classes).mean),))
+        interval("[0, inf]")("std of the moments", self.std)
+        positive("clients", self.clients)
 
     @override
     def arrays(self) -> dict[str, NDArray[Any]]:

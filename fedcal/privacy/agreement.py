@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedcal.core.checks import read
-from fedcal.core.errors import InputError
+from fedcal.core.checks import needed, read, same
 from fedcal.core.scores import Kind
 from fedcal.mechanisms import Noise
 from fedcal.privacy.declared import Question, check_question
@@ -128,10 +127,8 @@ def own_request(fields: Mapping[str, Any], request: Request, terms: Terms) -> Re
     """
     plan = terms.plan
     if under_protocol(fields):
-        if request.noise is not None or request.rate < 1 or request.row_rate < 1:
-            raise InputError(
-                "under secure aggregation by a committee a request must not name noise"
-            )
+        named = request.noise, request.rate, request.row_rate
+        same("noise that a request under secure aggregation names", named, (None, 1.0, 1.0))
         request = replace(
             request,
             noise=client_noise(plan),
@@ -166,16 +163,12 @@ def check_request(request: Request, terms: Terms) -> None:
         "plan": (context.plan, plan.key),
     }
     for what, (asked, own) in pairs.items():
-        if asked != own:
-            raise InputError(
-                f"the request's {what} is not the one that follows from the job's public facts: "
-                f"{_short(asked)} instead of {_short(own)}"
-            )
+        same(f"request's {what}, by the job's public facts,", asked, own)
     check_question(terms.questions, request.round, query)
     # Exact sums: the method bounds each question by itself, or not at all.
-    bound = request.bound
-    if not plan.private and (bound.lengths != query.lengths() or bound.per != "client"):
-        raise InputError(f"the question '{query.kind}' has another bound than exact sums have")
+    if not plan.private:
+        bound, own_bound = request.bound, (query.lengths(), "client")
+        same(f"bound of '{query.kind}', an exact sum,", (bound.lengths, bound.per), own_bound)
 
 
 def client_noise(plan: Plan) -> Noise | None:
@@ -197,13 +190,4 @@ def context_under(plan: Plan, run: str, round_number: int) -> Context:
 
 def context_of(request: Request) -> Context:
     """Return what a request is asked for; InputError if it does not say."""
-    if request.context is None:
-        raise InputError("the request does not state its context")
-    return request.context
-
-
-def _short(value: object) -> str:
-    if isinstance(value, Noise):
-        scales = ", ".join(f"{scale:.6g}" for scale in value.scales[:3])
-        return f"{value.mechanism.name} of {scales} steps in {value.shares} shares"
-    return str(value)[:80]
+    return needed("the context of a request", request.context, "it is what a site answers for")

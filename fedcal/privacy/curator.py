@@ -38,6 +38,7 @@ from functools import partial
 
 import numpy as np
 
+from fedcal.core.checks import needed, same
 from fedcal.core.errors import InputError, PrivacyError, RoundFailed
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers, Words
@@ -185,14 +186,14 @@ class Curator:
         if self._ledger is None or not self.plan.private:
             return
         entry = next((one for one in self._ledger.entries() if one.run == run), None)
-        if entry is None:
-            if releases:
-                raise InputError(f"the ledger has no reservation for run {run}: is it another one?")
+        if entry is None and not releases:
             return  # given back when the run stopped: it is reserved anew
+        why = f"{releases} releases are known (is it another ledger?)"
+        entry = needed(f"the ledger's reservation for run {run}", entry, why)
         plan = self.plan
         own = (plan.epsilon, plan.delta, plan.rounds, plan.unit)
-        if (entry.epsilon, entry.delta, entry.releases, entry.unit) != own:
-            raise InputError(f"the ledger has a reservation for run {run} under another plan")
+        reserved = (entry.epsilon, entry.delta, entry.releases, entry.unit)
+        same(f"plan of the ledger's reservation for run {run}", reserved, own)
         last = plan.rounds if ahead and plan.federation.noise_source == "seeded" else releases + 1
         if not set(range(1, releases + 1)) <= set(entry.charged) <= set(range(1, last + 1)):
             raise InputError(
@@ -210,9 +211,9 @@ class Curator:
     def replay(self, asked: OpenRound, release: Release) -> None:
         """Close an open round by what an earlier process released of it; nothing is charged."""
         drawn = self.plan.mechanism.answers == "index"
-        fits = len(release.values) == (1 if drawn else asked.request.bound.length)
-        if asked is not self._open or release.kind != asked.request.query.kind or not fits:
-            raise InputError(f"the saved state of round {asked.round} does not belong to this run")
+        saved = (asked is self._open, release.kind, len(release.values))
+        length = 1 if drawn else asked.request.bound.length
+        same(f"saved state of round {asked.round}", saved, (True, asked.request.query.kind, length))
         self._open = None
         self.releases += 1
 

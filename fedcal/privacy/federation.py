@@ -46,18 +46,11 @@ class Federation(Privacy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        default = Central if self.private else SecAgg
-        trust = self.trust or default.name
-        noisy = trust in NOISY
-        if self.private and not noisy:
-            raise InputError(
-                f"trust '{trust}' adds no noise, so epsilon cannot be finite; use --trust "
-                f"{Central.name}"
-            )
-        if not self.private and noisy:
-            raise InputError(
-                f"trust '{trust}' adds noise; give a finite epsilon or use {SecAgg.name}"
-            )
+        trust = self.trust or (Central if self.private else SecAgg).name
+        if self.private != (trust in NOISY):
+            exact = f"no noise, so epsilon cannot be finite; use --trust {Central.name}"
+            noisy = f"noise; give a finite epsilon or use {SecAgg.name}"
+            raise InputError(f"trust '{trust}' adds {exact if self.private else noisy}")
         object.__setattr__(self, "trust", trust)
         if self.committee:
             whole("committee", self.committee, 2, self.clients)
@@ -125,36 +118,30 @@ def choose(
     InputError
         If the user's mechanism does not fit the method's release.
     """
-    asked = federation.mechanism
-    if prefers[0].answers != "sum":
-        return _only(federation, prefers[0])
-    if asked == AUTO:
-        return prefers[0] if len(prefers) == 1 else _least(federation, prefers, bound, rounds)
-    mechanism = MECHANISMS[asked]
-    if mechanism.answers != "sum":
-        sums = ", ".join(name for name, one in PRIVATE.items() if one.answers == "sum")
+    asked, sums = federation.mechanism, prefers[0].answers == "sum"
+    fitting = [one for one in PRIVATE.values() if one.answers == "sum"] if sums else prefers[:1]
+    allowed = (AUTO, *(one.name for one in fitting))
+    if asked not in allowed:
         raise InputError(
-            f"mechanism '{asked}' does not fit a release that is a sum; allowed: {AUTO}, {sums}"
+            f"mechanism '{asked}' does not fit this method's release; allowed: {', '.join(allowed)}"
         )
-    return mechanism
+    if not sums:
+        return _only(federation, prefers[0])
+    if asked != AUTO:
+        return MECHANISMS[asked]
+    return prefers[0] if len(prefers) == 1 else _least(federation, prefers, bound, rounds)
 
 
 def _only(federation: Federation, mechanism: type[Mechanism]) -> type[Mechanism]:
     """Return the one mechanism that fits the method's release; InputError if it is not allowed."""
-    trust, unit = TRUSTS[str(federation.trust)], UNITS[federation.unit]
-    if not trust.accepts(mechanism):
-        home = " or ".join(f"'{name}'" for name, model in NOISY.items() if model.accepts(mechanism))
-        raise InputError(f"mechanism '{mechanism.name}' needs trust {home}, got '{trust.name}'")
-    if federation.mechanism not in (AUTO, mechanism.name):
-        raise InputError(
-            f"this method's release is made for '{mechanism.name}', not for "
-            f"'{federation.mechanism}'"
-        )
-    if mechanism.part not in (None, unit.per):
-        home = " or ".join(f"'{name}'" for name, one in UNITS.items() if one.per == mechanism.part)
-        raise InputError(
-            f"mechanism '{mechanism.name}' protects one client's answer: it needs unit {home}"
-        )
+    homes = {
+        "trust": [name for name, model in NOISY.items() if model.accepts(mechanism)],
+        "unit": [name for name, one in UNITS.items() if mechanism.part in (None, one.per)],
+    }
+    for what, names in homes.items():
+        if (own := getattr(federation, what)) not in names:
+            home = " or ".join(f"'{name}'" for name in names)
+            raise InputError(f"mechanism '{mechanism.name}' needs {what} {home}, got '{own}'")
     return mechanism
 
 

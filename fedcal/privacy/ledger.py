@@ -13,22 +13,22 @@ do not share a cap: a row pays for runs for its user, too
 """
 
 import math
-import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Annotated
 
-from fedcal.core.checks import fraction, positive, whole
-from fedcal.core.errors import BudgetExceeded, InputError
-from fedcal.storage.atomic import path_of
+from fedcal.core.checks import different, fraction, interval, needed, positive, same, whole
+from fedcal.core.errors import BudgetExceeded, damaged, located
+from fedcal.core.fields import Positive, set_checked, within
+from fedcal.storage.atomic import must_exist, path_of
 from fedcal.storage.database import Database
 
 __all__ = ["CAP_DELTA", "Entry", "Ledger", "check_caps"]
 
 _APPLICATION = 0x6663_616C  # "fcal", in SQLite's application_id
 _SCHEMA = 2  # in files of version 1 the deltas had only to stay below 1
-_MOST_RELEASES = 2**31 - 1
 _TOLERANCE = 1e-9  # of the cap: ten runs of 0.1 fit a cap of 1
 
 _TABLES = (
@@ -55,14 +55,17 @@ class Entry:
     """
 
     run: str
-    epsilon: float
-    delta: float
-    releases: int
+    epsilon: Positive
+    delta: Annotated[float, interval("[0, 1)")]
+    releases: Annotated[int, within(1, 2**31 - 1)]
     mechanism: str
     unit: str
     adjacency: str
     event: str
     charged: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        set_checked(self)
 
 
 def check_caps(
@@ -141,8 +144,8 @@ class Ledger(AbstractContextManager["Ledger"]):
         if cap_delta is not None:
             fraction("a ledger's cap on delta", cap_delta)
         path = None if path is None else path_of(path)
-        if path is not None and cap is None and not os.path.exists(path):
-            raise InputError(f"ledger {path} does not exist yet: a new one needs a cap")
+        if path is not None and cap is None:
+            must_exist(path, "a new ledger needs a cap")
         self._db = Database(path, "ledger")
         self._name = self._db.name
         try:
@@ -155,32 +158,24 @@ class Ledger(AbstractContextManager["Ledger"]):
     def _open(self, cap: float | None, cap_delta: float | None) -> tuple[float, float]:
         """Make the tables or check them; return the caps. Within a transaction."""
         if self._db.is_new(_APPLICATION):
-            if cap is None:
-                raise InputError(f"{self._name} is empty: a new one needs a cap")
+            cap = needed("a cap", cap, f"{self._name} is empty")
             for table in _TABLES:
                 self._db.execute(table)
             caps = (cap, CAP_DELTA if cap_delta is None else float(cap_delta))
             self._db.execute("INSERT INTO cap VALUES (?, ?)", caps)
             self._db.mark(_APPLICATION, _SCHEMA)
             return caps
-        schema = self._db.version
-        if schema not in (1, _SCHEMA):
-            raise InputError(
-                f"{self._name} has version {schema}; this fedcal reads version {_SCHEMA}"
-            )
-        if schema == 1:
+        if whole(f"the version of {self._name}", self._db.version, 1, _SCHEMA) == 1:
             self._db.execute("ALTER TABLE cap ADD COLUMN delta REAL NOT NULL DEFAULT 0.999")
             self._db.mark(_APPLICATION, _SCHEMA)
-        rows = self._db.rows("SELECT epsilon, delta FROM cap")
-        stored: tuple[float, ...] = rows[0] if len(rows) == 1 else ()
-        if not stored or not all(isinstance(v, float) and 0 < v < math.inf for v in stored):
-            raise InputError(f"{self._name} is damaged: it has no valid cap")
+        with damaged(f"{self._name} is damaged: it has no valid cap"):
+            (stored,) = self._db.rows("SELECT epsilon, delta FROM cap")
         self._entries()  # refuses damaged rows
         for name, wanted, present in zip(
             ("cap", "cap on delta"), (cap, cap_delta), stored, strict=True
         ):
-            if wanted is not None and wanted != present:
-                raise InputError(f"{self._name} has the {name} {present}, not {wanted}")
+            positive(f"the {name} of {self._name}, which is damaged,", present)
+            same(f"{name} of {self._name}", present if wanted is None else wanted, present)
         # a read-only file begins and commits without complaint: find out now, not in round 1
         self._db.execute("UPDATE cap SET epsilon = epsilon")
         return stored[0], stored[1]
@@ -203,18 +198,13 @@ class Ledger(AbstractContextManager["Ledger"]):
             For a value outside of these ranges, a known run, another unit, or a file that cannot
             be written.
         """
-        run, budget = entry.run, (positive("an epsilon to charge", entry.epsilon), entry.delta)
-        fraction("a delta to charge", entry.delta, "[)")
-        whole("the number of releases", entry.releases, 1, _MOST_RELEASES)
+        run, budget = entry.run, (entry.epsilon, entry.delta)
         with self._db.transaction():
             entries = self._entries()
-            if any(one.run == run for one in entries):
-                raise InputError(f"{self._name} already has a reservation for run {run!r}")
-            if another := next((one for one in entries if one.unit != entry.unit), None):
-                raise InputError(
-                    f"{self._name} counts for unit {another.unit!r} (run {another.run!r}): unit "
-                    f"{entry.unit!r} needs a separate ledger"
-                )
+            different(f"reservations of a run in {self._name}", [*(e.run for e in entries), run])
+            for one in entries:
+                what = f"unit of {self._name}, by run {one.run!r} (others need a separate ledger),"
+                same(what, entry.unit, one.unit)
             spent = [(one.epsilon, one.delta) for one in entries]
             check_caps(self._name, run, budget, spent, (self.cap, self.cap_delta))
             row = (run, *budget, *astuple(entry)[3:-1])
@@ -289,17 +279,9 @@ class Ledger(AbstractContextManager["Ledger"]):
             "SELECT run, epsilon, delta, releases, mechanism, unit, adjacency, event"
             " FROM runs ORDER BY rowid"
         )
-        entries = tuple(
-            replace(Entry(*row), charged=tuple(charged.pop(row[0], ()))) for row in rows
-        )
-        for entry in entries:
-            sound = isinstance(entry.epsilon, float) and 0 < entry.epsilon < math.inf
-            sound = sound and isinstance(entry.delta, float) and 0 <= entry.delta < 1
-            if not sound or not isinstance(entry.releases, int):
-                raise InputError(f"{self._name} is damaged at run {entry.run!r}")
-        if charged:
-            run = next(iter(charged))
-            raise InputError(f"{self._name} is damaged: run {run!r} has no reservation")
+        with located(f"{self._name} is damaged"):
+            entries = tuple(Entry(*row, tuple(charged.pop(row[0], ()))) for row in rows)
+            same("list of runs that are charged without a reservation", sorted(charged), [])
         return entries
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedcal import accounting
 from fedcal.accounting.gaussian import zcdp_multiplier
+from fedcal.core.checks import same, unused
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers
@@ -88,8 +89,8 @@ class Plan:
     cohort: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.cohort and self.private:
-            raise InputError("a fixed number of clients in each round is for runs without privacy")
+        if self.private:
+            unused("it is for runs without privacy", cohort=self.cohort or None)
         if self.bound is None:
             return
         scales = self._scales()
@@ -498,8 +499,8 @@ def make_plan(
         )
     per = unit.per if row_sums else "client"
     bound = replace(bound, per=per, whole=bound.whole and per == unit.per != "client")
-    if asked_once and federation.sampling_rate < 1:
-        raise InputError("clients that answer only once cannot be sampled: sampling_rate < 1")
+    if asked_once:
+        same("sampling_rate of clients that answer only once", federation.sampling_rate, 1)
     if asked_once and model.asks_everyone:
         raise InputError(f"trust '{model.name}' needs noise of all clients in each round")
     rate = amplifying_rate(federation)

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fedcal import accounting
-from fedcal.core.checks import interval, one_of
-from fedcal.core.errors import InputError
-from fedcal.core.fields import Seed, among, within
+from fedcal.core.checks import interval, one_of, unused
+from fedcal.core.fields import Seed, among, text, within
 from fedcal.core.options import DATA, PRIVACY, RUNNING, Options, option
 from fedcal.mechanisms import FORMER, PRIVATE
 from fedcal.trust import TRUSTS
@@ -29,7 +28,7 @@ Epsilon = Annotated[float, lambda _, value: accounting.check_epsilon(value, allo
 
 
 def _mechanism(name: str, value: Any) -> str:
-    return one_of(name, FORMER.get(value, value), (AUTO, *PRIVATE))
+    return one_of(name, FORMER.get(text(name, value), value), (AUTO, *PRIVATE))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +114,5 @@ class Privacy(Options):
         shared = [name for name, model in TRUSTS.items() if model.shared]
         if self.trust not in shared and not protocol and self.quorum != QUORUM:
             home = " or ".join(f"'{name}'" for name in shared)
-            raise InputError(
-                f"quorum = {self.quorum:g} has no effect here: it is for trust {home}, and for "
-                "the secure aggregation 'protocol'"
-            )
+            why = f"it is for trust {home}, and for the secure aggregation 'protocol'"
+            unused(why, quorum=self.quorum)

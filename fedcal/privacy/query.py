@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
-from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError
+from fedcal.core.checks import one_of, same
 from fedcal.core.fields import CheckedFields
 from fedcal.core.shards import Shards
 from fedcal.core.streams import key_of
@@ -188,16 +187,10 @@ class Query(CheckedFields, ABC):
 
         Raises InputError if the number of clips differs, or the answer is not a sum over rows.
         """
-        one_of("part", part, get_args(Part))
-        if part == "client":
-            if len(clips) != number:
-                raise InputError(f"the query {self.kind!r} needs {number} clips, got {len(clips)}")
-            return True
-        if not self.row_sums:
-            raise InputError(
-                f"the answer to {self.kind!r} is not a sum over rows, so a {part} has no part of it"
-            )
-        return False
+        parts = get_args(Part) if self.row_sums else ("client",)
+        if one_of("part", part, parts) == "client":
+            same(f"number of clips of the query {self.kind!r}", len(clips), number)
+        return part == "client"
 
 
 class Summed(Query):

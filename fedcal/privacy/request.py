@@ -11,14 +11,14 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from fedcal import accounting
 from fedcal.core.checks import interval, one_of, same, whole
-from fedcal.core.errors import InputError
-from fedcal.core.fields import Param, Scalar
+from fedcal.core.errors import damaged, located
+from fedcal.core.fields import Count, Param, Scalar, set_checked, shaped
 from fedcal.core.streams import check_seed, key_of
 from fedcal.mechanisms import FORMER, MECHANISMS, Noise
 from fedcal.privacy.query import QUERIES, Query
@@ -33,7 +33,7 @@ VERSION = 1
 RUN = re.compile(r"[\w.:-]{1,64}")
 """Form of a run's name."""
 
-_DIGEST, _NAME = re.compile(r"[0-9a-f]{64}"), re.compile(r"[a-z-]{1,32}")
+Name = Annotated[str, shaped(re.compile("[a-z-]{1,32}"))]
 
 
 @dataclass(frozen=True)
@@ -54,28 +54,20 @@ class Context:
         budget of the complete run; (inf, 0) without privacy
     """
 
-    run: str
-    plan: str
-    round: int
-    rounds: int
-    unit: str
-    trust: str
-    mechanism: str
-    epsilon: float
-    delta: float
+    run: Annotated[str, shaped(RUN)]
+    plan: Annotated[str, shaped(re.compile("[0-9a-f]{64}"))]
+    round: Count
+    rounds: Count
+    unit: Name
+    trust: Name
+    mechanism: Name
+    epsilon: Annotated[float, interval("(0, inf]")]
+    delta: Annotated[float, interval("[0, 1)")]
 
     def __post_init__(self) -> None:
-        forms = {"run": RUN, "plan": _DIGEST, "unit": _NAME, "trust": _NAME, "mechanism": _NAME}
-        for name, form in forms.items():
-            value: Any = getattr(self, name)
-            if not isinstance(value, str) or not form.fullmatch(value):
-                raise InputError(
-                    f"{name} of the context must be like {form.pattern}, got {value!r:.80}"
-                )
-        whole("rounds of the context", self.rounds, 1)
-        whole("round of the context", self.round, 1, self.rounds)
-        interval("(0, inf]")("epsilon of the context", self.epsilon)
-        interval("[0, 1)")("delta of the context", self.delta)
+        with located("the context of a request"):
+            set_checked(self)
+            whole("round", self.round, 1, self.rounds)
 
 
 @dataclass(frozen=True)
@@ -178,7 +170,7 @@ class Request:
 
         Raises InputError if a field is missing or invalid, or a version is unknown.
         """
-        try:
+        with damaged("a query cannot be read"):
             return cls(
                 query=_query(fields, context),
                 bound=Bound(
@@ -197,12 +189,6 @@ class Request:
                 seed=int(fields["seed"]) if "seed" in fields else None,
                 context=_context(context),
             )
-        except KeyError as missing:
-            raise InputError(f"a query has no field {missing}") from None
-        except (TypeError, ValueError, OverflowError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError("a field of a query has a value of the wrong type") from None
 
     @property
     def key(self) -> str:
@@ -242,19 +228,15 @@ class Request:
 
 
 def _query(fields: Mapping[str, Any], context: Mapping[str, Any]) -> Query:
-    _known("wire form", context["version"], VERSION)
+    whole("the version of the wire form", context["version"], VERSION, VERSION)
     query = QUERIES[one_of("query", fields["kind"], sorted(QUERIES))]
-    _known(f"query {query.kind!r}", context["query-version"], query.version)
+    ours = query.version
+    whole(f"the version of the query {query.kind!r}", context["query-version"], ours, ours)
     params, facts = (
         {k.removeprefix(start): _param(v) for k, v in record.items() if k.startswith(start)}
         for record, start in ((fields, "param."), (context, "fact."))
     )
     return query.read(params, facts)
-
-
-def _known(what: str, version: Any, ours: int) -> None:
-    if isinstance(version, bool) or version != ours:
-        raise InputError(f"version {version!r} of the {what} is not known here, only {ours}")
 
 
 def _context(fields: Mapping[str, Any]) -> Context | None:
@@ -283,7 +265,4 @@ def _param(value: Any) -> Param:
     if not isinstance(value, list):
         scalar: Scalar = value
         return scalar
-    try:
-        return np.array(value, np.float64)
-    except (TypeError, ValueError):
-        raise InputError("a vector in a query holds a value that is not a number") from None
+    return np.array(value, np.float64)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,8 +18,8 @@ from itertools import combinations
 
 import numpy as np
 
-from fedcal.core.checks import whole
-from fedcal.core.errors import InputError, RoundFailed
+from fedcal.core.checks import different, like, whole
+from fedcal.core.errors import RoundFailed
 from fedcal.core.types import Words
 from fedcal.secure_aggregation.masking import SEED_BYTES, stream
 
@@ -34,25 +33,16 @@ MOST_PIECES = 1000
 def check_committee(size: int, threshold: int) -> None:
     """InputError for a committee that cannot be, or has more pieces than anybody can use."""
     whole("the committee's size", size, 2, 64)
-    whole("the committee's threshold", threshold, 2, size)
-    pieces = math.comb(size, threshold - 1)
-    if pieces > MOST_PIECES:
-        raise InputError(
-            f"a committee of {size} with threshold {threshold} has {pieces} pieces, allowed are "
-            f"{MOST_PIECES}: choose fewer members"
-        )
-    if colluding(size, threshold) < 0:
-        raise InputError(
-            f"a committee of {size} needs a threshold above {size // 2}, got {threshold}: two "
-            "halves of it could open two different sums"
-        )
+    # above one half: else two parts of it could open two different sums
+    whole(f"the threshold of a committee of {size}", threshold, size // 2 + 1, size)
+    what = f"the pieces of a committee of {size} with threshold {threshold} (choose fewer members)"
+    whole(what, math.comb(size, threshold - 1), 1, MOST_PIECES)
 
 
 def read_committee(text: str) -> tuple[int, int]:
     """Members and threshold of "C,T"; InputError for anything else."""
-    if not (match := re.fullmatch(r"\s*(\d{1,3})\s*,\s*(\d{1,3})\s*", text, re.ASCII)):
-        raise InputError(f"committee must be C,T, such as 5,4; got {text!r}")
-    size, threshold = int(match[1]), int(match[2])
+    like("committee", text, r"\s*[0-9]{1,3}\s*,\s*[0-9]{1,3}\s*", "C,T, such as 5,4")
+    size, threshold = map(int, text.split(","))
     check_committee(size, threshold)
     return size, threshold
 
@@ -93,8 +83,7 @@ class Committee:
 
     def __post_init__(self) -> None:
         members = tuple(sorted(whole("a committee's member", m, 0) for m in self.members))
-        if len(set(members)) != len(members):
-            raise InputError("a site occurs twice in the committee")
+        different("sites of the committee", members)
         object.__setattr__(self, "members", members)
         check_committee(len(members), self.threshold)
 

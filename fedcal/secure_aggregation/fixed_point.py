@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import whole
+from fedcal.core.checks import same, whole
 from fedcal.core.errors import ContributionRefused, InputError
 from fedcal.core.types import Integers, Words
 
@@ -61,11 +61,8 @@ class Ring:
                 f" 2**-{_EXPONENT_LIMIT} to 2**{_EXPONENT_LIMIT}"
             )
         object.__setattr__(self, "grid", float(grid))
-        if self.limit < 1:
-            raise InputError(
-                f"ring: {self.clients} clients and a headroom of {self.headroom} leave no capacity;"
-                " clients + headroom may be at most 2**63 - 1"
-            )
+        what = f"ring: the capacity that {self.clients} clients and headroom {self.headroom} leave"
+        whole(what, self.limit, 1)
 
     @property
     def limit(self) -> int:
@@ -148,9 +145,8 @@ class Ring:
             coordinate would be a mistake for noise.
         """
         addend = integers.view(np.uint64) if integers.dtype == np.int64 else integers
-        same = addend.dtype == total.dtype == np.dtype(np.uint64) and addend.shape == total.shape
-        if not same:
-            raise InputError(f"ring: {integers.dtype} {integers.shape} does not fit the total")
+        both = (addend.dtype, addend.shape), (total.dtype, total.shape)
+        same("dtype and shape of what is added in the ring", *both)
         return np.asarray(np.add(total, addend))
 
     def _check(self, values: NDArray[np.float64]) -> None:

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from fedcal.core.errors import InputError, located, system_errors
+from fedcal.core.errors import InputError, damaged, located, system_errors
 
 KEY_BYTES, SIGNATURE_BYTES, DIGEST_BYTES = 32, 64, 32
 
@@ -71,13 +71,12 @@ class SigningKey:
     @classmethod
     def from_pem(cls, text: bytes) -> SigningKey:
         """Return the key that `to_pem` wrote; InputError for anything else."""
-        try:
+        what = "this is not an Ed25519 private key in PEM without a passphrase"
+        with damaged(what, UnsupportedAlgorithm):
             key = serialization.load_pem_private_key(text, None)
-        except (ValueError, TypeError, UnsupportedAlgorithm):
-            key = None
-        if not isinstance(key, Ed25519PrivateKey):
-            raise InputError("this is not an Ed25519 private key in PEM without a passphrase")
-        return cls(key.private_bytes_raw())
+            if not isinstance(key, Ed25519PrivateKey):
+                raise TypeError
+            return cls(key.private_bytes_raw())
 
     def to_pem(self) -> bytes:
         """PKCS 8, as other tools read it."""
@@ -133,11 +132,9 @@ def shared_key(secret: bytes, public: bytes, job: bytes, sender: int, receiver: 
     InputError
         If the other's key is one of X25519's few that give everybody the same secret.
     """
-    try:
+    with damaged("a site's X25519 key is not a valid key"):
         mine = X25519PrivateKey.from_private_bytes(secret)
         agreed = mine.exchange(X25519PublicKey.from_public_bytes(public))
-    except ValueError:
-        raise InputError("a site's X25519 key is not a valid key") from None
     both = sorted((mine.public_key().public_bytes_raw(), public))  # equal bytes at both sides
     ends = struct.pack("<II", sender, receiver)
     info = domain(_SEAL) + ends + b"".join(both)
@@ -158,11 +155,9 @@ def seal(key: bytes, message: bytes, about: bytes) -> bytes:
 
 def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes:
     """Decrypt a message of `seal`; InputError if it was not sealed with this key and context."""
-    try:
+    with damaged("a sealed message is damaged, or belongs to another context", InvalidTag):
         nonce, text = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         return ChaCha20Poly1305(key).decrypt(nonce, text, about)
-    except (InvalidTag, ValueError):
-        raise InputError("a sealed message is damaged, or belongs to another context") from None
 
 
 def read_key(path: Path) -> SigningKey:

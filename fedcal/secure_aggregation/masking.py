@@ -22,7 +22,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.typing import NDArray
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import same
 
 COMPLETE_UP_TO = 128
 """Cohorts of at most this many clients use the complete graph."""
@@ -86,8 +86,7 @@ def stream(seed: bytes, length: int) -> NDArray[np.uint64]:
     InputError
         If the seed, maybe from a message, has another length.
     """
-    if len(seed) != SEED_BYTES:
-        raise InputError(f"mask stream: a seed must be {SEED_BYTES} bytes")
+    same("length of a mask's seed", len(seed), SEED_BYTES)
     cipher = Cipher(algorithms.ChaCha20(seed, bytes(16)), mode=None).encryptor()
     words = np.frombuffer(cipher.update(bytes(8 * length)), "<u8")
     return words.astype(np.uint64, copy=False)

@@ -9,9 +9,7 @@ committee.
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,13 +18,13 @@ from typing import Any
 
 import tomli_w
 
-from fedcal.core.checks import listed, same, whole
+from fedcal.core.checks import different, like, needed, one_of, same, unused, whole
 from fedcal.core.classes import class_names, digest_of
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, damaged
 from fedcal.core.printable import look_of
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
-from fedcal.storage.toml_files import check_keys, read_as
+from fedcal.storage.toml_files import read_as, record_of
 
 MOST_SITES = 100_000
 MOST_BYTES = 1 << 25
@@ -34,7 +32,6 @@ MOST_BYTES = 1 << 25
 
 _LONGEST_NAME = 64
 _SIGNED = "federation"
-_KEYS = ("name", "threshold", "committee", "classes", "class-digest", "site", "signature")
 
 
 @dataclass(frozen=True)
@@ -114,18 +111,9 @@ class Roster:
     def __post_init__(self) -> None:
         check_name("the federation's name", self.name)
         whole("the number of sites", len(self.sites), 2, MOST_SITES)
-        for what, column in (
-            ("name", [look_of(site.name).casefold() for site in self.sites]),
-            ("key", [site.key.hex() for site in self.sites]),
-        ):
-            twice = next((value for value, count in Counter(column).items() if count > 1), None)
-            if twice is not None:
-                raise InputError(f"two sites have the same {what} {twice!r}")
-        if self.committee.members[-1] >= len(self.sites):
-            raise InputError(
-                f"site number {self.committee.members[-1]} is to be a member of the committee; "
-                f"the {len(self.sites)} sites are numbered from 0"
-            )
+        different("sites of one name", (look_of(site.name).casefold() for site in self.sites))
+        different("sites of one key", (site.key.hex() for site in self.sites))
+        whole("a member of the committee", self.committee.members[-1], 0, len(self.sites) - 1)
         if self.class_digest != "":
             check_digest("the class digest", self.class_digest)
         if (signed := self.signature) is not None and not keys.verified(
@@ -172,20 +160,13 @@ class Roster:
     @classmethod
     def from_text(cls, text: str) -> Roster:
         """Return the roster that `to_text` wrote; InputError for any other text."""
-        refused = InputError("the message contains no roster in canonical form")
-        if len(text) > MOST_BYTES:
-            raise InputError(f"the roster of the message is larger than {MOST_BYTES} bytes")
-        try:
+        whole("the size of the message's roster in bytes", len(text), 0, MOST_BYTES)
+        with damaged("the message contains no roster in canonical form", RecursionError):
             fields = json.loads(text)
             sites = tuple(Member(s["name"], bytes.fromhex(s["key"])) for s in fields["sites"])
             committee = Committee(tuple(fields["committee"]), fields["threshold"])
             roster = cls(fields["name"], sites, committee, fields["class-digest"])
-        except InputError:
-            raise
-        except (KeyError, TypeError, ValueError, RecursionError):
-            raise refused from None
-        if roster.to_text() != text:
-            raise refused
+        same("roster of the message, in canonical form,", text, roster.to_text())
         return roster
 
     # --- as a file, for people --------------------------------------------------------------
@@ -203,43 +184,35 @@ class Roster:
 
     @classmethod
     def _of(cls, table: Mapping[str, Any]) -> Roster:
-        check_keys("the federation", table, _KEYS)
-        listed = _given(table, "site", list, "a [[site]] with name and key for each site")
-        sites = tuple(_member(place, site) for place, site in enumerate(listed, 1))
-        numbers = {site.name: number for number, site in enumerate(sites)}
-        if "committee" in table:
-            named = _given(table, "committee", list, 'a list of names, as ["a", "b", "c"]')
-            for name in named:
-                if not isinstance(name, str) or name not in numbers:
-                    raise InputError(f"the committee's {str(name)[:80]!r} is not one of the sites")
-            members = tuple(numbers[name] for name in named)
-        elif len(sites) <= EVERYBODY_UP_TO:
-            members = tuple(range(len(sites)))
-        else:
-            raise InputError(
-                f"'committee' is missing: of more than {EVERYBODY_UP_TO} sites, name the members "
-                f'that open sums, as in committee = ["a", "b", "c"]'
-            )
-        if "threshold" not in table:
-            raise InputError(
-                "'threshold' is missing, the number of members that open a sum; usual for "
-                f"{len(members)} members: {default_threshold(len(members))}"
-            )
-        signature = None
-        if "signature" in table:
-            signed = _given(table, "signature", dict, "a table")
-            check_keys("[signature]", signed, ("coordinator", "signature"))
-            signature = Signature(
-                check_key("coordinator of [signature]", signed.get("coordinator")),
-                _hex("signature of [signature]", signed.get("signature"), keys.SIGNATURE_BYTES),
-            )
-        return cls(
-            _given(table, "name", str, "text"),
-            sites,
-            Committee(members, table["threshold"]),
-            _class_digest(table),
-            signature,
+        file = record_of(_File, table, "the federation")
+        sites = tuple(
+            Member(one.name, check_key(f"key of site {one.name!r:.80}", one.key))
+            for one in file.site
         )
+        numbers = {site.name: number for number, site in enumerate(sites)}
+        named = file.committee
+        if named is None and len(sites) <= EVERYBODY_UP_TO:
+            named = tuple(numbers)
+        why = f"of more than {EVERYBODY_UP_TO} sites, name the members that open sums"
+        named = needed("committee", named, f'{why}, as in committee = ["a", "b", "c"]')
+        for name in {*named} - {*numbers}:
+            one_of("site of the committee", name, numbers, "the file")
+        usual = f"usual for {len(named)} members: {default_threshold(len(named))}"
+        why = f"the number of members that open a sum; {usual}"
+        threshold = needed("threshold", file.threshold, why)
+        committee = Committee(tuple(numbers[name] for name in named), threshold)
+        signature, class_digest = None, file.class_digest
+        if (signed := file.signature) is not None:
+            signature = Signature(
+                check_key("coordinator of [signature]", signed.coordinator),
+                _hex("signature of [signature]", signed.signature, keys.SIGNATURE_BYTES),
+            )
+        if class_digest is not None:
+            unused("class-digest says which they are", classes=file.classes)
+            check_digest("class-digest", class_digest)
+        elif file.classes is not None:
+            class_digest = digest_of(class_names(file.classes, len(file.classes)))
+        return cls(file.name, sites, committee, class_digest or "", signature)
 
     def to_toml(self) -> str:
         """Return the text of a `federation.toml` that `read` takes."""
@@ -298,34 +271,31 @@ def check_key(what: str, text: Any) -> bytes:
     return _hex(what, text, keys.KEY_BYTES)
 
 
-def _member(place: int, site: Any) -> Member:
-    where = f"[[site]] number {place}"
-    if not isinstance(site, dict):
-        raise InputError(f"{where} must be a table with name and key")
-    check_keys(where, site, ("name", "key"))
-    name = check_name(f"name of {where}", site.get("name"))
-    return Member(name, check_key(f"key of site {name!r}", site.get("key")))
+@dataclass(frozen=True)
+class _Site:
+    name: str
+    key: str
 
 
-def _class_digest(table: Mapping[str, Any]) -> str:
-    if "classes" in table and "class-digest" in table:
-        raise InputError("give 'classes' or 'class-digest', not both")
-    if "class-digest" in table:
-        return check_digest("'class-digest'", table["class-digest"])
-    if "classes" not in table:
-        return ""
-    names = listed("'classes'", table["classes"], "names")
-    return digest_of(class_names(names, len(names)))
+@dataclass(frozen=True)
+class _Signature:
+    coordinator: str
+    signature: str
 
 
-def _given(table: Mapping[str, Any], key: str, kind: type, allowed: str) -> Any:
-    if not isinstance(table.get(key), kind):
-        there = f"got {str(table[key])[:80]!r}" if key in table else "it is missing"
-        raise InputError(f"{key!r} must be {allowed}, {there}")
-    return table[key]
+@dataclass(frozen=True)
+class _File:
+    """What a `federation.toml` may hold."""
+
+    name: str
+    site: tuple[_Site, ...]
+    threshold: int | None = None
+    committee: tuple[str, ...] | None = None
+    classes: tuple[str | int, ...] | None = None
+    class_digest: str | None = None
+    signature: _Signature | None = None
 
 
 def _hex(what: str, text: Any, length: int, digits: str = "0-9a-fA-F") -> bytes:
-    if not isinstance(text, str) or not re.fullmatch(f"[{digits}]{{{2 * length}}}", text):
-        raise InputError(f"{what} must be {2 * length} hexadecimal digits, got {str(text)[:80]!r}")
-    return bytes.fromhex(text)
+    words = f"{2 * length} hexadecimal digits"
+    return bytes.fromhex(like(what, text, f"[{digits}]{{{2 * length}}}", words))

@@ -16,7 +16,7 @@ from typing import IO, Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import listed
+from fedcal.core.checks import listed, same
 from fedcal.core.classes import class_names
 from fedcal.core.errors import InputError, located
 from fedcal.core.pages import Part, Table
@@ -161,8 +161,7 @@ class Artifact(ABC):
         """
 
         def made(header: Header, arrays: Arrays) -> Any:
-            if header["form"] != cls.form:
-                raise InputError(f"is not an artifact of the form {cls.form!r}")
+            same("form of the artifact", header["form"], cls.form)
             return cls.from_arrays(arrays | instead)
 
         loaded: Self = read_arrays(path, FORMAT, ("form",), made, cls.form)
@@ -291,10 +290,7 @@ def read_arrays(
                 raise KeyError(format)
         except (KeyError, TypeError, ValueError, RecursionError):
             raise InputError(f"is not a {format.replace('-', ' ')}") from None
-        if fields_read["version"] != VERSION:
-            raise InputError(
-                f"has version {fields_read['version']!r}; this fedcal reads version {VERSION}"
-            )
+        same("version of the file", fields_read["version"], VERSION)
         try:
             made = make(fields_read, arrays)
             if isinstance(made, Artifact):

@@ -16,6 +16,19 @@ def path_of(path: str | Path) -> Path:
     return Path(os.path.expanduser(path))
 
 
+def must_exist(path: Path, otherwise: str) -> Path:
+    """Return a path; InputError, with what to do, if nothing is there."""
+    if not path.exists():
+        raise InputError(f"{path} is not there: {otherwise}")
+    return path
+
+
+def must_not_exist(path: Path, otherwise: str) -> None:
+    """InputError, with what to do, if something is there."""
+    if path.exists():
+        raise InputError(f"{path} is there: {otherwise}")
+
+
 def sync_folder(folder: Path) -> None:
     """Return once what was made, renamed or removed in a folder outlasts a power failure."""
     if not hasattr(os, "O_DIRECTORY"):  # Windows opens no folder

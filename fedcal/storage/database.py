@@ -41,8 +41,6 @@ class Database:
         self.name = f"{what} in memory" if path is None else f"{what} {path}"
         self._lock = threading.RLock()
         target = ":memory:" if path is None else os.path.abspath(path)
-        if os.path.isdir(target):
-            raise InputError(f"{self.name} is a directory, not a file")
         try:
             # isolation_level None: transactions begin and end only where `transaction` says so
             self._connection = sqlite3.connect(
@@ -100,10 +98,12 @@ class Database:
         ((owner,),) = self.rows("PRAGMA application_id")
         if tables == owner == self.version == 0:
             return True
-        if owner != application:
-            raise InputError(f"{self.name} is a database of another application")
-        if self.rows("SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index')"):
-            raise InputError(f"{self.name} has unexpected triggers or views: it was changed")
+        strange = self.rows("SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index')")
+        if owner != application or strange:
+            raise InputError(
+                f"{self.name} is a database of another application, or was changed: it has "
+                "unexpected triggers or views"
+            )
         return False
 
     @property

@@ -15,6 +15,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 
 MAX_BYTES = 2**32
@@ -52,6 +53,13 @@ def room(path: Path) -> int:
     return min(MAX_BYTES, max(_BOMB_BYTES, _BOMB_RATIO * path.stat().st_size))
 
 
+def check_room(size: int, most: int) -> None:
+    """InputError if numbers of a file take more bytes in memory than they may."""
+    if size > most:
+        limit = f"{most >> 20:,} MiB" if most >= 1 << 20 else f"{most >> 10} KiB"
+        raise InputError(f"has more than {limit} of numbers, too many to be read")
+
+
 @contextmanager
 def intact(damage: Mapping[tuple[type[Exception], ...], str]) -> Iterator[None]:
     """Turn what goes wrong while a file is read into one InputError.
@@ -65,10 +73,9 @@ def intact(damage: Mapping[tuple[type[Exception], ...], str]) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except MemoryError:
-        raise InputError("does not fit into memory") from None
     except Exception as error:
-        problem = next((text for kinds, text in damage.items() if isinstance(error, kinds)), None)
+        means = {**damage, (MemoryError,): "does not fit into memory"}
+        problem = next((text for kinds, text in means.items() if isinstance(error, kinds)), None)
         if isinstance(error, OSError) and (error.strerror or problem is None):
             problem = f"cannot be read: {error.strerror or 'damaged'}"
         if problem is None:
@@ -116,17 +123,15 @@ def mapped_npz(path: Path) -> dict[str, Mapped]:
     found: dict[str, Mapped] = {}
     with intact(_NO_ZIP), path.open("rb") as raw, zipfile.ZipFile(raw) as archive:
         for key, info in _checked(archive, _ANY_SIZE).items():
-            if info.compress_type != zipfile.ZIP_STORED:
-                raise InputError(
-                    f"member {key!r} is compressed, and rows in blocks are read from where they "
-                    "lie; save it with numpy.savez"
-                )
             with archive.open(info) as member:
                 version = np.lib.format.read_magic(member)
                 shape, by_column, dtype = _HEADERS[version](member)
                 header = member.tell()
-            if by_column and len(shape) > 1:
-                raise InputError(f"member {key!r} is stored column by column; save it in C order")
+            if info.compress_type != zipfile.ZIP_STORED or (by_column and len(shape) > 1):
+                raise InputError(
+                    f"member {key!r} is compressed, or stored column by column: rows in blocks are "
+                    "read from where they lie; save arrays in C order with numpy.savez"
+                )
             raw.seek(info.header_offset)
             names = raw.read(_LOCAL_HEADER)[-4:]  # lengths of the name and of more fields
             start = info.header_offset + _LOCAL_HEADER + header
@@ -162,8 +167,7 @@ class Mapped:
 def _checked(archive: zipfile.ZipFile, most: int) -> dict[str, zipfile.ZipInfo]:
     """Return the members by key, after all their headers were checked."""
     infos = archive.infolist()
-    if len(infos) > MAX_MEMBERS:
-        raise InputError(f"has {len(infos)} members; at most {MAX_MEMBERS} are read")
+    whole("the number of members", len(infos), 0, MAX_MEMBERS)
     members: dict[str, zipfile.ZipInfo] = {}
     total = 0
     for info in infos:
@@ -172,24 +176,16 @@ def _checked(archive: zipfile.ZipFile, most: int) -> dict[str, zipfile.ZipInfo]:
             problem = "occurs twice" if key in members else "is not an array (<key>.npy)"
             raise InputError(f"member {info.filename[:80]!r} {problem}")
         members[key] = info
-        total += _size(archive, info, key, total, most)
+        check_room(total + info.file_size - _HEADER_BYTES, most)
+        total += _size(archive, info, key, most - total)
     return members
 
 
-def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, before: int, most: int) -> int:
-    """Bytes that the member's numbers take as float64, from its header alone.
-
-    With those of the members before it they are at most `most`.
-    """
-    limit = f"{most >> 30} GiB" if most >= 1 << 30 else f"{most >> 10} KiB"
-    too_much = f"declares more than {limit} of numbers (at {key!r})"
-    if info.file_size > most - before + _HEADER_BYTES:
-        raise InputError(too_much)
+def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, most: int) -> int:
+    """Bytes that the member's numbers take as float64, at most `most`, from its header alone."""
     with intact({_NOT_READABLE: _damaged(key)}), archive.open(info) as member:
-        version = np.lib.format.read_magic(member)
-        if version not in _HEADERS:  # 3.0 only serves records with names beyond Latin-1
-            raise InputError(f"member {key!r} has .npy version {version}; 1.0 or 2.0 is read")
-        shape, _, dtype = _HEADERS[version](member)
+        # version 3.0 only serves records with names beyond Latin-1
+        shape, _, dtype = _HEADERS[np.lib.format.read_magic(member)](member)
         header = member.tell()
     if dtype.kind not in "fiubUS":
         kind = "objects (pickles)" if dtype.hasobject else f"type {str(dtype)[:40]}"
@@ -197,13 +193,11 @@ def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, before: int
         raise InputError(f"member {key!r} contains {kind}; only numbers and strings are read{hint}")
     entries = math.prod(shape)
     size = entries * dtype.itemsize
-    if max(entries * 8, size) > most - before:
-        raise InputError(too_much)
+    check_room(taken := int(max(entries * 8, size)), most)
     if info.file_size != header + size or min(shape, default=0) < 0:
         raise InputError(_damaged(key))
-    if size > _BOMB_BYTES and size > _BOMB_RATIO * max(info.compress_size, 1):
-        raise InputError(f"member {key!r} unpacks more than {_BOMB_RATIO}-fold; not read")
-    return int(max(entries * 8, size))
+    check_room(size, max(_BOMB_BYTES, _BOMB_RATIO * info.compress_size))
+    return taken
 
 
 def _damaged(key: str) -> str:

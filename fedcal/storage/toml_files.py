@@ -6,11 +6,12 @@ import tomllib
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from fedcal.core.checks import number_in, one_of
+from fedcal.core.checks import number_in, one_of, whole
 from fedcal.core.errors import InputError, located, system_errors
 
 T = TypeVar("T")
@@ -54,8 +55,7 @@ def parse_toml(content: bytes, what: str, most: int = MOST_BYTES) -> dict[str, A
     Raises InputError, with the name `what`, if it is none, of more than `most` bytes, or nested too
     deeply: the time for a dotted key grows with the square of its parts.
     """
-    if len(content) > most:
-        raise InputError(f"{what} is larger than {most} bytes")
+    whole(f"the bytes of {what}", len(content), 0, most)
     try:
         text = content.decode()
         if _DEEP.search(_STRINGS.sub("''", text)):
@@ -106,8 +106,8 @@ _CALLED = {
 }
 
 
-def record_of(kind: type[T], table: Mapping[str, Any], where: str) -> T:
-    """Return a dataclass from a table, whose keys have dashes where the fields have underscores.
+def record_of(kind: type[T], table: Mapping[str, Any], where: str, dash: str = "-") -> T:
+    """Return a dataclass from a table, whose keys have a `dash` where the fields have underscores.
 
     A list becomes a tuple, a table a mapping or another dataclass, by the fields' annotations.
     Raises InputError for a key that is unknown or missing, and for a value of another type: a
@@ -119,19 +119,24 @@ def record_of(kind: type[T], table: Mapping[str, Any], where: str) -> T:
         what the table is, in a message
     """
     own: Any = kind
-    known = {field.name.replace("_", "-"): field for field in fields(own)}
+    known = {field.name.replace("_", dash): field for field in fields(own)}
     check_keys(where, table, known)
     for key, field in known.items():
         if key not in table and field.default is field.default_factory is MISSING:
             raise InputError(f"{key!r} of {where} is missing")
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     names = {key: known[key].name for key in table}
     return kind(**{names[key]: _typed(key, table[key], hints[names[key]]) for key in table})
+
+
+_hints = cache(get_type_hints)
 
 
 def _typed(name: str, value: Any, kind: Any) -> Any:
     plain, parts = get_origin(kind) or kind, get_args(kind)
     if plain is UnionType:
+        if NoneType in parts and len(parts) == 2:
+            return None if value is None else _typed(name, value, parts[0])
         for part in parts:
             with suppress(InputError):
                 return _typed(name, value, part)
@@ -140,9 +145,8 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     elif plain is tuple and isinstance(value, list):
         inner = parts[:1] * len(value) if parts[-1] is ... else parts
         if len(inner) == len(value):
-            return tuple(
-                _typed(f"each of {name}", v, of) for v, of in zip(value, inner, strict=True)
-            )
+            names = (f"{name} number {k}" for k in range(1, len(value) + 1))
+            return tuple(map(_typed, names, value, inner))
     elif plain is Mapping and isinstance(value, dict):
         return {key: _typed(f"{name}.{key}", one, parts[1]) for key, one in value.items()}
     elif plain is float and type(value) is int:

@@ -43,7 +43,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from fedcal.core.checks import one_of
+from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import ContributionRefused, InputError
 from fedcal.core.fields import MOST_NUMBERS
 from fedcal.core.types import Floats, Integers, Words
@@ -89,19 +89,17 @@ class Bound:
     whole: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not self.lengths or any(n < 1 for n in self.lengths):
-            raise InputError(f"a contribution needs blocks of length >= 1, got {self.lengths}")
-        if self.length > MOST_NUMBERS:
-            raise InputError(f"a contribution has more than {MOST_NUMBERS:,} numbers")
+        if not self.lengths or min(self.lengths) < 1 or self.length > MOST_NUMBERS:
+            allowed = f"blocks of length >= 1, and at most {MOST_NUMBERS:,} numbers"
+            raise InputError(f"a contribution needs {allowed}, got {self.lengths!s:.80}")
         one_of("rule", self.rule, get_args(Rule))
-        if self.order not in (1, 2):
-            raise InputError(f"a bound's order must be 1 or 2, got {self.order!r}")
+        whole("order", self.order, 1, 2)
         one_of("per", self.per, get_args(Per))
-        if self.norms and len(self.norms) != len(self.lengths):
-            raise InputError(f"{len(self.lengths)} blocks, but {len(self.norms)} norms")
-        if not all(_SMALLEST <= c <= 1 / _SMALLEST for c in self.norms):
+        inside = all(_SMALLEST <= c <= 1 / _SMALLEST for c in self.norms)
+        if not inside or len(self.norms) not in (0, len(self.lengths)):
+            allowed = f"finite and > 0 ({_SMALLEST:g} to {1 / _SMALLEST:g})"
             raise InputError(
-                f"clip norms must be finite and > 0 ({_SMALLEST:g} to {1 / _SMALLEST:g}), "
+                f"clip norms must be {allowed}, one for each of {len(self.lengths)} blocks, "
                 f"got {self.norms}"
             )
         if self.whole and not self._can_be_whole:

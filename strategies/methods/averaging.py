@@ -12,7 +12,7 @@ from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.clients.questions import MLPUpdate, ScalingUpdate, TemperatureUpdate
 from fedcal.clients.questions.temperature import LIMIT as T_LIMIT
 from fedcal.clients.questions.temperature import Average, check_limit
-from fedcal.core.errors import InputError
+from fedcal.core.checks import interval
 from fedcal.core.types import Floats, override
 from fedcal.privacy import SEED, Plan, Query, Range
 from fedcal.privacy.curator import Release
@@ -57,11 +57,8 @@ class Averaging(base.FederatedStrategy):
         self.begin()
         bound = self.query(1).bound("client", (self.clip or CLIP,))
         if self.clip is not None and not self.federation.private:
-            if self.clip < _LEAST_CLIP:
-                raise InputError(
-                    f"clip = {self.clip:g} is lost on the grid of exact sums: without privacy it "
-                    f"must be at least {_LEAST_CLIP:g}"
-                )
+            seen = f"at least {_LEAST_CLIP:g} without privacy, or the grid of exact sums hides it"
+            interval(f"[{_LEAST_CLIP}, inf)", seen)("clip", self.clip)
             self.norms = bound.norms
         return self.plan_with(12, bound)
 

@@ -337,7 +337,5 @@ def chosen(wanted: ConformalSettings) -> type[QuantileRule]:
         if not obstacles:
             return rule
         reasons[name] = obstacles[0]
-    if quantile != AUTO:
-        raise InputError(f"quantile '{quantile}' cannot serve: {reasons[quantile]}")
     causes = "; ".join(f"{name}: {why}" for name, why in reasons.items())
     raise InputError(f"no way of finding thresholds can serve here: {causes}")

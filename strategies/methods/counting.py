@@ -347,8 +347,8 @@ def _least_noise(wanted: EvaluationSettings, rounds: int) -> tuple[type[Mechanis
     """Mechanism and encoding of the least noise in prefix sums, of those that the user allows."""
     federation, question = wanted.federation, wanted.question
     encoding, height = wanted.encoding, wanted.height
-    if height and encoding not in (AUTO, TREE):
-        raise InputError(f"height = {height} is for encoding 'tree', not for '{encoding}'")
+    if encoding not in (AUTO, TREE):
+        unused(f"encoding '{encoding}' has no levels", height=height or None)
     names = (TREE,) if height else tuple(encodings.ENCODINGS) if encoding == AUTO else (encoding,)
     if not federation.private:
         given = {"encoding": None if encoding == AUTO else encoding, "height": height or None}

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedcal.calibrators.base import text_of
 from fedcal.clients.questions import MeanGaps, ScoreCounts
-from fedcal.core.checks import one_of, unused
+from fedcal.core.checks import fraction, one_of, unused
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Finite
 from fedcal.core.pages import Table
@@ -79,9 +79,8 @@ class EvaluationSettings(Settings):
         f, edges = self.federation, np.array([float(self.bins)])
         views: Views = "model"
         if self.cuts:
-            if not all(0 < at < 1 for at in self.cuts):
-                raise InputError(f"cuts must be numbers between 0 and 1, got {self.cuts!s:.80}")
-            edges = np.array([0.0, *self.cuts, 1.0])
+            cuts = (fraction("each number of cuts", at) for at in self.cuts)
+            edges = np.array([0.0, *cuts, 1.0])
         elif self.edges == "fine-tails":
             edges = fine_tails(self.bins, nodes=self.score != "classes" and not encodes(f))
         if self.other or self.calibrator:
@@ -105,8 +104,9 @@ class EvaluationSettings(Settings):
         if self.cuts:
             bins = None if self.bins == BUCKETS else self.bins
             unused("cuts are the edges of the buckets", edges=edges, bins=bins)
-        if self.other and self.calibrator:
-            raise InputError("give other or calibrator, not both: two views are compared at most")
+        if self.other:
+            why = "two views are compared at most: with other, no calibrator"
+            unused(why, calibrator=self.calibrator or None)
         if encodes(self.federation):
             unused(
                 "unary encoding hides one cell of a row, in a tree of buckets that are known",
@@ -121,11 +121,9 @@ class EvaluationSettings(Settings):
         question, threshold = self.question, None if self.threshold == 0.5 else self.threshold
         if question.score != "positive":
             unused(f"the score '{question.score}' has no threshold", threshold=threshold)
-        elif self.equi_depth and threshold is not None:
-            raise InputError(
-                "of equi-depth edges only 0.5 is known beforehand: threshold must be 0.5"
-            )
-        elif not self.equi_depth:  # refused before anything is asked
+        elif self.equi_depth:
+            unused("of equi-depth edges only 0.5 is known beforehand", threshold=threshold)
+        else:  # refused before anything is asked
             if threshold is None and 0.5 not in question.bucket_edges:
                 raise InputError("bins must be even, so that the threshold 0.5 is an edge of two")
             read = question.edges_read

@@ -16,8 +16,7 @@ from fedcal.clients.questions import (
     OutcomeCell,
     PooledHistograms,
 )
-from fedcal.core.checks import unused
-from fedcal.core.errors import InputError
+from fedcal.core.checks import same, unused
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Laplace, Unary
 from fedcal.privacy import AUTO, SEED, Federation, Plan, Question, Range
@@ -307,8 +306,7 @@ class DPHistogram(FederatedStrategy):
         if not self.unary:
             clips = (self.client_clip(0.08, 1.0),)
             return self.plan_for(query, clips, 1, 1, prefers=(Laplace,))
-        if self.counts != "correct_wrong":
-            raise InputError("mechanism 'unary' hides one cell: it needs counts = correct_wrong")
+        same("counts for mechanism 'unary', which hides one cell,", self.counts, "correct_wrong")
         unused("unary encoding sends one cell of each client", clip=self.clip)
         return self.plan_for(query, (), 1, prefers=(Unary,))
 

@@ -9,7 +9,6 @@ from fedcal.calibrators import Calibrator, TemperatureScaling
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.calibrators.scaling import EntropyTemperature, VectorScaling
 from fedcal.clients.questions import ScalingNewton, TemperatureNewton
-from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT
 from fedcal.core.types import Floats
 from fedcal.privacy import Plan, Range
@@ -56,11 +55,6 @@ class FedNewton(FederatedStrategy):
 
     def prepare(self) -> Plan:
         """Return the plan, for the clip of a gradient."""
-        if self.federation.private and self.exact_only:
-            raise InputError(
-                f"{self.name} cannot be run with privacy, where its noise made models worse: use "
-                f"{FedNewton.name}, or epsilon inf where exact sums may be seen"
-            )
         self._steps: _Guarded | TrustRegion | KalmanFilter = TrustRegion()
         if self.form is None:
             self._identity, self._limit, self._steps = np.zeros(1), LOG_A_LIMIT, _Guarded()
@@ -149,7 +143,7 @@ class FedNewtonVector(FedNewton):
     """
 
     name, form = "fednewton-vector", VectorScaling
-    exact_only = True
+    exact_only, instead = True, FedNewton.name
 
 
 class _Guarded:

@@ -108,15 +108,11 @@ class ConformalSettings(Settings):
         if self.shift is not None and self.apart:
             raise InputError("target is for one threshold: it needs by = 'none'")
         sampled = self.federation.sampling_rate < 1
-        if self.rows_known and (self.rows_per_client is None or sampled):
+        if self.rows_known and (self.rows_per_client is None or sampled or self.one_row_each):
             raise InputError(
-                "rows_known needs rows_per_client, and all clients in each round: it states that "
-                "the number of rows is public"
-            )
-        if self.rows_known and self.one_row_each:
-            raise InputError(
-                f"rows_known is of rows: with unit '{self.federation.unit}' one row of each "
-                "counts, and their number is private"
+                "rows_known states that the number of rows is public: it needs rows_per_client, "
+                f"all clients in each round, and another unit than one of subjects, "
+                f"got unit '{self.federation.unit}'"
             )
 
 

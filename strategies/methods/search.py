@@ -27,8 +27,8 @@ from fedcal.calibrators import TemperatureScaling
 from fedcal.clients.questions import AccuracyGap, CalibrationGaps, ClippedNLL, TemperatureScores
 from fedcal.clients.questions.search import TemperatureQuery
 from fedcal.clients.questions.temperature import MOST_POINTS
+from fedcal.core import checks
 from fedcal.core.checks import positive, unused
-from fedcal.core.errors import InputError
 from fedcal.core.numerics import log_grid
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Exponential, Gaussian, Laplace, Mechanism
@@ -215,9 +215,9 @@ _AT_ONCE = 16  # posteriors whose arrays stay in the processor's cache
 
 def interval(low: float, high: float, what: str = "search interval") -> tuple[float, float]:
     """`low` and `high` as floats, 0 < low < high, or InputError."""
-    if not positive(f"low end of the {what}", low) < positive(f"high end of the {what}", high):
-        raise InputError(f"the {what} must have low < high, got {low!r} and {high!r}")
-    return float(low), float(high)
+    first = positive(f"low end of the {what}", low)
+    above = checks.interval(f"({first!r}, inf)", f"above the low end, {first:g}")
+    return first, above(f"high end of the {what}", high)
 
 
 def _inner(low: Floats, high: Floats) -> tuple[Floats, Floats]:
@@ -369,20 +369,15 @@ class TemperatureSearch(FederatedStrategy):
         """Return the number of rounds of the search."""
         iterations = self.iterations
         if self.search == "exponential":
-            if rounds not in (None, 1) or iterations is not None:
-                raise InputError("search 'exponential' asks once: rounds must be 1, no iterations")
+            unused("search 'exponential' asks once", iterations=iterations)
+            self.check_rounds(1, " with search 'exponential'")
             return 1
         if iterations is not None:
-            if rounds not in (None, iterations + 1):
-                raise InputError(
-                    f"iterations = {iterations} take {iterations + 1} rounds, got rounds = {rounds}"
-                )
+            self.check_rounds(iterations + 1, f" with iterations = {iterations}")
             return iterations + 1
-        if self.search == "golden" and rounds == 1:
-            raise InputError(
-                "search 'golden' starts with two evaluations: rounds must be at least 2"
-            )
-        return rounds or (3 if self.search == "posterior" else 6)
+        if self.search == "golden":
+            return checks.whole("rounds of search 'golden'", rounds or 6, 2)
+        return rounds or 3
 
     @abstractmethod
     def question(self, temperatures: float | tuple[float, ...]) -> TemperatureQuery:

@@ -321,16 +321,11 @@ class FedAvg(_Local):
     """
 
     name = "fedavg"
-    exact_only = True
+    exact_only, instead = True, "fedsgd or another method of training"
     examples = ({"batch": 8}, {"batch": 8, "epochs": 2})
 
     def prepare(self) -> Plan:
         """Return the plan of exact sums over a fixed number of clients."""
-        if self.federation.private:
-            raise InputError(
-                f"{self.name} has no privacy: use {DPFedAvg.name} or fedsgd, or epsilon inf where "
-                "exact sums may be seen"
-            )
         self.w, self.losses = self.first_weights(), list[float]()
         bound = self.query(1).bound("client", (1.0, 1.0))
         return self.plan_with(100, bound, cohort=True)

@@ -20,7 +20,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedcal.core.errors import InputError
+from fedcal.core.checks import same
+from fedcal.core.errors import InputError, system_errors
 from fedcal.core.types import Floats
 from fedcal.privacy.curator import Release
 from fedcal.storage.atomic import whole_file
@@ -91,15 +92,11 @@ class Checkpoint:
     def load(cls, folder: Path) -> Self:
         """Return the saved checkpoint; InputError if it is missing or incomplete."""
         path = folder / CHECKPOINT
+        with system_errors(f"there is no run to continue: {path}"):
+            content = path.read_bytes()
         try:
-            plain = json.loads(path.read_text("utf-8"))
-        except OSError as e:
-            raise InputError(f"there is no run to continue: {path}: {e.strerror}") from None
-        except ValueError:
-            raise InputError(f"{path} is damaged") from None
-        try:
-            if plain["version"] != VERSION:
-                raise InputError(f"{path} has version {plain['version']}, not {VERSION}")
+            plain = json.loads(content)
+            same(f"version of {path}", plain["version"], VERSION)
             releases, (up, down) = plain["releases"], plain.get("sent", (0.0, 0.0))
             took_part, state = plain.get("took_part"), plain.get("state")
             return cls(
@@ -119,9 +116,9 @@ class Checkpoint:
                 # a run that was begun before it was kept, and is paid for, goes on all the same
                 took_part=Participation.from_json(took_part) if took_part else Participation(),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as e:
-            if isinstance(e, InputError):
-                raise
+        except InputError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError):
             raise InputError(f"{path} is damaged") from None
 
     @classmethod
@@ -181,11 +178,7 @@ class Checkpoint:
     def check(self, job: Mapping[str, Any]) -> None:
         """Refuse to go on with another job; how long to wait may change."""
         for key in sorted({*self.job, *job} - set(WAITING)):
-            if self.job.get(key) != job.get(key):
-                raise InputError(
-                    f"the run was started with {key} = {self.job.get(key)!r:.80}, not "
-                    f"{job.get(key)!r:.80}: a run continues with its options"
-                )
+            same(f"{key} of a run that continues", job.get(key), self.job.get(key))
 
 
 def _packed(values: Floats) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What a server runs, in plain values: the same for every engine."""
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 
 from fedcal.core.checks import interval, one_of, read
-from fedcal.core.errors import BudgetExceeded, InputError
+from fedcal.core.errors import InputError
 from fedcal.core.fields import Positive, among
 from fedcal.core.options import DATA, PRIVACY, SITES, Options, like, option, read_fields
 from fedcal.core.scores import Kind
@@ -21,23 +22,17 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
 from fedcal.privacy import Federation, Ledger, Plan
 from fedcal.privacy.agreement import Terms
-from fedcal.privacy.ledger import CAP_DELTA
+from fedcal.privacy.ledger import CAP_DELTA, check_caps
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.server.checkpoint import Checkpoint
 from fedcal.strategies.server.outcome import Outcome, Progress, Watch
+from fedcal.strategies.server.run_folder import absolute
 from fedcal.strategies.settings import Plain, Setting, as_text, check_settings
 
 TIMEOUT, GRACE = 120.0, 60.0
 """Seconds that a site may take to answer, and that the sites have to appear."""
-
-_ROWS_ANEW = (
-    "a ledger is for one population, and a comparison deals the same rows anew for each "
-    "partition and seed; the table states the sum of its runs instead"
-)
-_OF_LEDGER = "it belongs to a ledger, and compare takes none"
-OF_SITES = "it is about real sites, and a comparison is a simulation"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,18 +53,10 @@ class Books(Options):
         "none | masks: simulated, the server knows their seed | protocol: among the sites",
         unset="protocol with a federation file, masks with simulated trust distributed, else none",
     )
-    ledger: str | None = option(
-        None, PRIVACY, "SQLite file in which the budget is charged", elsewhere=_ROWS_ANEW
-    )
-    cap: Positive | None = option(
-        None, PRIVACY, "Total epsilon of the ledger", elsewhere=_OF_LEDGER
-    )
+    ledger: str | None = option(None, PRIVACY, "SQLite file in which the budget is charged")
+    cap: Positive | None = option(None, PRIVACY, "Total epsilon of the ledger")
     cap_delta: Positive | None = option(
-        None,
-        PRIVACY,
-        "Total delta of the ledger",
-        unset=f"{CAP_DELTA:g} in a new file",
-        elsewhere=_OF_LEDGER,
+        None, PRIVACY, "Total delta of the ledger", unset=f"{CAP_DELTA:g} in a new file"
     )
 
 
@@ -93,14 +80,9 @@ class Running(Books):
         SITES,
         "Seconds that a site may take to answer, before it counts as a dropout",
         unset=f"{TIMEOUT:g}",
-        elsewhere=OF_SITES,
     )
     grace: Positive | None = option(
-        None,
-        SITES,
-        "Seconds to wait for all sites to connect",
-        unset=f"{GRACE:g}",
-        elsewhere=OF_SITES,
+        None, SITES, "Seconds to wait for all sites to connect", unset=f"{GRACE:g}"
     )
 
 
@@ -173,10 +155,8 @@ class Job(Running):
             what `input` = "" stands for
         """
         known = read_fields(cls, fields, input=input)
-        if known["ledger"] and not os.path.isabs(known["ledger"]):
-            raise InputError(
-                f"'ledger' of the run config must be an absolute path, got {known['ledger']!r}"
-            )
+        if known["ledger"]:
+            absolute("ledger", known["ledger"])
         one_of("method", known["method"], STRATEGIES, "fedcal simulate --help")
         settings = _settings(read(fields, "settings", str))
         check_settings(known["method"], settings)
@@ -236,12 +216,11 @@ class Job(Running):
         RoundFailed
             If a client failed or nobody answered.
         """
-        plan, most = self.plan, self.cap_delta or CAP_DELTA  # refuses bad settings
-        if self.ledger and not os.path.exists(self.ledger) and plan.delta > most:
-            raise BudgetExceeded(  # before a file is made
-                f"delta = {plan.delta:g} is above the cap on delta of a new ledger, {most:g}; "
-                "give cap_delta"
-            )
+        plan = self.plan  # refuses bad settings
+        if self.ledger and plan.private and not os.path.exists(self.ledger):  # it makes no file
+            caps = self.cap or math.inf, self.cap_delta or CAP_DELTA
+            named = f"new ledger {self.ledger} of --cap and --cap-delta"
+            check_caps(named, self.method, (self.federation.epsilon, plan.delta), (), caps)
         with (
             Ledger(self.ledger, self.cap, self.cap_delta)
             if self.ledger

@@ -6,6 +6,7 @@ One server at a time has it. Flower ends the server of a run that is stopped, bu
 import contextlib
 import json
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,12 @@ def alone(out: Path) -> contextlib.AbstractContextManager[None]:
     return locked(out / LOCK, f"a server writes into {out}: its run has not ended")
 
 
+def absolute(key: str, path: str) -> None:
+    """Refuse a relative path in a run config: Flower decides where this process runs."""
+    if not os.path.isabs(path):
+        raise InputError(f"{key!r} of the run config must be an absolute path, got {path!r}")
+
+
 @contextlib.contextmanager
 def held(out: Path, *, resume: bool) -> Iterator[None]:
     """Have the folder for one run, and leave word there of warnings, of an error, and of the end.
@@ -47,24 +54,17 @@ def held(out: Path, *, resume: bool) -> Iterator[None]:
     resume
         the checkpoint that is there is this run's
     """
-    if not out.is_absolute():  # relative to what? Flower decides where this process runs
-        raise InputError(f"'out' of the run config must be an absolute path, got {str(out)!r}")
-    try:
+    absolute("out", str(out))
+    writing = f"cannot write the outcome to {out}"
+    with errors.system_errors(writing):
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
     with alone(out):
-        if not resume and any((out / name).exists() for name in (OUTCOME, RESULT)):
-            raise InputError(f"{out} holds the result of a run: choose another folder")
-        if not resume and (out / CHECKPOINT).exists():
-            raise InputError(
-                f"{out} contains a run that has not ended: continue it (resume), or choose "
-                "another folder"
-            )
-        try:
+        there = [name for name in (OUTCOME, RESULT, CHECKPOINT) if (out / name).exists()]
+        if there and not resume:
+            begun = ": continue it (resume), or" if there == [CHECKPOINT] else ":"
+            raise InputError(f"{out} has {there[0]} of another run{begun} choose another folder")
+        with errors.system_errors(writing):
             forget(out, checkpoint=not resume)
-        except OSError as e:
-            raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
         with _left_for_reader(out):
             yield
 

@@ -10,6 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from fedcal.core.checks import same
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.core.flower_internals import limit_pulls
 from fedcal.core.printable import listed
@@ -106,8 +107,8 @@ class FlowerTransport(Method, Strategy):
             If a client raised an error that is no dropout, or too few of those asked answered.
         """
         planned = self.plan.rounds
-        if num_rounds not in (None, planned):
-            raise InputError(f"num_rounds = {num_rounds}: the privacy plan was made for {planned}")
+        asked = planned if num_rounds is None else num_rounds
+        same("num_rounds, for which the privacy plan was made,", asked, planned)
         self._timeout, self.model = timeout, initial_arrays or None
         ending = _Ending()
         log.addFilter(ending)
@@ -387,16 +388,11 @@ class FlowerTransport(Method, Strategy):
 
     def _check_inputs(self, who: participation.NodeInfo, site: int) -> None:
         reads, own = self.reads, who.inputs
-        if reads is None and own is not None:
-            raise InputError(
-                f"{self._called(site)} has rows to train on and no scores: {self.name} needs scores"
-            )
-        if reads not in (None, own or (who.classes,)):
-            has = "scores" if own is None else f"inputs of shape {text_of(own)}"
-            raise InputError(
-                f"{self._called(site)} has {has}, and the network reads inputs of shape "
-                f"{text_of(reads or ())}: give --set shape, the same as at all sites"
-            )
+        if own is not None if reads is None else reads != (own or (who.classes,)):
+            has = "scores" if own is None else f"rows of shape {text_of(own)}, to train on"
+            shape = f"inputs of shape {text_of(reads or ())} (--set shape, the same at all sites)"
+            needs = "scores" if reads is None else shape
+            raise InputError(f"{self._called(site)} has {has}, and {self.name} needs {needs}")
 
     def _answers(self, replies: Iterable[Message]) -> Iterable[tuple[int, Message]]:
         """Yield replies by site.

@@ -154,4 +154,4 @@ def test_a_context_that_makes_no_sense_is_one_line_and_no_answer(grid, shards):
         assert said.startswith("InputError: "), change
         assert "\n" not in said
     alone = ask(grid, 70, "query.answer", query=ConfigRecord(fields["query"]))
-    assert "no field 'version'" in str(alone.error.reason)
+    assert "cannot be read: 'version' is missing" in str(alone.error.reason)

@@ -166,7 +166,7 @@ def test_a_charge_that_the_ledger_refuses(folder, capsys):
     assert _run([*private, "--epsilon", "0.5"]) == 0  # what is left can still be spent
     assert _run([*private, "--cap", "2.0"]) == 2
     (line,) = without_too_little(capsys.readouterr().err)
-    assert line == "fedcal: error: ledger l.db has the cap 1.5, not 2.0"
+    assert line == "fedcal: error: the cap of ledger l.db must be 1.5, got 2.0"
 
 
 def test_when_everybody_drops_out_nothing_is_left(refused):

@@ -22,7 +22,7 @@ from compared import cell
 from made_up import halves
 
 from fedcal.experiments import evaluate, simulate
-from fedcal.experiments.report.comparison import comparison_card, write_comparison_report
+from fedcal.experiments.report.comparison import card_of, write_comparison_report
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
@@ -175,7 +175,7 @@ def pages(tmp_path_factory):
     (out / "comparison").mkdir()
     (out / "comparison" / "compare.json").write_text(json.dumps(comparison()), "utf-8")
     write_comparison_report(out / "comparison")
-    cards = few._repr_html_() + comparison_card(comparison()) + told._repr_html_()
+    cards = few._repr_html_() + card_of(comparison()["cells"]).html(card=True) + told._repr_html_()
     (out / "cards").mkdir()
     head = '<!doctype html><meta name="viewport" content="width=device-width">'
     head += '<link rel="icon" href="data:,"><meta charset="utf-8">'

@@ -15,7 +15,7 @@ from fedcal import __version__
 from fedcal.clients.client_app import answer_with, asks_for_masks, drawn, request_in
 from fedcal.clients.site.guard import check, own_terms
 from fedcal.clients.site.party import Party
-from fedcal.clients.site.prepared import Prepared, prepared
+from fedcal.clients.site.prepared import WITH_POLICY, Prepared, prepared
 from fedcal.clients.site.process.limits import OverLimit, lacks_memory
 from fedcal.clients.site.records.records import (
     afford,
@@ -41,6 +41,7 @@ log = logging.getLogger(LOGGER)
 there are, or of a secret is ever written to it, and of a server's texts nothing that a terminal
 would obey."""
 
+MASKED = "masks whose seeds the server knows protect nothing, and are for simulated sites alone"
 _LONGEST = 300
 
 
@@ -95,7 +96,7 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
             request, terms = check(context.run_config, came, site, terms_of_job)
             plan = terms.plan
             if asks_for_masks(message):
-                _must_be_numbered(site)
+                checks.needed("a number of this site", site.number, MASKED)
 
             def draw() -> types.Words:
                 with _hide_private_errors():
@@ -233,7 +234,7 @@ def _unfit(
     try:
         plan = check(fields, came, site, terms_of_job)[1].plan
         if checks.read(fields, "secure-aggregation", str) == "masks":
-            _must_be_numbered(site)
+            checks.needed("a number of this site", site.number, MASKED)
         if under_protocol(fields):
             SecureSite(site, fields, asked.run, plan)
     except InputError as e:
@@ -305,12 +306,6 @@ def _where(error: Exception) -> tuple[str, str]:
     return kind, f"{kind} in {Path(frame.filename).name}, line {frame.lineno}"
 
 
-def _must_be_numbered(site: Prepared) -> None:
-    """Refuse masks at a real site: the server draws their seeds."""
-    if site.number is None:
-        raise InputError("masks whose seeds the server knows protect nothing; none are made here")
-
-
 def check_roster(fields: Mapping[str, Any], plan: Plan, roster: Roster) -> None:
     """InputError if a job is not among the sites, and by the committee, of this roster."""
     checks.same("federation of the job", checks.read(fields, "roster", str), roster.to_text())
@@ -340,15 +335,13 @@ class SecureSite:
     """
 
     def __init__(self, site: Prepared, fields: Mapping[str, Any], run: str, plan: Plan) -> None:
-        if site.roster is None or site.sign_key is None:
-            raise InputError(
-                "secure aggregation by protocol needs --federation, --sign-key and --policy"
-            )
+        self._roster = checks.needed("--federation", site.roster, WITH_POLICY)
+        self._key = checks.needed("--sign-key", site.sign_key, WITH_POLICY)
         checks.same("secure aggregation of the job", under_protocol(fields), True)
-        check_roster(fields, plan, site.roster)
+        check_roster(fields, plan, self._roster)
         self.job, self.plan = job_digest(fields, run), plan
         self.facts = job_facts(fields, plan, site.server)
-        self._site, self._roster, self._key = site, site.roster, site.sign_key
+        self._site = site
 
     @contextmanager
     def party(self) -> Iterator[Party]:

@@ -30,7 +30,7 @@ from fedcal.clients.site.records.job_facts import (
     spent_in_all,
 )
 from fedcal.clients.site.records.records_file import FACTS, RECEIPTS, RecordsFile
-from fedcal.core.checks import read, same, whole
+from fedcal.core.checks import needed, read, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Words
 from fedcal.privacy import agreement, ledger, noise_plan
@@ -136,9 +136,8 @@ class SiteRecords(RecordsFile):
         with self._transaction():
             if self._known(job, about):
                 ((enrolment,),) = self._of_job("enrolment", job)
-                if enrolment is None:
-                    raise InputError("this job was answered without enrolment")
-                return bytes(enrolment)
+                why = "this job was answered without it"
+                return bytes(needed("an enrolment", enrolment, why))
             self._afford(job, about)
             private_key, enrolment = make()
             self._add(job, about)
@@ -165,10 +164,8 @@ class SiteRecords(RecordsFile):
     def private_key(self, job: str) -> bytes:
         """Return the private key of a job; InputError if it has none, or no longer."""
         with self._transaction():
-            for (key,) in self._of_job("private_key", job):
-                if key is not None:
-                    return bytes(key)
-        raise InputError(f"the private key of job {job[:12]} is absent or deleted")
+            ((key,),) = self._of_job("private_key", job) or [(None,)]
+        return bytes(needed(f"the private key of job {job[:12]}", key, "it is absent or deleted"))
 
     def answer(
         self,
@@ -214,9 +211,8 @@ class SiteRecords(RecordsFile):
             of_round = "SELECT question, answer FROM answers WHERE job = ? AND round = ?"
             for asked, sent in self._db.rows(of_round, (job, round)):
                 same("question of a round that was asked before", question, asked)
-                if sent is None:
-                    raise InputError("this round is an old one, whose answer was deleted")
-                return bytes(sent), True
+                why = "this round is an old one, whose answer was deleted"
+                return bytes(needed("the answer that was sent", sent, why)), True
             if not self._db.rows("SELECT 1 FROM answers WHERE job = ? LIMIT 1", (job,)):
                 self._afford(job, about)
             elif asked_once:
@@ -253,8 +249,7 @@ class SiteRecords(RecordsFile):
             If another set was signed, or the job is unknown, closed or expired.
         """
         with self._transaction():
-            if not self._known(job):
-                raise InputError(f"this site has not enrolled in job {job[:12]}")
+            self._known(job)
             for signed, signature, _ in self._signed(job, round):
                 same("set of contributors of a round that was signed before", digest, signed)
                 return bytes(signature)
@@ -267,10 +262,9 @@ class SiteRecords(RecordsFile):
         """Return the sums kept with the signature of this digest; InputError if there are none."""
         with self._transaction():
             self._known(job)
-            for signed, _, sums in self._signed(job, round):
-                if signed == digest and sums is not None:
-                    return bytes(sums)
-        raise InputError("no sums are saved for this round and this set of contributors")
+            saved = {signed: sums for signed, _, sums in self._signed(job, round)}
+        why = "none are saved for this round and this set of contributors"
+        return bytes(needed("the sums of a signature", saved.get(digest), why))
 
     def has_booked(self, job: str) -> bool:
         """Return whether this site has answered in a job, open or closed."""
@@ -363,17 +357,19 @@ class SiteRecords(RecordsFile):
         )
 
     def _known(self, job: str, about: JobFacts | None = None) -> bool:
-        """Return whether the job is in the file; InputError if it is closed, expired or another."""
-        stored = about
+        """Return whether the job is in the file; InputError if it is closed, expired or another.
+
+        Without `about` it must be there.
+        """
+        stored, ended = about, None
         rows = self._of_job(", ".join((*FACTS, "closed")), job)
-        for *facts, closed in rows:
-            stored = JobFacts(*facts)
-            if closed is not None:
-                raise InputError(f"job {job[:12]} is no longer answered: {closed}")
+        for row in rows:
+            stored, ended = JobFacts(*row[:-1]), row[-1]
             for name in () if about is None else _AGREED:
                 same(f"{name} of job {job[:12]}", getattr(about, name), getattr(stored, name))
-        if stored is not None and stored.expires <= time.time():
-            raise InputError(f"job {job[:12]} has expired")
+        stored = needed(f"job {job[:12]}", stored, "this site has not enrolled in it")
+        if ended is not None or stored.expires <= time.time():
+            raise InputError(f"job {job[:12]} is no longer answered: {ended or 'it has expired'}")
         return bool(rows)
 
     def _afford(self, job: str, about: JobFacts) -> None:

@@ -67,7 +67,7 @@ def rounds_sheet(
         for metric, series in values.items()
     )
     legend = (("reference", "before"), ("after", "after each round"))
-    return Sheet(title, len(panels), panels, legend)
+    return Sheet(title, len(panels), panels, legend, "rounds")
 
 
 def _round_panel(name: str, at: Sequence[int], y: Sequence[float]) -> Panel:

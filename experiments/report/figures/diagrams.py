@@ -101,7 +101,7 @@ def reliability_sheet(panels: Mapping[str, Reliability], title: str) -> Sheet:
     """Diagrams side by side, each over its histogram."""
     top = [diagram(heading, data, alone=False) for heading, data in panels.items()]
     low = [histogram(heading, data) for heading, data in panels.items()]
-    return Sheet(title, len(panels), (*top, *low), LEGEND)
+    return Sheet(title, len(panels), (*top, *low), LEGEND, "reliability")
 
 
 def class_gaps(data: Reliability) -> types.Floats:
@@ -167,7 +167,7 @@ def classes_sheet(
     """One panel for each class shown."""
     shown = worst_classes(before, after)
     panels = tuple(class_panel(int(j), before, after, names) for j in shown)
-    return Sheet(title, min(4, len(panels)), panels, CLASS_LEGEND)
+    return Sheet(title, min(4, len(panels)), panels, CLASS_LEGEND, "classes")
 
 
 def gap_panel(before: Reliability, after: Reliability) -> Panel:

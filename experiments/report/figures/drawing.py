@@ -72,12 +72,18 @@ class Sheet:
     ----------
     legend
         series and what it is called
+    name
+        of its files
+    note
+        a sentence below it on a page
     """
 
     title: str
     columns: int
     panels: tuple[Panel, ...]
     legend: tuple[tuple[str, str], ...] = ()
+    name: str = ""
+    note: str = ""
 
     @cached_property
     def figure(self) -> Figure:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core.checks import one_of
-from fedcal.experiments.report.tables import TextTable, markdown, print_table
+from fedcal.core.pages import Table
+from fedcal.experiments.report.tables import markdown, print_table
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.research.benchmarks import peers
 from fedcal.experiments.research.benchmarks.timing import APART, Case, Contestant, apart, compare
@@ -95,13 +96,13 @@ def run(name: str, benchmark: Benchmark, options: Mapping[str, Any], out: Path) 
         content = {"benchmark": name, "options": options, "machine": here, "rows": rows}
         (out / f"{name}.json").write_text(to_json(content), "utf-8")
     headings = [h for h in dict.fromkeys(chain(*lines)) if any(text(n.get(h)) for n in lines)]
-    words = [
+    words = tuple(
         k
         for k, h in enumerate(headings)
         if not any(isinstance(n.get(h), (int, float)) for n in lines)
-    ]
-    table = TextTable(
-        tuple(headings), [[text(n.get(h)) for h in headings] for n in lines], left=words
+    )
+    table = Table(
+        "", tuple(headings), [[text(n.get(h)) for h in headings] for n in lines], left=words
     )
     notes = benchmark.notes(rows)
     notes.append(

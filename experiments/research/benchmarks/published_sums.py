@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedcal.experiments.report.tables import TextTable, markdown
+from fedcal.core.pages import Table
+from fedcal.experiments.report.tables import markdown
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
 from fedcal.secure_aggregation.keys import DIGEST_BYTES, SIGNATURE_BYTES
 from fedcal.secure_aggregation.messages import CONFIRMATION_BYTES, message_bytes
@@ -97,7 +98,7 @@ def trust() -> str:
         for p in protocols()
     ]
     headings = ("protocol", "exchanges", "kept between them", "trust", "dropouts")
-    return markdown(TextTable(headings, lines, left=range(5)))
+    return markdown(Table("", headings, lines, left=tuple(range(5))))
 
 
 def costs() -> str:
@@ -109,7 +110,7 @@ def costs() -> str:
         sizes = [f"{size:,.0f}" for size in known] or [""] * len(SIZES)
         lines.append([p["name"], *sizes, "; ".join(p["figures"])])
     headings = [f"{n} x {m:,}" for n, m in SIZES]
-    return markdown(TextTable(("protocol", *headings, "published"), lines, left=(0, 5)))
+    return markdown(Table("", ("protocol", *headings, "published"), lines, left=(0, 5)))
 
 
 def measured() -> str:
@@ -122,4 +123,4 @@ def measured() -> str:
         }
         for row in kept["rows"]
     ]
-    return markdown(TextTable(tuple(rows[0]), [tuple(row.values()) for row in rows], left=(1,)))
+    return markdown(Table("", tuple(rows[0]), [tuple(row.values()) for row in rows], left=(1,)))

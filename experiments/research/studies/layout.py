@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from fedcal.experiments.report.tables import Entry, Marked, TextTable
+from fedcal.core.pages import Entry, Marked, Table
 from fedcal.experiments.research.studies.cells import MEAN, whole
 from fedcal.experiments.research.studies.spec import Experiment, Field, Printed, Record, Rows
 
@@ -21,7 +21,7 @@ CSV_KEYS = (
 """What the CSV file of a grid has of its rows; that of a function has all keys."""
 
 
-def blocks_of(experiment: Experiment, rows: Rows) -> list[TextTable]:
+def blocks_of(experiment: Experiment, rows: Rows) -> list[Table]:
     """Return the tables of a function; or those of a grid, one for each block of its parts.
 
     The best of a line is sought within its block, without pooled baselines: these need all rows
@@ -29,14 +29,15 @@ def blocks_of(experiment: Experiment, rows: Rows) -> list[TextTable]:
     """
     if experiment.tables:
         return [
-            TextTable(
+            Table(
+                table.title,
                 tuple(field.title for field in table.fields),
                 [
                     tuple(_shown(row, field) for field in table.fields)
                     for row in rows
                     if table.has(row)
                 ],
-                table.title,
+                left=(0,),
             )
             for table in experiment.tables
         ]
@@ -61,7 +62,7 @@ def _shown(row: Record, field: Field) -> str:
     return str(value)
 
 
-def _block(title: str, cells: Rows) -> TextTable:
+def _block(title: str, cells: Rows) -> Table:
     titles = list(dict.fromkeys(c["title"] for c in cells))
     fitted = [c for c in cells if not c["baseline"]]
     varied = [k for k in _VARIED if _several(fitted, k)]
@@ -72,7 +73,7 @@ def _block(title: str, cells: Rows) -> TextTable:
         means = [c[MEAN] for c in whole([*mine.values()]) if _competes(c)]
         best = min(means) if len(means) > 1 else None
         lines.append((_name(place), *(_entry(mine.get(t), best) for t in titles)))
-    return TextTable(("network", *titles), lines, title)
+    return Table(title, ("network", *titles), lines, left=(0,))
 
 
 _VARIED = {"partition": "{}", "epsilon": "ε = {:g}", "rounds": "T = {}"}
@@ -115,7 +116,7 @@ def _entry(cell: Record | None, best: float | None) -> Entry:
     return Marked(text, _competes(cell) and cell[MEAN] == best, mark)
 
 
-def _ratios(reference: str, cells: Rows) -> TextTable:
+def _ratios(reference: str, cells: Rows) -> Table:
     """Classwise ECE over that of the reference, with means over networks."""
     below = {c["network"]: c[MEAN] for c in cells if c["title"] == reference}
     mine = [c for c in cells if not c["baseline"] and c["network"] in below]
@@ -128,7 +129,9 @@ def _ratios(reference: str, cells: Rows) -> TextTable:
         some = [p for p in places if row in (None, p[1])]
         means = (_ratio([found.get((p, t)) for p in some]) for t in titles)
         lines.append((f"mean, {row}" if row else "mean", *means))
-    return TextTable(("network", *titles), lines, f"Classwise ECE over that of the {reference}")
+    return Table(
+        f"Classwise ECE over that of the {reference}", ("network", *titles), lines, left=(0,)
+    )
 
 
 def _ratio(values: Sequence[float | None]) -> str:
@@ -137,10 +140,10 @@ def _ratio(values: Sequence[float | None]) -> str:
     return f"{sum(there) / len(there):.3f}" if there else ""
 
 
-def printed_block(table: Printed, names: str) -> TextTable:
+def printed_block(table: Printed, names: str) -> Table:
     """Return a table as the paper printed it."""
     rows = [(name, *map(_printed, values)) for name, values in table.rows.items()]
-    return TextTable((names, *table.columns), rows, table.caption)
+    return Table(table.caption, (names, *table.columns), rows, left=(0,))
 
 
 def _printed(value: Sequence[float]) -> str:

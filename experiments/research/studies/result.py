@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fedcal.core.pages import Table, Text
 from fedcal.experiments.report.figures.drawing import Sheet
-from fedcal.experiments.report.page import figure, write_page
-from fedcal.experiments.report.tables import TextTable, csv_text, markdown
+from fedcal.experiments.report.page import Page, Section, Shown, write_text
+from fedcal.experiments.report.tables import csv_text, markdown
 from fedcal.experiments.research.studies import figures, layout
 from fedcal.experiments.research.studies.cells import printed_rows
 from fedcal.experiments.research.studies.claims import Verdict, judge, judged
@@ -67,12 +68,12 @@ class Reproduction:
         return [judged(*claim) for claim in claims(self.rows)] if claims and self.rows else []
 
     @cached_property
-    def blocks(self) -> list[TextTable]:
+    def blocks(self) -> list[Table]:
         """The tables of the result."""
         return layout.blocks_of(self.experiment, self.rows)
 
     @property
-    def printed(self) -> TextTable | None:
+    def printed(self) -> Table | None:
         """The paper's own table, where it prints one."""
         names, paper = "network" if self.experiment.parts else "method", self.experiment.paper
         return layout.printed_block(paper, names) if paper else None
@@ -137,25 +138,33 @@ class Reproduction:
         stale = [f"{self.experiment.name}{suffix}" for suffix in figures.SUFFIXES]
         write_folder(path_of(out), self._write, stale=stale)
 
-    def page(self) -> dict[str, Any]:
-        """Return the content of the page for its template."""
+    def page(self) -> Page:
+        """Return its page: figure, tables, claims, the paper's own numbers, notes."""
         told = [v.holds for v in self.verdicts if v.holds is not None]
         holding = f"{sum(told)} of {len(told)} claims hold everywhere here."
-        return {
-            "title": self.experiment.title,
-            "name": self.experiment.name,
-            "verdict": holding if told else self.experiment.title,
-            "blocks": self.blocks,
-            "printed": self.printed,
-            "legend": self.legend,
-            "sheet": None if self.sheet is None else figure(self.sheet, "s"),
-            "drawn": DRAWN[bool(self.experiment.parts)],
-            "verdicts": self.verdicts,
-            "notes": self.experiment.notes,
-            "statement": self.statement,
-            "failures": self.failures,
-            "versions": versions(),
-        }
+        tables: list[Shown] = [Text("", (self.legend,) if self.legend else (), "plain")]
+        tables += self.blocks
+        if self.failures:
+            tables.append(Text("Runs that failed", tuple(self.failures)))
+        sections = [Section("Tables", tables)]
+        if self.sheet is not None:
+            drawn = Text("", (DRAWN[bool(self.experiment.parts)],), "plain")
+            sections.insert(0, Section("Figure", [drawn, self.sheet]))
+        if self.verdicts:
+            claims = Text("", tuple(_said(v).replace("*", "").strip() for v in self.verdicts))
+            sections.append(Section("Claims", [claims]))
+        if self.printed is not None:
+            source = (
+                'As printed by Maddock, Cormode and Maple, "Private Federated Multiclass Post-hoc '
+                'Calibration". Its marks are omitted.'
+            )
+            table = replace(self.printed, note=source)
+            sections.append(Section("The paper's numbers", [table]))
+        notes = Text("", (*self.experiment.notes, *self.statement))
+        again = Text("", (f"fedcal reproduce {self.experiment.name}",), "code")
+        sections += [Section("Notes", [notes]), Section("Run it again", [again])]
+        verdict = holding if told else self.experiment.title
+        return Page(self.experiment.title, verdict, sections, versions=versions())
 
     def _write(self, folder: Path) -> None:
         name = self.experiment.name
@@ -163,7 +172,7 @@ class Reproduction:
         (folder / f"{name}.csv").write_text(self.to_csv(), "utf-8")
         if self.sheet is not None:
             figures.save(self.sheet, folder, name)
-        write_page(folder / f"{name}.html", "reproduction.html.j2", **self.page())
+        write_text(folder / f"{name}.html", self.page().html())
         (folder / f"{name}.json").write_text(to_json(self.to_json()), "utf-8")
 
 

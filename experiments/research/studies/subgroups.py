@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, cast
 
-from fedcal.core.pages import Intervals
+from fedcal.core.pages import Intervals, Table
 from fedcal.evaluation import cox, groups_test
 from fedcal.evaluation import evaluate as read
 from fedcal.evaluation.findings import Findings
@@ -24,8 +24,8 @@ from fedcal.evaluation.intervals import Estimate
 from fedcal.evaluation.page import p_shown
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.report.figures.drawing import draw, save_figure
-from fedcal.experiments.report.shown import part_sheet
-from fedcal.experiments.report.tables import TextTable, markdown
+from fedcal.experiments.report.figures.parts import drawn
+from fedcal.experiments.report.tables import markdown
 from fedcal.experiments.runs.simulation import evaluate
 from fedcal.strategies.methods.evaluate import BUCKETS
 from fedcal.units import Example
@@ -116,7 +116,7 @@ def by_subject() -> str:
     ]
     what = ("accuracy", "confidence less accuracy")
     head = [f"{of_it}, %, {how}" for of_it in what for how in ("exact", "epsilon = 1")]
-    return markdown(TextTable(("subject", "questions", *head), lines))
+    return markdown(Table("", ("subject", "questions", *head), lines, left=(0,)))
 
 
 def gap_of(h: Histogram) -> Estimate:
@@ -188,7 +188,7 @@ def by_league() -> str:
         for group in exact("game-forecasts").groups
     ]
     rates = (f"predicted minus observed rate, %, {b}" for b in budgets)
-    return markdown(TextTable(("league", "games", *rates), lines))
+    return markdown(Table("", ("league", "games", *rates), lines, left=(0,)))
 
 
 def leagues_read() -> str:
@@ -228,7 +228,7 @@ def by_sex_and_race() -> str:
         *("group", "rows (noisy)", "earn above 50,000, %", "predicted minus observed rate, %"),
         *("false positive rate, %", "recall, %"),
     )
-    return markdown(TextTable(head, lines))
+    return markdown(Table("", head, lines, left=(0,)))
 
 
 def turned(e: Estimate | None) -> Estimate | None:
@@ -321,7 +321,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folder", type=Path)
     folder: Path = parser.parse_args(arguments).folder
     for stem, shown in FIGURES.items():
-        sheet = part_sheet(shown(), TITLES[stem])
+        sheet = replace(drawn(shown()), title=TITLES[stem])
         for suffix, dark in (("", False), ("-dark", True)):
             path = folder / f"{stem}{suffix}.png"
             save_figure(draw(sheet, dark), path, dark=dark)

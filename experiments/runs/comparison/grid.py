@@ -12,8 +12,8 @@ from typing import Any
 
 from fedcal.core import checks, streams
 from fedcal.core.errors import InputError
-from fedcal.core.fields import checks_of
-from fedcal.core.options import RUNNING, Option, Options, layered, option, options_of
+from fedcal.core.fields import Count
+from fedcal.core.options import RUNNING, SITES, Option, Options, layered, option, options_of
 from fedcal.experiments.report.families import family_of
 from fedcal.experiments.runs.config import POOLED, Config, label_of, method_named, parse_setting
 from fedcal.partition import parse as parse_partition
@@ -23,7 +23,20 @@ from fedcal.strategies.settings import Setting, calibrating, exact_only, setting
 from fedcal.trust import NOISY, TRUSTS, SecAgg
 
 _OPTIONS = options_of(Config)
-_SHARED = [n for n, option in _OPTIONS.items() if not option.axis and not option.elsewhere]
+_NOT_GRID = "its file holds what to compare, not where it is computed; give --{}"
+_OF_LEDGER = "it belongs to a ledger, and compare takes none"
+_SIMULATED = "it is about real sites, and a comparison is a simulation"
+
+ALONE: Mapping[str, str] = {
+    **{name: _SIMULATED for name, option in _OPTIONS.items() if option.group == SITES},
+    "ledger": "a ledger is for one population, and a comparison deals the same rows anew for each "
+    "partition and seed; the table states the sum of its runs instead",
+    **dict.fromkeys(("cap", "cap_delta"), _OF_LEDGER),
+    **{name: _NOT_GRID.format(name.replace("_", "-")) for name in ("engine", "ray_address")},
+}
+"""Options of single runs alone -> why a comparison takes none."""
+
+_SHARED = [n for n, option in _OPTIONS.items() if not option.axis and n not in ALONE]
 """What all runs have alike."""
 
 AXES = (
@@ -143,10 +156,11 @@ _Values: Any = make_dataclass(
     ],
     bases=(Options,),
     frozen=True,
+    kw_only=True,
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
     """Every axis with its values, and what all runs share; see `compare` for the meaning.
 
@@ -154,11 +168,11 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
     tuple, or None for "the method's (or the data's) own"; of methods, texts of a `Variant`.
     """
 
-    seeds: int = option(5, RUNNING, "How many, from --seed on")
+    seeds: Count = option(5, RUNNING, "How many, from --seed on")
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        streams.check_seed(self.seed + checks.whole("seeds", self.seeds, 1) - 1)
+        streams.check_seed(self.seed + self.seeds - 1)
         known = dict[str, None]()
         for variant in self.variants:
             Config(method=variant.method, set=variant.settings)
@@ -265,11 +279,10 @@ def read_grid(*layers: Mapping[str, Any]) -> Grid:
 
 def _value(option: Option, value: Any) -> Any:
     """Return the value of an option, or the tuple of those of an axis."""
-    if option.elsewhere:
-        checks.unused(option.elsewhere, **{option.name: value})
-    check = checks_of(Config).get(option.name, lambda value: value)
+    if option.name in ALONE:
+        checks.unused(ALONE[option.name], **{option.name: value})
     if not option.axis:
-        return check(option.typed(value))
+        return option.checked(value)
     listed = [*value] if isinstance(value, Sequence) else [value]
     if isinstance(value, str):  # commas within brackets separate settings of a method
         listed = [part.strip() for part in re.split(r",(?![^[({]*[])}])", value)]
@@ -277,12 +290,12 @@ def _value(option: Option, value: Any) -> Any:
         raise InputError(f"{option.name}: no entry of a list may be empty, got {value!r}")
     if option.name == "method":
         listed = [m for one in listed for m in (comparable() if one == "all" else (one,))]
-        texts = (one if isinstance(one, str) else option.typed(one) for one in listed)
+        texts = (one if isinstance(one, str) else option.checked(one) for one in listed)
         return tuple(Variant.parse(text).text for text in texts)
     entries = []
     for entry in listed:
         if option.kind is not str and isinstance(entry, str):
             with suppress(ValueError):  # what is not a number is refused next
                 entry = checks.number_in(entry, option.kind)
-        entries.append(check(option.typed(entry)))
+        entries.append(option.checked(entry))
     return tuple(entries)

@@ -59,7 +59,8 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
     cells, warned = dict[str, Cell](), dict[str, None]()
     left_out, used = list[LeftOut](), set[tuple[str, object]]()
     idle = {k: v for k, v in grid.set.items() if k != "rows_per_client"}
-    idle |= grid.changed("quorum")
+    if grid.quorum != Config.quorum:
+        idle["quorum"] = grid.quorum
     for cell in grid.drafts({name: data.test_scores is None for name, data in sources.items()}):
         c = cell.config
         shards, names = dealt(c.data, c.partition, c.clients)
@@ -70,7 +71,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
                 left_out.append((cell, str(e)))
                 continue
             plan = job.plan
-            read = {*c.set, *(name for name, value in c.changed("quorum").items() if value)}
+            read = {*c.set} if c.quorum == Config.quorum else {*c.set, "quorum"}
             idle = {k: v for k, v in idle.items() if k not in read}
             used |= _asked(cell)
             little = "".join(underpowered(c.method, shards, job))

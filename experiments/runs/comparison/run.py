@@ -14,7 +14,7 @@ from fedcal.core import checks, errors
 from fedcal.core.options import takes_options
 from fedcal.datasets import Dataset
 from fedcal.experiments.report import comparison, families, figures, shown, tables
-from fedcal.experiments.report.figures.drawing import Sheet
+from fedcal.experiments.report.page import Page
 from fedcal.experiments.runs import files, folders, load, simulation, sweep
 from fedcal.experiments.runs.comparison import table
 from fedcal.experiments.runs.comparison.grid import AXES, Cell, Grid, read_grid
@@ -195,12 +195,24 @@ class Comparison(shown.Displayable):
     def _lines(self) -> list[dict[str, Any]]:
         return table.as_rows(self.cells)
 
-    def _figures(self) -> dict[str, Sheet]:
-        return comparison.comparison_sheets(comparison.finished(self.cells))
+    @property
+    def title(self) -> str:
+        """What it is of."""
+        return comparison.card_of(self.cells).title
 
-    def _repr_html_(self) -> str:
-        """Return the table for a notebook."""
-        return comparison.comparison_card(self.to_json())
+    @property
+    def verdict(self) -> str:
+        """The sentence that names the best method."""
+        return self.headline
+
+    @property
+    def parts(self) -> list[Any]:
+        """The table, then quality against epsilon and bytes."""
+        cells = comparison.finished(self.cells)
+        return [comparison.cells_table(cells), *comparison.comparison_sheets(cells)]
+
+    def _card(self) -> Page:
+        return replace(comparison.card_of(self.cells), verdict=self.verdict)
 
 
 @takes_options(Grid, "data")

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from fedcal.core import pages
 from fedcal.experiments.report import families, tables
 from fedcal.experiments.runs.comparison.grid import Cell
 from fedcal.experiments.runs.sweep import Row
@@ -247,7 +248,7 @@ _WORDS = ("method", "data", "partition", "unit", "trust", "mechanism")
 _PARTS = (("before", "before", "mean"), ("mean", "after", "mean"), ("std", "after", "std"))
 
 
-def as_table(lines: Sequence[Line]) -> tables.TextTable:
+def as_table(lines: Sequence[Line]) -> pages.Table:
     """Return the table for the terminal (`show.tables.print_table`) and for Markdown.
 
     A fact that is the same in all lines (the data, the partition, ...) goes into the title
@@ -273,7 +274,7 @@ def as_table(lines: Sequence[Line]) -> tables.TextTable:
     parts = [[line.get(k) for k in parting] for line in lines]
     begin = {k: "" for k, (one, following) in enumerate(pairwise(parts), 1) if one != following}
     rows = [_texts(line, varied, metrics) for line in lines]
-    return tables.TextTable(columns, rows, ", ".join(title), words, begin)
+    return pages.Table(", ".join(title), columns, rows, left=tuple(words), sections=begin)
 
 
 def _telling(lines: Sequence[Line], varied: Sequence[str]) -> list[str]:

@@ -92,14 +92,14 @@ def clips_fit(query: Query, clips: int) -> bool:
 def test_bounds_fit_the_answer(kind, number):
     query = example(kind, number)
     takes = next(n for n in range(4) if clips_fit(query, n))
-    refused(f"needs {takes} clips, got {takes + 1}", query.bound, "client", (1.0,) * (takes + 1))
+    refused(f"clips .* {takes}, got {takes + 1}", query.bound, "client", (1.0,) * (takes + 1))
     refused("unknown part 'site'", query.bound, "site", (1.0,) * takes)
     for order in (1, 2):
         bound = query.bound("client", (0.5, 0.75, 1.0)[:takes], order)
         assert (bound.order, bound.finite, fits(bound, query)) == (order, True, True)
         for part in ("row", "subject"):
             if not query.row_sums:
-                refused("is not a sum over rows", query.bound, part)
+                refused("unknown part .*; allowed: client", query.bound, part)
                 continue
             row, most = query.bound("row", (7.0,), order), getattr(query, "subject_rows", 0)
             times = most if part == "subject" and most else 1

@@ -99,7 +99,7 @@ def test_a_run_stays_the_job_that_it_was(site):
 
 
 def test_a_run_has_a_name(site):
-    table = [(run, "a run is named by") for run in ("", "a/b", "x" * 65, "r\n", "\0")]
+    table = [(run, "the name of a run must be") for run in ("", "a/b", "x" * 65, "r\n", "\0")]
     each_is_refused(table, lambda run: own_terms(FIELDS, run, site, terms_of_job))
 
 

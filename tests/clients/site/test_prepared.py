@@ -125,7 +125,7 @@ def test_what_does_not_go_together_is_refused_at_the_start(files, tmp_path):
     refused(r"class digest of .*federation\.toml must be", prepare, tmp_path / "a", ROWS, **files)
     make_key(tmp_path / "other.pem")
     wrong = {**files, "sign_key": tmp_path / "other.pem"}
-    with pytest.raises(InputError, match=r"no site of .* has the public key of"):
+    with pytest.raises(InputError, match=r"with the public key of .* has none"):
         prepare(tmp_path / "a", ROWS, names=["x", "y"], **wrong)
     text = files["federation"].read_text()
     files["federation"].write_text(text.replace("site 2", "site two"))

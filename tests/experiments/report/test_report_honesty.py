@@ -11,8 +11,8 @@ from html_page import page_of
 
 from fedcal.experiments import simulate
 from fedcal.experiments.report.comparison import (
+    card_of,
     cells_table,
-    comparison_card,
     write_comparison_report,
 )
 
@@ -51,7 +51,7 @@ def test_a_card_says_that_rows_are_too_few_for_intervals():
 def test_sets_of_a_method_that_this_process_does_not_know_are_told_as_sets():
     columns = ("coverage", "set_size", "singletons", "empty")
     after = {key: {"mean": 0.9, "std": 0.0} for key in columns}
-    assert "one label" in comparison_card({"cells": [cell("theirs", 1.0, 0.0, after=after)]})
+    assert "one label" in card_of([cell("theirs", 1.0, 0.0, after=after)]).html(card=True)
 
 
 def test_a_cell_with_failures_has_no_star_and_says_how_many_ran(tmp_path):
@@ -67,4 +67,4 @@ def test_a_cell_with_failures_has_no_star_and_says_how_many_ran(tmp_path):
     page = written(tmp_path, cells)
     assert "lucky 1 of 5 runs" in page
     assert "over 5 seeds" in page
-    assert "lucky<small>1 of 5 runs</small>" in comparison_card({"cells": cells})
+    assert "lucky<small>1 of 5 runs</small>" in card_of(cells).html(card=True)

@@ -32,7 +32,7 @@ def test_frames_hold_lists_scores_and_columns_that_may_lack_values():
     assert same(load_any(frame().astype({"label": "Int64"})))
     two = datasets.from_frame(frame()[["label"]].clip(0, 1).assign(score=0.25))
     np.testing.assert_array_equal(two.scores, np.tile([0.75, 0.25], (60, 1)))
-    with pytest.raises(InputError, match=r"score must lie in \[0, 1\], got 2"):
+    with pytest.raises(InputError, match=r"probs: 2 at row \d+; .* must lie in \[0, 1\]"):
         datasets.from_frame(frame()[["label"]].clip(0, 1).assign(score=2.0))
     with pytest.raises(InputError, match="unknown column 'age'"):
         load_any(frame(age=1))

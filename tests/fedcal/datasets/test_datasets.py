@@ -255,10 +255,10 @@ def npy(shape: object, descr: object = "<f8", data: bytes = b"", version: int = 
 
 def test_hostile_npz_is_refused_in_one_line(tmp_path):
     hostile: list[tuple[dict[str, bytes], str]] = [
-        ({"logits.npy": npy((10**15, 10))}, "declares more than 4 GiB .*'logits'"),
-        ({"logits.npy": npy((10**4000, 10))}, "declares more than 4 GiB"),
-        ({"labels.npy": npy((2**30,), "|u1")}, "declares more than 4 GiB"),
-        ({"client.npy": npy((10,), "<U200000000")}, "declares more than 4 GiB"),
+        ({"logits.npy": npy((10**15, 10))}, "more than 4,096 MiB"),
+        ({"logits.npy": npy((10**4000, 10))}, "more than 4,096 MiB"),
+        ({"labels.npy": npy((2**30,), "|u1")}, "more than 4,096 MiB"),
+        ({"client.npy": npy((10,), "<U200000000")}, "more than 4,096 MiB"),
         ({"logits.npy": npy((-3, 10))}, "truncated, damaged"),
         ({"logits.npy": npy("abc")}, "no .npy array"),
         ({"logits.npy": npy((4, 3), data=b"\0" * 8)}, "'logits' is truncated, damaged"),
@@ -266,7 +266,7 @@ def test_hostile_npz_is_refused_in_one_line(tmp_path):
         ({"logits.npy": b"hello, this is text"}, "no .npy array"),
         ({"logits.npy": b""}, "no .npy array"),
         ({"logits.npy": npy((4, 3)).replace(b"'<f8'", b"f(8) ")}, "no .npy array"),  # code
-        ({"logits.npy": npy((1, 2), data=b"\0" * 16, version=3)}, "version"),
+        ({"logits.npy": npy((1, 2), data=b"\0" * 16, version=3)}, "no .npy array"),
         ({"logits.npy": npy((1,), [("a", "<f8")], b"\0" * 8)}, "only numbers and strings"),
         ({"labels.npy": npy((1,), "<M8[s]", b"\0" * 8)}, "only numbers and strings"),
         ({"logits.npy": npy((1, 2), "<c16", b"\0" * 32)}, "only numbers and strings"),
@@ -274,7 +274,7 @@ def test_hostile_npz_is_refused_in_one_line(tmp_path):
         ({"../logits.npy": npy((1, 2), data=b"\0" * 16)}, "is not an array"),
         ({"weights.npy": npy((1, 2), data=b"\0" * 16)}, "unknown key 'weights'; allowed"),
         ({"log_odds.npy": npy((1,), data=b"\0" * 8)}, "unknown key 'log_odds'"),
-        ({f"a{k}.npy": b"" for k in range(65)}, "has 65 members"),
+        ({f"a{k}.npy": b"" for k in range(65)}, r"number of members must be .* \[0, 64\], got 65"),
         ({}, "scores are missing"),
     ]
     path = tmp_path / "x.npz"
@@ -301,7 +301,7 @@ def test_npz_bomb_is_refused_before_it_unpacks(tmp_path, monkeypatch):
     monkeypatch.setattr(npz, "_BOMB_BYTES", zeros.nbytes)
     assert load(path).scores.shape == zeros.shape
     monkeypatch.setattr(npz, "_BOMB_BYTES", zeros.nbytes - 1)
-    refused("'logits' unpacks more than 100-fold", load, path)
+    refused("more than 1023 KiB", load, path)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -395,7 +395,7 @@ def test_semicolons_and_decimal_commas_are_read_where_they_are_declared(tmp_path
         "label;score\n0;0.5": r"line 2: column 'score' is not a number: '0.5'; .* need a comma",
         "label;score\n0;1.000,5": "is not a number: '1.000,5'",
         "label;score\n0.0;0,5": r"'label' is not a number: '0.0'; .* need a comma",
-        "label,score\n0,0.5": "separated by commas: --csv de is for semicolons",
+        "label,score\n0,0.5": "separated by commas; allowed are .* --csv de",
     }.items():
         path = tmp_path / "x.csv"
         path.write_text(line)
@@ -417,13 +417,13 @@ def test_bad_csv_is_refused_in_one_line(suffix, tmp_path):
         (["label,prob_a,prob_b", "a,1,0", "b,0,1", "c,0,1"], "labels: 'c' at row 2; allowed: a, b"),
         (["label,score", "a,1", ",0"], "line 3: column 'label' is not a number: ''"),
         (["label;score", "0;0,5"], r"line 1: the columns are separated by semicolons"),
-        (["label\tscore", "0\t.5"], r"separated by tabs; separate them by commas"),
+        (["label\tscore", "0\t.5"], "separated by tabs; allowed are commas"),
         (["label,score", '0,"0,5"'], "not a number: '0,5'; decimals need a point"),
         (["label,score", "0,0,5"], "3 cells for 2 columns; a decimal comma"),
         (["y,p", "0,1"], "line 1: unknown column 'y'; allowed: label"),
         (["label,prob_0,prob_b", "0,1,0"], "unknown column 'prob_b'"),
         (["label,logit_0,logit_1", "0,nan,2"], "logits: nan at row 0, column 0"),
-        (["logit_0,logit_1", "1,2"], "line 1: column 'label' is missing"),
+        (["logit_0,logit_1", "1,2"], "line 1: no column 'label' among 'logit_0', 'logit_1'"),
         (["label,client", "1,2"], "line 1: no score columns"),
         (["label,logit_0,logit_2", "0,1,2"], "line 1: column 'logit_1' is missing"),
         (["label,prob_1,prob_2", "0,.5,.5"], "line 1: column 'prob_0' is missing"),
@@ -434,12 +434,12 @@ def test_bad_csv_is_refused_in_one_line(suffix, tmp_path):
         (["label,logit_0,logit_1,prob_0", "0,1,1,1"], "logit and prob columns together"),
         (["label,score,prob_0", "0,1,1"], "prob and score columns together"),
         (["label,logit_0", "0,1"], "with 2 to 100,000 classes"),
-        (["label,score", "0,.5", "1,1.5"], r"line 3: score must lie in \[0, 1\], got 1.5"),
-        (["label,score", "0,nan"], r"line 2: score must lie in \[0, 1\], got nan"),
+        (["label,score", "0,.5", "1,1.5"], r"probs: 1.5 at row 1; .* must lie in \[0, 1\]"),
+        (["label,score", "0,nan"], r"probs: nan at row 0; .* must lie in \[0, 1\]"),
         (["label,score", "2,.5"], "labels: 2 at row 0"),
-        (["label,score"], "has no rows"),
+        (["label,score"], "no rows"),
         (["label,client,score", '0,"x,1', "1,y,1"], "line 3: unexpected end"),
-        (["label,score", "0,\0"], "line 2: holds a NUL"),
+        (["label,score", "0,\0"], "line 2: .* has a NUL"),
         (
             ["label,score,subject", "0,1,a", "1,0, "],
             "subject: missing in 1 of 2 rows, the first is line 3",
@@ -456,8 +456,8 @@ def test_bad_csv_is_refused_in_one_line(suffix, tmp_path):
 def test_damaged_csv(tmp_path):
     cut = gzip.compress(b"label,score\n" + b"0,1\n" * 999, mtime=0)[:-9]
     table = [
-        (("x.csv", b""), "is empty"),
-        (("x.csv", b"\xef\xbb\xbf\r\n\r\n"), "is empty"),
+        (("x.csv", b""), "no column .* among none"),
+        (("x.csv", b"\xef\xbb\xbf\r\n\r\n"), "no column .* among none"),
         (("x.csv", b"label,score\n0,\xff\xfe\n"), "not UTF-8"),
         (("x.csv.gz", b"label,score\n0,1\n"), "is not a gzip file"),
         (("x.csv.gz", cut), "damaged gzip"),

@@ -48,12 +48,12 @@ def test_toml_is_bounded_before_it_is_parsed(read, tmp_path):
         path.write_text(text, "utf-8")
         refused_soon(f"{path}.* nested too deeply", read, path)
     path.write_bytes(b"#" * (2**25 + 1))
-    refused_soon(f"{path} is larger than", read, path)
+    refused_soon(f"the bytes of {path} must be", read, path)
 
 
 def test_a_sealed_study_is_bounded_too(tmp_path):
     refused_soon("nested too deeply", Study.from_text, DEEP[0])
-    refused_soon("larger than", Study.from_text, "#" * (2**20 + 1))
+    refused_soon(r"must be .* 1048576\], got 1048577", Study.from_text, "#" * (2**20 + 1))
     kind, value = parse_setting(f"x={'[' * PARTS}")
     assert (kind, type(value)) == ("x", str)
 
@@ -66,7 +66,9 @@ def test_too_many_columns_and_classes(tmp_path):
     many = [f"prob_{j}" for j in range(200_000)]
     for names in (["label", *many], ["label", "score", *map("x{}".format, range(200_000))]):
         (tmp_path / "x.csv").write_text(table(names), "utf-8")
-        refused_soon(r"20\d,\d{3} columns; at most 100,000", datasets.load, tmp_path / "x.csv")
+        refused_soon(
+            r"number of columns must be .* 100000\], got 20\d{4}", datasets.load, tmp_path / "x.csv"
+        )
     wide = np.zeros((1, 3_000_000), np.int8)
     np.savez_compressed(tmp_path / "x.npz", logits=wide, labels=[2_999_999])
     np.savez(tmp_path / "y.npz", logits=wide, labels=[2_999_999], client=[0])
@@ -84,7 +86,7 @@ def test_a_table_that_unpacks_too_far_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(npz, "_BOMB_BYTES", 2**22)
     with gzip.open(tmp_path / "x.csv.gz", "wt", 9) as file:
         file.write(table(["label", *(f"logit_{j}" for j in range(49))], 60_000))
-    refused_soon("line .* more than 4 MiB", datasets.load, tmp_path / "x.csv.gz")
+    refused_soon("more than 4 MiB", datasets.load, tmp_path / "x.csv.gz")
 
 
 def test_a_parquet_file_that_unpacks_too_far_is_refused(tmp_path):
@@ -97,10 +99,10 @@ def test_a_parquet_file_that_unpacks_too_far_is_refused(tmp_path):
     flat = {"label": label, "client": label, "score": column}
     pq.write_table(pa.table(flat), tmp_path / "x.parquet", row_group_size=rows)
     assert (tmp_path / "x.parquet").stat().st_size < 2**20
-    refused_soon("declares more than 256 MiB", datasets.load, tmp_path / "x.parquet")
+    refused_soon("more than 256 MiB", datasets.load, tmp_path / "x.parquet")
     refused_soon("declares too many", datasets.in_blocks, tmp_path / "x.parquet")
     wide = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(40_000_000)), 20_000)
     pq.write_table(
         pa.table({"label": np.zeros(len(wide), int), "logits": wide}), tmp_path / "y.parquet"
     )
-    refused_soon("holds more than 256 MiB", datasets.load, tmp_path / "y.parquet")
+    refused_soon("more than 256 MiB", datasets.load, tmp_path / "y.parquet")

@@ -87,14 +87,14 @@ BAD: list[Any] = [
     ({"label": Y, "logit_0": Y, "logit_2": Y}, "column 'logit_1' is missing"),
     (L | {"label": Y, "logit_0": Y}, "logit and logits columns together"),
     ({"label": Y, "logits": RAGGED}, "'logits' holds 1 numbers at row 2, but 2 at row 0"),
-    ({"label": Y, "logits": HOLED}, "column 'logits' is null at row 1"),
-    ({"label": Y, "score": [0.5, None, 0.5, 1]}, "column 'score' is null at row 1"),
-    (L | {"label": [0, 1, None, 1]}, "column 'label' is null at row 2"),
+    ({"label": Y, "logits": HOLED}, "column 'logits' holds null at row 1"),
+    ({"label": Y, "score": [0.5, None, 0.5, 1]}, "column 'score' holds null at row 1"),
+    (L | {"label": [0, 1, None, 1]}, "column 'label' holds null at row 2"),
     (
         L | {"label": Y, "client": ["a", None, "b", "c"]},
         "client: missing in 1 of 4 rows, the first is row 1",
     ),
-    ({"label": Y, "score": [0.5, 1, np.nan, 1]}, r"row 2: score must lie in \[0, 1\]"),
+    ({"label": Y, "score": [0.5, 1, np.nan, 1]}, r"probs: nan at row 2; .* must lie in \[0, 1\]"),
     ({"label": Y, "score": list("abcd")}, "'score' holds string; must hold numbers"),
     ({"label": Y, "logits": [["a"]] * 4}, "'logits' holds string; must hold numbers"),
     ({"label": Y, "logits": [1.0] * 4}, "holds double; must hold lists of numbers"),
@@ -124,7 +124,7 @@ def test_files_that_hold_too_much(tmp_path, monkeypatch):
     monkeypatch.setattr(_parquet, "room", lambda _: 4 * 3 * 8 + 4 * 8)
     load(path)
     monkeypatch.setattr(_parquet, "room", lambda _: 4 * 3 * 8 - 1)
-    with pytest.raises(InputError, match="more than 0 MiB of numbers"):
+    with pytest.raises(InputError, match="more than 0 KiB of numbers"):
         load(path)
 
 

@@ -192,7 +192,7 @@ def test_a_request_that_differs_in_one_thing_is_refused(name):
             except InputError:  # no such request: it is refused where it is read
                 continue
             kind = "noise" if what in OF_NOISE else what
-            why = f"request's {kind} is not the one|mechanism of the noise must be 'nothing'"
+            why = f"request's {kind}, by the job.s public|mechanism of the noise must be 'nothing'"
             refused(why, own_request, fields, other, terms)
 
 
@@ -230,7 +230,7 @@ def test_an_exact_answer_has_the_question_s_own_blocks():
     request = opened(job)
     for change in ({"lengths": (request.bound.length,)}, {"per": "row"}):
         other = replace(request, bound=replace(request.bound, **change))
-        refuses(job.to_fields(), other, "question")
+        refuses(job.to_fields(), other, "bound of .*, an exact sum")
 
 
 @pytest.mark.parametrize("trust", NOISY)
@@ -251,7 +251,13 @@ def test_under_the_protocol_the_noise_is_the_site_s_own(trust):
         {"row_rate": 0.5},
     ):
         if change:
-            refused("must not name noise", own_request, fields, replace(request, **change), terms)
+            refused(
+                "noise that a request under secure aggregation names",
+                own_request,
+                fields,
+                replace(request, **change),
+                terms,
+            )
     with pytest.raises(InputError):  # the message's own noise, in a run without the protocol
         own_request({**fields, "secure-aggregation": "none"}, request, terms)
 

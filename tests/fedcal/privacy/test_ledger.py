@@ -172,7 +172,7 @@ def test_only_a_reservation_without_a_charge_is_given_back():
 
 def test_the_file_keeps_its_cap(file):
     for nowhere in (file, None):
-        with pytest.raises(InputError, match="needs a cap"):
+        with pytest.raises(InputError, match=r"needs a cap|a cap is needed"):
             Ledger(nowhere)
     assert not file.exists()
     Ledger(file, 0.1).close()
@@ -195,7 +195,7 @@ def test_deltas_have_a_cap_of_their_own(file):
         assert [entry.run for entry in ledger.entries()] == ["a", "c"]
     with Ledger(file, cap_delta=1e-4) as ledger, pytest.raises(BudgetExceeded):
         reserve(ledger, "d", 1e-6)
-    with pytest.raises(InputError, match=r"has the cap on delta 0\.0001, not 0\.001"):
+    with pytest.raises(InputError, match=r"cap on delta of .* must be 0\.0001, got 0\.001"):
         Ledger(file, 1.0, 1e-3)
 
 
@@ -213,7 +213,7 @@ def test_what_is_no_ledger_is_refused_and_left_alone(tmp_path, file):
     assert "a database of another application" in refused(other)
     assert other.read_bytes() == before
     (tmp_path / "empty.ledger").touch()  # a new one
-    assert "needs a cap" in refused(tmp_path / "empty.ledger", None)
+    assert "a cap is needed" in refused(tmp_path / "empty.ledger", None)
     with Ledger(tmp_path / "empty.ledger", 1.0) as ledger:
         assert ledger.entries() == ()
 
@@ -256,7 +256,7 @@ def test_a_damaged_ledger_is_refused(file):
         damage(file, statement)
         refused(file, None)
     damage(file, "PRAGMA user_version = 3")
-    assert "version 3" in refused(file, None)
+    assert "must be a whole number in [1, 2], got 3" in refused(file, None)
     for keep in (100, 5000):
         damage(file)
         file.write_bytes(file.read_bytes()[:keep])

@@ -122,11 +122,14 @@ def test_a_missing_field_is_named(request_):
     fields, context = request_.to_fields(), request_.context_fields()
     named = [name for name in fields if not name.startswith("param.") and name not in OPTIONAL]
     each_is_refused(
-        [(name, f"a query has no field '{name}'") for name in named],
+        [(name, f"a query cannot be read: '{name}' is missing") for name in named],
         lambda gone: Request.from_fields({k: v for k, v in fields.items() if k != gone}, context),
     )
     each_is_refused(
-        [(name, f"no (field|value of) '{name.removeprefix('fact.')}'") for name in context],
+        [
+            (name, f"(no value of|cannot be read:) '{name.removeprefix('fact.')}'")
+            for name in context
+        ],
         lambda gone: Request.from_fields(fields, {k: v for k, v in context.items() if k != gone}),
     )
 
@@ -161,7 +164,7 @@ def test_tampered_fields_are_refused():
         each_is_refused(rows, lambda fields, name=name: back(REQUESTS[name], fields))
     flip = ({"noise-scales": [0.5]}, "probability < 1/2")
     each_is_refused([flip], lambda fields: back(REQUESTS["local, unary"], fields))
-    vectors = [({"param.w": value}, "a value that is not a number") for value in (["a"], [b"x"])]
+    vectors = [({"param.w": value}, "a query cannot be read") for value in (["a"], [b"x"])]
     each_is_refused(vectors, lambda fields: back(REQUESTS["vector"], fields))
     for name in ("newton", "histograms", "no privacy"):
         each_is_refused(
@@ -171,23 +174,32 @@ def test_tampered_fields_are_refused():
 
 
 def test_a_context_that_makes_no_sense_is_refused():
-    nan, wrong = float("nan"), "of the context"
+    nan, wrong = float("nan"), "must be"
     table: list[tuple[Fields, str]] = [
-        ({"version": 2}, "version 2 of the wire form is not known here, only 1"),
-        ({"version": True}, "version True of the wire form"),
-        ({"version": "1"}, "version '1' of the wire form"),
-        ({"query-version": 9}, "version 9 of the query 'clipped_nll' is not known here, only 1"),
-        *(({"run": run}, f"run {wrong}") for run in ("", "x" * 65, "two\nlines")),
-        *(({"plan": plan}, f"plan {wrong}") for plan in ("0" * 63, 7)),
+        ({"version": 2}, "version of the wire form must be 1, got 2"),
+        ({"version": True}, "version of the wire form must be 1, got True"),
+        ({"version": "1"}, "version of the wire form must be 1, got '1'"),
+        ({"query-version": 9}, "version of the query 'clipped_nll' must be 1, got 9"),
+        *(
+            ({"run": run}, f"context of a request: run {wrong}")
+            for run in ("", "x" * 65, "two\nlines")
+        ),
+        *(({"plan": plan}, f"context of a request: plan {wrong}") for plan in ("0" * 63, 7)),
         ({"round": 4}, "round of the context must be 3, got 4"),
         ({"round": 2}, "round of the context must be 3, got 2"),
-        ({"round": 3.0}, f"round {wrong}"),
-        ({"rounds": 2}, f"round {wrong}"),
-        ({"rounds": nan}, f"rounds {wrong}"),
-        ({"unit": "ROW"}, f"unit {wrong}"),
-        ({"trust": ["central"]}, f"trust {wrong}"),
+        ({"round": 3.0}, f"context of a request: round {wrong}"),
+        ({"rounds": 2}, f"context of a request: round {wrong}"),
+        ({"rounds": nan}, f"context of a request: rounds {wrong}"),
+        ({"unit": "ROW"}, f"context of a request: unit {wrong}"),
+        ({"trust": ["central"]}, f"context of a request: trust {wrong}"),
         ({"mechanism": "gaussian"}, "mechanism of the noise must be 'gaussian'"),
-        *(({"epsilon": epsilon}, f"epsilon {wrong}") for epsilon in (nan, 0.0, "1", True)),
-        *(({"delta": delta}, f"delta {wrong}") for delta in (1.0, -1e-9, nan)),
+        *(
+            ({"epsilon": epsilon}, f"context of a request: epsilon {wrong}")
+            for epsilon in (nan, 0.0, "1", True)
+        ),
+        *(
+            ({"delta": delta}, f"context of a request: delta {wrong}")
+            for delta in (1.0, -1e-9, nan)
+        ),
     ]
     each_is_refused(table, lambda context: back(REQUESTS["distributed, per row"], context=context))

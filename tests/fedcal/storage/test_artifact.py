@@ -40,8 +40,8 @@ def test_a_file_of_something_else_is_refused(tmp_path):
     for header, arrays, words in (
         (None, {}, "is not a fedcal artifact"),
         ({"format": "x"}, {}, "is not a fedcal artifact"),
-        ({**HEADER, "form": "auc"}, {}, "is not an artifact of the form 'count'"),
-        ({**HEADER, "version": 2}, {}, "has version 2; this fedcal reads version 1"),
+        ({**HEADER, "form": "auc"}, {}, "form of the artifact must be 'count', got 'auc'"),
+        ({**HEADER, "version": 2}, {}, "version of the file must be 1, got 2"),
         (HEADER, {}, "has no array 'value'"),
         ({**HEADER, "class_names": 5}, {"value": np.ones(2)}, "must be a list of names"),
         (HEADER, {"value": np.zeros(3)}, "value must have 2 entries"),

@@ -73,7 +73,7 @@ def test_a_rare_label_is_in_every_set_and_no_exact_count_is_told():
     logits = rng.normal(size=(1000, 3)) + 2 * np.eye(3)[labels]
     data = from_arrays(logits=logits, labels=labels, test_logits=logits, test_labels=labels)
     made = run(data, {"clients": 20}, by="class", alpha=0.05)
-    exact, page = made.judged["sets"], made.page()
+    exact, page = made.judged["sets"], made.parts
     told = "its rows, 12, are too few for a threshold, which needs 19"
     assert exact["all_labels_why"] == {"class 2": told}
     assert f"class 2 is in every set: {told}" in str(page)

@@ -85,7 +85,7 @@ def test_a_delta_above_a_new_ledger_s_cap_makes_no_file(shards, tmp_path):
         tmp_path / "l.db",
     )
     job = Job("fedtemp", public, ledger=str(file), cap=2.0)
-    with pytest.raises(BudgetExceeded, match=r"delta = 0\.01 is above .* 0\.001; give cap_delta"):
+    with pytest.raises(BudgetExceeded, match=r"new ledger .*: delta 0 of 0\.001 is spent"):
         job.run(lambda s: run_inline(s, shards))
     assert not file.exists()
     replace(job, cap_delta=0.02).run(lambda s: run_inline(s, shards))

@@ -273,7 +273,7 @@ def test_a_result_is_no_larger_than_its_method_makes_it(site, tmp_path, caplog):
     records = result(tmp_path / "server", site.answered())
     for files, why in (
         (ConfigRecord({"calibrator.npz": bytes(2 << 20)}), "no file calibrator.npz of at most"),
-        (packed(w=np.zeros(2 << 20)), "declares more than"),  # 16 KiB, and unpacked 16 MiB
+        (packed(w=np.zeros(2 << 20)), "more than 8 MiB of numbers"),  # 16 KiB, and unpacked 16 MiB
         (ConfigRecord({"calibrator.npz": b"PK"}), "not an intact .npz file"),
     ):
         assert site.ask("result", **{**records, "files": files}).has_error()
@@ -309,7 +309,7 @@ def test_the_log_is_in_plain_words_and_tells_of_no_row(site, tmp_path, caplog):
         f"asked which classes it has: answered with their digest {digest[:12]}",
         "result received: run RUN",
         "asked: run RUN",
-        "refused to answer: the job's public facts are not those that the run began with",
+        "refused to answer: the digest of the job's public facts",
     ]
     assert "round 1 of 1: temperature_scores, epsilon 1" in caplog.messages[0]
     assert "again, with the same numbers" in caplog.messages[3]

@@ -97,7 +97,7 @@ def test_one_set_of_contributors_is_signed(records):
     records.confirm(JOB, 1, "u", lambda: (b"signature", b"sums"))
     refused("signed before must be", records.confirm, JOB, 1, "v", nothing)
     for round, digest in ((1, "v"), (2, "u")):
-        refused("no sums are saved", records.sums, JOB, round, digest)
+        refused("none are saved", records.sums, JOB, round, digest)
     assert records.confirm(JOB, 2, "v", lambda: (b"2", b"3")) == b"2"
 
 
@@ -125,7 +125,7 @@ def test_old_answers_are_not_kept_and_not_drawn_again(records):
         records.confirm(JOB, round, "u", lambda: (b"signature", b"sums"))
     give(records, round=KEPT_ROUNDS + 2)
     refused("an old one", records.answer, JOB, FACTS, 2, "q", never)
-    refused("no sums are saved", records.sums, JOB, 2, "u")
+    refused("none are saved", records.sums, JOB, 2, "u")
     assert records.sums(JOB, 3, "u") == b"sums"
     assert records.answer(JOB, FACTS, 3, "q", never)[1]
 

@@ -135,7 +135,7 @@ def test_answers_that_the_records_do_not_know_are_refused(site):
     (site.folder / ANSWERS).mkdir()
     run = Run()
     for use in (run.answer, lambda site: prepare(site.folder, ROWS)):
-        refused("delete it after its runs have ended", use, site)
+        refused("Delete it after its runs have ended", use, site)
     assert run.drawn == 0
     (site.folder / ANSWERS).rmdir()
     run.answer(site)

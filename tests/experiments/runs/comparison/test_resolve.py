@@ -78,7 +78,7 @@ def test_a_value_that_goes_with_nothing_is_refused():
         ({"epsilon": "inf,1", "trust": "secagg"}, "secagg"),
         ({"trust": "secagg,central"}, "secagg"),
         ({"trust": "central,local", "mechanism": "auto,unary"}, "'unary' does not fit"),
-        ({"mechanism": "auto,exponential"}, "'exponential' does not fit a release that is a sum"),
+        ({"mechanism": "auto,exponential"}, "'exponential' does not fit this method's release"),
         ({"quorum": 0.5}, "quorum"),
         # what no choice of trust would mend
         ({"method": "fedoneshot", "rounds": 3, "trust": "central,local"}, "fedoneshot on d"),

@@ -1,0 +1,109 @@
+"""Parts of a page that are data, drawn: curves and forest plots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedcal.core import pages
+from fedcal.experiments.report.figures.drawing import WIDTH, Panel, Sheet, curve
+from fedcal.experiments.report.figures.style import BASELINE_STYLES, LINES, METHOD_STYLES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FEW = 30
+"""Points up to which a series has markers and whiskers; with more, a plain line and an area."""
+
+FOREST_LEFT = 1.45
+"""Inches beside a forest plot for its labels."""
+
+LONGEST = 22
+"""Letters of a label of a forest plot; a longer one is cut. What it says in words has all."""
+
+_LINE = 0.15  # inches of a forest plot for each of its lines
+
+
+def drawn(part: Any, about: str = "") -> Any:
+    """Return a curve or forest plot as a sheet of one panel; every other part as it is.
+
+    Parameters
+    ----------
+    about
+        what the title on the sheet begins with; "" = the part's own alone
+    """
+    if not isinstance(part, (pages.Curve, pages.Intervals)):
+        return part
+    panel = _curve(part) if isinstance(part, pages.Curve) else _forest(part)
+    series = zip(METHOD_STYLES, part.series, strict=False)
+    references = zip(BASELINE_STYLES, part.references, strict=False)
+    title = f"{about}: {part.title}" if about else part.title
+    return Sheet(title, 1, (panel,), (*series, *references), note=part.note)
+
+
+def _curve(shown: pages.Curve) -> Panel:
+    lines = (*shown.series.values(), *shown.references.values(), *shown.bands.values())
+    shares = all(0 <= n <= 1 for line in lines for point in line for n in point)
+
+    def plot(ax: Axes) -> None:
+        ax.set(xlabel=shown.x, ylabel=shown.y)
+        for style, line in zip(BASELINE_STYLES, shown.references.values(), strict=False):
+            curve(ax, style, *zip(*line, strict=True))
+        for style, (name, line) in zip(METHOD_STYLES, shown.series.items(), strict=False):
+            x, y = zip(*line, strict=True)
+            low, high = np.transpose(shown.bands[name]) if name in shown.bands else (None, None)
+            if len(line) <= FEW:
+                curve(ax, style, x, y, low, high)
+                continue
+            ax.plot(x, y, label=style, **{**LINES[style], "marker": "none"})
+            if low is not None and high is not None:
+                colour = LINES[style]["color"]
+                ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+        if shares:  # all of the square, also where there are no points
+            ax.set(xlim=(0, 1), ylim=(0, 1), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
+
+    words = "; ".join(
+        f"{name}: " + ", ".join(f"{x:.4g} {y:.4g}" for x, y in _thinned(line))
+        for name, line in shown.series.items()
+    )
+    text = f"{shown.y} against {shown.x}{', with intervals' if shown.bands else ''}. {words}."
+    return Panel("", plot, text, aspect=1.0 if shares else 0.75)
+
+
+def _thinned(line: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """At most `FEW` of the points, the first and the last among them."""
+    chosen = np.unique(np.linspace(0, len(line) - 1, min(FEW, len(line))).round().astype(int))
+    return [line[k] for k in chosen]
+
+
+def _forest(shown: pages.Intervals) -> Panel:
+    labels = shown.labels
+    place = {label: k for k, label in enumerate(labels)}
+    many = len(shown.series)
+
+    def plot(ax: Axes) -> None:
+        ax.set(xlabel=shown.x, ylim=(len(labels) - 0.5, -0.5))
+        ax.set_yticks(range(len(labels)), [_cut(label) for label in labels])
+        ax.grid(visible=False, axis="y")
+        for style, x in zip(BASELINE_STYLES, shown.references.values(), strict=False):
+            ax.axvline(x, label=style, **LINES[style])
+        for k, (style, lines) in enumerate(zip(METHOD_STYLES, shown.series.values(), strict=False)):
+            shift = 0.5 * ((k + 0.5) / many - 0.5)
+            y = [place[label] + shift for label, *_ in lines]
+            _, value, low, high = zip(*lines, strict=True)
+            ax.hlines(y, low, high, colors=LINES[style]["color"], linewidths=0.9, label=style)
+            ax.plot(value, y, label=style, **{**LINES[style], "linestyle": "none"})
+
+    words = "; ".join(
+        f"{name}: " + ", ".join(f"{label} {v:.4g} ({a:.4g} to {b:.4g})" for label, v, a, b in lines)
+        for name, lines in shown.series.items()
+    )
+    lines = len(labels) * max(1.0, 0.6 * many)
+    aspect = (0.1 + _LINE * lines) / WIDTH
+    return Panel("", plot, f"{shown.x}, with intervals. {words}.", aspect, left=FOREST_LEFT)
+
+
+def _cut(label: str) -> str:
+    return label if len(label) <= LONGEST else label[: LONGEST - 1] + "…"
