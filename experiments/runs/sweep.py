@@ -20,7 +20,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import fields
 from functools import partial
@@ -208,7 +208,9 @@ def serve(folder: str) -> None:
     work = getattr(importlib.import_module(known["module"]), known["function"])
     sources: dict[str, Dataset] = {}
     for k, (name, facts) in enumerate(known["facts"].items()):
-        read = {fact: tuple(v) if isinstance(v, list) else v for fact, v in facts.items()}
+        read: dict[str, Any] = {
+            fact: tuple(v) if isinstance(v, list) else v for fact, v in facts.items()
+        }
         for path in Path(folder, str(k)).glob("*.npy"):
             read[path.stem] = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
         sources[name] = Dataset(**read)
@@ -257,20 +259,18 @@ def check_same(
 
     Lists of the names in `growing` may have grown. What is missing is a default.
     """
-    differs = []
-    for key in sorted({*now, *then}):
+
+    def grown(key: str) -> bool:
         new, old = now.get(key), then.get(key)
-        grown = key in growing and new is not None and old is not None and {*old} <= {*new}
-        if new != old and not grown:
-            differs.append(f"{key} was {_shown(old)} and is {_shown(new)}")
+        return bool(new == old or (key in growing and new and old and {*old} <= {*new}))
+
+    differs = [
+        f"{key} was {then.get(key, 'the default')} and is {now.get(key, 'the default')}"
+        for key in sorted({*now, *then})
+        if not grown(key)
+    ]
     if differs:
         raise InputError(f"{what}: {'; '.join(differs)}")
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "the default"
-    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 class Journal(dict[str, Row]):
@@ -327,7 +327,9 @@ class Journal(dict[str, Row]):
             )
 
     @contextlib.contextmanager
-    def opened(self, config: str, sources: Sources, runs: Mapping[str, Run]) -> Iterator[None]:
+    def opened(
+        self, config: str, sources: Sources, runs: Sequence[Run]
+    ) -> Iterator[dict[str, Row]]:
         """Lock the folder against other processes, and let rows be set.
 
         Parameters
@@ -337,7 +339,7 @@ class Journal(dict[str, Row]):
         sources
             the data, whose digests are written to `.inputs.json`
         runs
-            by `key_of`: all that may be kept
+            all that may be kept
 
         Raises
         ------
@@ -351,12 +353,13 @@ class Journal(dict[str, Row]):
             Ctrl-C in the block.
         """
         inputs = {name: digest_of(data) for name, data in sources.items()}
+        known = {key_of(run) for run in runs}
         with system_errors(f"cannot write to {self.out}"):
             self.out.mkdir(parents=True, exist_ok=True)
         with locked(self.out, f"another comparison is writing to {self.out}", folder=True):
             self._look()
             if self._resume:
-                self._read(self._from, inputs, runs)
+                self._read(inputs, known)
             self._path = self._place / ROWS
             with system_errors(f"cannot write {self._path}"):  # the rows last: by them it is found
                 self._place.mkdir(exist_ok=True)
@@ -369,17 +372,17 @@ class Journal(dict[str, Row]):
                     f.writelines(map(_line, self.values()))
             try:
                 with self._path.open("ab", buffering=0) as self._file:
-                    yield
+                    yield self
             except (KeyboardInterrupt, FedcalError) as e:
                 kept = len(_lines(self._path) or self)  # an interrupt may keep the last one from us
-                message = f"{kept} of {len(runs)} runs are kept in {self.out}"
+                message = f"{kept} of {len(known)} runs are kept in {self.out}"
                 if isinstance(e, FedcalError):
                     raise FedcalError(f"{e}; {message}; go on with --resume") from None
                 raise Interrupted(f"{message}; continue with --resume") from None
 
-    def _read(self, place: Path, inputs: Mapping[str, str], runs: Mapping[str, Run]) -> None:
+    def _read(self, inputs: Mapping[str, str], runs: Collection[str]) -> None:
         """Take the rows that are there, or refuse them."""
-        path, rows, lines = place / ROWS, dict[str, Row](), _lines(place / ROWS)
+        path, rows, lines = self._from / ROWS, dict[str, Row](), _lines(self._from / ROWS)
         for number, line in enumerate(lines, 1):
             try:
                 row = json.loads(line)
@@ -396,12 +399,12 @@ class Journal(dict[str, Row]):
             check_same(other, versions(), row["versions"])
         changed = {row["run"]["data"] for row in rows.values()}
         with contextlib.suppress(OSError, ValueError, RecursionError, TypeError, LookupError):
-            then = json.loads((place / INPUTS).read_bytes())["data"]
+            then = json.loads((self._from / INPUTS).read_bytes())["data"]
             changed = {name for name in changed if then[name] != inputs[name]}
         if changed:
             raise InputError(
                 f"{', '.join(sorted(changed))} changed since this comparison was begun, or "
-                f"{place / INPUTS} did; start anew, with another --out"
+                f"{self._from / INPUTS} did; start anew, with another --out"
             )
         self.update({key: row for key, row in rows.items() if "error" not in row})
 
@@ -439,14 +442,11 @@ def run_all(
     runs: Sequence[Run],
     sources: Sources,
     work: Work,
-    save: Callable[[list[Row], Path], None],
-    *,
-    place: contextlib.AbstractContextManager[Pool],
-    config: str,
-    journal: Journal | None = None,
+    pool: Pool,
+    rows: dict[str, Row],
     progress: Progress | None = None,
 ) -> list[Row]:
-    """Run everything, and save what is made of it.
+    """Compute those of the runs that `rows` lacks, and put them there.
 
     Parameters
     ----------
@@ -456,15 +456,10 @@ def run_all(
         the data sets that runs name
     work
         computes one run; a function of a module, so that other processes find it
-    save
-        writes what is made of all rows, in the order of `runs`, into a folder, `config.toml` and
-        `rows.jsonl` in order among it
-    place
-        where, from `pool_of`
-    config
-        text of `config.toml`
-    journal
-        keeps finished rows while it goes on, and then what is made of them; None = no files
+    pool
+        from `pool_of`
+    rows
+        by `key_of`, such as a `Journal`
     progress
         called after each run with runs finished, runs kept earlier among them, and all
 
@@ -475,26 +470,15 @@ def run_all(
 
     Raises
     ------
-    InputError
-        A folder that holds something else; nothing ran.
     FedcalError
-        A worker died, or nothing can be written; finished runs are kept in the folder.
-    Interrupted
-        Ctrl-C; finished runs are kept in the folder.
+        A worker died, or `rows` cannot keep another one.
     """
     named = {key_of(run): run for run in runs}
     step = progress or (lambda done, total: None)
-    rows: dict[str, Row] = {} if journal is None else journal
-    with place as pool, contextlib.ExitStack() as stack:
-        if journal is not None:
-            stack.enter_context(journal.opened(config, sources, named))
-        step(len(rows), len(named))
-        missing = [run for key, run in named.items() if key not in rows]
-        with contextlib.closing(pool(missing, sources, work)) as finished:
-            for row in finished:
-                rows[key_of(row["run"])] = row
-                step(len(rows), len(named))
-        ordered = [rows[key_of(run)] for run in runs]
-        if journal is not None:
-            journal.finish(partial(save, ordered))
-    return ordered
+    step(len(rows), len(named))
+    missing = [run for key, run in named.items() if key not in rows]
+    with contextlib.closing(pool(missing, sources, work)) as finished:
+        for row in finished:
+            rows[key_of(row["run"])] = row
+            step(len(rows), len(named))
+    return [rows[key_of(run)] for run in runs]

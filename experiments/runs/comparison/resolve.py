@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from functools import cache
 from typing import NamedTuple
 
+from fedcal import partition
 from fedcal.core import checks, errors
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset
@@ -135,9 +136,7 @@ def _asked(cell: Cell) -> set[tuple[str, object]]:
 
 
 def _meaning(cell: Cell) -> str:
-    """Return a key that is equal for cells with the same run, spelt-out defaults included.
-
-    The grid itself tells the spellings of a partition apart.
-    """
+    """Return a key that is equal for cells with the same run, however they are spelt."""
     defaults = {k: p.default for k, p in settings_of(cell.config.method).items()}
-    return repr(sorted(asdict(replace(cell.config, set={**defaults, **cell.config.set})).items()))
+    plain = asdict(replace(cell.config, set={**defaults, **cell.config.set}))
+    return repr(sorted((plain | {"partition": partition.parse(cell.config.partition)}).items()))
