@@ -15,14 +15,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import importlib
 import json
 import os
-import pickle
 import shutil
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -67,6 +67,7 @@ CONFIG, ROWS = "config.toml", "rows.jsonl"
 INPUTS, UNFINISHED = ".inputs.json", ".unfinished"
 """Digests of the data by name, not to be published; where work goes on in a finished folder."""
 
+_FACTS = ("input", "client_names", "group_names", "other_input")
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from fedcal.experiments.runs.sweep import serve; serve(sys.argv[2])"
@@ -78,19 +79,21 @@ def key_of(run: Run) -> str:
     return json.dumps(run, sort_keys=True, allow_nan=False)
 
 
+def arrays_of(data: Dataset) -> Mapping[str, np.ndarray[Any, Any]]:
+    """Return the arrays of a data set by the names of its fields, without those that are None."""
+    every = {f.name: getattr(data, f.name) for f in fields(data)}
+    return {name: value for name, value in every.items() if isinstance(value, np.ndarray)}
+
+
 def digest_of(data: Dataset) -> str:
     """SHA-256 of everything that a run reads.
 
     Not to be published: who knows all rows but one can find the last one by it.
     """
-    digest = hashlib.sha256()
-    for name in (f.name for f in fields(data)):
-        value = getattr(data, name)
-        if isinstance(value, np.ndarray):
-            digest.update(f"{name} {value.dtype.str} {value.shape}".encode())
-            digest.update(np.ascontiguousarray(value).data)
-        elif name in ("input", "client_names", "group_names", "other_input"):
-            digest.update(f"{name} {value!r}".encode())
+    digest = hashlib.sha256(repr([getattr(data, fact) for fact in _FACTS]).encode())
+    for name, array in arrays_of(data).items():
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
@@ -182,12 +185,13 @@ def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -
 
 def hand_over(folder: Path, work: Work, sources: Sources) -> None:
     """Write what workers need into an empty folder, each array in a file that they can map."""
-    buffers: list[pickle.PickleBuffer] = []
-    bare = {name: replace(data) for name, data in sources.items()}  # without what it has cached
-    head = pickle.dumps((work, bare), protocol=5, buffer_callback=buffers.append)
-    for k, buffer in enumerate(buffers):
-        (folder / str(k)).write_bytes(buffer.raw())
-    (folder / "head").write_bytes(head)
+    facts = {n: {fact: getattr(d, fact) for fact in ("name", *_FACTS)} for n, d in sources.items()}
+    for k, data in enumerate(sources.values()):
+        (folder / str(k)).mkdir()
+        for name, array in arrays_of(data).items():
+            np.save(folder / str(k) / name, np.ascontiguousarray(array), allow_pickle=False)
+    known = {"module": work.__module__, "function": work.__name__, "facts": facts}
+    (folder / "work.json").write_text(json.dumps(known), "utf-8")
 
 
 def serve(folder: str) -> None:
@@ -200,9 +204,16 @@ def serve(folder: str) -> None:
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a package prints is no answer
-    paths = [Path(folder, str(k)) for k in range(len(os.listdir(folder)) - 1)]
-    mapped = [np.memmap(path, mode="r") if path.stat().st_size else b"" for path in paths]
-    work, sources = pickle.loads(Path(folder, "head").read_bytes(), buffers=mapped)
+    known = json.loads(Path(folder, "work.json").read_text("utf-8"))
+    work = getattr(importlib.import_module(known["module"]), known["function"])
+    sources: dict[str, Dataset] = {}
+    for k, (name, facts) in enumerate(known["facts"].items()):
+        read: dict[str, Any] = {
+            fact: tuple(v) if isinstance(v, list) else v for fact, v in facts.items()
+        }
+        for path in Path(folder, str(k)).glob("*.npy"):
+            read[path.stem] = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        sources[name] = Dataset(**read)
     for line in sys.stdin:
         run = json.loads(line)
         row = json.dumps(work(run, sources[run["data"]]), allow_nan=False)
@@ -248,20 +259,18 @@ def check_same(
 
     Lists of the names in `growing` may have grown. What is missing is a default.
     """
-    differs = []
-    for key in sorted({*now, *then}):
+
+    def grown(key: str) -> bool:
         new, old = now.get(key), then.get(key)
-        grown = key in growing and new is not None and old is not None and {*old} <= {*new}
-        if new != old and not grown:
-            differs.append(f"{key} was {_shown(old)} and is {_shown(new)}")
+        return bool(new == old or (key in growing and new and old and {*old} <= {*new}))
+
+    differs = [
+        f"{key} was {then.get(key, 'the default')} and is {now.get(key, 'the default')}"
+        for key in sorted({*now, *then})
+        if not grown(key)
+    ]
     if differs:
         raise InputError(f"{what}: {'; '.join(differs)}")
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "the default"
-    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 class Journal(dict[str, Row]):
@@ -318,7 +327,9 @@ class Journal(dict[str, Row]):
             )
 
     @contextlib.contextmanager
-    def opened(self, config: str, sources: Sources, runs: Mapping[str, Run]) -> Iterator[None]:
+    def opened(
+        self, config: str, sources: Sources, runs: Sequence[Run]
+    ) -> Iterator[dict[str, Row]]:
         """Lock the folder against other processes, and let rows be set.
 
         Parameters
@@ -328,7 +339,7 @@ class Journal(dict[str, Row]):
         sources
             the data, whose digests are written to `.inputs.json`
         runs
-            by `key_of`: all that may be kept
+            all that may be kept
 
         Raises
         ------
@@ -342,12 +353,13 @@ class Journal(dict[str, Row]):
             Ctrl-C in the block.
         """
         inputs = {name: digest_of(data) for name, data in sources.items()}
+        known = {key_of(run) for run in runs}
         with system_errors(f"cannot write to {self.out}"):
             self.out.mkdir(parents=True, exist_ok=True)
         with locked(self.out, f"another comparison is writing to {self.out}", folder=True):
             self._look()
             if self._resume:
-                self._read(self._from, inputs, runs)
+                self._read(inputs, known)
             self._path = self._place / ROWS
             with system_errors(f"cannot write {self._path}"):  # the rows last: by them it is found
                 self._place.mkdir(exist_ok=True)
@@ -360,17 +372,17 @@ class Journal(dict[str, Row]):
                     f.writelines(map(_line, self.values()))
             try:
                 with self._path.open("ab", buffering=0) as self._file:
-                    yield
+                    yield self
             except (KeyboardInterrupt, FedcalError) as e:
                 kept = len(_lines(self._path) or self)  # an interrupt may keep the last one from us
-                message = f"{kept} of {len(runs)} runs are kept in {self.out}"
+                message = f"{kept} of {len(known)} runs are kept in {self.out}"
                 if isinstance(e, FedcalError):
                     raise FedcalError(f"{e}; {message}; go on with --resume") from None
                 raise Interrupted(f"{message}; continue with --resume") from None
 
-    def _read(self, place: Path, inputs: Mapping[str, str], runs: Mapping[str, Run]) -> None:
+    def _read(self, inputs: Mapping[str, str], runs: Collection[str]) -> None:
         """Take the rows that are there, or refuse them."""
-        path, rows, lines = place / ROWS, dict[str, Row](), _lines(place / ROWS)
+        path, rows, lines = self._from / ROWS, dict[str, Row](), _lines(self._from / ROWS)
         for number, line in enumerate(lines, 1):
             try:
                 row = json.loads(line)
@@ -387,12 +399,12 @@ class Journal(dict[str, Row]):
             check_same(other, versions(), row["versions"])
         changed = {row["run"]["data"] for row in rows.values()}
         with contextlib.suppress(OSError, ValueError, RecursionError, TypeError, LookupError):
-            then = json.loads((place / INPUTS).read_bytes())["data"]
+            then = json.loads((self._from / INPUTS).read_bytes())["data"]
             changed = {name for name in changed if then[name] != inputs[name]}
         if changed:
             raise InputError(
                 f"{', '.join(sorted(changed))} changed since this comparison was begun, or "
-                f"{place / INPUTS} did; start anew, with another --out"
+                f"{self._from / INPUTS} did; start anew, with another --out"
             )
         self.update({key: row for key, row in rows.items() if "error" not in row})
 
@@ -430,14 +442,11 @@ def run_all(
     runs: Sequence[Run],
     sources: Sources,
     work: Work,
-    save: Callable[[list[Row], Path], None],
-    *,
-    place: contextlib.AbstractContextManager[Pool],
-    config: str,
-    journal: Journal | None = None,
+    pool: Pool,
+    rows: dict[str, Row],
     progress: Progress | None = None,
 ) -> list[Row]:
-    """Run everything, and save what is made of it.
+    """Compute those of the runs that `rows` lacks, and put them there.
 
     Parameters
     ----------
@@ -447,15 +456,10 @@ def run_all(
         the data sets that runs name
     work
         computes one run; a function of a module, so that other processes find it
-    save
-        writes what is made of all rows, in the order of `runs`, into a folder, `config.toml` and
-        `rows.jsonl` in order among it
-    place
-        where, from `pool_of`
-    config
-        text of `config.toml`
-    journal
-        keeps finished rows while it goes on, and then what is made of them; None = no files
+    pool
+        from `pool_of`
+    rows
+        by `key_of`, such as a `Journal`
     progress
         called after each run with runs finished, runs kept earlier among them, and all
 
@@ -466,26 +470,15 @@ def run_all(
 
     Raises
     ------
-    InputError
-        A folder that holds something else; nothing ran.
     FedcalError
-        A worker died, or nothing can be written; finished runs are kept in the folder.
-    Interrupted
-        Ctrl-C; finished runs are kept in the folder.
+        A worker died, or `rows` cannot keep another one.
     """
     named = {key_of(run): run for run in runs}
     step = progress or (lambda done, total: None)
-    rows: dict[str, Row] = {} if journal is None else journal
-    with place as pool, contextlib.ExitStack() as stack:
-        if journal is not None:
-            stack.enter_context(journal.opened(config, sources, named))
-        step(len(rows), len(named))
-        missing = [run for key, run in named.items() if key not in rows]
-        with contextlib.closing(pool(missing, sources, work)) as finished:
-            for row in finished:
-                rows[key_of(row["run"])] = row
-                step(len(rows), len(named))
-        ordered = [rows[key_of(run)] for run in runs]
-        if journal is not None:
-            journal.finish(partial(save, ordered))
-    return ordered
+    step(len(rows), len(named))
+    missing = [run for key, run in named.items() if key not in rows]
+    with contextlib.closing(pool(missing, sources, work)) as finished:
+        for row in finished:
+            rows[key_of(row["run"])] = row
+            step(len(rows), len(named))
+    return [rows[key_of(run)] for run in runs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import product
@@ -16,7 +16,6 @@ from fedcal.core.fields import Count
 from fedcal.core.options import RUNNING, SITES, Option, Options, layered, option, options_of
 from fedcal.experiments.report.families import family_of
 from fedcal.experiments.runs.config import POOLED, Config, label_of, method_named, parse_setting
-from fedcal.partition import parse as parse_partition
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import Plan
 from fedcal.strategies.settings import Setting, calibrating, exact_only, settings_of
@@ -95,12 +94,6 @@ class Variant:
     def dealt(self) -> bool:
         """True if its result depends on how the rows were partitioned."""
         return self.method not in POOLED or self.method == "one-source"
-
-    def resolved(self) -> tuple[str, tuple[tuple[str, Setting], ...]]:
-        """Equal for variants that mean the same: defaults that are spelt out do not count."""
-        defaults = {k: p.default for k, p in settings_of(self.method).items()}
-        own = {k: v for k, v in self.settings.items() if k not in defaults or defaults[k] != v}
-        return self.method, tuple(sorted(own.items()))
 
     def _pairs(self, comma: str) -> str:
         return comma.join(
@@ -183,17 +176,6 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
         for trust in self.trust or ():
             if trust in NOISY:  # also where no epsilon is finite, and no run has it
                 Federation(1, 2, epsilon=min(self.epsilon), trust=trust)
-        meanings: dict[str, Callable[[Any], Any]] = {"partition": parse_partition}
-        meanings["method"] = lambda text: Variant.parse(text).resolved()
-        for axis in AXES:
-            seen: dict[Any, str] = {}
-            for value in getattr(self, axis) or ():
-                meaning = meanings.get(axis, str)(value)
-                if meaning in seen:
-                    other = seen[meaning]
-                    also = "" if other == str(value) else f" ({other!r} means the same)"
-                    raise InputError(f"{axis} {str(value)!r} occurs twice{also}")
-                seen[meaning] = str(value)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values without the unset ones; infinity stays a float."""
@@ -247,11 +229,12 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
 
         return sorted(cells.values(), key=place)
 
-    def _alike(self, variant: Variant, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _alike(self, variant: Variant, given: dict[str, Any]) -> dict[str, Any]:
         """Add what all runs share, each setting where there is one, and a quorum likewise."""
         known = settings_of(variant.method)
         own = {**{k: v for k, v in self.set.items() if k in known}, **variant.settings}
-        alike = {name: getattr(self, name) for name in _SHARED} | given | {"set": own}
+        alike: dict[str, Any] = {name: getattr(self, name) for name in _SHARED}
+        alike |= given | {"set": own}
         shared = given["trust"] in TRUSTS and TRUSTS[given["trust"]].shared
         if not shared and self.secure_aggregation != "protocol":
             alike["quorum"] = Config.quorum

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from functools import cache
 from typing import NamedTuple
 
+from fedcal import partition
 from fedcal.core import checks, errors
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset
@@ -59,7 +60,8 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
     cells, warned = dict[str, Cell](), dict[str, None]()
     left_out, used = list[LeftOut](), set[tuple[str, object]]()
     idle = {k: v for k, v in grid.set.items() if k != "rows_per_client"}
-    idle["quorum"] = None if grid.quorum == Config.quorum else grid.quorum
+    if grid.quorum != Config.quorum:
+        idle["quorum"] = grid.quorum
     for cell in grid.drafts({name: data.test_scores is None for name, data in sources.items()}):
         c = cell.config
         shards, names = dealt(c.data, c.partition, c.clients)
@@ -70,7 +72,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
                 left_out.append((cell, str(e)))
                 continue
             plan = job.plan
-            read = {*c.set, *(["quorum"] if c.quorum != Config.quorum else [])}
+            read = {*c.set} if c.quorum == Config.quorum else {*c.set, "quorum"}
             idle = {k: v for k, v in idle.items() if k not in read}
             used |= _asked(cell)
             little = "".join(underpowered(c.method, shards, job))
@@ -134,9 +136,7 @@ def _asked(cell: Cell) -> set[tuple[str, object]]:
 
 
 def _meaning(cell: Cell) -> str:
-    """Return a key that is equal for cells with the same run, spelt-out defaults included.
-
-    The grid itself tells the spellings of a partition apart.
-    """
+    """Return a key that is equal for cells with the same run, however they are spelt."""
     defaults = {k: p.default for k, p in settings_of(cell.config.method).items()}
-    return repr(sorted(asdict(replace(cell.config, set={**defaults, **cell.config.set})).items()))
+    plain = asdict(replace(cell.config, set={**defaults, **cell.config.set}))
+    return repr(sorted((plain | {"partition": partition.parse(cell.config.partition)}).items()))

@@ -3,6 +3,7 @@
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -333,8 +334,8 @@ def compare(
         checks.needed("--out DIR", out, "--resume continues the comparison there")
     begun = journal.begun if journal is not None else {}
     named, arrays = _named(data, model)
-    given = begun if config is None else read_options(path_of(config))
-    grid = read_grid(given, {"data": named}, options)
+    read = begun if config is None else read_options(path_of(config))
+    grid = read_grid(read, {"data": named}, options)
     resident = {name for name in grid.data if name in arrays or datasets.is_shipped(name)}
     paths = (n if n in resident else str(path_of(n).resolve()) for n in grid.data)
     whole: Any = {"data": tuple(paths)}  # as `simulate` names them; a field of one of `Config`
@@ -359,24 +360,21 @@ def compare(
             judged = load.test_part(source.split(grid.seed), grid.seed)
         load.warn_of_rows(judged, f"{name}: {'' if family == 'evaluate' else 'test '}rows")
 
-    def summed_up(rows: Sequence[Row]) -> Comparison:
-        following = iter(rows)  # one for each cell and seed, in this order
+    runs = [run for cell in cells for run in runs_of(cell)]
+    nothing: dict[str, Row] = {}
+    kept = (
+        nullcontext(nothing) if journal is None else journal.opened(grid.to_toml(), sources, runs)
+    )
+    with place as pool, kept as rows:
+        ordered = sweep.run_all(runs, sources, run_row, pool, rows, progress)
+        following = iter(ordered)  # one for each cell and seed, in this order
         lines = [table.summarise(c, list(islice(following, len(c.seeds)))) for c in cells]
         held_out = {name: source.test_scores is None for name, source in sources.items()}
         said = statement(cells, held_out, left_out)
-        return Comparison(grid, lines, [*rows], said, report, tuple(metrics))
-
-    rows = sweep.run_all(
-        [run for cell in cells for run in runs_of(cell)],
-        sources,
-        run_row,
-        lambda rows, out: summed_up(rows).save(out),
-        place=place,
-        config=grid.to_toml(),
-        journal=journal,
-        progress=progress,
-    )
-    return summed_up(rows)
+        found = Comparison(grid, lines, ordered, said, report, tuple(metrics))
+        if journal is not None:
+            journal.finish(found.save)
+    return found
 
 
 def _named(data: Any, model: Any) -> tuple[Any, dict[str, Dataset]]:
@@ -389,4 +387,6 @@ def _named(data: Any, model: Any) -> tuple[Any, dict[str, Dataset]]:
     named = (str, Path) if model is None else ()
     loaded = [d if isinstance(d, named) else load.load_any(d, model=model) for d in listed]
     names = [d.name if isinstance(d, Dataset) else str(d) for d in loaded]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise errors.InputError(f"data {twice[0]!r} occurs twice")
     return names, {d.name: d for d in loaded if isinstance(d, Dataset)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -269,16 +270,15 @@ def run_suite(
             then = asdict(read_suite(journal.begun))
             check_same(f"{out} was begun with another suite", asdict(suite), then, ["data"])
     sources = {name: load_any(name) for name in suite.data}
-    return run_all(
-        _runs(suite, sources),
-        sources,
-        cell_row,
-        partial(_save, suite),
-        place=place,
-        config=suite.to_toml(),
-        journal=journal,
-        progress=progress,
+    runs, nothing = _runs(suite, sources), dict[str, Row]()
+    kept = (
+        nullcontext(nothing) if journal is None else journal.opened(suite.to_toml(), sources, runs)
     )
+    with place as pool, kept as rows:
+        ordered = run_all(runs, sources, cell_row, pool, rows, progress)
+        if journal is not None:
+            journal.finish(partial(_save, suite, ordered))
+    return ordered
 
 
 def _runs(suite: Suite, sources: Mapping[str, Dataset]) -> list[Run]:

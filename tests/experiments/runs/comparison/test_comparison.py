@@ -100,6 +100,19 @@ def test_a_row_is_what_simulate_gives(saved):
     ]
 
 
+def test_lines_without_privacy_are_a_group_of_their_own(saved):
+    pandas = pytest.importorskip("pandas")
+    found, out = saved
+    kept = json.loads((out / "compare.json").read_text())
+    assert [c["epsilon"] for c in kept["cells"]] == ["inf", "inf", "inf", 1.0, 1.0]
+    assert kept["config"]["epsilon"] == ["inf", 1.0]
+    for frame in (found.to_frame(), pandas.read_csv(out / "table.csv")):
+        assert frame["epsilon"].dtype == float
+        sizes = frame.groupby("epsilon").size()
+        assert sizes.to_dict() == {1.0: 2, np.inf: 3}
+        assert frame[frame["baseline"]]["method"].tolist() == ["none"]
+
+
 def test_print_shows_the_first_lines_and_says_how_many_more_there_are(saved):
     found, _ = saved
     lines = [line for line in found.to_markdown().splitlines() if line.startswith("|")]
