@@ -101,7 +101,8 @@ def show(result: SimulationResult, out: Path | None) -> None:
 def _tables(result: SimulationResult) -> list[pages.Table]:
     """Metrics before and after a calibrator, or what tables another artifact has."""
     if not result.artifact.rescores or result.test is None:
-        return [p for p in result.parts if isinstance(p, pages.Table)]
+        tables = [p for p in result.parts if isinstance(p, pages.Table)]
+        return [p for p in tables if not p.title.startswith(names.MORE)]
     about = names.about(result.told)
     columns = ("test rows", *(names.column(metric, *about) for metric in names.TEST_ROWS))
     both = {"before": result.before, "after": result.after}

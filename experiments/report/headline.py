@@ -288,19 +288,24 @@ def _compared(
     fell = [m for m, (_, high) in known.items() if high < 0]
     better = [titles[m] for m in known if m in (rose if named(m).higher else fell)]
     worse = [titles[m] for m in known if m in (fell if named(m).higher else rose)]
-    if not known:
-        case = "unknown"
-    elif all(e == (0, 0) for e in known.values()):
-        case = "same"
-    elif better and worse:
-        case = "mixed"
-    else:
-        case = "better" if better else "worse" if worse else "unclear"
-    sentence = sentences[case].format(better=" and ".join(better), worse=" and ".join(worse))
-    names = ", ".join(
-        f"{titles[m]} {_moved(m, *values[m], known.get(m))}" for m in ends if None not in values[m]
+    case = {(True, True): "mixed", (True, False): "better", (False, True): "worse"}.get(
+        (bool(better), bool(worse)), "unclear"
     )
-    return f"{sentence}: {names}." if names else f"{sentence}."
+    if all(e == (0, 0) for e in known.values()):
+        case = "same" if known else "unknown"
+    sentence = sentences[case].format(better=" and ".join(better), worse=" and ".join(worse))
+    told = {
+        m: f"{titles[m]} {_moved(m, *values[m], known.get(m))}"
+        for m in ends
+        if None not in values[m]
+    }
+    sure = [m for m in known if m in rose + fell]
+    decided = [told.get(m, f"{titles[m]} {'rose' if m in rose else 'fell'}") for m in sure]
+    moved = ", ".join(text for m, text in told.items() if m not in sure)
+    if decided and moved:
+        moved = f" (within chance: {moved})"
+    numbers = ", ".join(decided) + moved
+    return f"{sentence}: {numbers}." if numbers else f"{sentence}."
 
 
 def _moved(metric: str, before: float, after: float, ends: tuple[float, float] | None) -> str:

@@ -15,7 +15,7 @@ from fedcal.evaluation.estimators.calibration import ECES
 from fedcal.evaluation.intervals import from_json
 from fedcal.experiments.report import headline
 from fedcal.experiments.runs.config import APP
-from fedcal.metrics.bootstrap import FEWEST
+from fedcal.metrics.bootstrap import FEWEST, GAPS
 from fedcal.metrics.names import TEST_ROWS, about, decimals, heading, named, shown
 
 
@@ -33,9 +33,8 @@ def percent(fraction: float) -> str:
 def signed(metric: str, value: float, digits: int | None = None) -> str:
     """Format a difference with its sign; zero has none."""
     text = shown(metric, abs(value), digits=digits)
-    if not float(text):
-        return text
-    return ("−" if value < 0 else "+") + text
+    sign = "−" if value < 0 else "+"
+    return sign + text if float(text) else text
 
 
 def with_interval(result: Mapping[str, Any], part: str, metric: str) -> tuple[str, str]:
@@ -48,32 +47,38 @@ def with_interval(result: Mapping[str, Any], part: str, metric: str) -> tuple[st
     """
     ends = (result.get("intervals") or {}).get(part, {}).get(metric)
     digits = decimals(metric, *ends) if ends else None
-    before, after = (float(result[of][metric]) for of in ("before", "after"))
     show = partial(signed if part == "difference" else shown, metric, digits=digits)
-    value = {"before": before, "after": after, "difference": after - before}[part]
-    return show(value), " to ".join(map(show, ends or ()))
+    return show(_value(result, part, metric)), " to ".join(map(show, ends or ()))
+
+
+def _value(result: Mapping[str, Any], part: str, metric: str) -> float:
+    before, after = (float(result[of][metric]) for of in ("before", "after"))
+    return {"before": before, "after": after, "difference": after - before}[part]
 
 
 def metric_table(result: dict[str, Any]) -> pages.Table:
     """Metrics before and after, and what changed, each above its interval if a result has any."""
-    intervals = result.get("intervals") or {}
-    rows = []
-    for metric in TEST_ROWS:
-        row: list[pages.Entry] = [heading(metric, *about(result))]
-        values = [float(result[part][metric]) for part in ("before", "after")]
-        for part, value in zip(("before", "after"), values, strict=True):
-            text, interval = with_interval(result, part, metric)
-            ends = intervals.get(part, {}).get(metric)
-            notes = [interval] if ends else []
-            notes += ["noise inflates the number"] if ends and value > ends[1] else []
-            if metric == "nll" and (few := result.get("rows_below_floor", {}).get(part)):
-                notes.append(f"{few:,} row{'s' * (few > 1)} below the floor of {FLOOR:g}")
-            row.append(pages.Marked(text, small="; ".join(notes)))
-        text, interval = with_interval(result, "difference", metric)
-        ends = intervals.get("difference", {}).get(metric)
-        mark = _says(metric, values[1] - values[0], ends)
-        rows.append([*row, pages.Marked(text, mark=mark, small=interval)])
+    parts = ("before", "after", "difference")
+    rows = [
+        (heading(metric, *about(result)), *(_entry(result, part, metric) for part in parts))
+        for metric in TEST_ROWS
+    ]
     return pages.Table("", ("metric", "before", "after", "change"), rows, left=(0,))
+
+
+def _entry(result: Mapping[str, Any], part: str, metric: str) -> pages.Marked:
+    """Return a number above its interval, and what makes it better, worse or inflated."""
+    value, (text, interval) = _value(result, part, metric), with_interval(result, part, metric)
+    ends = (result.get("intervals") or {}).get(part, {}).get(metric)
+    if part == "difference":
+        return pages.Marked(text, mark=_says(metric, value, ends), small=interval)
+    few = result.get("rows_below_floor", {}).get(part, 0) if metric == "nll" else 0
+    notes = {
+        interval: ends,
+        "noise inflates the number": ends and metric in GAPS and value >= ends[1],
+        f"{few:,} row{'s' * (few != 1)} below the floor of {FLOOR:g}": few,
+    }
+    return pages.Marked(text, small="; ".join(note for note, holds in notes.items() if holds))
 
 
 def _says(metric: str, change: float, ends: list[float] | None) -> str:
@@ -163,6 +168,6 @@ def noise_sentence(result: dict[str, Any]) -> str:
     return (
         f"On {intervals['rows']:,} test rows even perfectly calibrated probabilities would show "
         f"{shares}: noise makes absolute gaps, never "
-        "negative ones. Intervals are for what infinitely many rows would show, so they may lie "
-        "below the number itself."
+        "negative ones. Intervals are for what infinitely many rows would show, so the number may "
+        "be the upper end of its own."
     )

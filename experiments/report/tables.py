@@ -11,6 +11,7 @@ from rich.table import Table as RichTable
 
 from fedcal.core.pages import Entry, Marked, Table, Text, number
 from fedcal.core.printable import printable
+from fedcal.metrics.names import MORE
 
 _WIDEST = 1000
 """Characters: a terminal that is narrower wraps lines, but loses none of them."""
@@ -36,7 +37,7 @@ def print_table(to: Console, table: Table, *, gap: int = 1) -> None:
 def print_parts(to: Console, parts: Iterable[object], notes: bool = True) -> None:
     """Print tables, with their notes, and texts; figures are for pages."""
     for part in parts:
-        if isinstance(part, Table):
+        if isinstance(part, Table) and not part.title.startswith(MORE):
             print_table(to, part)
             if notes and part.note:
                 to.print(part.note)

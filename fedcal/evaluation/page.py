@@ -18,7 +18,7 @@ from fedcal.evaluation.estimators.calibration import ECES, FAR_TAIL
 from fedcal.evaluation.findings import Findings, Key, counted
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import HIDES, Estimate, beyond
-from fedcal.metrics.names import decimals, heading, named, scaled, shown
+from fedcal.metrics.names import FIRST, MORE, decimals, heading, named, scaled, shown
 
 
 def names_of(views: Iterable[str]) -> dict[str, str]:
@@ -159,8 +159,10 @@ def parts(
         names of the classes; None = their numbers
     """
     views = list(findings.metrics)
-    shown_parts: list[Part] = [_both(findings, views)] if len(views) == 2 else []
-    shown_parts += [_summary(findings, view, views, names) for view in views]
+    tables = _both(findings, views) if len(views) == 2 else []
+    for view in views:
+        tables += _summary(findings, view, views, names)
+    shown_parts: list[Part] = sorted(tables, key=lambda table: table.title.startswith(MORE))
     shown_parts += [_tests(findings, views)] if findings.tests else []
     shown_parts += curve_parts(findings, histograms, names)
     rows = {group: counted(histograms, views[0], group)[0] for group in findings.groups}
@@ -208,10 +210,10 @@ def _about(score: str, names: Sequence[str] | None) -> str:
 
 def _summary(
     findings: Findings, view: str, views: Sequence[str], names: Sequence[str] | None
-) -> Table:
+) -> list[Table]:
     """Return each metric with its interval, and the sources of the interval's width."""
     z = NormalDist().inv_cdf(0.5 + findings.level / 2)
-    rows, unknown = [], []
+    rows, unknown = dict[str, tuple[str, ...]](), []
     for metric, estimate in findings.metrics[view].items():
         if _unknown(estimate):
             unknown.append(named(metric, findings.score).title)
@@ -219,7 +221,7 @@ def _summary(
         digits = decimals(metric, estimate.low, estimate.high)
         halves = (z * estimate.sampling, z * estimate.noise, estimate.binning)
         widths = ("" if math.isnan(half) else shown(metric, half, digits=digits) for half in halves)
-        rows.append((heading(metric, findings.score), *texts(metric, estimate), *widths))
+        rows[metric] = (heading(metric, findings.score), *texts(metric, estimate), *widths)
     of_rows, noise = findings.rows
     of = findings.weighting
     about = f"{_about(findings.score, names)}{of.words.capitalize()}. "
@@ -237,22 +239,40 @@ def _summary(
         note = f"Hidden by noise: {'; '.join(unknown)}. {note}"
     interval = f"{100 * findings.level:g} % interval"
     columns = ("metric", "value", interval, "sampling ±", "noise ±", "buckets ±")
-    return Table(f"Metrics{_of(view, views)}: {of.head}", columns, tuple(rows), note)
+    whose = _of(view, views)
+    return _first_and_more(f"Metrics{whose}: {of.head}", whose, columns, rows, note)
 
 
-def _both(findings: Findings, views: Sequence[str]) -> Table:
+def _first_and_more(
+    title: str,
+    whose: str,
+    columns: tuple[str, ...],
+    rows: Mapping[str, tuple[str, ...]],
+    note: str,
+) -> list[Table]:
+    """Return a table of the metrics that are told first, and one of the others if there are any."""
+    first = tuple(row for metric, row in rows.items() if metric in FIRST)
+    rest = tuple(row for metric, row in rows.items() if metric not in FIRST)
+    more = [Table(MORE + whose, columns, rest)] if rest else []
+    return [Table(title, columns, first, note), *more]
+
+
+def _both(findings: Findings, views: Sequence[str]) -> list[Table]:
     """Return two views of the same rows beside each other, and their difference."""
     names = names_of(views)
-    rows = []
+    rows = dict[str, tuple[str, ...]]()
     for metric, change in findings.difference.items():
         pair = [findings.metrics[view][metric] for view in views]
         values = [whole(metric, e) for e in pair]
         says = "" if change.low <= 0 <= change.high else "beyond chance"
-        rows.append((heading(metric, findings.score), *values, whole(metric, change, True), says))
-    return Table(
-        " and ".join(names.values()).capitalize(),
+        name = heading(metric, findings.score)
+        rows[metric] = (name, *values, whole(metric, change, True), says)
+    both = " and ".join(names.values())
+    return _first_and_more(
+        both.capitalize(),
+        f": {both}",
         ("metric", *names.values(), "difference", ""),
-        tuple(rows),
+        rows,
         f"With {100 * findings.level:g} % intervals. Both are of the same rows: the interval of "
         "the difference in accuracy is paired, all other intervals are as wide as if errors were "
         "independent.",

@@ -102,7 +102,7 @@ def test_better_is_said_only_where_the_interval_says_so(made):
         result["intervals"]["difference"][metric] = ends
         assert metric_entries(result)[names.index(metric)][3].mark == says
     result["after"]["ece"] = 0.02
-    for ends, why in (([0.001, 0.015], "; noise inflates the number"), ([0.001, 0.02], "")):
+    for ends, why in (([0.001, 0.015], "; noise inflates the number"), ([0.001, 0.021], "")):
         result["intervals"]["after"]["ece"] = ends
         assert metric_entries(result)[1][2].small.endswith(f" to {100 * ends[1]:.1f}{why}")
     signs = [signed("ece", -0.015), signed("nll", 0.015), signed("ece", -1e-9)]
