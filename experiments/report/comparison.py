@@ -103,6 +103,7 @@ def comparison_context(
         "first": family.first,
         "meanings": family.meanings or [labels.METRICS[m] for m in family.plotted],
         "statement": comparison.get("statement", []),
+        "more": comparison.get("more", []),
         "versions": comparison.get("versions", {}),
     }
 

@@ -19,7 +19,7 @@ from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.shown import part_sheet
 from fedcal.experiments.runs.config import APP, SIMULATED, parse_setting
 from fedcal.experiments.runs.files import PAGE
-from fedcal.experiments.runs.statement.sentences import adjacency, meaning
+from fedcal.experiments.runs.statement import adjacency, meaning
 from fedcal.metrics import Reliability
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server import participation

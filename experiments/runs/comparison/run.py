@@ -139,8 +139,8 @@ class Comparison(shown.Displayable):
         for `pandas.json_normalize`
     rows
         one for each run, in the same order, seeds innermost
-    statement
-        what the table gives away, in whole sentences
+    statement, more
+        what the table gives away, in at most six sentences, and all else that is said of it
     report
         whether `save` writes a report and figures
     """
@@ -149,6 +149,7 @@ class Comparison(shown.Displayable):
     cells: list[table.Line]
     rows: list[Row]
     statement: list[str]
+    more: list[str]
     report: bool = True
 
     @property
@@ -171,6 +172,7 @@ class Comparison(shown.Displayable):
             "config": config,
             "headline": self.headline,
             "statement": self.statement,
+            "more": self.more,
             "cells": self.cells,
             "versions": versions(),
         }
@@ -283,7 +285,7 @@ def compare(
         secure_aggregation, dropout, and set={...} for every method that has such a parameter.
         Baselines (none, pooled-...) appear once for each data set. At epsilon = inf nothing but
         exact sums is released, whatever delta and trust. A budget, unit, trust and mechanism that
-        do not go together are left out, with a warning and a line in `statement`
+        do not go together are left out, with a warning and a line in `more`
 
     Returns
     -------
@@ -347,7 +349,7 @@ def compare(
         cells = [table.summarise(c, list(islice(following, len(c.seeds)))) for c in resolved.cells]
         held_out = {name: source.test_scores is None for name, source in sources.items()}
         about = statement(resolved.cells, held_out, resolved.left_out)
-        return Comparison(grid, cells, rows, about, report)
+        return Comparison(grid, cells, rows, **about, report=report)
 
     return sweep.run_all(
         [run for cell in resolved.cells for run in runs_of(cell)],

@@ -29,7 +29,7 @@ def plan_of(row_sums: bool, preferred: str, unit: str, trust: str) -> Plan:
 @pytest.mark.parametrize("row_sums", [False, True])
 def test_the_numbers_are_the_plan_s(unit, trust, preferred, row_sums):
     plan = plan_of(row_sums, preferred, unit, trust)
-    found = of_plan(plan, 2, "masks", None, real=False)
+    found = of_plan(plan, 2, "masks")
     for key in ("unit", "adjacency", "trust", "epsilon", "delta"):
         assert found[key] == getattr(plan, key)
     assert found["mechanism"] == plan.mechanism.name
