@@ -38,9 +38,6 @@ MEANINGS: dict[str, dict[str, str]] = {
 }
 """Key of a privacy record -> its values in a few words."""
 
-_MANY_ROWS = 100_000
-"""Rows of a client beyond which nobody need be told that its sum may be saturated."""
-
 
 def meaning(privacy: Mapping[str, Any], key: str) -> str:
     """Return a fact of a privacy record in a few words, or unchanged if it is unknown here."""
@@ -64,17 +61,13 @@ def large_delta(plan: Plan) -> str:
     )
 
 
-def _bounds_parts(plan: Plan) -> bool:
-    """Return whether parts of a contribution are clipped, so that its total has no bound."""
-    return plan.bound is not None and plan.bound.per != "client"
-
-
 def sets_noise(plan: Plan) -> bool:
     """Return whether the noise is scaled to the bound of a nominal number of rows.
 
     It is not where single rows are clipped, or where a client sends one cell of several.
     """
-    return not _bounds_parts(plan) and plan.mechanism.answers != "onehot"
+    clients = plan.bound is None or plan.bound.per == "client"
+    return clients and plan.mechanism.answers != "onehot"
 
 
 @cache
@@ -242,11 +235,10 @@ def of_plan(
     }
     words = {
         **{"plan": plan, "model": plan.model, "protected": plan.protected, "law": plan.mechanism},
-        **{"clients": plan.clients, "rounds": plan.rounds, "many_rows": _MANY_ROWS},
+        **{"clients": plan.clients, "rounds": plan.rounds},
         "odds": math.exp(plan.epsilon) if plan.epsilon < 700 else math.inf,
         "more_delta": " and more delta" if plan.delta else "",
         "too_large_delta": large_delta(plan),
-        "bounded": "" if _bounds_parts(plan) else "bounded ",
         "flip": unary_flip(plan.mechanism.epsilon),
         "std_of_all": math.sqrt(plan.noise_copies(plan.clients)),
         "sampled": federation.sampling_rate < 1 or plan.row_rate < 1,

@@ -170,9 +170,9 @@ def _agreed(
         for name in sorted({*line, *facts.ledger} - {"run"}):
             yield f"ledger's {name}", facts.ledger.get(name), line.get(name)
         sites = {"enrolled": len(study.sites), "answered": len(facts.took_part), "missed": {}}
-        of = of_plan(plan, 1, job.secure_aggregation, Facts(tested=False, guarded=True))
-        more = participation.sentences({**sites, "absent": list(facts.absent)})
-        of = [*of["statement"], *of["more"], *more]
+        record = of_plan(plan, 1, job.secure_aggregation, Facts(tested=False, guarded=True))
+        record["more"] += participation.sentences({**sites, "absent": list(facts.absent)})
+        of = [*record["statement"], *record["more"]]
         yield "statement", [*facts.statement, *facts.more], of
         yield "release's data", release.data, ""
     made = made.of_sites({"absent": list(facts.absent)}).under(facts.statement)

@@ -76,13 +76,12 @@ def statement(
             changed = f"{plan.protected.neighbours[plan.adjacency]} (unit {plan.unit})"
             guarantees.setdefault(trusted, {})[changed] = None
     family = family_of(c.variant.method for c in cells).name
-    nouns = {"evaluate": "", "conformal": "thresholds"}
     there = [
         unit for name, unit in units.UNITS.items() if any(c.config.unit == name for c in private)
     ]
     found = told(
         kind="comparison",
-        noun=nouns.get(family, "calibrator"),
+        noun={"evaluate": "", "conformal": "thresholds"}.get(family, "calibrator"),
         held_out=[name for name, held in held_out.items() if held],
         guarantees=guarantees,
         mechanisms=dict.fromkeys(c.plan.mechanism.name for c in private if c.plan is not None),
