@@ -88,7 +88,7 @@ def show(result: SimulationResult, out: Path | None) -> None:
         to.print(sentence)
     to.print(
         f"{results.protection(result.privacy)} Who sees what, and what is not protected: "
-        "privacy.statement in result.json and --json (docs/guide/privacy.md)"
+        "privacy in result.json and --json (docs/guide/privacy.md)"
     )
     if floored := names.floored(result.judged.get("rows_below_floor", {})):
         to.print(floored)

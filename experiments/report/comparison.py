@@ -12,7 +12,7 @@ from fedcal.experiments.report import page
 from fedcal.experiments.report.families import columns_of, family_in
 from fedcal.experiments.report.figures import curves
 from fedcal.experiments.report.figures.drawing import LEFT, RIGHT, Sheet, save_sheets
-from fedcal.experiments.report.simulation import meanings, run_again
+from fedcal.experiments.report.simulation import meanings, more, run_again
 from fedcal.experiments.runs.comparison.table import as_table
 from fedcal.metrics.names import heading, named
 from fedcal.storage.atomic import path_of
@@ -69,7 +69,7 @@ def comparison_sheets(
     sheets: list[Sheet] = []
     there = (m for m in columns_of(cells, metrics) if all(_has(c, m) for c in cells))
     plotted = metrics or family_in(cells).plotted or tuple(there)[:4]
-    about = page.words("comparison", methods=0, lines=0, ranked="", statement=())
+    about = page.words("comparison", methods=0, lines=0, ranked="")
     sets = names_of(cells) if plotted else {}
     for i, (data, name) in enumerate(sets.items()):
         mine = [c for c in cells if str(c["data"]) == data]
@@ -125,19 +125,19 @@ def comparison_page(comparison: Mapping[str, Any]) -> page.Page:
         methods=len({c["label"] for c in cells if not c["baseline"]}),
         lines=len(cells),
         ranked=family.best and named(family.best).title,
-        statement=comparison.get("statement", []),
     )
     failures = tuple(_failures(every))
     lines: list[page.Shown] = [Text("", told["lines"], "plain"), replace(as_table(cells), title="")]
     if failures:
         lines.append(Text("Runs that failed", failures))
+    privacy = [Text("", tuple(comparison.get("statement", ())))]
     return page.Page(
         "Comparison: " + ", ".join(sets.values()),
         comparison.get("headline", "Methods compared"),  # older ones have none
         [
             *(page.Section(sheet.title, [sheet]) for sheet in figures),
             page.Section("All lines", [*lines, meanings(known)]),
-            page.Section("Privacy", [Text("", told["privacy"])]),
+            page.Section("Privacy", [*privacy, more(comparison.get("more", ()))]),
             page.Section("Run it again", run_again(*sets, tool="fedcal compare")[:3]),
         ],
         versions=comparison.get("versions", {}),

@@ -19,7 +19,7 @@ from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.page import Shown
 from fedcal.experiments.runs.config import APP, SIMULATED, parse_setting
 from fedcal.experiments.runs.files import PAGE
-from fedcal.experiments.runs.statement.sentences import adjacency, meaning
+from fedcal.experiments.runs.statement import adjacency, meaning
 from fedcal.metrics import Reliability, names
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server import participation
@@ -188,10 +188,7 @@ def _run_sections(result: dict[str, Any], home: Path, tool: str) -> list[page.Se
     if privacy.get("sees"):
         sees = [(line["who"], line["what"]) for line in privacy["sees"]]
         told.append(Table("Who sees what", (), sees))
-    if "not_protected" in privacy:
-        told.append(Text("What is not protected", tuple(privacy["not_protected"])))
-    if "noise" in privacy:
-        told.append(Text("Where the noise comes from", (privacy["noise"],), "plain"))
+    told.append(more(privacy.get("more", privacy.get("not_protected", ()))))  # of 0.2
     again = run_again(
         config["data"],
         tool="fedcal deploy run" if "control" in config else tool,
@@ -204,6 +201,11 @@ def _run_sections(result: dict[str, Any], home: Path, tool: str) -> list[page.Se
         page.Section("Communication and time", [Table("", (), _communication(result))]),
         page.Section("Run it again", [*again, full]),
     ]
+
+
+def more(sentences: Iterable[str]) -> Text:
+    """Return what is said beyond a statement, for who asks."""
+    return Text("More", tuple(sentences), "fold")
 
 
 def run_again(*names: str, tool: str, real: bool = False, in_app: bool = False) -> list[Text]:

@@ -156,7 +156,11 @@ def quarter_page(quarter: Told) -> page.Page:
         pages.Text("What may be published", told["publish"], "plain"),
         pages.Table("The study", (), [pair for pair in facts.items() if pair[1]]),
     ]
-    privacy = [pages.Text("", told["privacy"]), pages.Text("", told["verify"], "plain")]
+    privacy = [
+        pages.Text("", told["privacy"]),
+        pages.Text("More", tuple(quarter.get("more", ())), "fold"),
+        pages.Text("", told["verify"], "plain"),
+    ]
     guides = pages.Table("", _GUIDES, items(quarter), told["guidelines"][0])
     curves = _curves(quarter, told["curves"][0])
     return page.Page(

@@ -67,6 +67,7 @@ def _facts(
         spent=spent,
         left=max(study.epsilon - spent, 0.0),
         statement=tuple(result.privacy["statement"]),
+        more=tuple(result.privacy["more"]),
         ledger=own[0] if own else {},
         versions=versions(),
         rehearsal=book is None,

@@ -29,7 +29,7 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.report.page import read_json, reading
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.rereading import read_release
-from fedcal.experiments.runs.statement import of_plan
+from fedcal.experiments.runs.statement import Facts, of_plan
 from fedcal.experiments.study import quarter
 from fedcal.experiments.study.quarter import SUMMARY_FILE, Earlier, QuarterFacts, quarter_summary
 from fedcal.experiments.study.sealed import SIGNATURE, Sealed, check_signature, write_signature
@@ -163,10 +163,11 @@ def _agreed(
         line |= {"mechanism": plan.mechanism.name, "releases": 1, "charged": [1]}
         for name in sorted({*line, *facts.ledger} - {"run"}):
             yield f"ledger's {name}", facts.ledger.get(name), line.get(name)
-        of = of_plan(plan, 1, job.secure_aggregation, None, tested=False, real=True)["statement"]
         sites = {"enrolled": len(study.sites), "answered": len(facts.took_part), "missed": {}}
-        of += participation.sentences({**sites, "absent": list(facts.absent)})
-        yield "statement", list(facts.statement), of
+        record = of_plan(plan, 1, job.secure_aggregation, Facts(tested=False, guarded=True))
+        record["more"] += participation.sentences({**sites, "absent": list(facts.absent)})
+        of = [*record["statement"], *record["more"]]
+        yield "statement", [*facts.statement, *facts.more], of
         yield "release's data", release.data, ""
     made = made.of_sites({"absent": list(facts.absent)}).under(facts.statement)
     own = {name: getattr(release, name) for name in ("counts", "std", "input", "known", "data")}

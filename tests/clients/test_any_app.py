@@ -62,7 +62,7 @@ def test_probabilities_columns_and_test_rows():
     result = after.start(grid_of(probs), MODEL)
     assert result.artifact.input == "probs"
     assert result.after["ece"] < result.before["ece"]
-    assert not any("deals rows, not subjects" in line for line in result.privacy["statement"])
+    assert not any("deals rows, not subjects" in line for line in result.privacy["more"])
 
 
 class Outputs:

@@ -13,7 +13,7 @@ from fedcal.datasets import Dataset
 from fedcal.experiments.runs import jobs, load
 from fedcal.experiments.runs.comparison.grid import AXES, Cell, Grid
 from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.statement.sentences import large_delta
+from fedcal.experiments.runs.statement import large_delta
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import settings_of
 from fedcal.strategies.warnings import underpowered

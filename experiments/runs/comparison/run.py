@@ -130,8 +130,8 @@ class Comparison(shown.Displayable):
         for `pandas.json_normalize`. Without privacy epsilon is inf, for baselines too
     rows
         one for each run, in the same order, seeds innermost
-    statement
-        what the table gives away, in whole sentences
+    statement, more
+        what the table gives away, in at most six sentences, and all else that is said of it
     report
         whether `save` writes a report and figures
     metrics
@@ -142,6 +142,7 @@ class Comparison(shown.Displayable):
     cells: list[table.Line]
     rows: list[Row]
     statement: list[str]
+    more: list[str]
     report: bool = True
     metrics: tuple[str, ...] = ()
 
@@ -164,6 +165,7 @@ class Comparison(shown.Displayable):
             "config": config | {"epsilon": [*map(files.in_json, config["epsilon"])]},
             "headline": self.headline,
             "statement": self.statement,
+            "more": self.more,
             "cells": [c | {"epsilon": files.in_json(c["epsilon"])} for c in self.cells],
             "versions": versions(),
         }
@@ -305,7 +307,7 @@ def compare(
         secure_aggregation, dropout, and set={...} for every method that has such a parameter.
         Baselines (none, pooled-...) appear once for each data set. At epsilon = inf nothing but
         exact sums is released, whatever delta and trust. A budget, unit, trust and mechanism that
-        do not go together are left out, with a warning and a line in `statement`
+        do not go together are left out, with a warning and a line in `more`
 
     Returns
     -------
@@ -370,8 +372,9 @@ def compare(
         following = iter(ordered)  # one for each cell and seed, in this order
         lines = [table.summarise(c, list(islice(following, len(c.seeds)))) for c in cells]
         held_out = {name: source.test_scores is None for name, source in sources.items()}
-        said = statement(cells, held_out, left_out)
-        found = Comparison(grid, lines, ordered, said, report, tuple(metrics))
+        about = statement(cells, held_out, left_out)
+        more: Any = {"report": report, "metrics": tuple(metrics)}
+        found = Comparison(grid, lines, ordered, **about, **more)
         if journal is not None:
             journal.finish(found.save)
     return found

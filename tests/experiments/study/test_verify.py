@@ -109,6 +109,7 @@ ALTERED = [
     (told(lambda t: t["since"]["2026Q4"].update(why="of another kind")), "says .*why"),
     (told(lambda t: t["since"].clear()), "says changes"),
     (told(lambda t: t["statement"].append("Nobody is harmed.")), "the statement is"),
+    (told(lambda t: t["more"].clear()), "the statement is"),
     (told(lambda t: t.pop("curves")), "says curves = None"),
     (page("absent", "there"), "report.html is not what fedcal"),
     (lambda f: (f / "curve-1.svg").unlink(), "curve-1.svg is not what"),
