@@ -39,12 +39,12 @@ def write_comparison_report(folder: str | Path) -> Path:
         return comparison_page(comparison).write(folder)
 
 
-def finished(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def finished(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the cells with at least one finished run."""
     return [c for c in cells_of(cells) if c["seeds"]]
 
 
-def cells_of(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def cells_of(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return cells, perhaps of a file, with numbers as budgets; older files have null for inf."""
     return [{**c, "epsilon": float("inf" if c["epsilon"] is None else c["epsilon"])} for c in cells]
 

@@ -119,12 +119,12 @@ def calibrator_sections(
         fewest=diagrams.FEWEST,
     )
     text = {name: Text("", lines, "plain") for name, lines in told.items()}
-    metrics = [text["exact"], labels.metric_table(result), text["fine"]]
+    metrics: list[Shown] = [text["exact"], labels.metric_table(result), text["fine"]]
     metrics.append(meanings(labels.meanings(result)))
     each: list[Shown] = [text["classes"], classes]
     if diagrams.SHOWN_CLASSES < before.classes <= MOST_GAPS:
         each.insert(1, diagrams.gaps_sheet(before, after, f"{title}: every class"))
-    bars = [text["bars"], diagrams.reliability_sheet(of, f"{title}: test rows")]
+    bars: list[Shown] = [text["bars"], diagrams.reliability_sheet(of, f"{title}: test rows")]
     sections = [
         page.Section("Metrics", metrics),
         page.Section("Reliability of the top label", bars),

@@ -150,7 +150,7 @@ def quarter_page(quarter: Told) -> page.Page:
         f"{quarter['spent']:g} of {terms['epsilon']:g} spent, {quarter['left']:g} left; until "
         f"{quarter['until']}",
     }
-    first = [
+    first: list[page.Shown] = [
         pages.Table("", _COLUMNS, lines[:MOST_LINES], told["verdicts"][0], left=(0, 1)),
         pages.Text("What to do next", tuple(quarter["next"])),
         pages.Text("What may be published", told["publish"], "plain"),

@@ -373,8 +373,8 @@ def compare(
         lines = [table.summarise(c, list(islice(following, len(c.seeds)))) for c in cells]
         held_out = {name: source.test_scores is None for name, source in sources.items()}
         about = statement(cells, held_out, left_out)
-        more: Any = {"report": report, "metrics": tuple(metrics)}
-        found = Comparison(grid, lines, ordered, **about, **more)
+        own: Any = {"report": report, "metrics": tuple(metrics)} | about
+        found = Comparison(grid, lines, ordered, **own)
         if journal is not None:
             journal.finish(found.save)
     return found

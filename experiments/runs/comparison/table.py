@@ -39,7 +39,7 @@ def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
     good = [row for row in rows if "error" not in row]
     first: Row = next(iter(good), {"privacy": {}, "communication": {}})
     baseline = cell.variant.baseline
-    asked: Line = {}
+    asked: dict[str, Any] = {}
     if (
         families.family_of([c.method]).covers
         and (alpha := settings_of(c.method).get("alpha")) is not None
@@ -242,7 +242,7 @@ def _sure(family: families.Family, best: Line, rival: Line) -> bool:
     from scipy.special import stdtrit  # slow
 
     error = float(stdtrit(n - 1, 0.975)) * statistics.stdev(differences) / math.sqrt(n)
-    return statistics.fmean(differences) > error
+    return bool(statistics.fmean(differences) > error)
 
 
 def _name(line: Line, rivals: Sequence[Line]) -> str:
@@ -288,7 +288,7 @@ _WORDS = ("method", "data", "partition", "unit", "trust", "mechanism")
 _PARTS = (("before", "before", "mean"), ("mean", "after", "mean"), ("std", "after", "std"))
 
 
-def as_table(lines: Sequence[Line], metrics: Sequence[str] = ()) -> pages.Table:
+def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
     """Return the table of a comparison: for the terminal, Markdown, LaTeX and pages.
 
     A fact that is the same in all lines (the data, the partition, ...) goes into the title
