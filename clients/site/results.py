@@ -10,13 +10,12 @@ from typing import Any
 
 from fedcal.clients.site.prepared import Prepared
 from fedcal.core import checks, errors, numerics
+from fedcal.metrics import names
 from fedcal.privacy.agreement import Terms
 from fedcal.storage import atomic, npz
 from fedcal.storage.artifact import ARTIFACTS, Artifact, Holdout
 
 RESULTS, METRICS = "results", "metrics.json"
-SHOWN = {"accuracy": "accuracy", "ece": "top-label ECE", "nll": "NLL", "brier": "Brier"}
-"""Key of a metric -> its name in the log."""
 
 MOST_BYTES = 1 << 20
 """Limit of a result's file, beside what the job's method has before its first round: a network's
@@ -99,14 +98,16 @@ def judge_result(site: Prepared, run: str, artifact: Artifact) -> str:
         content = {"run": run, "rows": rows, "class_names": list(site.names), **judged}
         file.write(json.dumps(content, indent=2).encode())
     before, after = judged.get("before", {}), judged.get("after", {})
-    of_two = {"classwise_ece": "ECE of class 1"} if judged.get("score") == "positive" else {}
+    about = names.about(content)
     shown = [
-        f"{name} " + " -> ".join(f"{of[key]:.4f}" for of in (before, after) if key in of)
-        for key, name in (SHOWN | of_two).items()
-        if key in after
+        f"{names.column(m, *about)} "
+        + " -> ".join(names.shown(m, of[m]) for of in (before, after) if m in of)
+        for m in names.TEST_ROWS
+        if m in after
     ]
     kind = "own test rows" if site.test else "the rows it answered with"
-    return f"on {kind}: {', '.join(shown)}" if shown else f"judged on {kind}"
+    floored = names.floored(judged.get("rows_below_floor", {}))
+    return f"on {kind}: {', '.join(shown)}. {floored}".strip(". ") if shown else f"judged on {kind}"
 
 
 def _made(results: Path, run: str) -> Path:

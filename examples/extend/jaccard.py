@@ -9,7 +9,6 @@ class Jaccard(Predictions):
     """Tp / (tp + fp + fn), the threat score of forecasters (Gilbert 1884)."""
 
     name = "jaccard"
-    heading = "Jaccard index, %"
     scores = ("positive",)
     in_groups = True
     top, bottom = (0, 0, 0, 1), (0, 1, 1, 1)

@@ -22,10 +22,10 @@ from fedcal.core.checks import same, unused, whole
 from fedcal.core.pages import Table
 from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet, option
 from fedcal.experiments.report.tables import print_table
-from fedcal.experiments.report.terminal import SHOWN, console, headings, shown
+from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs import files, folders
-from fedcal.experiments.training.data import LabelledRows, labelled_rows, named, read_labelled
-from fedcal.metrics import buckets, summary
+from fedcal.experiments.training.data import LabelledRows, labelled_rows, read_labelled
+from fedcal.metrics import below_floor, buckets, names, summary
 from fedcal.storage import artifact, atomic, npz
 from fedcal.training.networks import TrainedModel, load_model
 
@@ -184,10 +184,10 @@ def _named(rows: datasets.Dataset) -> dict[str, NDArray[Any]]:
         ("client", rows.client, rows.test_client, rows.client_names),
         ("group", rows.group, rows.test_group, rows.group_names),
     )
-    for name, fit, test, names in ways:
+    for name, fit, test, called in ways:
         parts = [part for part in ((fit, test) if tested else (fit,)) if part is not None]
-        if names is not None and len(parts) == 1 + tested:
-            ids[name] = np.array(names)[np.concatenate(parts)]
+        if called is not None and len(parts) == 1 + tested:
+            ids[name] = np.array(called)[np.concatenate(parts)]
     return ids
 
 
@@ -210,31 +210,35 @@ def _apply_model(model: TrainedModel, data: str, out: Path) -> tuple[int, int, T
         _write(out, columns, {}, {})
     else:
         beside = {} if labels is None else {"labels": labels}
-        names = {f"logit_{j}": logits[:, j] for j in range(model.classes)}
-        _write(out, {"logits": logits}, beside, names)
+        called = {f"logit_{j}": logits[:, j] for j in range(model.classes)}
+        _write(out, {"logits": logits}, beside, called)
     judged = fit if test is None else test
-    metrics = {} if judged[1] is None else summary(numerics.softmax(judged[0]), judged[1])
-    lines = [", ".join(f"{SHOWN[k]} {shown(k, metrics[k])}" for k in SHOWN)] if metrics else []
-    done = f"read by the network {model.network}", {"metrics": metrics} if metrics else {}, lines
+    content, lines = dict[str, Any](), list[str]()
+    if judged[1] is not None:
+        scored = numerics.softmax(judged[0]), judged[1]
+        content = {"metrics": summary(*scored), "rows_below_floor": below_floor(*scored)}
+        lines = [names.line(content["metrics"], buckets.check_score("", logits.shape[1]))]
+        lines += filter(None, [names.floored({"in all": content["rows_below_floor"]})])
+    done = f"read by the network {model.network}", content, lines
     return len(logits), 0 if test is None else len(test[0]), done
 
 
 def _apply_calibrator(fitted: calibrators.Calibrator, rows: Rows, out: Path) -> Told:
     probs, labels = fitted.calibrated(rows.logits, fitted.input), rows.labels
-    metrics = {}
+    content, lines = dict[str, Any](), list[str]()
     if labels is not None:
         both = {"before": rows.probs, "after": probs}
         part = rows.judged
-        metrics = {name: summary(p[part], labels[part]) for name, p in both.items()}
-    heads = headings(buckets.check_score("", probs.shape[1]), fitted.class_names)
+        content = {name: summary(p[part], labels[part]) for name, p in both.items()}
+        about = buckets.check_score("", probs.shape[1]), classes.called(fitted.class_names, 1)
+        lines = [f"{name}: {names.line(of, *about)}" for name, of in content.items()]
+        floored = {name: below_floor(p[part], labels[part]) for name, p in both.items()}
+        content["rows_below_floor"] = floored
+        lines += filter(None, [names.floored(floored)])
     shown_probs = probs[:, rows.place]
-    names = {f"prob_{name}": shown_probs[:, j] for j, name in enumerate(rows.called)}
-    _write(out, {"probs": shown_probs}, rows.columns, names)
-    lines = [
-        f"{name}: " + ", ".join(f"{head} {shown(k, values[k])}" for k, head in heads.items())
-        for name, values in metrics.items()
-    ]
-    return f"calibrated by {fitted.kind}", metrics, lines
+    columns = {f"prob_{name}": shown_probs[:, j] for j, name in enumerate(rows.called)}
+    _write(out, {"probs": shown_probs}, rows.columns, columns)
+    return f"calibrated by {fitted.kind}", content, lines
 
 
 def _apply_sets(fitted: PredictionSets, rows: Rows, out: Path) -> Told:
@@ -330,7 +334,7 @@ def logits_of_file(model: TrainedModel, data: str) -> tuple[Part, Part | None]:
     """
     rows, labelled = _read(model, data)
     parts: list[Part] = []
-    with named(data):
+    with errors.located(repr(data)):
         for one in (rows,) if rows.test is None else (rows, rows.test):
             whole("the number of classes", one.classes, 0, model.classes)
             parts.append((model.predict(one.x), one.y if labelled else None))
@@ -342,12 +346,12 @@ def _read(model: TrainedModel, data: str) -> tuple[LabelledRows, bool]:
     path, shipped = atomic.path_of(data), data in {entry.name for entry in datasets.feature_sets()}
     arrays: dict[str, Any] = {}
     if shipped or (path.suffix.lower() == ".npz" and path.is_file()):
-        with named(data):
+        with errors.located(repr(data)):
             arrays = datasets.read_feature_set(data) if shipped else dict(npz.read_npz(path))
     if "features" not in arrays:
         return read_labelled(data), True
     labelled = bool({"labels", "y"} & arrays.keys())
-    with named(data):
+    with errors.located(repr(data)):
         for prefix in ("", "test_"):
             if not labelled and f"{prefix}features" in arrays:
                 arrays[f"{prefix}labels"] = np.zeros(len(arrays[f"{prefix}features"]), np.int64)

@@ -11,8 +11,9 @@ from fedcal.experiments.report import headline, terminal
 from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.runs import files, jobs, simulation
 from fedcal.experiments.runs import result as results
-from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
+from fedcal.experiments.runs.config import Config, load_config, merge
 from fedcal.experiments.runs.result import SimulationResult
+from fedcal.metrics import names
 
 EXAMPLES = (
     "fedcal simulate --epsilon 1 --out run",
@@ -34,7 +35,6 @@ def command(
     resume: bool = parameters.option(
         False, RUNNING, "For compare only: a single run is simply repeated."
     ),
-    set: parameters.Settings = None,
     config: parameters.ConfigFile = None,
     out: Path | None = parameters.option(None, parameters.FILES, "Folder for result files."),
     overwrite: parameters.Overwrite = False,
@@ -49,8 +49,7 @@ def command(
             "a single run is not resumed, it is run again: --config DIR/config.toml gives the "
             "same bits; `fedcal compare` has --resume"
         )
-    settings = {**options, "set": dict(map(parse_setting, set or ()))}
-    asked = merge(settings) if config is None else load_config(config, settings)
+    asked = merge(options) if config is None else load_config(config, options)
     run_and_show(asked, out, overwrite=overwrite, report=not no_report, quiet=quiet, json=json)
 
 
@@ -89,8 +88,10 @@ def show(result: SimulationResult, out: Path | None) -> None:
         to.print(sentence)
     to.print(
         f"{results.protection(result.privacy)} Who sees what, and what is not protected: "
-        "privacy.statement in result.json and --json (docs/guide/privacy.md)"
+        "privacy in result.json and --json (docs/guide/privacy.md)"
     )
+    if floored := names.floored(result.judged.get("rows_below_floor", {})):
+        to.print(floored)
     to.print(results.sent(result))
     if out is not None:
         to.print(f"written to {out}")
@@ -100,11 +101,13 @@ def show(result: SimulationResult, out: Path | None) -> None:
 def _tables(result: SimulationResult) -> list[pages.Table]:
     """Metrics before and after a calibrator, or what tables another artifact has."""
     if not result.artifact.rescores or result.test is None:
-        return [p for p in result.parts if isinstance(p, pages.Table)]
-    named = terminal.headings(result.judged.get("score", ""), result.class_names)
-    tables = [
-        pages.Table("", ("test rows", *named.values()), results.before_and_after(result), left=(0,))
-    ]
+        tables = [p for p in result.parts if isinstance(p, pages.Table)]
+        return [p for p in tables if not p.title.startswith(names.MORE)]
+    about = names.about(result.told)
+    columns = ("test rows", *(names.column(metric, *about) for metric in names.TEST_ROWS))
+    both = {"before": result.before, "after": result.after}
+    rows = [(name, *(names.shown(m, of[m]) for m in names.TEST_ROWS)) for name, of in both.items()]
+    tables = [pages.Table("", columns, rows, left=(0,))]
     if (changed := result.judged.get("clients_change", {})).get("sites"):
         tables.append(change_table(changed, "client"))
     return tables

@@ -4,14 +4,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
-from fedcal.experiments.report.terminal import SHOWN
+from fedcal.metrics.names import TEST_ROWS, WIDTH
 from fedcal.strategies import STRATEGIES
 
 Numbers = dict[str, float]
-
-_WIDTH = "_width"
-"""What the width of a metric's interval is called by, after its name."""
 
 
 @dataclass(frozen=True)
@@ -23,45 +21,29 @@ class Family:
     name
         of `fedcal.strategies.method.Family`
     columns
-        metric of the table -> heading; with "%" it is a fraction. Those that no line has are left
-        out
+        metrics of the table; those that no line has are left out
     what
         the smallest of `best`, in words; or why lines are not ranked
     told
         a result -> metrics before and after
     best
-        the metric that ranks lines, the smallest first; "" = they are not ranked
+        the metric that ranks lines, the smallest first: a proper score; "" = they are not ranked
     covers
         lines are ranked whose coverage may be 1 - `alpha`, by its interval and std over seeds
     complete
         metrics that every run has; () = those that noise leaves
     plotted
-        those of the figures; () = what all lines have
-    pair
-        those of figures with two panels; () = the first two
-    first
-        how lines of a group are ordered in the report, in a sentence
-    order
-        by the smallest of this metric; "" = as they come
-    starred
-        whether the best of a column is marked
-    meanings
-        of the columns: heading and explanation; () = those of calibrators' metrics
+        those of the figures; () = the first that all lines have
     """
 
     name: str
-    columns: Mapping[str, str]
+    columns: tuple[str, ...]
     what: str
     told: Callable[[Any], tuple[Numbers, Numbers]]
     best: str = ""
     covers: bool = False
     complete: tuple[str, ...] = ()
     plotted: tuple[str, ...] = ()
-    pair: tuple[str, ...] = ()
-    first: str = ""
-    order: str = ""
-    starred: bool = False
-    meanings: tuple[tuple[str, str], ...] = ()
 
     def mean(self, line: Mapping[str, Any]) -> float:
         """Return the metric that ranks a line, the mean over its seeds."""
@@ -74,12 +56,20 @@ def _evaluated(result: Any) -> tuple[Numbers, Numbers]:
     for name, one in result.metrics.items():
         if one["value"] is not None:
             after[name] = float(one["value"])
-            after[name + _WIDTH] = float(one["high"]) - float(one["low"])
+            after[name + WIDTH] = float(one["high"]) - float(one["low"])
     return {}, after
 
 
 def _tested(result: Any) -> tuple[Numbers, Numbers]:
-    return result.before, result.after
+    """Return metrics of the test rows, and what tells whether a calibrator has collapsed."""
+    before, after = (
+        {**metrics, "resolution": of.resolution, "uncertainty": of.uncertainty}
+        for metrics, of in (
+            (result.before, result.reliability["before"]),
+            (result.after, result.reliability["after"]),
+        )
+    )
+    return before, after
 
 
 def _sets(result: Any) -> tuple[Numbers, Numbers]:
@@ -91,74 +81,35 @@ def _sets(result: Any) -> tuple[Numbers, Numbers]:
 FAMILIES = {
     "calibrate": Family(
         "calibrate",
-        {metric: SHOWN[metric] for metric in ("accuracy", "ece", "classwise_ece", "nll")},
-        "Smallest mean classwise ECE on the test rows",
+        ("accuracy", "ece", "classwise_ece", "nll", "brier"),
+        "Smallest mean log loss on the test rows",
         _tested,
-        best="classwise_ece",
-        complete=tuple(SHOWN),
-        plotted=("ece", "classwise_ece", "nll", "accuracy"),
-        pair=("ece", "nll"),
-        first="Within a group the smallest ECE comes first; a star marks the best of its column "
-        "(as printed). Test metrics are exact, for the researcher's eyes.",
-        order="ece",
-        starred=True,
+        best="nll",
+        complete=(*TEST_ROWS, "resolution", "uncertainty"),
+        plotted=("nll", "ece", "classwise_ece", "accuracy"),
     ),
     "conformal": Family(
         "conformal",
-        {
-            "coverage": "coverage %",
-            "set_size": "set size",
-            "singletons": "one label %",
-            "empty": "no label %",
-        },
+        ("coverage", "set_size", "singletons", "empty"),
         "Smallest mean sets of those that cover as many test rows as they say",
         _sets,
         best="set_size",
         covers=True,
         plotted=("set_size", "coverage", "singletons", "empty"),
-        first="Within a group the smallest sets come first. Numbers of the test rows are exact, "
-        "for the researcher's eyes.",
-        order="set_size",
-        meanings=(
-            (
-                "coverage, %",
-                "Share of test rows whose label is in their set; the target is 1 - alpha.",
-            ),
-            (
-                "set size",
-                "Mean number of labels in a set. Among sets that cover, smaller is better.",
-            ),
-            ("one label, %", "Share of test rows whose set holds one label."),
-            ("no label, %", "Share of test rows whose set is empty."),
-        ),
     ),
     "evaluate": Family(
         "evaluate",
-        {
-            "accuracy": "accuracy %",
-            "accuracy_width": "accuracy interval %",
-            "roc_auc": "ROC AUC",
-            "roc_auc_width": "ROC AUC interval",
-            "confidence_auc": "confidence AUC",
-            "confidence_auc_width": "confidence AUC interval",
-            "ece": "ECE %",
-            "ece_width": "ECE interval %",
-        },
+        tuple(
+            metric + width
+            for metric in ("accuracy", "roc_auc", "confidence_auc", "ece", "classwise_ece")
+            for width in ("", WIDTH)
+        ),
         "Released metrics of the model: the spread over seeds and the widths of their 95 % "
         "intervals say how well each is known",
         _evaluated,
-        meanings=(
-            (
-                "interval",
-                "Width of the 95 % interval of a metric: what noise, the choice of rows and the "
-                "buckets of scores leave open.",
-            ),
-        ),
     ),
 }
 """Family of methods -> what a comparison of them tells."""
-
-HEADINGS = {metric: text for one in FAMILIES.values() for metric, text in one.columns.items()}
 
 
 def family_of(methods: Iterable[str]) -> Family:
@@ -198,15 +149,15 @@ def family_in(lines: Iterable[Mapping[str, Any]]) -> Family:
     metrics = {name for line in lines for name in line["after"]}
     if "coverage" in metrics:
         return FAMILIES["conformal"]
-    return FAMILIES["evaluate" if any(n.endswith(_WIDTH) for n in metrics) else "calibrate"]
+    return FAMILIES["evaluate" if any(n.endswith(WIDTH) for n in metrics) else "calibrate"]
 
 
-def columns_of(lines: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Metric -> heading of a table of these lines: of their family's, those that any line has."""
-    there = {name for line in lines for name in line["after"]}
-    return {m: heading for m, heading in family_in(lines).columns.items() if m in there}
+def columns_of(lines: Sequence[Mapping[str, Any]], metrics: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the metrics of a table of these lines: those asked for, or of their family.
 
-
-def shown(metric: str, value: float) -> str:
-    """Format a metric for people."""
-    return f"{100 * value:.3f}" if HEADINGS[metric].endswith("%") else f"{value:.4f}"
+    Raises InputError for a metric that no line has.
+    """
+    there = dict.fromkeys(name for line in lines for name in line["after"])
+    for metric in metrics:
+        one_of("metric", metric, there)
+    return tuple(m for m in metrics or family_in(lines).columns if m in there)

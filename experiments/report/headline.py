@@ -14,9 +14,10 @@ from fedcal.conformal.coverage import SHORT
 from fedcal.core import classes, printable
 from fedcal.datasets import BLOCKS
 from fedcal.evaluation.by_group import sentences as of_groups
-from fedcal.evaluation.page import decimals, heading, shown
+from fedcal.evaluation.estimators.calibration import ECES
 from fedcal.experiments.runs.config import APP
 from fedcal.metrics.gap_change import ERROR, holm
+from fedcal.metrics.names import about, decimals, named, shown, unit
 from fedcal.personal.at_site import HARM
 from fedcal.strategies.server import participation
 
@@ -26,10 +27,7 @@ Result = Mapping[str, Any]
 MOST_NAMED = 3
 """Groups that are named for one kind of error; of more, the worst."""
 
-HIGHER_IS_BETTER = ("accuracy",)
-
-_LOSSES = {"log_loss": "log loss", "log_loss_cut": "log loss of scores cut at 1e-4"}
-_NAMES = {**_LOSSES, "nll": "log loss", "ece": "ECE"}
+_LOSSES = ("log_loss", "log_loss_cut", "confidence_log_loss", "confidence_log_loss_cut")
 
 
 def headline(result: Result) -> str:
@@ -49,12 +47,11 @@ def measured(metric: str, estimate: Mapping[str, Any], of: str = "") -> str:
     low, high = estimate["low"], estimate["high"]
     if low is None or high is None or (estimate["value"] is None and low <= 0 and high >= 1):
         return ""
-    unit = "\u00a0%" if heading(metric).endswith("%") else ""
     digits = decimals(metric, low, high)
     ends = " to ".join(shown(metric, end, digits=digits) for end in (low, high))
     if estimate["value"] is None:
-        return ends + unit + of
-    value = f"{shown(metric, estimate['value'], digits=digits)}{unit}{of}"
+        return ends + unit(metric) + of
+    value = f"{shown(metric, estimate['value'], digits=digits)}{unit(metric)}{of}"
     return value if low == high else f"{value} ({ends})"
 
 
@@ -80,7 +77,7 @@ def right(result: Result) -> str:
     for name in (m for m in _ALONE if m in metrics):
         text = measured(name, metrics[name])
         ending = f": {text}." if text else " could not be measured under this noise."
-        sentences.append(_first(heading(name).removesuffix(", %")) + ending)
+        sentences.append(_first(named(name).title) + ending)
     return " ".join(sentences)
 
 
@@ -135,13 +132,12 @@ def against_each_other(result: Result) -> str:
     change = result.get("metrics_difference")
     if not change:
         return ""
-    if calibrated := "metrics_after" in result:
-        names, views = ("ece", *_LOSSES), ("metrics", "metrics_after")
-    else:
-        names, views = ("accuracy", *_LOSSES), ("metrics", "metrics_other")
-    ends = {m: (change[m]["low"], change[m]["high"]) for m in names if m in change}
+    calibrated = "metrics_after" in result
+    names = ECES if calibrated else ("accuracy",)
+    views = ("metrics", "metrics_after" if calibrated else "metrics_other")
+    ends = {m: (change[m]["low"], change[m]["high"]) for m in (*names, *_LOSSES) if m in change}
     values = {m: tuple(result[view][m]["value"] for view in views) for m in ends}
-    return _compared(_CALIBRATION if calibrated else _SECOND_MODEL, values, ends, _ece(result))
+    return _compared(_CALIBRATION if calibrated else _SECOND_MODEL, values, ends, about(result))
 
 
 # -- calibrators, models, sets -------------------------------------------------------------------
@@ -165,10 +161,12 @@ def after_calibration(result: Result) -> str:
     intervals = result.get("intervals")
     if not intervals:
         few = "; too few test rows to tell better from worse" * ("intervals" in result)
-        return f"Calibration: {_ece(result)} {_moved('ece', *values[names[0]], None)}{few}."
+        ece = names[0]
+        title = named(ece, *about(result)).title
+        return f"Calibration: {title} {_moved(ece, *values[ece], None)}{few}."
     ends = {m: tuple(intervals["difference"][m]) for m in values}
     accuracy = _kept(*values.pop("accuracy"), ends.pop("accuracy"), intervals["after"]["accuracy"])
-    return f"{_compared(_CALIBRATION, values, ends, _ece(result))} {accuracy}"
+    return f"{_compared(_CALIBRATION, values, ends, about(result))} {accuracy}"
 
 
 def at_home(result: Result) -> str:
@@ -281,36 +279,41 @@ def _compared(
     sentences: Mapping[str, str],
     values: Mapping[str, tuple[Any, Any]],
     ends: Mapping[str, tuple[Any, Any]],
-    ece: str,
+    of: tuple[str, str],
 ) -> str:
     """Better, worse, both or neither, by the intervals of differences; then the numbers."""
-    named = {m: ece if m.endswith("ece") else _NAMES.get(m, m) for m in ends}
+    titles = {m: named(m, *of).title for m in ends}
     known = {m: e for m, e in ends.items() if None not in e}
     rose = [m for m, (low, _) in known.items() if low > 0]
     fell = [m for m, (_, high) in known.items() if high < 0]
-    better = [named[m] for m in known if m in (rose if m in HIGHER_IS_BETTER else fell)]
-    worse = [named[m] for m in known if m in (fell if m in HIGHER_IS_BETTER else rose)]
-    if not known:
-        case = "unknown"
-    elif all(e == (0, 0) for e in known.values()):
-        case = "same"
-    elif better and worse:
-        case = "mixed"
-    else:
-        case = "better" if better else "worse" if worse else "unclear"
-    sentence = sentences[case].format(better=" and ".join(better), worse=" and ".join(worse))
-    names = ", ".join(
-        f"{named[m]} {_moved(m, *values[m], known.get(m))}" for m in ends if None not in values[m]
+    better = [titles[m] for m in known if m in (rose if named(m).higher else fell)]
+    worse = [titles[m] for m in known if m in (fell if named(m).higher else rose)]
+    case = {(True, True): "mixed", (True, False): "better", (False, True): "worse"}.get(
+        (bool(better), bool(worse)), "unclear"
     )
-    return f"{sentence}: {names}." if names else f"{sentence}."
+    if all(e == (0, 0) for e in known.values()):
+        case = "same" if known else "unknown"
+    sentence = sentences[case].format(better=" and ".join(better), worse=" and ".join(worse))
+    told = {
+        m: f"{titles[m]} {_moved(m, *values[m], known.get(m))}"
+        for m in ends
+        if None not in values[m]
+    }
+    sure = [m for m in known if m in rose + fell]
+    decided = [told.get(m, f"{titles[m]} {'rose' if m in rose else 'fell'}") for m in sure]
+    moved = ", ".join(text for m, text in told.items() if m not in sure)
+    if decided and moved:
+        moved = f" (within chance: {moved})"
+    numbers = ", ".join(decided) + moved
+    return f"{sentence}: {numbers}." if numbers else f"{sentence}."
 
 
 def _moved(metric: str, before: float, after: float, ends: tuple[float, float] | None) -> str:
     """`from 4.8 to 1.1 %`, to the digits that the difference deserves."""
     digits = None if ends is None else decimals(metric, *ends)
     one, second = (shown(metric, value, digits=digits) for value in (before, after))
-    unit = "\u00a0%" if heading(metric).endswith("%") else ""
-    return f"{one}{unit} as before" if one == second else f"from {one} to {second}{unit}"
+    end = f"{second}{unit(metric)}"
+    return f"{end} as before" if one == second else f"from {one} to {end}"
 
 
 def _kept(
@@ -332,11 +335,6 @@ def _nobody_asked(result: Result) -> bool:
 
 def _score(result: Result) -> str:
     return str(result.get("score", ""))
-
-
-def _ece(result: Result) -> str:
-    positive = f"ECE of {classes.called(result.get('class_names'), 1)}"
-    return {"positive": positive, "confidence": "top-label ECE"}.get(_score(result), "ECE")
 
 
 def _subject(result: Result) -> str:

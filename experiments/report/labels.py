@@ -8,64 +8,21 @@ from typing import Any
 from fedcal.conformal.coverage import FEW_CLASSES
 from fedcal.core import pages
 from fedcal.core.classes import called
+from fedcal.core.numerics import FLOOR
 from fedcal.datasets import is_shipped
 from fedcal.evaluation import page
+from fedcal.evaluation.estimators.calibration import ECES
 from fedcal.evaluation.intervals import from_json
 from fedcal.experiments.report import headline
-from fedcal.experiments.report.figures.curves import NAMES
 from fedcal.experiments.runs.config import APP
-from fedcal.metrics.bootstrap import FEWEST
-
-METRICS = {
-    "ece": (
-        NAMES["ece"],
-        "Expected calibration error: how far the confidence of the predicted class is from the "
-        "share of correct predictions, averaged over 15 bins of confidence. 0 is best.",
-    ),
-    "classwise_ece": (
-        NAMES["classwise_ece"],
-        "The same for the probability of each class against the rest, averaged over classes. It "
-        "sees errors below the top label. 0 is best.",
-    ),
-    "nll": (
-        NAMES["nll"],
-        "Negative log-likelihood: minus the logarithm of the probability of what came true. It "
-        "punishes confident errors. Lower is better.",
-    ),
-    "brier": (
-        NAMES["brier"],
-        "Squared distance between the probabilities and what came true, summed over classes, from "
-        "0 to 2. Lower is better.",
-    ),
-    "accuracy": (
-        NAMES["accuracy"],
-        "Share of rows whose most probable class is right. Temperatures and order-preserving "
-        "calibrators cannot change it. Higher is better.",
-    ),
-    "mce": (
-        NAMES["mce"],
-        "Maximum calibration error: the gap of the worst bin, however few rows it has, and so a "
-        "noisy number. 0 is best.",
-    ),
-}
-"""Metric -> heading and what it means, in the order of the table."""
+from fedcal.metrics.bootstrap import FEWEST, GAPS
+from fedcal.metrics.names import TEST_ROWS, about, decimals, heading, named, shown
 
 
-def meanings(result: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """`METRICS`; for a run on two classes it says which ECE is of what."""
-    if result.get("score") != "positive":
-        return METRICS
-    name = called(result.get("class_names"), 1)
-    of_one = (
-        f"Distance between the probability of {name} and its observed rate, averaged over 15 bins "
-        "of that probability. (The mean over both classes: theirs are equal, but for rows on the "
-        "edge of a bin.) 0 is best."
-    )
-    of_two = {
-        "ece": ("top-label ECE, %", METRICS["ece"][1]),
-        "classwise_ece": (f"ECE of {name}, %", of_one),
-    }
-    return METRICS | of_two
+def meanings(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return heading and meaning of each metric of the table of a run on test rows."""
+    of = about(result)
+    return [(heading(m, *of), named(m, *of).meaning) for m in TEST_ROWS]
 
 
 def percent(fraction: float) -> str:
@@ -75,10 +32,9 @@ def percent(fraction: float) -> str:
 
 def signed(metric: str, value: float, digits: int | None = None) -> str:
     """Format a difference with its sign; zero has none."""
-    text = page.shown(metric, abs(value), digits=digits)
-    if not float(text):
-        return text
-    return ("−" if value < 0 else "+") + text
+    text = shown(metric, abs(value), digits=digits)
+    sign = "−" if value < 0 else "+"
+    return sign + text if float(text) else text
 
 
 def with_interval(result: Mapping[str, Any], part: str, metric: str) -> tuple[str, str]:
@@ -90,30 +46,39 @@ def with_interval(result: Mapping[str, Any], part: str, metric: str) -> tuple[st
         "before", "after" or "difference"
     """
     ends = (result.get("intervals") or {}).get(part, {}).get(metric)
-    digits = page.decimals(metric, *ends) if ends else None
+    digits = decimals(metric, *ends) if ends else None
+    show = partial(signed if part == "difference" else shown, metric, digits=digits)
+    return show(_value(result, part, metric)), " to ".join(map(show, ends or ()))
+
+
+def _value(result: Mapping[str, Any], part: str, metric: str) -> float:
     before, after = (float(result[of][metric]) for of in ("before", "after"))
-    show = partial(signed if part == "difference" else page.shown, metric, digits=digits)
-    value = {"before": before, "after": after, "difference": after - before}[part]
-    return show(value), " to ".join(map(show, ends or ()))
+    return {"before": before, "after": after, "difference": after - before}[part]
 
 
 def metric_table(result: dict[str, Any]) -> pages.Table:
     """Metrics before and after, and what changed, each above its interval if a result has any."""
-    intervals = result.get("intervals") or {}
-    rows = []
-    for metric, (heading, _) in meanings(result).items():
-        row: list[pages.Entry] = [heading]
-        values = [float(result[part][metric]) for part in ("before", "after")]
-        for part, value in zip(("before", "after"), values, strict=True):
-            text, interval = with_interval(result, part, metric)
-            ends = intervals.get(part, {}).get(metric)
-            why = "; noise inflates the number" if ends and value > ends[1] else ""
-            row.append(pages.Marked(text, small=interval + why))
-        text, interval = with_interval(result, "difference", metric)
-        ends = intervals.get("difference", {}).get(metric)
-        mark = _says(metric, values[1] - values[0], ends)
-        rows.append([*row, pages.Marked(text, mark=mark, small=interval)])
+    parts = ("before", "after", "difference")
+    rows: list[tuple[pages.Entry, ...]] = [
+        (heading(metric, *about(result)), *(_entry(result, part, metric) for part in parts))
+        for metric in TEST_ROWS
+    ]
     return pages.Table("", ("metric", "before", "after", "change"), rows, left=(0,))
+
+
+def _entry(result: Mapping[str, Any], part: str, metric: str) -> pages.Marked:
+    """Return a number above its interval, and what makes it better, worse or inflated."""
+    value, (text, interval) = _value(result, part, metric), with_interval(result, part, metric)
+    ends = (result.get("intervals") or {}).get(part, {}).get(metric)
+    if part == "difference":
+        return pages.Marked(text, mark=_says(metric, value, ends), small=interval)
+    few = result.get("rows_below_floor", {}).get(part, 0) if metric == "nll" else 0
+    notes = {
+        interval: ends,
+        "noise inflates the number": ends and metric in GAPS and value >= ends[1],
+        f"{few:,} row{'s' * (few != 1)} below the floor of {FLOOR:g}": few,
+    }
+    return pages.Marked(text, small="; ".join(note for note, holds in notes.items() if holds))
 
 
 def _says(metric: str, change: float, ends: list[float] | None) -> str:
@@ -122,10 +87,10 @@ def _says(metric: str, change: float, ends: list[float] | None) -> str:
         return "unchanged"
     if not ends or ends[0] <= 0 <= ends[1]:
         return "" if not ends else "no clear change"
-    return "better" if (change > 0) == (metric in headline.HIGHER_IS_BETTER) else "worse"
+    return "better" if (change > 0) == named(metric).higher else "worse"
 
 
-_TILES = ("accuracy", "roc_auc", "ece", "gap")
+_TILES = ("accuracy", "roc_auc", *ECES, "gap")
 """Of an evaluation's metrics: what its report begins with, of those that there are."""
 
 
@@ -136,11 +101,10 @@ def metric_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
     for name in _TILES:
         if name not in metrics:
             continue
-        heading = page.heading(name, str(result.get("score", "")))
         estimate = page.whole(name, from_json(metrics[name]))
         if metrics[name]["value"] is not None:
             estimate = headline.measured(name, metrics[name])
-        tiles.append((heading.removesuffix(", %"), estimate))
+        tiles.append((named(name, str(result.get("score", ""))).title, estimate))
     return tiles
 
 
@@ -198,13 +162,12 @@ def noise_sentence(result: dict[str, Any]) -> str:
     if not noise:
         return ""
     shares = " and ".join(
-        f"about {100 * noise[metric]:.2g} % of {heading.removesuffix(', %')}"
-        for metric, (heading, _) in meanings(result).items()
-        if metric in ("ece", "classwise_ece")
+        f"about {100 * noise[metric]:.2g} % of {named(metric, *about(result)).title}"
+        for metric in ECES
     )
     return (
         f"On {intervals['rows']:,} test rows even perfectly calibrated probabilities would show "
         f"{shares}: noise makes absolute gaps, never "
-        "negative ones. Intervals are for what infinitely many rows would show, so they may lie "
-        "below the number itself."
+        "negative ones. Intervals are for what infinitely many rows would show, so the number may "
+        "be the upper end of its own."
     )

@@ -1,7 +1,7 @@
-"""How numbers and progress look to people on a terminal."""
+"""A console and progress, as people see them on a terminal."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any
@@ -10,18 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from fedcal.core import classes, errors
+from fedcal.core import errors
 from fedcal.core.printable import printable
-
-SHOWN = {
-    "accuracy": "accuracy %",
-    "ece": "ECE %",
-    "classwise_ece": "cwECE %",
-    "nll": "NLL",
-    "brier": "Brier",
-    "mce": "MCE %",
-}
-"""Metric -> heading; percentages are for people, files hold fractions."""
 
 _QUIET_SECONDS, _SECONDS_BETWEEN = 3.0, 5.0
 """Without a terminal: when the first line of progress comes, and the next ones."""
@@ -31,20 +21,6 @@ class Stopped(errors.FedcalError):
     """Ctrl-C, where something was kept; the exit code is the shells' own."""
 
     exit_code = 130
-
-
-def headings(score: str = "", names: Sequence[str] | None = None) -> dict[str, str]:
-    """`SHOWN`; of two classes (score "positive") it says which ECE is of what.
-
-    The classwise ECE of two classes is that of class 1, but for rows on the edge of a bin.
-    """
-    of_two = {"ece": "top-label ECE %", "classwise_ece": f"ECE of {classes.called(names, 1)} %"}
-    return SHOWN | of_two if score == "positive" else SHOWN
-
-
-def shown(metric: str, value: float) -> str:
-    """Format a metric for people."""
-    return f"{100 * value:.3f}" if SHOWN[metric].endswith("%") else f"{value:.4f}"
 
 
 class _Harmless(Console):

@@ -11,7 +11,7 @@ from fedcal.datasets import is_shipped
 from fedcal.evaluation import by_group, drift, histogram, intervals, thresholds
 from fedcal.evaluation.estimates import METRICS
 from fedcal.evaluation.findings import ESTIMANDS, Findings
-from fedcal.evaluation.page import heading, names_of, p_shown, texts
+from fedcal.evaluation.page import names_of, p_shown, texts
 from fedcal.evaluation.page import parts as page_parts
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.verdicts import changes_under
@@ -19,6 +19,7 @@ from fedcal.experiments.report import simulation
 from fedcal.experiments.runs import files, folders, result
 from fedcal.metrics import gap_change
 from fedcal.metrics.gap_change import GapChange
+from fedcal.metrics.names import heading
 from fedcal.storage.atomic import path_of
 
 _WHOLE = ("positive", "confidence")

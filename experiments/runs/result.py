@@ -16,7 +16,7 @@ import fedcal
 from fedcal import calibrators, conformal, datasets, units
 from fedcal.core import errors, pages, types
 from fedcal.evaluation.by_group import change_table
-from fedcal.experiments.report import labels, simulation, terminal
+from fedcal.experiments.report import labels, simulation
 from fedcal.experiments.report.figures.diagrams import LEGEND, diagram
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.headline import headline
@@ -24,7 +24,7 @@ from fedcal.experiments.report.page import Page, Section
 from fedcal.experiments.report.shown import Displayable, lines_of
 from fedcal.experiments.runs.config import APP, Config
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
-from fedcal.metrics import Reliability
+from fedcal.metrics import Reliability, names
 from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server import participation
@@ -207,19 +207,21 @@ class SimulationResult(Displayable):
     def __str__(self) -> str:
         """Summarise the result in at most ten lines."""
         if self._own_page:
-            lines = []
-            named = terminal.headings(self.judged["score"], self.class_names)
-            for name, *values in before_and_after(self):
-                pairs = zip(named.values(), values, strict=True)
-                words = ", ".join(f"{heading} {value}" for heading, value in pairs)
-                lines.append(f"{name}: {words}")
+            both, about = {"before": self.before, "after": self.after}, names.about(self.told)
+            lines = [f"{name}: {names.line(of, *about)}" for name, of in both.items()]
+            lines += filter(None, [names.floored(self.judged["rows_below_floor"])])
         else:
             lines = self.artifact.lines(self.test)
         lines = [title(self.config, self.sites), *lines, *self.judged.get("at_limits", ())]
         return "\n".join([*lines, protection(self.privacy), sent(self)])
 
     def _lines(self) -> list[dict[str, Any]]:
-        return lines_of({**self.judged, **self._intervals, "class_names": self.class_names})
+        return lines_of({**self.told, **self._intervals})
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the artifact says of itself on test rows, and the names of the classes."""
+        return {**self.judged, "class_names": self.class_names}
 
     @property
     def _own_page(self) -> bool:
@@ -330,12 +332,6 @@ def sent(result: SimulationResult) -> str:
     up, down = (result.communication[f"bytes_{way}_per_client"] for way in ("up", "down"))
     took = "" if result.seconds is None else f", {result.seconds:.3f} s"
     return f"{up} bytes up and {down} down per client{took}"
-
-
-def before_and_after(result: SimulationResult) -> list[tuple[str, ...]]:
-    """Return the metrics of test rows under the headings of `SHOWN`, those of the model first."""
-    both, shown = (("before", result.before), ("after", result.after)), terminal.shown
-    return [(name, *(shown(k, metrics[k]) for k in terminal.SHOWN)) for name, metrics in both]
 
 
 def versions(*more: str) -> dict[str, str]:

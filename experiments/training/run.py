@@ -22,7 +22,7 @@ from fedcal.experiments.runs import engines, files, folders, jobs, record, resul
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.training.config import FOLLOWING, TrainConfig, merged
 from fedcal.experiments.training.data import IN_MEMORY, PARTS, ClientData, load
-from fedcal.metrics import summary
+from fedcal.metrics import below_floor, summary
 from fedcal.privacy.noise_plan import Plan
 from fedcal.storage.atomic import locked, path_of
 from fedcal.strategies import FedSGD
@@ -46,10 +46,6 @@ APART = (
     "The calibration rows are others, by a hash of each row's id: a row is in one of the two parts "
     "whatever the others are, so the training and what is learnt from those rows cost the larger "
     "of their budgets together."
-)
-EXACT = (
-    "The metrics of the training rows, the numbers of rows, and logits and labels of the "
-    "calibration rows are exact and not private: for the researcher's eyes."
 )
 OF_OWN = (
     "The module is the user's own: its code, first weights and constants are taken to know nothing "
@@ -106,7 +102,10 @@ class Training(Displayable):
 
     def _summary(self, part: str) -> dict[str, float]:
         """For the researcher's eyes: exact numbers about these rows."""
-        return summary(numerics.softmax(self.logits[part]), self.federation.parts[part].y)
+        return summary(*self._judged(part))
+
+    def _judged(self, part: str) -> tuple[types.Floats, types.Integers]:
+        return numerics.softmax(self.logits[part]), self.federation.parts[part].y
 
     @property
     def rows(self) -> dict[str, int]:
@@ -131,6 +130,7 @@ class Training(Displayable):
             "config": config | {"set": own},
             "test": self.metrics,
             "train": self.train_metrics,
+            "rows_below_floor": {k: below_floor(*self._judged(k)) for k in ("train", "test")},
             "clients": self.federation.clients,
             "classes": self.federation.classes,
             "rows": self.rows,
@@ -358,7 +358,7 @@ def _trained(
     with paid.reporting():
         outcome = paid.outcome(job, release)
         known, privacy = record.recorded(run, job, outcome, tested=True)
-        privacy["statement"] += _about_parts(config, job.plan)
+        privacy["more"] += _about_parts(config, job.plan)
         model: Any = outcome.artifact
         logits = {part: model.predict(data.parts[part].x) for part in PARTS}
         if not all(np.isfinite(some).all() for some in logits.values()):
@@ -391,8 +391,8 @@ def _about_parts(config: TrainConfig, plan: Plan) -> list[str]:
         return []
     own = [OF_OWN] if config.model in networks.OWN else []
     if plan.protected.per != "row":
-        return [EXACT, TOGETHER, *own]
-    return [EXACT, APART if config.held_out else REUSED, *own]
+        return [TOGETHER, *own]
+    return [APART if config.held_out else REUSED, *own]
 
 
 def _epsilon_so_far(plan: Plan) -> Callable[[int], float]:

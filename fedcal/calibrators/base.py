@@ -20,7 +20,16 @@ from fedcal.core.classes import class_names, places_of
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.scores import KINDS, Kind, check_scores, finite, logits_of, moderate, own_names
 from fedcal.core.types import Floats, Integers
-from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_intervals, nll, summary
+from fedcal.metrics import (
+    Reliability,
+    accuracy,
+    below_floor,
+    classwise_ece,
+    ece,
+    metric_intervals,
+    nll,
+    summary,
+)
 from fedcal.metrics.bootstrap import FEWEST
 from fedcal.metrics.buckets import check_score, score_and_outcome
 from fedcal.metrics.gap_change import changes_by_client, changes_record
@@ -203,6 +212,8 @@ class Calibrator(Artifact):
         """
         both = {"before": test.probs, "after": self.test_probs(test)}
         metrics: dict[str, Any] = {key: summary(p, test.labels) for key, p in both.items()}
+        floored = {key: below_floor(p, test.labels) for key, p in both.items()}
+        metrics["rows_below_floor"] = floored
         metrics["score"] = check_score("", test.probs.shape[1])
         if test.owner is not None:
             scores = [score_and_outcome(p, test.labels) for p in both.values()]

@@ -155,7 +155,7 @@ def class_table(result: SetEvaluation, names: Sequence[str] | None = None) -> Ta
     first = ("label", "test rows", "coverage", "95 % interval")
     heads = (*first, "sets of it alone", "of these right")
     note = f"Percentages of all test rows, and of rows whose set is the label alone. {_EXACT}"
-    return Table("Class by class", heads, tuple(rows), note)
+    return Table("Class by class", heads, tuple(rows), note, left=(0,))
 
 
 def _summary(of: PredictionSets, result: SetEvaluation, labels: Integers) -> Table:
@@ -174,7 +174,8 @@ def _summary(of: PredictionSets, result: SetEvaluation, labels: Integers) -> Tab
         ("coverage of the most probable label alone", percent(result.correct), ""),
     )
     note = f"{whole.rows:,} test rows; the interval is binomial and treats them as independent."
-    return Table("Coverage", ("test rows", "value", "95 % interval"), rows, f"{note} {_EXACT}")
+    columns = ("test rows", "value", "95 % interval")
+    return Table("Coverage", columns, rows, f"{note} {_EXACT}", left=(0,))
 
 
 def _forest(

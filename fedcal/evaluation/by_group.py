@@ -9,7 +9,7 @@ from typing import Any
 
 from fedcal.core.pages import Part, Table
 from fedcal.core.printable import listed
-from fedcal.evaluation.estimators.calibration import FAR_TAIL
+from fedcal.evaluation.estimators.calibration import ECES, FAR_TAIL
 from fedcal.evaluation.findings import KEYS, Findings, Key
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import HIDES, Estimate
@@ -54,7 +54,7 @@ def _calibration_table(findings: Findings, made: Mapping[str, Any]) -> Table:
             rows.append((group, "too few", "", "", "", ""))
         for view, metrics in own.items():
             name = group if len(names) == 1 else f"{group}, {names[view]}"
-            shape = (_measured(m, _either(metrics, m)) for m in _SHAPE)
+            shape = (_measured(*_first(metrics, *either)) for either in _SHAPE)
             p = p_shown(findings.cox[view][group].p_value, FAR_TAIL)
             bad = group in made[KEYS[view]]["not_calibrated"]
             rows.append((name, *shape, p, "not calibrated" * bad))
@@ -70,20 +70,22 @@ def _calibration_table(findings: Findings, made: Mapping[str, Any]) -> Table:
     )
 
 
-_SHAPE = ("calibration_slope", "calibration_intercept", "ece")
+_SLOPE = ("calibration_slope", "calibration_slope_cut")
+_SHAPE = (_SLOPE, ("calibration_intercept", "calibration_intercept_cut"), ECES)
+"""Metrics of the table, of which a group has the one or the other."""
 
 
-def _either(metrics: Mapping[str, Any], name: str) -> Any:
-    return metrics[name] if name in metrics else metrics[f"{name}_cut"]
+def _first(metrics: Mapping[str, Any], *names: str) -> tuple[str, Any]:
+    return next((name, metrics[name]) for name in names if name in metrics)
 
 
 def _measured(metric: str, e: Estimate) -> str:
     known = all(map(math.isfinite, (e.value, e.low, e.high)))
-    if e.drowned or not known or (metric == "ece" and e.high - e.low > WIDEST):
+    if e.drowned or not known or (metric in ECES and e.high - e.low > WIDEST):
         return UNMEASURED
-    if metric == "ece" and e.low <= 0:
+    if metric in ECES and e.low <= 0:
         return f"at most {100 * e.high:.1f}"
-    scale, digits = (100, 1) if metric == "ece" else (1, 2)
+    scale, digits = (100, 1) if metric in ECES else (1, 2)
     value, low, high = (f"{scale * x:z.{digits}f}" for x in (e.value, e.low, e.high))
     return f"{value} ({low} to {high})"
 
@@ -169,7 +171,7 @@ def _not_calibrated(calibration: Mapping[str, Any], result: Mapping[str, Any], k
 def _reason(metrics: Mapping[str, Any], score: str) -> str:
     """Return what the intervals of gap and slope show, in brackets; "" if they show nothing."""
     why = []
-    gap, slope = metrics["gap"], _either(metrics, "calibration_slope")
+    gap, slope = metrics["gap"], _first(metrics, *_SLOPE)[1]
     if not gap["low"] <= 0 <= gap["high"]:
         sizes = sorted(abs(100 * gap[end]) for end in ("low", "high"))
         value = gap["value"]

@@ -17,7 +17,7 @@ from fedcal.core.removed import check_kept
 from fedcal.core.types import Floats
 from fedcal.evaluation import intervals
 from fedcal.evaluation.estimators import calibration, metrics
-from fedcal.evaluation.estimators.calibration import Ece
+from fedcal.evaluation.estimators.calibration import ECES, ClasswiseEce, Ece
 from fedcal.evaluation.estimators.metrics import Accuracy, Gap
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate, IntervalOptions, Metric, Span
@@ -26,10 +26,12 @@ METRICS: dict[str, type[Metric]] = registry(
     *(metrics.Accuracy, metrics.Precision, metrics.Recall, metrics.Specificity),
     *(metrics.Prevalence, metrics.NetBenefit),
     *(metrics.RocAuc, metrics.ConfidenceAuc, metrics.AveragePrecision),
-    *(metrics.Gap, metrics.Brier, metrics.LogLoss, metrics.LogLossCut),
+    *(metrics.Gap, metrics.Brier, metrics.ConfidenceBrier),
+    *(metrics.LogLoss, metrics.LogLossCut),
+    *(metrics.ConfidenceLogLoss, metrics.ConfidenceLogLossCut),
     *(calibration.CalibrationSlope, calibration.CalibrationSlopeCut),
     *(calibration.CalibrationIntercept, calibration.CalibrationInterceptCut),
-    Ece,
+    *(Ece, ClasswiseEce),
 )
 """Metrics of one histogram by name, in the order in which they are shown."""
 
@@ -78,7 +80,7 @@ def evaluate(
     asked = IntervalOptions(level, rows)
     for name in only:
         check_kept(name)
-    metrics = metrics_of(score, threshold, {*only, *([Gap.name] if Ece.name in only else [])})
+    metrics = metrics_of(score, threshold, {*only, *([Gap.name] if {*only} & {*ECES} else [])})
     spans = {name: metric.span(h, asked) for name, metric in metrics.items()}
     each = estimates_of(metrics, spans, h, level)
     return {name: one for name, one in each.items() if not only or name in only}
@@ -111,8 +113,9 @@ def estimates_of(
         if metric.cut in each:
             both = (each[metric.name], each[metric.cut])
             del each[metric.name if any(e.drowned for e in both) else metric.cut]
-    if Ece.name in each and math.isfinite(each[Ece.name].value):
-        each[Ece.name] = _above_gap(each[Ece.name], each.get(Gap.name), spans[Ece.name].hidden)
+    for name in each.keys() & {*ECES}:
+        if math.isfinite(each[name].value):
+            each[name] = _above_gap(each[name], each.get(Gap.name), spans[name].hidden)
     return each
 
 
@@ -143,14 +146,14 @@ def evaluate_classes(histograms: Sequence[Histogram], *, rows: str = "new") -> d
     rows
         as in `evaluate`
     """
-    ece, asked = Ece(), IntervalOptions(rows=rows)
+    ece, asked = ClasswiseEce(), IntervalOptions(rows=rows)
     spans = [ece.span(h, replace(asked, what=f"class {j}")) for j, h in enumerate(histograms)]
     each = [(s.value, s.low, s.high, s.sampling) for s in spans]
     noise = math.hypot(*(s.noise for s in spans)) / len(spans)
     value, low, high, sampling = np.mean(each, axis=0).tolist()
     span = Span(value, low, high, sampling, noise, all(s.firm for s in spans))
     binning = float(np.mean([ece.binning(h) for h in histograms]))
-    return {"classwise_ece": intervals.estimate(span, binning, ece.bounds, ece.scale, asked.level)}
+    return {ece.name: intervals.estimate(span, binning, ece.bounds, ece.scale, asked.level)}
 
 
 def compare(
@@ -198,7 +201,7 @@ def compare(
     for name in [name for name in one if name in two]:
         metric, before, after = metrics[name], first[name], second[name]
         span = intervals.difference(before, after)
-        if name == Ece.name and min(before.low, after.low) <= 0:
+        if name in ECES and min(before.low, after.low) <= 0:
             span = replace(span, low=after.low - before.high, high=after.high - before.low)
         if name == "accuracy" and agreement is not None:
             span = _paired(np.asarray(agreement, np.float64), agreement_noise, asked)

@@ -308,10 +308,6 @@ class Metric(ABC):
     ----------
     name
         in its registry, in results and in files
-    heading
-        heading in tables and figures, with its unit; "" = its name
-    of_score
-        score -> heading, where the metric's meaning depends on the score
     bounds
         smallest and largest value
     scale
@@ -333,8 +329,6 @@ class Metric(ABC):
     """
 
     name: ClassVar[str]
-    heading: ClassVar[str] = ""
-    of_score: ClassVar[Mapping[str, str]] = {}
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
     scale: ClassVar[float] = 1.0
     scores: ClassVar[tuple[str, ...]] = ("positive", "confidence")

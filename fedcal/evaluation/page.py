@@ -13,12 +13,12 @@ import numpy as np
 
 from fedcal.core.classes import called
 from fedcal.core.pages import Curve, Intervals, Part, Point, Table
-from fedcal.evaluation.estimates import METRICS
 from fedcal.evaluation.estimators import curves
-from fedcal.evaluation.estimators.calibration import FAR_TAIL
+from fedcal.evaluation.estimators.calibration import ECES, FAR_TAIL
 from fedcal.evaluation.findings import Findings, Key, counted
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import HIDES, Estimate, beyond
+from fedcal.metrics.names import FIRST, MORE, decimals, heading, named, scaled, shown
 
 
 def names_of(views: Iterable[str]) -> dict[str, str]:
@@ -144,38 +144,6 @@ def p_shown(p_value: float, floor: float) -> str:
     return f"< {floor:.{digits}f}" if p_value <= floor else f"{p_value:.{digits}f}"
 
 
-def heading(metric: str, score: str = "") -> str:
-    """Return the heading of a metric of a score ("positive", "confidence"), with its unit.
-
-    The gap is the mean score minus the share of the outcome: below 0 the model predicts too low.
-    """
-    if metric in METRICS:
-        text = METRICS[metric].of_score.get(score, METRICS[metric].heading)
-    else:
-        text = {"mce": "MCE, %", "classwise_ece": "classwise ECE, %"}.get(metric, "")
-    return text or metric.replace("_", " ")
-
-
-def decimals(metric: str, low: float, high: float) -> int:
-    """Return the number of decimals that a value with this interval deserves.
-
-    Half of the interval is two units of the last digit at least.
-    """
-    percent = heading(metric).endswith("%")
-    half, most = (100 if percent else 1) * (high - low) / 2, 2 if percent else 4
-    if not 0 < half < math.inf:
-        return most
-    return min(max(math.ceil(-math.log10(half / 2)), 0), most)
-
-
-def shown(metric: str, value: float, sign: bool = False, digits: int | None = None) -> str:
-    """Return a metric's value as text, beside an interval to `decimals` digits."""
-    mark = "+z" if sign else "z"  # z: no minus before a zero
-    if heading(metric).endswith("%"):
-        return f"{100 * value:{mark}.{2 if digits is None else digits}f}"
-    return f"{value:{mark}.{4 if digits is None else digits}f}"
-
-
 def parts(
     findings: Findings, histograms: Mapping[Key, Histogram], names: Sequence[str] | None = None
 ) -> list[Part]:
@@ -191,8 +159,10 @@ def parts(
         names of the classes; None = their numbers
     """
     views = list(findings.metrics)
-    shown_parts: list[Part] = [_both(findings, views)] if len(views) == 2 else []
-    shown_parts += [_summary(findings, view, views, names) for view in views]
+    tables = _both(findings, views) if len(views) == 2 else []
+    for view in views:
+        tables += _summary(findings, view, views, names)
+    shown_parts: list[Part] = sorted(tables, key=lambda table: table.title.startswith(MORE))
     shown_parts += [_tests(findings, views)] if findings.tests else []
     shown_parts += curve_parts(findings, histograms, names)
     rows = {group: counted(histograms, views[0], group)[0] for group in findings.groups}
@@ -215,7 +185,7 @@ def texts(metric: str, estimate: Estimate, sign: bool = False) -> tuple[str, str
     numbers = (estimate.value, estimate.low, estimate.high)
     value, low, high = (shown(metric, number, sign, digits) for number in numbers)
     interval = f"{low} to {high}"
-    if estimate.drowned and metric == "ece" and estimate.low == 0:
+    if estimate.drowned and metric in ECES and estimate.low == 0:
         interval = f"at most {high}"
     warning = f"; {estimate.warning}" if estimate.warning else ""
     return HIDES if estimate.drowned else value, interval + warning
@@ -240,19 +210,18 @@ def _about(score: str, names: Sequence[str] | None) -> str:
 
 def _summary(
     findings: Findings, view: str, views: Sequence[str], names: Sequence[str] | None
-) -> Table:
+) -> list[Table]:
     """Return each metric with its interval, and the sources of the interval's width."""
     z = NormalDist().inv_cdf(0.5 + findings.level / 2)
-    rows, unknown = [], []
+    rows, unknown = dict[str, tuple[str, ...]](), []
     for metric, estimate in findings.metrics[view].items():
-        name = heading(metric, findings.score)
         if _unknown(estimate):
-            unknown.append(name.removesuffix(", %"))
+            unknown.append(named(metric, findings.score).title)
             continue
         digits = decimals(metric, estimate.low, estimate.high)
         halves = (z * estimate.sampling, z * estimate.noise, estimate.binning)
         widths = ("" if math.isnan(half) else shown(metric, half, digits=digits) for half in halves)
-        rows.append((name, *texts(metric, estimate), *widths))
+        rows[metric] = (heading(metric, findings.score), *texts(metric, estimate), *widths)
     of_rows, noise = findings.rows
     of = findings.weighting
     about = f"{_about(findings.score, names)}{of.words.capitalize()}. "
@@ -270,22 +239,40 @@ def _summary(
         note = f"Hidden by noise: {'; '.join(unknown)}. {note}"
     interval = f"{100 * findings.level:g} % interval"
     columns = ("metric", "value", interval, "sampling ±", "noise ±", "buckets ±")
-    return Table(f"Metrics{_of(view, views)}: {of.head}", columns, tuple(rows), note)
+    whose = _of(view, views)
+    return _first_and_more(f"Metrics{whose}: {of.head}", whose, columns, rows, note)
 
 
-def _both(findings: Findings, views: Sequence[str]) -> Table:
+def _first_and_more(
+    title: str,
+    whose: str,
+    columns: tuple[str, ...],
+    rows: Mapping[str, tuple[str, ...]],
+    note: str,
+) -> list[Table]:
+    """Return a table of the metrics that are told first, and one of the others if there are any."""
+    first = tuple(row for metric, row in rows.items() if metric in FIRST)
+    rest = tuple(row for metric, row in rows.items() if metric not in FIRST)
+    more = [Table(MORE + whose, columns, rest)] if rest else []
+    return [Table(title, columns, first, note), *more]
+
+
+def _both(findings: Findings, views: Sequence[str]) -> list[Table]:
     """Return two views of the same rows beside each other, and their difference."""
     names = names_of(views)
-    rows = []
+    rows = dict[str, tuple[str, ...]]()
     for metric, change in findings.difference.items():
         pair = [findings.metrics[view][metric] for view in views]
         values = [whole(metric, e) for e in pair]
         says = "" if change.low <= 0 <= change.high else "beyond chance"
-        rows.append((heading(metric, findings.score), *values, whole(metric, change, True), says))
-    return Table(
-        " and ".join(names.values()).capitalize(),
+        name = heading(metric, findings.score)
+        rows[metric] = (name, *values, whole(metric, change, True), says)
+    both = " and ".join(names.values())
+    return _first_and_more(
+        both.capitalize(),
+        f": {both}",
         ("metric", *names.values(), "difference", ""),
-        tuple(rows),
+        rows,
         f"With {100 * findings.level:g} % intervals. Both are of the same rows: the interval of "
         "the difference in accuracy is paired, all other intervals are as wide as if errors were "
         "independent.",
@@ -369,16 +356,16 @@ def _forest(
         worst = np.argsort([-abs(by_group[g][first]["gap"].value) for g in groups], kind="stable")
         groups = [groups[k] for k in sorted(worst[:MOST_GROUPS])]
         note = f"The {MOST_GROUPS} of {len(by_group)} groups with the largest gaps. {note}"
-    scale = 100 if heading(metric).endswith("%") else 1
 
     def line(group: str, e: Estimate) -> tuple[str, float, float, float]:
         middle = (e.low + e.high) / 2 if e.drowned else e.value
-        return group, scale * middle, scale * e.low, scale * e.high
+        value, low, high = (scaled(metric, x) for x in (middle, e.low, e.high))
+        return group, value, low, high
 
     names = names_of(views)
     series = {names[v]: tuple(line(g, by_group[g][v][metric]) for g in groups) for v in views}
     overall = findings.metrics[first][metric]
-    references = {} if overall.drowned else {"all rows": scale * overall.value}
+    references = {} if overall.drowned else {"all rows": scaled(metric, overall.value)}
     if metric == "gap":
         references["perfect"] = 0.0
     axis, of, _ = heading(metric, findings.score).partition(" rate of the positive class")

@@ -10,7 +10,8 @@ Accuracy, NLL and Brier score are means: their intervals are percentiles of the 
 Calibration errors are sums (or a maximum) of absolute gaps, so noise alone makes them positive:
 their intervals invert a test instead (`fedcal.metrics.bootstrap`).
 
-So an interval is for what infinitely many test rows would show, and may lie below the plug-in.
+So an interval is for what infinitely many test rows would show. It reaches to the plug-in where it
+would lie below it: a number lies in its own interval.
 `tests/fedcal/metrics/test_bootstrap.py` measures the coverage.
 
 Intervals of calibration errors: inverting a test of gaps that noise alone makes positive.
@@ -40,7 +41,7 @@ from fedcal.core.numerics import FLOOR
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import bin_index
-from fedcal.metrics.standard import BINS, check_scored, scan
+from fedcal.metrics.standard import BINS, check_scored, scan, summary
 
 Join = Literal["sum", "max"]
 """Rule that joins absolute gaps to one error."""
@@ -226,8 +227,12 @@ def metric_intervals(
         "noise": {"before": {}, "after": {}},
     }
 
+    seen = {k: summary(x, y, bins) for k, x in (("before", p), ("after", q))}
+    seen["difference"] = {m: seen["after"][m] - value for m, value in seen["before"].items()}
+
     def note(part: str, metric: str, low: float, high: float) -> None:
-        record[part][metric] = [float(low), float(high)]
+        value = seen[part][metric]
+        record[part][metric] = [min(float(low), value), max(float(high), value)]
 
     for metric in MEANS:
         sums = np.stack([side.means[metric] for side in sides], axis=1)
@@ -299,7 +304,7 @@ def _side(probs: NDArray[Any], labels: Integers, order: Integers, groups: int, b
     summed = {
         "accuracy": hit.astype(np.float64),
         "nll": -np.log(np.maximum(own, FLOOR)),
-        "brier": squares - 2 * own + 1,
+        "brier": np.square(probs[order, 1] - labels[order]) if c == 2 else squares - 2 * own + 1,
     }
     index = bin_index(top, bins)
     top_gaps = np.bincount(of_row * bins + index, top - hit, groups * bins).reshape(groups, bins)

@@ -68,18 +68,28 @@ def classwise_ece(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> floa
 
 
 def nll(probs: ArrayLike, labels: ArrayLike) -> float:
-    """Return the mean of -ln max(p_iy, 1e-12): the floor keeps a confident error finite."""
+    """Return the mean of -ln max(p_iy, 1e-12): the floor keeps a confident error finite.
+
+    `below_floor` counts the rows in which the floor acts.
+    """
     p, y = check_scored(probs, labels)
     return _nll(scan(p, y, own=True))
 
 
-def brier(probs: ArrayLike, labels: ArrayLike) -> float:
-    """Return the mean over rows of sum_j (p_ij - 1{y_i = j})**2, in [0, 2] (Brier 1950).
+def below_floor(probs: ArrayLike, labels: ArrayLike) -> int:
+    """Return the number of rows whose label has a probability below 1e-12, the floor of `nll`."""
+    p, y = check_scored(probs, labels)
+    return int((scan(p, y, own=True).own < FLOOR).sum())
 
-    The sum runs over all classes: for two of them it is twice the form that looks at one.
+
+def brier(probs: ArrayLike, labels: ArrayLike) -> float:
+    """Return the mean over rows of (p_i - y_i)**2 of two classes, of more the sum over them.
+
+    Of two, p is the probability of class 1, and the score in [0, 1]; of more it is
+    sum_j (p_ij - 1{y_i = j})**2, in [0, 2] (Brier 1950). So is scikit-learn's.
     """
     p, y = check_scored(probs, labels)
-    return _brier(scan(p, y, own=True, squares=True))
+    return _brier(p, y, scan(p, y, own=True, squares=True))
 
 
 def mce(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> float:
@@ -110,7 +120,7 @@ def summary(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> dict[str, 
         "ece": mean_gap(gap, len(p)),
         "classwise_ece": mean_gap(cells.tables()[0], p.size),
         "nll": _nll(seen),
-        "brier": _brier(seen),
+        "brier": _brier(p, y, seen),
         "mce": worst_gap(gap, count),
     }
 
@@ -130,7 +140,9 @@ def _nll(seen: Seen) -> float:
     return float(-np.log(np.maximum(seen.own, FLOOR)).mean())
 
 
-def _brier(seen: Seen) -> float:
+def _brier(probs: NDArray[Any], labels: Integers, seen: Seen) -> float:
+    if probs.shape[1] == 2:
+        return float(np.square(probs[:, 1].astype(np.float64) - labels).mean())
     others = max(seen.squares - float(np.square(seen.own).sum()), 0.0)  # rounding: not below 0
     return (others + float(np.square(1.0 - seen.own).sum())) / len(seen.own)
 

@@ -28,11 +28,12 @@ from fedcal.evaluation.estimators.metrics import Accuracy, edge_index
 from fedcal.evaluation.findings import Counted, Estimand, Weighting, counted_of, subject_rows
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate
-from fedcal.evaluation.page import heading, texts
+from fedcal.evaluation.page import texts
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.mechanisms import Exponential, Laplace, Mechanism
 from fedcal.metrics.buckets import fine_tails
 from fedcal.metrics.encodings import ENCODINGS
+from fedcal.metrics.names import heading
 from fedcal.metrics.score_table import By, Views, names_text
 from fedcal.privacy import AUTO, Federation, Plan, Query, Question, Range
 from fedcal.privacy.curator import Release

@@ -25,12 +25,12 @@ from fedcal import datasets, evaluate, evaluation
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
-from fedcal.evaluation.page import heading
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.runs.rereading import comparable, read_release
 from fedcal.metrics import bin_index
 from fedcal.metrics.buckets import fine_tails
+from fedcal.metrics.names import heading
 from fedcal.privacy import Federation
 from fedcal.strategies import FedEvaluate
 
@@ -152,7 +152,7 @@ def exact(scored: Scored, least: float = FLOOR) -> dict[str, float]:
         "log_loss": float(np.logaddexp(0, own).mean()),
         "brier": float(((s - y) ** 2).mean()),
         "gap": float((s - y).mean()),
-        "ece": float(np.abs(bins).sum() / len(y)),
+        "classwise_ece": float(np.abs(bins).sum() / len(y)),
         "accuracy": float(((s > 0.5) == y).mean()),  # a tie is class 0
     }
     if scored[0].shape[1] == 2:
@@ -207,7 +207,7 @@ def test_where_tails_are_not_counted_the_log_loss_is_named_for_its_cut(name, opt
     want = exact(rows_of(name), 1e-4)
     for metric in ("log_loss", "calibration_slope", "calibration_intercept"):
         assert metric not in told
-        assert heading(f"{metric}_cut") == f"{heading(metric)}, scores cut at 1e-4"
+        assert heading(f"{metric}_cut") == f"{heading(metric)} of scores cut at 1e-4"
         assert told[f"{metric}_cut"]["low"] - 1e-4 <= want[metric], metric
         assert want[metric] <= told[f"{metric}_cut"]["high"] + 1e-4, metric
 
@@ -226,7 +226,8 @@ def private(scored: Scored, unit: str, seed: int, epsilon: float = 1.0) -> Score
 
 def log_loss(release: ScoreRelease) -> evaluation.Estimate:
     h, score = release.histograms["model", "", ""], release.question.score
-    return evaluation.evaluate(h, score, rows="these", only=("log_loss",))["log_loss"]
+    name = "log_loss" if score == "positive" else "confidence_log_loss"
+    return evaluation.evaluate(h, score, rows="these", only=(name,))[name]
 
 
 @pytest.mark.parametrize(

@@ -10,38 +10,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fedcal.experiments.report.families import HEADINGS
 from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve, level
 from fedcal.experiments.report.figures.style import BASELINE_STYLES, LINES, METHOD_STYLES, SHAPES
+from fedcal.metrics.names import THE_POSITIVE, Named, heading, named, scaled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BY_ROUND = ("ece", "classwise_ece", "nll", "accuracy")
-NAMES = {metric: text.replace(" %", ", %") for metric, text in HEADINGS.items()} | {
-    "accuracy": "accuracy, %",
-    "ece": "ECE, %",
-    "classwise_ece": "classwise ECE, %",
-    "nll": "NLL, nats",
-    "brier": "Brier score",
-    "mce": "MCE, %",
-    "temperature": "temperature",
-}
 MOST_PANELS = 24
 _ASIDE = 0.007  # of the axis: so far beside each other lie methods at one budget
 _LOG_FROM = 12.0  # max / min from which a metric gets a logarithmic axis
-
-
-def scaled(metric: str, value: float) -> float:
-    """Fractions of rows in per cent, as `NAMES` says."""
-    return 100 * value if NAMES[metric].endswith("%") else value
 
 
 def rounds_sheet(
     before: Mapping[str, float],
     rounds: Sequence[Mapping[str, Any]],
     title: str,
-    names: Mapping[str, str] | None = None,
+    score: str = "",
+    positive: str = THE_POSITIVE,
 ) -> Sheet | None:
     """Test metrics after each release, from "before" as round 0; None without any release.
 
@@ -51,10 +38,9 @@ def rounds_sheet(
         metrics without a calibrator
     rounds
         records of `rounds.jsonl`; those without `test` are left out
-    names
-        headings in place of those of `NAMES`
+    score, positive
+        as `fedcal.metrics.names.heading` takes them
     """
-    headings = NAMES | dict(names or {})
     judged = [r for r in rounds if "test" in r]
     if not judged:
         return None
@@ -63,23 +49,24 @@ def rounds_sheet(
     if all("temperature" in r for r in judged):
         values["temperature"] = [1.0, *(float(r["temperature"]) for r in judged)]
     panels = tuple(
-        _round_panel(headings[metric], at, [scaled(metric, v) for v in series])
+        _round_panel(named(metric, score, positive), at, [scaled(metric, v) for v in series])
         for metric, series in values.items()
     )
     legend = (("reference", "before"), ("after", "after each round"))
     return Sheet(title, len(panels), panels, legend, "rounds")
 
 
-def _round_panel(name: str, at: Sequence[int], y: Sequence[float]) -> Panel:
+def _round_panel(name: Named, at: Sequence[int], y: Sequence[float]) -> Panel:
     text = "; ".join(f"round {t}: {v:.4g}" for t, v in zip(at, y, strict=True))
 
     def plot(ax: Axes) -> None:
-        ax.set(xlabel="round", xlim=(0, at[-1]), ylabel=name.rpartition(", ")[2])
+        ax.set(xlabel="round", xlim=(0, at[-1]), ylabel="%" if name.percent else name.title)
         ax.locator_params("x", integer=True)
         level(ax, "reference", y[0])
         curve(ax, "after", at, y)
 
-    return Panel(name.partition(",")[0], plot, f"{name} by round. {text}.", aspect=0.75)
+    about = f"{name.title}{', %' * name.percent} by round"
+    return Panel(name.title, plot, f"{about}. {text}.", aspect=0.75)
 
 
 # -- a comparison --------------------------------------------------------------------------------
@@ -200,9 +187,9 @@ def quality_axis(metric: str, means: Sequence[float], stds: Sequence[float]) -> 
     low, high = min(ends), max(ends)
     room = 0.06 * (high - low) or 0.02 * abs(high) or 1.0
     if metric == "accuracy" or not 0 < _LOG_FROM * min(means) < max(means):
-        return {"ylabel": NAMES[metric], "ylim": (low - room, high + room)}
+        return {"ylabel": heading(metric), "ylim": (low - room, high + room)}
     low = max(low, 0.6 * min(means))
-    return {"ylabel": NAMES[metric], "yscale": "log", "ylim": (low / 1.25, high * 1.25)}
+    return {"ylabel": heading(metric), "yscale": "log", "ylim": (low / 1.25, high * 1.25)}
 
 
 def _quality_axes(metrics: Iterable[str], cells: Sequence[Mapping[str, Any]]) -> dict[str, Scale]:
@@ -239,7 +226,7 @@ def spaced_axis(
 
 def budget(cell: Mapping[str, Any]) -> float:
     """Epsilon of a cell; infinity without privacy."""
-    return math.inf if cell["epsilon"] is None else float(cell["epsilon"])
+    return float(cell["epsilon"])
 
 
 Means = tuple[str, str, Sequence[float], Sequence[float], Sequence[float]]
@@ -291,7 +278,7 @@ def epsilon_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], ti
             curves.append((label, looks[label], [places[budget(c)] for c in mine], mean, std))
         means = _values(metric, facet.baselines, "mean")
         levels = [(looks[c["label"]], mean) for c, mean in zip(facet.baselines, means, strict=True)]
-        plotted = (NAMES[metric].partition(",")[0], facet.title, f"{facet.title}: {NAMES[metric]}")
+        plotted = (named(metric).title, facet.title, f"{facet.title}: {heading(metric)}")
         panels.append(quality_panel(plotted, {**x, **axes[metric]}, curves, levels))
     return Sheet(title, len(metrics), tuple(panels), _legend(cells, looks))
 
@@ -316,18 +303,18 @@ def bytes_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], titl
     axes = _quality_axes(metrics, cells)
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for c in sorted(sending, key=budget):
-        spent = "no privacy" if c["epsilon"] is None else f"ε = {c['epsilon']:g}"
+        spent = "no privacy" if math.isinf(c["epsilon"]) else f"ε = {c['epsilon']:g}"
         groups.setdefault(", ".join(filter(None, (spent, told(c, apart)))), []).append(c)
     most = MOST_PANELS // len(metrics)
     for (note, some), metric in product(list(groups.items())[:most], metrics):
-        name, points, words = NAMES[metric], [], []
+        points, words = [], []
         for c in some:
             series, mean = looks[c["label"]], scaled(metric, c["after"][metric]["mean"])
             points.append((series, shapes.get(told(c, keys), series), c["bytes_up"], mean))
             words.append(f"{c['label']}: {mean:.4g} at {c['bytes_up']:,} bytes")
         plot = partial(_plot_points, points=points, axes={**x, **axes[metric]})
-        text = f"{name} against bytes up per client, {note}. {'; '.join(words)}."
-        panels.append(Panel(name.partition(",")[0], plot, text, aspect=0.8, note=note))
+        text = f"{heading(metric)} against bytes up per client, {note}. {'; '.join(words)}."
+        panels.append(Panel(named(metric).title, plot, text, aspect=0.8, note=note))
     marked = ((shape, name) for name, shape in shapes.items())
     legend = (*_legend(sending, looks), *marked)
     columns = len(metrics) if len(panels) <= 4 else 2 * len(metrics)

@@ -8,16 +8,15 @@ from pathlib import Path
 from statistics import fmean
 
 from fedcal.experiments.report.figures.curves import (
-    NAMES,
     quality_axis,
     quality_panel,
-    scaled,
     spaced_axis,
 )
 from fedcal.experiments.report.figures.drawing import Panel, Sheet, save_sheets
 from fedcal.experiments.report.figures.style import BASELINE_STYLES, METHOD_STYLES
 from fedcal.experiments.research.studies.cells import spread, whole
 from fedcal.experiments.research.studies.spec import Experiment, Plot, Record, Rows
+from fedcal.metrics.names import heading, scaled
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -52,7 +51,7 @@ def _looks(experiment: Experiment, cells: Rows) -> dict[str, str]:
 
 def _name(cell: Record, x: str) -> str:
     """Methods at several budgets are several curves where epsilon is not the axis."""
-    own = x != "epsilon" and cell["epsilon"] is not None
+    own = x != "epsilon" and math.isfinite(cell["epsilon"])
     return f"{cell['title']}, ε = {cell['epsilon']:g}" if own else str(cell["title"])
 
 
@@ -72,7 +71,7 @@ def _panel(plot: Plot, cells: Rows, looks: Mapping[str, str]) -> Panel:
     means = [_mean(c, plot.y) for c in (*mine, *base.values())]
     axes = {**axis, **quality_axis(plot.y, means, [0.0] * len(means))}
     network = str(cells[0]["network"])
-    about = f"{network}: {NAMES[plot.y]}"
+    about = f"{network}: {heading(plot.y)}"
     return quality_panel((plot.title, network, about), axes, curves, levels)
 
 
@@ -85,7 +84,7 @@ def _value(cell: Record, x: str) -> float:
     if x == "rounds":
         return float(cell["rounds"] or 0)
     if x == "epsilon":
-        return float(cell["epsilon"] or math.inf)
+        return float(cell["epsilon"])
     kind, _, beta = (cell["partition"] or "").partition(":")
     return float(beta) if kind == "dirichlet" else math.inf
 

@@ -52,11 +52,7 @@ class Ece(Metric):
     """Sum over 15 bins of equal width of |sum of (outcome - score)| / n (Naeini et al. 2015)."""
 
     name = "ece"
-    heading = "ECE, %"
-    of_score: ClassVar = {
-        "positive": "ECE of the positive class, %",
-        "confidence": "top-label ECE, %",
-    }
+    scores = ("confidence",)
     in_groups = True
     scale = 0.4
 
@@ -241,6 +237,16 @@ _STEPS = 50
 _STEEPEST = 20.0  # beyond: rows are separated, or noise is all there is
 
 
+class ClasswiseEce(Ece):
+    """The ECE of the probability of class 1 of two: that of class 0 is the same."""
+
+    name = "classwise_ece"
+    scores = ("positive",)
+
+
+ECES = (Ece.name, ClasswiseEce.name)
+
+
 class Recalibration(SmoothMetric):
     """One coefficient of the regression, of `intercept + slope * logit(score)`."""
 
@@ -371,7 +377,6 @@ class CalibrationSlopeCut(CalibrationSlope):
     """Slope on the logit of scores that are cut to [1e-4, 1 - 1e-4]."""
 
     name, cut = "calibration_slope_cut", ""
-    heading = "calibration slope, scores cut at 1e-4"
     least = LEAST
 
 
@@ -387,7 +392,6 @@ class CalibrationInterceptCut(CalibrationIntercept):
     """Intercept beside the slope of scores that are cut to [1e-4, 1 - 1e-4]."""
 
     name, cut = "calibration_intercept_cut", ""
-    heading = "calibration intercept, scores cut at 1e-4"
     least = LEAST
 
 

@@ -252,7 +252,6 @@ class Accuracy(Predictions):
     """Share of rows whose prediction is their outcome; at threshold 0 the share of outcome 1."""
 
     name = "accuracy"
-    heading = "accuracy, %"
     in_groups = of_choice = True
     top, bottom = (1, 0, 0, 1), (1, 1, 1, 1)
 
@@ -268,7 +267,6 @@ class Precision(ConditionalShare):
     """Share of outcome 1 among the rows predicted positive."""
 
     name = "precision"
-    heading = "precision, %"
     top, bottom = (0, 0, 0, 1), (0, 1, 0, 1)
 
 
@@ -276,7 +274,6 @@ class Recall(ConditionalShare):
     """Share of predicted positives among the rows of outcome 1."""
 
     name = "recall"
-    heading = "recall (sensitivity), %"
     top, bottom = (0, 0, 0, 1), (0, 0, 1, 1)
 
 
@@ -284,7 +281,6 @@ class Specificity(ConditionalShare):
     """Share of predicted negatives among the rows of outcome 0."""
 
     name = "specificity"
-    heading = "specificity, %"
     top, bottom = (1, 0, 0, 0), (1, 1, 0, 0)
 
 
@@ -293,7 +289,6 @@ class Prevalence(Predictions):
 
     name = "prevalence"
     at_threshold = False
-    heading = "prevalence, %"
     scores = ("positive",)
     in_groups = True
     top, bottom = (0, 0, 1, 1), (1, 1, 1, 1)
@@ -347,7 +342,7 @@ class Brier(MeanScore):
     """Mean of (score - outcome)**2 (Brier 1950, the form of two classes, as in scikit-learn)."""
 
     name = "brier"
-    heading = "Brier score"
+    scores = ("positive",)
     in_groups = skewed = True
     scale = 0.25
 
@@ -357,10 +352,18 @@ class Brier(MeanScore):
         return np.stack([scores**2, (1 - scores) ** 2])
 
 
+class ConfidenceBrier(Brier):
+    """The Brier score of the confidence as the probability that the top label is right."""
+
+    name = "confidence_brier"
+    scores = ("confidence",)
+
+
 class LogLoss(MeanScore):
     """Mean of -ln of the outcome's probability, which is 1e-12 at least."""
 
     name, cut = "log_loss", "log_loss_cut"
+    scores = ("positive",)
     skewed = True
     bounds = (0.0, -math.log(FLOOR))
     scale = math.log(2)
@@ -377,21 +380,28 @@ class LogLossCut(LogLoss):
     """Log loss of scores that are cut to [1e-4, 1 - 1e-4]."""
 
     name, cut = "log_loss_cut", ""
-    heading = "log loss, scores cut at 1e-4"
     bounds = (0.0, -math.log(LEAST))
     least = LEAST
+
+
+class ConfidenceLogLoss(LogLoss):
+    """The log loss of the confidence as the probability that the top label is right."""
+
+    name, cut = "confidence_log_loss", "confidence_log_loss_cut"
+    scores = ("confidence",)
+
+
+class ConfidenceLogLossCut(LogLossCut):
+    """Log loss of confidences that are cut to [1e-4, 1 - 1e-4]."""
+
+    name = "confidence_log_loss_cut"
+    scores = ("confidence",)
 
 
 class Gap(MeanScore):
     """Mean score minus the share of outcome 1: below 0 the model predicts too low."""
 
     name = "gap"
-    heading = "mean predicted minus observed rate, %"
-    of_score: ClassVar = {
-        "positive": "predicted minus observed rate of the positive class, %",
-        "confidence": "confidence minus accuracy, %",
-        "classes": "confidence minus accuracy, %",
-    }
     in_groups = True
     bounds = (-1.0, 1.0)
     scale = 0.4
@@ -415,7 +425,6 @@ class RocAuc(RatioMetric):
     """
 
     name = "roc_auc"
-    heading = "ROC AUC"
     scores = ("positive",)
     in_groups = True
     skewed = ranking = True
@@ -448,7 +457,6 @@ class ConfidenceAuc(RocAuc):
     """ROC AUC of confidence against correctness: how well the model knows its errors."""
 
     name = "confidence_auc"
-    heading = "ROC AUC of confidence"
     scores = ("confidence",)
 
 

@@ -38,7 +38,7 @@ def test_a_slope_of_a_third_is_found_behind_a_mean_gap_of_none(tmp_path, capsys)
     assert celle["gap"]["low"] < 0 < celle["gap"]["high"]
     slope = celle["calibration_slope"]
     assert 0.1 < slope["low"] < 0.35 < slope["high"] < 0.6
-    assert celle["ece"]["low"] > 0.08
+    assert celle["classwise_ece"]["low"] > 0.08
     found = told["groups_calibration"]["metrics"]
     assert found["not_calibrated"] == ["Celle"]
     tests = told["tests"]["metrics"]

@@ -25,7 +25,7 @@ from fedcal.evaluation import (
     roc_curve,
 )
 from fedcal.evaluation.estimates import SCORES
-from fedcal.evaluation.estimators.calibration import Ece
+from fedcal.evaluation.estimators.calibration import ECES, Ece
 from fedcal.evaluation.estimators.curves import reliability
 from fedcal.evaluation.estimators.metrics import SmoothMetric
 from fedcal.evaluation.intervals import (
@@ -68,7 +68,7 @@ def releases(
     return [Histogram(EDGES, c + e, root, first.law) for c, e in zip(counts, noise, strict=True)]
 
 
-@pytest.mark.parametrize("name", [name for name in METRICS if name != Ece.name])
+@pytest.mark.parametrize("name", [name for name in METRICS if name not in ECES])
 @pytest.mark.parametrize("noise", [0.0, 3.0])
 def test_gradients_are_those_of_finite_differences(name, noise):
     if name == "average_precision" and noise:
@@ -209,11 +209,12 @@ def test_the_ece_is_never_below_the_size_of_the_gap(std):
             gap, value=abs(gap.value), low=max(gap.low, -gap.high, 0), high=max(-gap.low, gap.high)
         )
         for end in ("low", "high"):
-            assert getattr(size, end) <= getattr(found["ece"], end) + 1e-12
-        if not (size.drowned or found["ece"].drowned):
-            assert size.value <= found["ece"].value + 1e-12
-        assert std or found["ece"].high < 0.1
-        assert evaluate(h, "positive", only=("ece",))["ece"] == found["ece"]
+            assert getattr(size, end) <= getattr(found["classwise_ece"], end) + 1e-12
+        if not (size.drowned or found["classwise_ece"].drowned):
+            assert size.value <= found["classwise_ece"].value + 1e-12
+        assert std or found["classwise_ece"].high < 0.1
+        alone = evaluate(h, "positive", only=("classwise_ece",))
+        assert alone["classwise_ece"] == found["classwise_ece"]
 
 
 def test_intervals_of_few_rows_are_no_points():

@@ -27,19 +27,22 @@ def histogram(scores: Floats, outcomes: Integers, buckets: int = BUCKETS) -> eva
 
 
 def check_probabilities(
-    found: dict[str, evaluation.Estimate], scores: Floats, outcomes: Integers
+    found: dict[str, evaluation.Estimate],
+    scores: Floats,
+    outcomes: Integers,
+    of: str = "",
 ) -> None:
     cut = np.clip(scores, 1e-4, 1 - 1e-4)
     gaps = np.abs(np.bincount(bin_index(scores, 15), outcomes - scores, 15)).sum() / len(scores)
     wanted = {
-        "brier": sk.brier_score_loss(outcomes, scores),
-        "log_loss_cut": sk.log_loss(outcomes, np.stack([1 - cut, cut], axis=1)),
+        f"{of}brier": sk.brier_score_loss(outcomes, scores),
+        f"{of}log_loss_cut": sk.log_loss(outcomes, np.stack([1 - cut, cut], axis=1)),
         "gap": float(np.mean(scores - outcomes)),
-        "ece": gaps,
+        "ece" if of else "classwise_ece": gaps,
     }
     for name, value in wanted.items():
         assert abs(found[name].value - value) <= found[name].binning + 1e-12, name
-        assert found[name].binning < (0.06 if name == "log_loss_cut" else 0.02), name
+        assert found[name].binning < (0.06 if name.endswith("log_loss_cut") else 0.02), name
 
 
 @pytest.mark.parametrize("name", BINARY)
@@ -77,7 +80,7 @@ def test_a_set_of_classes_by_confidence_and_by_class(name):
     assert found["accuracy"].value == pytest.approx(right.mean(), abs=1e-12)
     auc = found["confidence_auc"]
     assert abs(auc.value - sk.roc_auc_score(right, confidence)) <= auc.binning
-    check_probabilities(found, confidence, right)
+    check_probabilities(found, confidence, right, "confidence_")
     assert abs(found["ece"].value - ece(probs, y)) <= found["ece"].binning
 
     found = evaluation.evaluate_classes([histogram(probs[:, j], y == j) for j in range(classes)])

@@ -36,7 +36,8 @@ def twin(probs: NDArray[np.float64], labels: NDArray[np.int64], bins: int) -> di
         for j in range(c):
             where = min(math.floor(row[j] * bins), bins - 1)
             each.setdefault((j, where), []).append((row[j], int(j == y)))
-            squares.append((row[j] - (j == y)) ** 2)
+            if c > 2 or j == 1:
+                squares.append((row[j] - (j == y)) ** 2)
         logs.append(-math.log(max(row[y], 1e-12)))
 
     def gap(members: list[tuple[float, int]]) -> float:
@@ -124,7 +125,7 @@ def test_what_is_refused(score, monkeypatch):
         (([["0.5", "0.5"]], [0]), "must be numbers"),
         (([[0.5, 0.5], [0.5]], [0, 1]), "ragged"),
         (([[0.5 + 0j, 0.5]], [0]), "must be numbers"),
-        (([[0.5, 0.5], [0.5, 0.6]], [0, 1]), r"row 1 sums to 1\.1"),
+        (([[0.5, 0.5], [0.5, 0.6]], [0, 1]), r"1\.1 at row 1; each row must sum to 1"),
         ((halves, [0]), "one entry for each row"),
         *(
             ((halves, labels), "whole numbers in")

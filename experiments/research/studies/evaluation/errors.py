@@ -35,7 +35,7 @@ import numpy as np
 
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import METRICS, Histogram, evaluate
-from fedcal.evaluation.estimators.calibration import Ece
+from fedcal.evaluation.estimators.calibration import ClasswiseEce
 from fedcal.experiments.research.studies.evaluation.worlds import (
     EDGES,
     SCORES,
@@ -157,13 +157,13 @@ def _calibration(seen: Seen) -> float:
 
 def _ece(seen: Seen) -> float:
     """Return the error of the model's own ECE, as `evaluate` reports it for these rows."""
-    said = evaluate(seen.histogram, "positive", rows="these", only=(Ece.name,))
-    return _off(said[Ece.name].value, value_of(seen.counts, Ece.name))
+    said = evaluate(seen.histogram, "positive", rows="these", only=(ClasswiseEce.name,))
+    return _off(said[ClasswiseEce.name].value, value_of(seen.counts, ClasswiseEce.name))
 
 
 def _plug_in(seen: Seen) -> float:
     """Return the error of the ECE computed from noisy counts directly."""
-    return _off(Ece().value(seen.histogram), value_of(seen.counts, Ece.name))
+    return _off(ClasswiseEce().value(seen.histogram), value_of(seen.counts, ClasswiseEce.name))
 
 
 def _off(found: float, truth: float) -> float:

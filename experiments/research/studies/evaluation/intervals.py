@@ -25,6 +25,7 @@ import numpy as np
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import METRICS, Estimate, Histogram, evaluate
+from fedcal.evaluation.estimators.calibration import ClasswiseEce
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.research.studies.evaluation.worlds import (
     CELLS,
@@ -86,7 +87,7 @@ def histogram_of(release: ScoreRelease) -> Histogram:
 LEVEL = 0.95
 
 SMOOTH = ("accuracy", "precision", "recall", "roc_auc", "brier")
-ERRORS = ("ece",)
+ERRORS = (ClasswiseEce.name,)
 OF_USERS = SMOOTH
 
 TRUSTS = (SecAgg.name, Central.name, Distributed.name, Local.name)

@@ -18,7 +18,6 @@ from statistics import fmean, median, pstdev
 from typing import TYPE_CHECKING
 
 from fedcal import datasets
-from fedcal.experiments.report.figures.curves import NAMES
 from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve, level
 from fedcal.experiments.report.figures.style import BASELINE_STYLES, LINES, METHOD_STYLES
 from fedcal.experiments.research.studies.claims import where as on_how_many
@@ -35,6 +34,7 @@ from fedcal.experiments.research.studies.luo.suite import TRIALS, Suite, run_sui
 from fedcal.experiments.research.studies.registry import study
 from fedcal.experiments.research.studies.rows import grouped, span, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, Study
+from fedcal.metrics.names import heading
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Central, Local
@@ -376,7 +376,7 @@ def _panel(rows: Rows, sweep: str, looks: Mapping[Competitor, str]) -> Panel:
     means = {c: [100 * float(row[c.key]) for row in rows] for c in in_order}
 
     def plot(ax: Axes) -> None:
-        ax.set(xlabel=_LABELS[sweep], ylabel=NAMES["ece"])
+        ax.set(xlabel=_LABELS[sweep], ylabel=heading("ece"))
         for c, y in means.items():
             if c.method == "none":
                 level(ax, looks[c], fmean(y))

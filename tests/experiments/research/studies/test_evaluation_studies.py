@@ -57,11 +57,11 @@ def test_noise_of_all_clients_has_the_std_that_is_stated(trust, unit):
 def test_a_few_federations():
     cells = [
         Cell("beta", "central", ("accuracy", "roc_auc")),
-        Cell("calibrated", "central", ("ece",)),
+        Cell("calibrated", "central", ("classwise_ece",)),
         Cell("imdb-binary", "central", ("accuracy",), unit="user", dealt="dirichlet:1"),
     ]
     found = populations.rows(federations=25, cells=cells)
-    assert [r["metric"] for r in found] == ["accuracy", "roc_auc", "ece", "accuracy"]
+    assert [r["metric"] for r in found] == ["accuracy", "roc_auc", "classwise_ece", "accuracy"]
     for row in found:
         assert row["coverage"] >= (0.5 if row["group"] == "user" else 0.75)
         assert 0 < row["width"] < 0.5
