@@ -169,6 +169,18 @@ def after_calibration(result: Result) -> str:
     return f"{_compared(_CALIBRATION, values, ends, about(result))} {accuracy}"
 
 
+def without_skill(result: Result) -> str:
+    """State that probabilities are no better than the rates of the classes, where that is sure."""
+    intervals, rates = result.get("intervals") or {}, result.get("brier_of_rates")
+    names = {"before": "the model", "after": "the calibrated model"}
+    ends = {part: intervals.get(part, {}).get("brier", (0.0, 0.0)) for part in names}
+    flat = [name for part, name in names.items() if rates is not None and ends[part][0] >= rates]
+    if not flat:
+        return ""
+    rates_alone = "no better than always saying how often each class occurs"
+    return f"By its Brier score {flat[-1]} is {rates_alone}."
+
+
 def at_home(result: Result) -> str:
     """State how many sites recalibrate, the gain, whether any is harmed, and what noise hides."""
     sentence, personal = "", result.get("personal")
@@ -249,7 +261,7 @@ def at_sites(result: Result) -> str:
 
 CLAUSES: tuple[Callable[[Result], str], ...] = (
     *(at_home, changed, right, calibrated_on_average, by_group, against_each_other),
-    *(after_calibration, trained, covered, at_sites),
+    *(after_calibration, without_skill, trained, covered, at_sites),
 )
 """Asked in this order."""
 
