@@ -215,9 +215,8 @@ class Calibrator(Artifact):
         metrics: dict[str, Any] = {key: summary(p, test.labels) for key, p in both.items()}
         floored = {key: below_floor(p, test.labels) for key, p in both.items()}
         metrics["rows_below_floor"] = floored
-        metrics["brier_of_rates"] = brier_of_rates(
-            np.bincount(test.labels, minlength=test.probs.shape[1])
-        )
+        counts = np.bincount(test.labels, minlength=test.probs.shape[1])
+        metrics["brier_of_rates"] = brier_of_rates(counts)
         metrics["score"] = check_score("", test.probs.shape[1])
         if test.owner is not None:
             scores = [score_and_outcome(p, test.labels) for p in both.values()]
