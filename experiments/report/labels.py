@@ -59,7 +59,7 @@ def _value(result: Mapping[str, Any], part: str, metric: str) -> float:
 def metric_table(result: dict[str, Any]) -> pages.Table:
     """Metrics before and after, and what changed, each above its interval if a result has any."""
     parts = ("before", "after", "difference")
-    rows = [
+    rows: list[tuple[pages.Entry, ...]] = [
         (heading(metric, *about(result)), *(_entry(result, part, metric) for part in parts))
         for metric in TEST_ROWS
     ]

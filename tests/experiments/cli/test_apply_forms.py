@@ -73,7 +73,7 @@ def test_rows_come_back_in_their_order_with_their_ids(form, tmp_path, capsys):
     said = capsys.readouterr().out
     accuracy = (LOGITS[TEST].argmax(axis=1) == LABELS[TEST]).mean()
     assert "metrics: the 15 of its test part" in said
-    assert f"before: accuracy % {100 * accuracy:.3f}" in said
+    assert f"before: accuracy % {100 * accuracy:.2f}" in said
     with np.load(applied(tmp_path, data, "p.npz")) as found:
         np.testing.assert_allclose(found["probs"], want)
         np.testing.assert_array_equal(found["labels"], LABELS)
