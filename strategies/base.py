@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core import fields
-from fedcal.core.checks import finite, interval, listed, needed, unused
+from fedcal.core.checks import finite, interval, listed, needed, same, unused
 from fedcal.core.errors import InputError
 from fedcal.mechanisms import MECHANISMS, Exponential
 from fedcal.privacy import AUTO, Federation, Ledger, Plan, Query, Range, make_plan
@@ -155,11 +155,8 @@ class FederatedStrategy(Settings, FlowerTransport):
 
     def check_rounds(self, rounds: int, what: str = "") -> None:
         """Refuse another number of rounds than the method takes here."""
-        if self.federation.rounds not in (None, rounds):
-            raise InputError(
-                f"{self.name}{what} takes {rounds} rounds here, got rounds = "
-                f"{self.federation.rounds}: rounds must be {rounds}, or left out"
-            )
+        asked = self.federation.rounds or rounds
+        same(f"number of rounds of {self.name}{what} (may be left out)", asked, rounds)
 
     @property
     def draws_index(self) -> bool:

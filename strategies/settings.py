@@ -3,7 +3,6 @@
 import inspect
 import json
 from collections.abc import Mapping, Sequence
-from types import NoneType
 from typing import Any, TypeAlias
 
 from fedcal.core.checks import near
@@ -30,16 +29,6 @@ def exact_only() -> list[str]:
     return [name for name, strategy in STRATEGIES.items() if strategy.exact_only]
 
 
-def must_calibrate(who: str, method: str) -> None:
-    """Refuse a federated method of another family, for `who` ranks calibrators."""
-    strategy = STRATEGIES.get(method)
-    if strategy is not None and strategy.family != "calibrate":
-        raise InputError(
-            f"{who} takes methods that calibrate, and {method} belongs to the family "
-            f"'{strategy.family}': use fedcal simulate"
-        )
-
-
 def settings_of(method: str) -> Mapping[str, inspect.Parameter]:
     """Return the method's own parameters (`--set`) by name; none of a baseline."""
     return STRATEGIES[method].declared if method in STRATEGIES else {}
@@ -58,8 +47,6 @@ def check_settings(method: str, settings: Mapping[str, Any]) -> None:
             check_kept(key)
             allowed = near(key, [*known] or ["none"], "docs/guide/methods.md")
             raise InputError(f"unknown --set key {key!r} for {method}; {allowed}")
-        if not isinstance(value, (bool, int, float, str, list, tuple, NoneType)):
-            raise InputError(f"{key} must be a number, a text or a list, got {value!r:.80}")
         if check := STRATEGIES[method].checks[key]:
             check(value)
 

@@ -14,7 +14,7 @@ from typing import Any
 from fedcal import __version__, mechanisms
 from fedcal.clients.answers import check_columns
 from fedcal.clients.site.prepared import Prepared
-from fedcal.core.checks import like, needed, read, same, whole
+from fedcal.core.checks import like, read, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.shards import NO_SUBJECTS
 from fedcal.privacy import agreement, declared, noise_plan
@@ -153,8 +153,8 @@ def check(
         )
     own = agreement.own_request(fields, request, terms)
     site.check_policy(fields, terms, own.bound.length)
-    if own.bound.per == "subject":
-        needed("the column subject", site.shards.subjects, NO_SUBJECTS)
+    if own.bound.per == "subject" and site.shards.subjects is None:
+        raise InputError(NO_SUBJECTS)
     check_columns(site.shards, own.query)
     return own, terms
 

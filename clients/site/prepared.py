@@ -301,13 +301,15 @@ def prepared(folder: Path) -> Prepared:
     """
     again = "start fedcal site again"
     with (
-        system_errors("a file of this site cannot be read"),
+        system_errors(f"{SITE} of this site cannot be read"),
         damaged(f"a file of this site is damaged: {again}", EOFError),
     ):
         site = json.loads((folder / SITE).read_text("utf-8"))
         checks.same(f"version of {folder} ({again})", site["version"], _VERSION)
-        files = {name: folder / f"{name}.npy" for name in site["arrays"]}
-        arrays = {k: np.asarray(np.load(p, "r", allow_pickle=False)) for k, p in files.items()}
+        arrays: dict[str, NDArray[Any]] = {}
+        for name in site["arrays"]:
+            with system_errors(f"{name}.npy of this site cannot be read"):
+                arrays[name] = np.asarray(np.load(folder / f"{name}.npy", "r", allow_pickle=False))
         offsets = np.array([0, len(arrays["labels"])])
         kind = checks.one_of("input", site["input"], scores.KINDS)
         columns: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}

@@ -15,10 +15,8 @@ class Entry(Example):
     meaning: ClassVar[str] = (
         "entry: the content of one row of one client; a client of m rows has m times the epsilon"
     )
-    neighbours: ClassVar[Mapping[str, str]] = {"replace": "replacing one row by any other"}
-    worlds: ClassVar[Mapping[str, str]] = {
-        "replace": "replace: two worlds that differ in the content of one row; the number of rows "
-        "of each client is public",
+    neighbours: ClassVar[Mapping[str, str]] = {
+        "replace": "replacing one row by any other (each client's number of rows is public)"
     }
 
     @classmethod

@@ -24,7 +24,7 @@ from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet, optio
 from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs import files, folders
-from fedcal.experiments.training.data import LabelledRows, labelled_rows, named, read_labelled
+from fedcal.experiments.training.data import LabelledRows, labelled_rows, read_labelled
 from fedcal.metrics import below_floor, buckets, names, summary
 from fedcal.storage import artifact, atomic, npz
 from fedcal.training.networks import TrainedModel, load_model
@@ -334,7 +334,7 @@ def logits_of_file(model: TrainedModel, data: str) -> tuple[Part, Part | None]:
     """
     rows, labelled = _read(model, data)
     parts: list[Part] = []
-    with named(data):
+    with errors.located(repr(data)):
         for one in (rows,) if rows.test is None else (rows, rows.test):
             whole("the number of classes", one.classes, 0, model.classes)
             parts.append((model.predict(one.x), one.y if labelled else None))
@@ -346,12 +346,12 @@ def _read(model: TrainedModel, data: str) -> tuple[LabelledRows, bool]:
     path, shipped = atomic.path_of(data), data in {entry.name for entry in datasets.feature_sets()}
     arrays: dict[str, Any] = {}
     if shipped or (path.suffix.lower() == ".npz" and path.is_file()):
-        with named(data):
+        with errors.located(repr(data)):
             arrays = datasets.read_feature_set(data) if shipped else dict(npz.read_npz(path))
     if "features" not in arrays:
         return read_labelled(data), True
     labelled = bool({"labels", "y"} & arrays.keys())
-    with named(data):
+    with errors.located(repr(data)):
         for prefix in ("", "test_"):
             if not labelled and f"{prefix}features" in arrays:
                 arrays[f"{prefix}labels"] = np.zeros(len(arrays[f"{prefix}features"]), np.int64)

@@ -6,13 +6,16 @@ Impossible combinations are skipped and listed.
 from pathlib import Path
 from typing import Any
 
+from fedcal.core.checks import one_of
 from fedcal.core.errors import FedcalError
 from fedcal.core.options import RUNNING
 from fedcal.experiments.cli import parameters
 from fedcal.experiments.cli.parameters import option
 from fedcal.experiments.report import tables, terminal
-from fedcal.experiments.runs.comparison import Comparison, compare, grid, table
-from fedcal.experiments.runs.config import Config, parse_setting
+from fedcal.experiments.runs.comparison import Comparison, compare, grid
+from fedcal.experiments.runs.comparison.run import FORMS
+from fedcal.experiments.runs.comparison.table import as_table, harmed
+from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.files import to_json
 
 EXAMPLES = (
@@ -43,9 +46,14 @@ def command(
         RUNNING,
         "Continue the comparison in --out, and repeat failed runs; the grid may grow.",
     ),
-    set: parameters.Settings = None,
     config: parameters.ConfigFile = None,
     out: Path | None = option(None, parameters.FILES, "Folder for rows, tables and report."),
+    table: str | None = option(
+        None, parameters.FILES, "latex | markdown | csv: print the table in this form, alone."
+    ),
+    metric: str | None = option(
+        None, parameters.FILES, "Comma-separated metrics: columns of tables, panels of column.pdf."
+    ),
     overwrite: parameters.Overwrite = False,
     no_report: parameters.NoReport = False,
     quiet: parameters.Quiet = False,
@@ -56,11 +64,15 @@ def command(
     asked = {name: value for name, value in options.items() if value is not None}
     asked |= {"config": config, "out": out, "resume": resume, "overwrite": overwrite}
     asked |= {"jobs": jobs, "engine": engine, "ray_address": ray_address}
-    settings = dict(map(parse_setting, set or ()))
+    asked["metrics"] = [name.strip() for name in metric.split(",")] if metric else ()
+    if table is not None:
+        one_of("--table", table, FORMS)
     with terminal.progress("comparing", quiet=quiet) as steps:
-        comparison = compare(report=not no_report, progress=steps, set=settings, **asked)
+        comparison = compare(report=not no_report, progress=steps, **asked)
     if json:
         print(to_json(comparison.to_json()), end="")
+    elif table is not None:
+        print(comparison.to_table(table), end="")
     elif not quiet:
         show(comparison, out)
     if failures := comparison.failures:
@@ -74,9 +86,12 @@ def show(comparison: Comparison, out: Path | None) -> None:
     """Print the table and its statement."""
     to = terminal.console()
     to.print(comparison.headline)
-    if worse := table.harmed(comparison.cells):
+    if worse := harmed(comparison.cells):
         to.print(worse)
-    tables.print_table(to, table.as_table(comparison.cells), gap=0)
+    lines = as_table(comparison.cells, comparison.metrics)
+    tables.print_table(to, lines, gap=0)
+    if lines.note:
+        to.print(lines.note)
     for line in comparison.statement:
         to.print(f"- {line}")
     if out is not None:

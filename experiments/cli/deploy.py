@@ -24,7 +24,7 @@ from fedcal.experiments.deploy.run import (
 )
 from fedcal.experiments.report import tables, terminal
 from fedcal.experiments.runs import files, jobs
-from fedcal.experiments.runs.config import SIMULATED, Config, load_config, merge, parse_setting
+from fedcal.experiments.runs.config import SIMULATED, Config, load_config, merge, read
 
 EXAMPLES = (
     "fedcal deploy register site-a.pub --control 127.0.0.1:8000 --root-certificates ca.crt",
@@ -57,7 +57,6 @@ def command(
     by: str = parameters.option(
         "none", SITES, "none | site: evaluate each site of --federation separately."
     ),
-    set: parameters.Settings = None,
     config: parameters.ConfigFile = None,
     out: Path | None = parameters.option(None, parameters.FILES, "Folder of the run."),
     overwrite: parameters.Overwrite = False,
@@ -76,8 +75,8 @@ def command(
     if action != "run":
         unused(f"{action} begins no run", overwrite=overwrite or None)
     if action in ("run", "resume"):
-        known = jobs.settings(one_of("by", by, jobs.BY[:2])) | dict(map(parse_setting, set or ()))
-        asked = _asked(action, {**options, "set": known}, config, out)
+        given = read({"set": jobs.settings(one_of("by", by, jobs.BY[:2]))}, options)
+        asked = _asked(action, given, config, out)
         test = options["data"] if action == "run" else asked.data or None
         with terminal.progress(f"{asked.method}: waiting for the sites", quiet=quiet) as steps:
             how: Any = {"resume": action == "resume", "overwrite": overwrite, "out": out}

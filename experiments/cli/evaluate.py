@@ -11,7 +11,7 @@ from fedcal.experiments.cli import parameters, simulate
 from fedcal.experiments.cli.parameters import option
 from fedcal.experiments.report import headline, tables, terminal
 from fedcal.experiments.runs import files, folders, jobs, rereading
-from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
+from fedcal.experiments.runs.config import Config, load_config, merge
 
 EXAMPLES = (
     "fedcal evaluate --data imdb-binary --epsilon 1 --unit example --out run",
@@ -65,7 +65,6 @@ def command(
         None, AGAIN, "Fit a calibrator, written to --out: binning | isotonic | platt | beta | bbq."
     ),
     since: Path | None = option(None, AGAIN, "Test for changes since this earlier release.npz."),
-    set: parameters.Settings = None,
     config: parameters.ConfigFile = None,
     out: Path | None = option(
         None, parameters.FILES, "Folder for result files; with --calibrate a file."
@@ -81,8 +80,7 @@ def command(
     of_runs |= {"estimand": estimand, "rows_per_subject": rows_per_subject}
     if release is not None:
         given = {**options, **of_runs, "by": None if by == "none" else by}
-        given |= {"set": set, "config": config}
-        checks.unused("--release reads what a run left", **given)
+        checks.unused("--release reads what a run left", **given, config=config)
         if calibrate is not None:
             checks.needed("--out FILE", out, "--calibrate writes a calibrator to a file")
         if out is not None and calibrate is not None:
@@ -99,9 +97,9 @@ def command(
         return
     of_releases = {"at": at, "calibrate": calibrate, "since": since}
     checks.unused("it reads an earlier run's release: give --release FILE", **of_releases)
-    asked = jobs.settings(by, threshold=threshold, **of_runs)
-    run = {**options, "set": {**asked, **dict(map(parse_setting, set or ()))}}
-    known = merge({"method": jobs.METHOD}, run) if config is None else load_config(config, run)
+    own = {"set": jobs.settings(by, threshold=threshold, **of_runs)}
+    base = {"method": jobs.METHOD, **own}
+    known = merge(base, options) if config is None else load_config(config, own, options)
     if not jobs.evaluates(known.method):
         checks.same("method of an evaluation (others: fedcal simulate)", known.method, jobs.METHOD)
     simulate.run_and_show(

@@ -47,9 +47,6 @@ NoReport: TypeAlias = Annotated[
 ]
 Csv: TypeAlias = Annotated[str | None, shared(DATA, options_of(config.Config)["csv"].described())]
 ConfigFile: TypeAlias = Annotated[Path | None, shared(FILES, "TOML file with these options.")]
-Settings: TypeAlias = Annotated[
-    list[str] | None, shared(DATA, "KEY=VALUE: a parameter of the method.")
-]
 
 
 def with_options(
@@ -89,12 +86,12 @@ def with_options(
             rich_help_panel=LISTS if many else FIRST if name in first and not single else group,
             hidden=name in single,
         )
-        kind: Any = str if many else option.kind
+        kind: Any = option.kind if option.kind in (bool, int, float, str) else list[str]
         return inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
-            annotation=Annotated[Optional[kind], shown],  # noqa: UP045  `kind` is a variable
+            annotation=Annotated[Optional[str if many else kind], shown],  # noqa: UP045  variables
         )
 
     def given(command: Command) -> Command:

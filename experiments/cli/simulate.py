@@ -11,7 +11,7 @@ from fedcal.experiments.report import headline, terminal
 from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.runs import files, jobs, simulation
 from fedcal.experiments.runs import result as results
-from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
+from fedcal.experiments.runs.config import Config, load_config, merge
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.metrics import names
 
@@ -35,7 +35,6 @@ def command(
     resume: bool = parameters.option(
         False, RUNNING, "For compare only: a single run is simply repeated."
     ),
-    set: parameters.Settings = None,
     config: parameters.ConfigFile = None,
     out: Path | None = parameters.option(None, parameters.FILES, "Folder for result files."),
     overwrite: parameters.Overwrite = False,
@@ -50,8 +49,7 @@ def command(
             "a single run is not resumed, it is run again: --config DIR/config.toml gives the "
             "same bits; `fedcal compare` has --resume"
         )
-    settings = {**options, "set": dict(map(parse_setting, set or ()))}
-    asked = merge(settings) if config is None else load_config(config, settings)
+    asked = merge(options) if config is None else load_config(config, options)
     run_and_show(asked, out, overwrite=overwrite, report=not no_report, quiet=quiet, json=json)
 
 
@@ -92,7 +90,7 @@ def show(result: SimulationResult, out: Path | None) -> None:
         to.print(sentence)
     to.print(
         f"{results.protection(result.privacy)} Who sees what, and what is not protected: "
-        "privacy.statement in result.json and --json (docs/guide/privacy.md)"
+        "privacy in result.json and --json (docs/guide/privacy.md)"
     )
     if floored := names.floored(result.judged.get("rows_below_floor", {})):
         to.print(floored)

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedcal.clients.site.records.job_facts import Booked, BudgetCaps, spent_by_unit, spent_in_all
 from fedcal.clients.site.records.records import RECORDS, SiteRecords, records_in
+from fedcal.core.checks import needed
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Table
 from fedcal.experiments.cli.parameters import FILES, Json, argument, option
@@ -17,7 +18,7 @@ from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.files import to_json
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import Roster, in_groups
-from fedcal.storage.atomic import whole_file
+from fedcal.storage.atomic import must_exist, whole_file
 
 EXAMPLES = {
     "ledger": ("fedcal site ledger", "fedcal site ledger --state state --json"),
@@ -72,8 +73,7 @@ def ledger(*, state: Path = STATE, json: Json = False) -> None:
 
 def opened_records(state: Path) -> SiteRecords:
     """Open a site's records; InputError if its folder has none."""
-    if not (state / RECORDS).exists():
-        raise InputError(f"{state} has no records of a site: there is no {RECORDS} in it")
+    must_exist(state / RECORDS, "the folder has no records of a site")
     return records_in(state)
 
 
@@ -163,11 +163,9 @@ def restored(
             print(f"Budget spent that is not in these records{shown}, as EPSILON,DELTA,UNIT;")
             with contextlib.suppress(EOFError):
                 spent = input("or the word nothing: ").strip()
-        if not spent:
-            raise InputError(
-                "nothing is answered before somebody says what was spent since: --spent "
-                f"EPSILON,DELTA,UNIT{shown}, or --spent nothing"
-            )
+        why = "nothing is answered before somebody says what was spent since"
+        how = f"--spent EPSILON,DELTA,UNIT{shown}, or --spent nothing"
+        spent = needed("--spent", spent or None, f"{why}: {how}")
         closed = records.close_all(spent)
     console().print(
         f"Open jobs that were closed: {closed}. New jobs are answered again. Jobs that began "

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.options import RUNNING
+from fedcal.core.options import RUNNING, layered, options_of
 from fedcal.experiments.cli import parameters
 from fedcal.experiments.report import terminal
-from fedcal.experiments.runs.config import parse_setting, read_options
+from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.run import train
@@ -53,7 +53,6 @@ EXAMPLES = (
 @parameters.with_options(TrainConfig)
 def command(
     *,
-    set: parameters.Settings = None,
     resume: bool = parameters.option(False, RUNNING, "Continue the training in --out."),
     config: parameters.ConfigFile = None,
     out: Path | None = parameters.option(
@@ -65,13 +64,7 @@ def command(
     **options: Any,
 ) -> None:
     """Train and show it."""
-    if set:
-        options["set"] = dict(map(parse_setting, set))
-    given = {} if config is None else read_options(config)
-    settings = {**given.get("set", {}), **options.get("set", {})}  # --set adds to the file's
-    given |= {k: v for k, v in options.items() if v is not None}
-    if settings:
-        given["set"] = settings
+    given = layered(options_of(TrainConfig), read_options(config) if config else {}, options)
     with terminal.progress("reading", quiet=quiet) as steps:
 
         def moved(done: int, total: int, epsilon: float) -> None:

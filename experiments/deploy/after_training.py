@@ -9,7 +9,7 @@ from typing import Any
 from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
-from fedcal.core.checks import unused
+from fedcal.core.checks import needed, unused
 from fedcal.core.errors import InputError
 from fedcal.experiments.runs import files, folders, jobs, load, simulation
 from fedcal.experiments.runs.config import APP, merge
@@ -107,8 +107,7 @@ class AfterTraining:
         RoundFailed
             Too few clients answered.
         """
-        if not initial_arrays:
-            raise InputError("give start(grid, result.arrays) the arrays of the trained model")
+        needed("a trained model", initial_arrays or None, "start(grid, result.arrays)")
         config = self._config
         if config.clients is None:
             config = replace(config, clients=len(list(grid.get_node_ids())))

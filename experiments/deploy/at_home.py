@@ -16,6 +16,7 @@ import numpy as np
 
 from fedcal import calibrators, mechanisms
 from fedcal.core import numerics, pages, printable, types
+from fedcal.core.checks import same
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.evaluation import histogram, page, score_release
@@ -222,8 +223,8 @@ def priors_of(release: Any, only: Sequence[str] | None = None) -> dict[str, Site
         return dict(release.priors(only))
     if not isinstance(release, score_release.ScoreRelease):
         raise InputError(f"a prior is learnt from a release of sites, not from a {release.noun}")
-    if (asked := release.question).score != check_score("", asked.classes):
-        raise InputError(f"a prior is not learnt from the score {asked.score!r}")
+    asked = release.question
+    same("score that a prior is learnt from", asked.score, check_score("", asked.classes))
     return site_priors(release, only)
 
 

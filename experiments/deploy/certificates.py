@@ -19,13 +19,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedcal.core.checks import number_in, same, whole
-from fedcal.core.errors import InputError, system_errors
+from fedcal.core.checks import like, needed, number_in, whole
+from fedcal.core.errors import InputError, damaged, system_errors
+from fedcal.storage.atomic import must_not_exist
 
 CA_LIVES = 10
 """Lifetimes of a server certificate; it can be renewed so often before sites need a new CA."""
 
-_HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
+_HOST = re.compile(r"(?!.{254})(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LONGEST = 3650
 _AUTHORITY, _SERVER = "fedcal deployment CA", "fedcal SuperLink"
@@ -58,17 +59,15 @@ def make_certificates(
     """
     whole("days", days, 1, _LONGEST)
     for site in sites:
-        if not _SITE.fullmatch(site):
-            raise InputError(f"site {site!r}: a name has letters, digits and . _ - only")
+        like("site", site, _SITE, "a name of letters, digits and . _ -")
     files: dict[str, bytes] = {}
     if names:
         files |= _server_files(folder, [_general_name(name) for name in names], days)
     for site in dict.fromkeys(sites):
         files |= _site_files(f"sites/{site}", site)
-    if not files:
-        raise InputError("neither a name of the SuperLink nor a site was given")
-    if taken := [name for name in files if (folder / name).exists()]:
-        raise InputError(f"{folder / taken[0]} exists and is not overwritten")
+    needed("a name of the SuperLink, or a site,", files or None, "nothing was given")
+    for name in files:
+        must_not_exist(folder / name, "it is not overwritten")
     _write(folder, files)
 
 
@@ -91,9 +90,7 @@ def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
-        if not _HOST.fullmatch(name) or len(name) > 253:
-            raise InputError(f"{name!r} is neither a DNS name nor an IP address") from None
-        return x509.DNSName(name)
+        return x509.DNSName(like("a name", name, _HOST, "a DNS name or an IP address"))
 
 
 def _server_files(folder: Path, names: list[x509.GeneralName], days: int) -> dict[str, bytes]:
@@ -123,15 +120,15 @@ def _server_files(folder: Path, names: list[x509.GeneralName], days: int) -> dic
 
 
 def _read_authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    try:
+    with damaged(f"{folder}: ca.crt and ca.key cannot be read, or do not go together", OSError):
         certificate = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
         key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
-        if isinstance(key, ec.EllipticCurvePrivateKey):
-            same("key of ca.crt", key.public_key(), certificate.public_key())
-            return certificate, key
-    except (OSError, ValueError, TypeError):
-        pass
-    raise InputError(f"{folder}: ca.crt and ca.key cannot be read, or do not go together")
+        if (
+            not isinstance(key, ec.EllipticCurvePrivateKey)
+            or key.public_key() != certificate.public_key()
+        ):
+            raise ValueError
+        return certificate, key
 
 
 def _certificate(

@@ -6,7 +6,6 @@ Flower itself waits without an end for a SuperLink that is away, and says little
 import socket
 import ssl
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from fedcal.core.errors import FedcalError, InputError, system_errors
+from fedcal.core.errors import FedcalError, InputError, damaged, system_errors
 
 _CONNECT_S, _PAUSE_S = 5.0, 1.0
 _OTHER_NAME = (62, 64)  # OpenSSL's codes: host name mismatch, IP address mismatch
@@ -48,18 +47,13 @@ def public_key(key: Path) -> str:
 
     Raises InputError if the file cannot be read, or holds no key that Flower takes.
     """
-    private = None
-    with (
-        system_errors(f"cannot read --key {key}"),
-        suppress(ValueError, TypeError, UnsupportedAlgorithm),  # a TypeError: it has a passphrase
-    ):
+    what = f"--key {key} is not an ECDSA key in OpenSSH's format without a passphrase "
+    what += "(ssh-keygen -t ecdsa -b 384 -N '' -f site.key)"
+    with system_errors(f"cannot read --key {key}"), damaged(what, UnsupportedAlgorithm):
         private = serialization.load_ssh_private_key(key.read_bytes(), None)
-    if not isinstance(private, ec.EllipticCurvePrivateKey):
-        raise InputError(
-            f"--key {key} is not an ECDSA key in OpenSSH's format without a passphrase "
-            "(ssh-keygen -t ecdsa -b 384 -N '' -f site.key)"
-        )
-    return _written(private.public_key()).decode("ascii")
+        if not isinstance(private, ec.EllipticCurvePrivateKey):
+            raise TypeError
+        return _written(private.public_key()).decode("ascii")
 
 
 def plain_key(where: str, text: bytes) -> bytes:
@@ -67,14 +61,12 @@ def plain_key(where: str, text: bytes) -> bytes:
 
     Raises InputError for another text; `where` it is from.
     """
-    known = None
-    with suppress(ValueError, UnsupportedAlgorithm):
+    what = f"{where} is not a public ECDSA key in OpenSSH's format: give a site's .pub file"
+    with damaged(what, UnsupportedAlgorithm):
         known = serialization.load_ssh_public_key(text)
-    if not isinstance(known, ec.EllipticCurvePublicKey):
-        raise InputError(
-            f"{where} is not a public ECDSA key in OpenSSH's format: give a site's .pub file"
-        )
-    return _written(known)
+        if not isinstance(known, ec.EllipticCurvePublicKey):
+            raise TypeError
+        return _written(known)
 
 
 def _written(key: ec.EllipticCurvePublicKey) -> bytes:

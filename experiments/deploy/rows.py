@@ -15,7 +15,7 @@ from fedcal.core import checks, errors, optional, types
 from fedcal.core.classes import class_names, first_names
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset, plausible_rows
-from fedcal.experiments.training.data import labelled_rows, named
+from fedcal.experiments.training.data import labelled_rows
 from fedcal.storage import atomic, npz
 from fedcal.training.networks import need_torch, text_of
 
@@ -178,7 +178,7 @@ def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:
     path = atomic.path_of(data)
     if path.suffix.lower() != ".npz" or not path.is_file():
         return None
-    with named(data):
+    with errors.located(repr(data)):
         arrays = npz.read_npz(path)
         if "features" not in arrays:
             return None

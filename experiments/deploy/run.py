@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcal.core.checks import needed, one_of, same
-from fedcal.core.errors import FedcalError, InputError, Interrupted, RoundFailed, system_errors
+from fedcal.core.errors import (
+    FedcalError,
+    InputError,
+    Interrupted,
+    RoundFailed,
+    damaged,
+    system_errors,
+)
 from fedcal.experiments.deploy.fleet import check_control, plain_key, read_address, trusted
 from fedcal.experiments.runs import folders, jobs, load
 from fedcal.experiments.runs.config import Config, load_config
@@ -35,7 +42,7 @@ from fedcal.experiments.runs.record import recorded, result_of
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.artifact import Holdout
-from fedcal.storage.atomic import path_of, whole_file
+from fedcal.storage.atomic import must_exist, must_not_exist, path_of, whole_file
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
@@ -149,19 +156,14 @@ def _as_it_is(config: Config, data: str) -> Config:
 
 
 def _check_folder(out: Path, work: Path, resume: bool, overwrite: bool) -> None:
-    checkpoint, paid = (work / CHECKPOINT).exists(), (work / OUTCOME).exists()
-    if resume and not checkpoint:
-        raise InputError(f"{out} contains no run to continue: start one with fedcal deploy run")
-    if paid and not (resume or overwrite or (out / "result.json").exists()):
-        raise InputError(
-            f"--out {out} holds a run that is paid for and has no report yet: fedcal report {out} "
-            "makes it, or choose another folder"
-        )
-    if not resume and checkpoint and not paid:
-        raise InputError(
-            f"{out} holds a run that has not ended: fedcal deploy resume --out {out}, or choose "
-            "another folder"
-        )
+    if resume:
+        must_exist(work / CHECKPOINT, "no run to continue. Start one with fedcal deploy run")
+    elif not (overwrite or (out / "result.json").exists()):
+        why = f"a run that is paid for and has no report yet. fedcal report {out} makes it"
+        must_not_exist(work / OUTCOME, f"{why}, or choose another folder")
+    if not (resume or (work / OUTCOME).exists()):
+        why = f"a run that has not ended. fedcal deploy resume --out {out} goes on with it"
+        must_not_exist(work / CHECKPOINT, f"{why}, or choose another folder")
     with system_errors(f"cannot write {work}"):
         work.mkdir(parents=True, exist_ok=True)
     if not resume:
@@ -284,10 +286,8 @@ def _result(config: Config, out: Path, test: Holdout | None, report: bool) -> Si
 
 def flower_run(out: Path) -> int:
     """Flower's number of the run in this folder; InputError if there is none."""
-    try:
+    with damaged(f"{out} holds no run of fedcal deploy", OSError):
         return int(json.loads((out / STARTED).read_text("utf-8"))["flower_run"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"{out} holds no run of fedcal deploy") from None
 
 
 def asked_for(out: Path, options: dict[str, Any]) -> Config:

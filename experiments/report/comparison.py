@@ -1,18 +1,20 @@
 """The report of a comparison: methods side by side, from `compare.json`."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from fedcal.core import pages
 from fedcal.core.pages import Text
 from fedcal.experiments.report import page
-from fedcal.experiments.report.families import Family, columns_of, family_in
+from fedcal.experiments.report.families import columns_of, family_in
 from fedcal.experiments.report.figures import curves
-from fedcal.experiments.report.figures.drawing import Sheet
-from fedcal.experiments.report.simulation import handed_over, meanings
-from fedcal.metrics.names import heading, named, shown
+from fedcal.experiments.report.figures.drawing import LEFT, RIGHT, Sheet, save_sheets
+from fedcal.experiments.report.simulation import meanings, more, run_again
+from fedcal.experiments.runs.comparison.table import as_table
+from fedcal.metrics.names import heading, named
 from fedcal.storage.atomic import path_of
 
 
@@ -37,9 +39,14 @@ def write_comparison_report(folder: str | Path) -> Path:
         return comparison_page(comparison).write(folder)
 
 
-def finished(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def finished(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the cells with at least one finished run."""
-    return [c for c in cells if c["seeds"]]
+    return [c for c in cells_of(cells) if c["seeds"]]
+
+
+def cells_of(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return cells, perhaps of a file, with numbers as budgets; older files have null for inf."""
+    return [{**c, "epsilon": float("inf" if c["epsilon"] is None else c["epsilon"])} for c in cells]
 
 
 def names_of(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -49,78 +56,89 @@ def names_of(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {d: name if short.count(name) == 1 else d for d, name in zip(sets, short, strict=True)}
 
 
-def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> list[Sheet]:
-    """For each data set quality against epsilon, and against bytes."""
+def comparison_sheets(
+    cells: Sequence[Mapping[str, Any]], metrics: Sequence[str] = ()
+) -> list[Sheet]:
+    """For each data set quality against epsilon, and against bytes.
+
+    Parameters
+    ----------
+    metrics
+        those plotted; () = those of the family
+    """
     sheets: list[Sheet] = []
-    family = family_in(cells)
-    in_all = (
-        metric
-        for metric in columns_of(cells)
-        if all(c["after"].get(metric, {}).get("mean") is not None for c in cells)
-    )
-    plotted = family.plotted or tuple(in_all)[:4]
-    if not plotted:
-        return sheets
-    pair = family.pair or plotted[:2]
-    sets = names_of(cells)
+    there = (m for m in columns_of(cells, metrics) if all(_has(c, m) for c in cells))
+    plotted = metrics or family_in(cells).plotted or tuple(there)[:4]
+    about = page.words("comparison", methods=0, lines=0, ranked="")
+    sets = names_of(cells) if plotted else {}
     for i, (data, name) in enumerate(sets.items()):
         mine = [c for c in cells if str(c["data"]) == data]
-        stem = "" if len(sets) == 1 else f"-{i + 1}"
+        stem, of = ("", "") if len(sets) == 1 else (f"-{i + 1}", f": {name}")
         if any(not c["baseline"] for c in mine):
-            title = f"Quality against epsilon: {name}"
-            sheet = curves.epsilon_sheet(mine, plotted, title)
-            sheets.append(replace(sheet, name=f"epsilon{stem}", note=_EPSILON))
+            sheet = curves.epsilon_sheet(mine, plotted, f"Quality against epsilon{of}")
+            sheets.append(replace(sheet, name=f"epsilon{stem}", note=about["epsilon"][0]))
         if any(c["bytes_up"] > 0 and not c["baseline"] for c in mine):
-            title = f"Quality against bytes: {name}"
-            sheet = curves.bytes_sheet(mine, pair, title)
-            sheets.append(replace(sheet, name=f"bytes{stem}", note=_BYTES))
+            sheet = curves.bytes_sheet(mine, plotted[:2], f"Quality against bytes{of}")
+            sheets.append(replace(sheet, name=f"bytes{stem}", note=about["bytes"][0]))
     return sheets
 
 
-_EPSILON = (
-    "To the left, more privacy; ∞ is a run without. Lines across are baselines that read the rows "
-    "themselves. Whiskers are one standard deviation over seeds."
-)
-_BYTES = (
-    "Bytes that a client sends in the complete run, against quality. Colours tell methods apart, "
-    "markers the rest. Baselines send nothing and are not shown."
-)
+COLUMN, SERIES = "column", 8
+"""Stem of the figure for a column of a paper (3.3 inches); it has at most so many series."""
+
+
+def write_column(
+    folder: Path, cells: Sequence[Mapping[str, Any]], metrics: Sequence[str] = ()
+) -> None:
+    """Write quality against epsilon as a figure for one column of a paper, as PDF and SVG.
+
+    Of more methods than `SERIES` those with the best mean of the metric that ranks them are shown.
+    """
+    there, family = finished(cells), family_in(cells)
+    first = [c for c in there if c["data"] == there[0]["data"]] if there else []
+    plotted = [m for m in metrics or [family.best] if m and all(_has(c, m) for c in first)]
+    if not plotted or all(c["baseline"] for c in first):
+        return
+    means: dict[str, list[float]] = {}
+    for c in first:
+        means.setdefault(c["label"], []).append(c["after"][plotted[0]]["mean"])
+    pick = sorted(means, key=lambda label: fmean(means[label]), reverse=named(plotted[0]).higher)
+    some = [c for c in first if c["label"] in pick[:SERIES]]
+    sheet = curves.epsilon_sheet(some, plotted[:2], Path(str(there[0]["data"])).name)
+    sheet = replace(sheet, columns=1, width=3.3 - LEFT - RIGHT, name=COLUMN)
+    save_sheets({COLUMN: sheet}, folder, (".pdf", ".svg"))
+
+
+def _has(cell: Mapping[str, Any], metric: str) -> bool:
+    return cell["after"].get(metric, {}).get("mean") is not None
 
 
 def comparison_page(comparison: Mapping[str, Any]) -> page.Page:
     """Return the page of the content of `compare.json`."""
-    cells = finished(comparison["cells"])
-    family, names = family_in(cells), names_of(cells)
-    methods = dict.fromkeys(c["label"] for c in cells if not c["baseline"])
-    seeds = max((_asked(c) for c in cells), default=0)
-    failures = _failures(comparison["cells"])
-    about = (
-        f"{len(methods)} method{'s' * (len(methods) != 1)} in {len(cells)} cells, mean ± standard "
-        f"deviation over {seeds} seed{'s' * (seeds != 1)}. {family.first}"
-    )
-    if failures:
-        about += " If a run of a cell failed, its means are over the others, and it gets no star."
-    metrics = family.plotted or tuple(columns_of(cells))
-    known = [(heading(m), named(m).meaning) for m in metrics if named(m).meaning]
-    every: list[page.Shown] = [Text("", (about,), "plain"), cells_table(cells), meanings(known)]
-    if failures:
-        every.insert(2, Text("Runs that failed", tuple(failures)))
-    sets = dict.fromkeys(str(c["data"]) for c in comparison["cells"])
-    again = [
-        handed_over(*sets),
-        Text("", ("The grid lies beside this file:",), "plain"),
-        Text("", ("fedcal compare --config config.toml",), "code"),
-    ]
-    one = len(names) < 2
+    every = cells_of(comparison["cells"])
+    cells, sets = finished(every), names_of(every)
+    family = family_in(cells)
     figures = comparison_sheets(cells)
+    known = [(heading(m), named(m).meaning) for m in columns_of(cells)]
+    told = page.words(
+        "comparison",
+        methods=len({c["label"] for c in cells if not c["baseline"]}),
+        lines=len(cells),
+        ranked=family.best and named(family.best).title,
+    )
+    failures = tuple(_failures(every))
+    lines: list[page.Shown] = [Text("", told["lines"], "plain"), replace(as_table(cells), title="")]
+    if failures:
+        lines.append(Text("Runs that failed", failures))
+    privacy = [Text("", tuple(comparison.get("statement", ())))]
     return page.Page(
-        "Comparison: " + ", ".join(names.values()),
+        "Comparison: " + ", ".join(sets.values()),
         comparison.get("headline", "Methods compared"),  # older ones have none
         [
-            *(page.Section(f.title.partition(":")[0] if one else f.title, [f]) for f in figures),
-            page.Section("All cells", every),
-            page.Section("Privacy", [Text("", tuple(comparison.get("statement", ())))]),
-            page.Section("Run it again", again),
+            *(page.Section(sheet.title, [sheet]) for sheet in figures),
+            page.Section("All lines", [*lines, meanings(known)]),
+            page.Section("Privacy", [*privacy, more(comparison.get("more", ()))]),
+            page.Section("Run it again", run_again(*sets, tool="fedcal compare")[:3]),
         ],
         versions=comparison.get("versions", {}),
     )
@@ -129,82 +147,16 @@ def comparison_page(comparison: Mapping[str, Any]) -> page.Page:
 def card_of(cells: Sequence[Mapping[str, Any]]) -> page.Page:
     """Return what a notebook shows of the cells: their table."""
     there = finished(cells)
-    table = page.Section("", [cells_table(there)])
-    return page.Page(f"Comparison of {len(there)} cells", "", [table])
-
-
-def _asked(cell: Mapping[str, Any]) -> int:
-    """Return the number of runs planned for a cell."""
-    return len(cell["seeds"]) + len(cell.get("failures", ()))
+    table = page.Section("", [as_table(there)])
+    return page.Page(f"Comparison of {len(there)} lines", "", [table])
 
 
 def _failures(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     """List the failures, a line for each run."""
     lines = []
     for c in cells:
-        spent = "" if c["epsilon"] is None else f", ε = {c['epsilon']:g}"
+        spent = "" if math.isinf(c["epsilon"]) else f", ε = {c['epsilon']:g}"
         for failure in c.get("failures", ()):
             run = f"{c['label']} on {c['data']}, {c['partition']}{spent}"
             lines.append(f"{run}, seed {failure['seed']}: {failure['error']}")
     return lines
-
-
-def cells_table(cells: Sequence[Mapping[str, Any]]) -> pages.Table:
-    """All cells, grouped by facet and budget; the best of a column in its group is marked."""
-    names = names_of(cells)
-    base = [c for c in cells if c["baseline"]]
-    groups = {
-        f"baselines, {name}": [c for c in base if str(c["data"]) == data]
-        for data, name in names.items()
-    }
-    keys, places = curves.differing(cells), dict[str, list[Mapping[str, Any]]]()
-    for c in cells:
-        if not c["baseline"]:
-            places.setdefault(curves.told(c, keys) or str(c["partition"]), []).append(c)
-    for place, some in places.items():
-        for c in sorted(some, key=curves.budget):
-            spent = "no privacy" if c["epsilon"] is None else f"ε = {c['epsilon']:g}"
-            groups.setdefault(f"{place}, {spent}", []).append(c)
-    family = family_in(cells)
-    metrics = family.plotted or tuple(columns_of(cells))
-    rows: list[tuple[pages.Entry, ...]] = []
-    sections = {}
-    for title, some in groups.items():
-        if some:
-            sections[len(rows)] = title
-            rows += _rows(some, family, metrics)
-    columns = ("method", *map(heading, metrics), "bytes up", "bytes down", "rounds", "seconds")
-    return pages.Table("All cells", columns, rows, left=(0,), sections=sections)
-
-
-def _rows(
-    cells: Sequence[Mapping[str, Any]], family: Family, columns: Sequence[str]
-) -> list[tuple[pages.Entry, ...]]:
-    """Return the rows of a group, in the order of the family."""
-    best = {}
-    whole = [c for c in cells if not c.get("failures")]  # others are means over other seeds
-    for metric in columns if family.starred else ():
-        means = [shown(metric, c["after"][metric]["mean"]) for c in whole if not c["baseline"]]
-        pick = max if named(metric).higher else min
-        best[metric] = pick(means, key=float) if len(set(means)) > 1 else None
-    rows: list[tuple[pages.Entry, ...]] = []
-    if family.order:
-        cells = sorted(cells, key=lambda c: float(c["after"][family.order]["mean"]))
-    for c in cells:
-        entries = []
-        for metric in columns:
-            over = c["after"].get(metric, {})
-            if over.get("mean") is None:
-                entries.append(pages.Marked(""))
-                continue
-            mean, std = (shown(metric, over[k]) for k in ("mean", "std"))
-            spread = f"± {std}" if float(std) else ""
-            starred = c in whole and mean == best.get(metric)
-            entries.append(pages.Marked(mean, best=starred, small=spread))
-        runs = f"{len(c['seeds'])} of {_asked(c)} runs" if c.get("failures") else ""
-        sent = (f"{round(c[key]):,}" for key in ("bytes_up", "bytes_down"))
-        seconds = "" if (s := c["seconds"]["mean"]) is None else f"{s:.3f}"
-        rows.append(
-            (pages.Marked(c["label"], small=runs), *entries, *sent, str(c["rounds"]), seconds)
-        )
-    return rows

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
-from fedcal.metrics.names import TEST_ROWS, WIDTH, column
+from fedcal.metrics.names import TEST_ROWS, WIDTH
 from fedcal.strategies import STRATEGIES
 
 Numbers = dict[str, float]
@@ -26,21 +27,13 @@ class Family:
     told
         a result -> metrics before and after
     best
-        the metric that ranks lines, the smallest first; "" = they are not ranked
+        the metric that ranks lines, the smallest first: a proper score; "" = they are not ranked
     covers
         lines are ranked whose coverage may be 1 - `alpha`, by its interval and std over seeds
     complete
         metrics that every run has; () = those that noise leaves
     plotted
-        those of the figures; () = what all lines have
-    pair
-        those of figures with two panels; () = the first two
-    first
-        how lines of a group are ordered in the report, in a sentence
-    order
-        by the smallest of this metric; "" = as they come
-    starred
-        whether the best of a column is marked
+        those of the figures; () = the first that all lines have
     """
 
     name: str
@@ -51,10 +44,6 @@ class Family:
     covers: bool = False
     complete: tuple[str, ...] = ()
     plotted: tuple[str, ...] = ()
-    pair: tuple[str, ...] = ()
-    first: str = ""
-    order: str = ""
-    starred: bool = False
 
     def mean(self, line: Mapping[str, Any]) -> float:
         """Return the metric that ranks a line, the mean over its seeds."""
@@ -72,7 +61,15 @@ def _evaluated(result: Any) -> tuple[Numbers, Numbers]:
 
 
 def _tested(result: Any) -> tuple[Numbers, Numbers]:
-    return result.before, result.after
+    """Return metrics of the test rows, and what tells whether a calibrator has collapsed."""
+    before, after = (
+        {**metrics, "resolution": of.resolution, "uncertainty": of.uncertainty}
+        for metrics, of in (
+            (result.before, result.reliability["before"]),
+            (result.after, result.reliability["after"]),
+        )
+    )
+    return before, after
 
 
 def _sets(result: Any) -> tuple[Numbers, Numbers]:
@@ -84,17 +81,12 @@ def _sets(result: Any) -> tuple[Numbers, Numbers]:
 FAMILIES = {
     "calibrate": Family(
         "calibrate",
-        ("accuracy", "ece", "classwise_ece", "nll"),
-        "Smallest mean classwise ECE on the test rows",
+        ("accuracy", "ece", "classwise_ece", "nll", "brier"),
+        "Smallest mean log loss on the test rows",
         _tested,
-        best="classwise_ece",
-        complete=TEST_ROWS,
-        plotted=("ece", "classwise_ece", "nll", "accuracy"),
-        pair=("ece", "nll"),
-        first="Within a group the smallest ECE comes first; a star marks the best of its column "
-        "(as printed). Test metrics are exact, for the researcher's eyes.",
-        order="ece",
-        starred=True,
+        best="nll",
+        complete=(*TEST_ROWS, "resolution", "uncertainty"),
+        plotted=("nll", "ece", "classwise_ece", "accuracy"),
     ),
     "conformal": Family(
         "conformal",
@@ -104,9 +96,6 @@ FAMILIES = {
         best="set_size",
         covers=True,
         plotted=("set_size", "coverage", "singletons", "empty"),
-        first="Within a group the smallest sets come first. Numbers of the test rows are exact, "
-        "for the researcher's eyes.",
-        order="set_size",
     ),
     "evaluate": Family(
         "evaluate",
@@ -163,7 +152,12 @@ def family_in(lines: Iterable[Mapping[str, Any]]) -> Family:
     return FAMILIES["evaluate" if any(n.endswith(WIDTH) for n in metrics) else "calibrate"]
 
 
-def columns_of(lines: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Metric -> heading of a table of these lines: of their family's, those that any line has."""
-    there = {name for line in lines for name in line["after"]}
-    return {metric: column(metric) for metric in family_in(lines).columns if metric in there}
+def columns_of(lines: Sequence[Mapping[str, Any]], metrics: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the metrics of a table of these lines: those asked for, or of their family.
+
+    Raises InputError for a metric that no line has.
+    """
+    there = dict.fromkeys(name for line in lines for name in line["after"])
+    for metric in metrics:
+        one_of("metric", metric, there)
+    return tuple(m for m in metrics or family_in(lines).columns if m in there)

@@ -178,7 +178,7 @@ def figure(sheet: drawing.Sheet, name: str, palette: drawing.Palette) -> dict[st
 
 
 def render(template: str, **context: Any) -> str:
-    """Fill in a template of this package; every value is escaped.
+    """Fill in a template of this package; in HTML every value is escaped.
 
     Raises ValueError if something that the template shows is missing, or of another kind.
     """
@@ -188,6 +188,13 @@ def render(template: str, **context: Any) -> str:
         return str(_environment().get_template(template).render(**context))
     except jinja2.TemplateError as e:
         raise ValueError(e.message) from None
+
+
+def words(template: str, **context: Any) -> dict[str, tuple[str, ...]]:
+    """Return the texts of a template by name: `# name` in a line, then a paragraph a line."""
+    blocks = re.split(r"^# (\w+)\n", render(f"{template}.txt.j2", **context), flags=re.MULTILINE)
+    texts = (tuple(filter(None, map(str.strip, text.splitlines()))) for text in blocks[2::2])
+    return dict(zip(blocks[1::2], texts, strict=True))
 
 
 def title_and_rest(verdict: str) -> tuple[str, str]:
@@ -202,7 +209,7 @@ def _environment() -> Any:
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,
+        autoescape=lambda name: not str(name).endswith(".txt.j2"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

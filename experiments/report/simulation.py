@@ -15,12 +15,11 @@ from fedcal.evaluation.by_group import change_table
 from fedcal.experiments.report import labels, page
 from fedcal.experiments.report.figures import diagrams
 from fedcal.experiments.report.figures.curves import rounds_sheet
-from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.page import Shown
 from fedcal.experiments.runs.config import APP, SIMULATED, parse_setting
 from fedcal.experiments.runs.files import PAGE
-from fedcal.experiments.runs.statement.sentences import adjacency, meaning
+from fedcal.experiments.runs.statement import adjacency, meaning
 from fedcal.metrics import Reliability, names
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server import participation
@@ -106,72 +105,43 @@ def calibrator_sections(
         lines of `rounds.jsonl`
     """
     before, after = (of[k] for k in PARTS)
-    about, classes_named = title_of(result), result.get("class_names")
-    fine = [labels.few_rows(result, before.rows)]
-    if noise := labels.noise_sentence(result):
-        fine.append(
-            "Below each number: its 95 % interval, from 1,000 bootstrap resamples of the test "
-            f"rows. {noise}"
-        )
-    exact = (
-        f"On {before.rows:,} test rows. Test metrics are exact and not private: for the "
-        "researcher only."
+    title, classes_named = title_of(result), result.get("class_names")
+    classes = diagrams.classes_sheet(before, after, f"{title}: class by class", classes_named)
+    by_round = rounds_sheet(result["before"], rounds, f"{title}: by round", *names.about(result))
+    told = page.words(
+        "simulation",
+        rows=before.rows,
+        few=labels.few_rows(result, before.rows),
+        noise=labels.noise_sentence(result),
+        classes=before.classes,
+        shown=len(classes.panels),
+        named=bool(classes_named),
+        fewest=diagrams.FEWEST,
     )
-    metrics: list[Shown] = [
-        Text("", (exact,), "plain"),
-        labels.metric_table(result),
-        Text("", tuple(filter(None, fine)), "plain"),
-        meanings(labels.meanings(result)),
-    ]
-    counted = "" if classes_named else " Classes are counted from 0."
-    classes = diagrams.classes_sheet(before, after, f"{about}: class by class", classes_named)
-    shown = len(classes.panels)
-    which = "Each class against the rest: the observed rate, against its predicted probability."
-    if shown < before.classes:
-        which = (
-            f"Of {before.classes:,} classes shown are the {shown} whose ECE against the rest was "
-            "worst, before or after, the worst first."
-        )
-    points = (
-        "A point is a bin of probabilities, with its 95 % interval; neighbouring bins are pooled "
-        f"until they hold {diagrams.FEWEST} rows."
-    )
-    each: list[Shown] = [Text("", (which + counted, points), "plain")]
+    text = {name: Text("", lines, "plain") for name, lines in told.items()}
+    metrics: list[Shown] = [text["exact"], labels.metric_table(result), text["fine"]]
+    metrics.append(meanings(labels.meanings(result)))
+    each: list[Shown] = [text["classes"], classes]
     if diagrams.SHOWN_CLASSES < before.classes <= MOST_GAPS:
-        gaps = diagrams.gap_panel(before, after)
-        note = "Each point is a class; below the dashed line it got better."
-        each.append(Sheet(f"{about}: every class", 1, (gaps,), name="gaps", note=note))
+        each.insert(1, diagrams.gaps_sheet(before, after, f"{title}: every class"))
+    bars: list[Shown] = [text["bars"], diagrams.reliability_sheet(of, f"{title}: test rows")]
     sections = [
         page.Section("Metrics", metrics),
-        page.Section(
-            "Reliability of the top label",
-            [
-                Text("", (_BARS,), "plain"),
-                diagrams.reliability_sheet(of, f"{about}: test rows"),
-            ],
-        ),
-        page.Section("Class by class", [*each, classes]),
+        page.Section("Reliability of the top label", bars),
+        page.Section("Class by class", each),
     ]
     changed = result.get("clients_change", {})
     if changed.get("sites"):
         sections.append(page.Section("Clients", [change_table(changed, "client")]))
-    by_round = rounds_sheet(result["before"], rounds, f"{about}: by round", *names.about(result))
     if by_round is not None:
-        sections.append(page.Section("Round by round", [Text("", (_ROUNDS,), "plain"), by_round]))
+        sections.append(page.Section("Round by round", [text["rounds"], by_round]))
     return sections
-
-
-_BARS = (
-    "If predictions with 80 % confidence are right 80 % of the time, the bars end at the dashed "
-    "line. Bars above the blue show overconfidence, crossed-out blue shows underconfidence. Below: "
-    "the frequency of each confidence."
-)
-_ROUNDS = "Test metrics of the calibrator after each release; round 0 is the model without one."
 
 
 def meanings(pairs: Iterable[tuple[str, str]]) -> Text:
     """Return what the metrics mean, by their headings, for who asks."""
-    return Text("What the metrics mean", tuple(f"{name}: {text}" for name, text in pairs), "fold")
+    lines = tuple(f"{name}: {text}" for name, text in pairs if text)
+    return Text("What the metrics mean", lines, "fold")
 
 
 _TILES = {"metrics": labels.metric_tiles, "sets": labels.set_tiles}
@@ -218,42 +188,31 @@ def _run_sections(result: dict[str, Any], home: Path, tool: str) -> list[page.Se
     if privacy.get("sees"):
         sees = [(line["who"], line["what"]) for line in privacy["sees"]]
         told.append(Table("Who sees what", (), sees))
-    if "not_protected" in privacy:
-        told.append(Text("What is not protected", tuple(privacy["not_protected"])))
-    if "noise" in privacy:
-        told.append(Text("Where the noise comes from", (privacy["noise"],), "plain"))
-    full, anew = command(config, home, tool), "It is another run, with other noise, and its"
-    anew += " epsilon comes on top of this one's:"
-    again: list[Shown] = [handed_over(config["data"])] if config["data"] else []
-    if config.get("engine") == APP:
-        where = "with `from fedcal import AfterTraining`, and `add_answers` in its ClientApp."
-        again.append(Text("", (f"At the end of the app's ServerApp, {where} {anew}",), "plain"))
-    elif "control" in config:
-        line = "fedcal deploy run --config config.toml --out again"
-        again += [Text("", (f"In this folder. {anew}",), "plain"), Text("", (line,), "code")]
-    else:
-        same = "In this folder; the configuration beside this file gives the same bits:"
-        line = f"{tool} --config config.toml"
-        again += [Text("", (same,), "plain"), Text("", (line,), "code")]
-    if config.get("engine") != APP:
-        again.append(Text("", ("Or in full:",), "plain"))
+    told.append(more(privacy.get("more", privacy.get("not_protected", ()))))  # of 0.2
+    again = run_again(
+        config["data"],
+        tool="fedcal deploy run" if "control" in config else tool,
+        real="control" in config,
+        in_app=config.get("engine") == APP,
+    )
+    full = Text("", tuple(command(config, home, tool)), "code")
     return [
         page.Section("Privacy", told),
         page.Section("Communication and time", [Table("", (), _communication(result))]),
-        page.Section("Run it again", [*again, Text("", tuple(full), "code")]),
+        page.Section("Run it again", [*again, full]),
     ]
 
 
-def handed_over(*names: str) -> Text:
-    """Return a sentence on data sets that no command can load: passed as arrays, in Python."""
-    lost = labels.handed_over(*names)
-    one = len(lost) == 1
-    sentence = (
-        f"The data {', '.join(lost)} {'was' if one else 'were'} passed in Python, and no command "
-        f"finds {'it' if one else 'them'} by name: save to a file first, and give its path as the "
-        "data."
-    )
-    return Text("", (sentence,) if lost else (), "plain")
+def more(sentences: Iterable[str]) -> Text:
+    """Return what is said beyond a statement, for who asks."""
+    return Text("More", tuple(sentences), "fold")
+
+
+def run_again(*names: str, tool: str, real: bool = False, in_app: bool = False) -> list[Text]:
+    """Return how a run is repeated; data sets that were passed in Python no command can load."""
+    lost = labels.handed_over(*filter(None, names))
+    told = page.words("again", lost=lost, tool=tool, real=real, in_app=in_app)
+    return [Text("", lines, "code" if k == "short" else "plain") for k, lines in told.items()]
 
 
 def _ece_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:

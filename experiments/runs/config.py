@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
+
+import numpy as np
 
 from fedcal import __version__, datasets, partition, trust
 from fedcal.core import classes, fields, optional
@@ -54,7 +56,7 @@ APP = "app"
 
 
 def _method(name: str, value: Any) -> str:
-    return one_of(name, method_named(value), (*STRATEGIES, *POOLED), "fedcal simulate --help")
+    return one_of(name, value, (*STRATEGIES, *POOLED), "fedcal simulate --help")
 
 
 def _engine(name: str, value: Any) -> str:
@@ -69,6 +71,14 @@ def _read_by(reader: Callable[[str], object]) -> fields.Check:
         return str(value)
 
     return check
+
+
+def _settings(name: str, value: Any) -> dict[str, Any]:
+    """Return a table of settings, or of texts `KEY=VALUE`."""
+    table = dict(map(parse_setting, value)) if isinstance(value, (list, tuple)) else value
+    if not isinstance(table, Mapping):
+        raise InputError(f"option {name!r} must be a table of key = value")
+    return {k: v.item() if isinstance(v, np.generic) else v for k, v in table.items()}
 
 
 def check_partition(name: str, value: Any) -> str:
@@ -98,7 +108,9 @@ class RunOptions(Books, Privacy):
         "inline: this process | ray: workers of a Ray cluster, many clients each | "
         "flower: Flower's simulation on Ray | grpc: a process for each client",
     )
-    set: Mapping[str, settings.Setting] = field(default_factory=dict, kw_only=True)
+    set: Annotated[Mapping[str, settings.Setting], _settings] = option(
+        dict, DATA, "KEY=VALUE: a parameter of the method"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +139,7 @@ class Config(Running, RunOptions):
         DATA,
         f"{' | '.join((*STRATEGIES, *POOLED))} | MODULE:CLASS: your own",
         axis=True,
+        read=method_named,
     )
     clients: Annotated[int, fields.within(1, MOST_CLIENTS)] | None = option(
         None, DATA, "Number of enrolled clients", unset="100", axis=True
@@ -223,7 +236,8 @@ class Config(Running, RunOptions):
         dealt = None if self.partition in (Config.partition, "natural") else self.partition
         unused("real sites are not simulated", dropout=self.dropout or None, partition=dealt)
         shared = self.trust is not None and trust.TRUSTS[self.trust].shared
-        if self.federation is None and (self.secure_aggregation in ("masks", "protocol") or shared):
+        secured = self.secure_aggregation in ("masks", "protocol")
+        if self.federation is None and (secured or shared):
             raise InputError(
                 "masks that the server knows protect nothing from it, a share of noise protects "
                 "nothing without a secure sum, and for that real sites need each other's keys: "
@@ -251,7 +265,7 @@ def read_options(path: Path) -> dict[str, Any]:
     return table
 
 
-def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
+def load_config(path: str | Path, *overrides: Mapping[str, Any]) -> Config:
     """Return a Config from a TOML file and overriding values.
 
     The file of a run holds the given options; the others are resolved again. What belongs to an
@@ -259,7 +273,7 @@ def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     `rows_per_client`, which is about the clients), a trust model's quorum, and, where privacy is
     switched on or off, the trust model.
     """
-    base, overriding = _read(read_options(atomic.path_of(path))), _read(overrides)
+    base, overriding = read(read_options(atomic.path_of(path))), read(*overrides)
     changed = {key for key in base.keys() & overriding if base[key] != overriding[key]}
     stale = {"rounds"} if "method" in changed else set[str]()
     if "trust" in changed:
@@ -274,10 +288,11 @@ def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
 
 def merge(*layers: Mapping[str, Any]) -> Config:
     """Return a Config from several layers, later ones winning; `set` tables are joined."""
-    return Config(**_read(*layers))
+    return Config(**read(*layers))
 
 
-def _read(*layers: Mapping[str, Any]) -> dict[str, Any]:
+def read(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the checked options of a run from several layers; `set` tables are joined."""
     return layered(options_of(Config), *layers)
 
 
@@ -289,6 +304,4 @@ def parse_setting(text: str) -> tuple[str, settings.Setting]:
     value = toml_files.toml_value(raw)
     if isinstance(value, list):  # a method's own list is text, as files and messages hold it
         value = raw.strip()
-    if not isinstance(value, (bool, int, float, str)):
-        raise InputError(f"--set {key}: a value must be a number, true, false, a list or text")
     return key.strip(), value

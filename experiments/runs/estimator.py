@@ -17,7 +17,8 @@ except ModuleNotFoundError:
     raise optional.absent("scikit-learn", "sklearn", "fedcal.experiments.runs.estimator") from None
 
 import copy
-from inspect import Parameter, Signature
+from collections.abc import Mapping
+from inspect import signature
 from numbers import Integral
 from typing import Any, Self
 
@@ -33,14 +34,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fedcal import calibrators, datasets, partition
 from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError
-from fedcal.core.options import options_of
+from fedcal.core.options import options_of, takes_options
 from fedcal.core.scores import KINDS, in_class_order, of_both, without_gradient
 from fedcal.datasets.model_scores import columns_of, in_columns, method_for, scores_of
 from fedcal.experiments.deploy.at_home import priors_of
 from fedcal.experiments.runs import jobs, simulation
 from fedcal.experiments.runs.config import Config, merge
 from fedcal.personal.at_site import calibrator_of, recalibrated
-from fedcal.strategies import STRATEGIES, FedPrior, settings
+from fedcal.strategies import FedPrior
+from fedcal.strategies.settings import calibrating
 
 FOLDS = 5
 
@@ -241,23 +243,6 @@ def _is_fitted(part: Any) -> bool:
     return True
 
 
-_PARAMETERS = {
-    name: getattr(Config, name)
-    for name in options_of(Config)
-    # `fit` has no use for a run's own
-    if name not in ("method", "data", "engine", "ray_address", "class_names", "positive", "csv")
-} | {"partition": None, "set": None, "input": "logits", "classes": None, "personal": False}
-"""What is given by name, and the defaults."""
-
-_SIGNATURE = Signature(
-    [
-        Parameter("self", Parameter.POSITIONAL_OR_KEYWORD),
-        Parameter("method", Parameter.POSITIONAL_OR_KEYWORD, default=Config.method),
-        *(Parameter(n, Parameter.KEYWORD_ONLY, default=d) for n, d in _PARAMETERS.items()),
-    ]
-)
-
-
 class FederatedCalibrator(Classifier):
     """A calibrator learnt over simulated clients, from a classifier's scores.
 
@@ -303,13 +288,24 @@ class FederatedCalibrator(Classifier):
         c
     """
 
-    def __init__(self, method: str = Config.method, **parameters: Any) -> None:
-        arguments = _SIGNATURE.bind(self, method, **parameters)
-        arguments.apply_defaults()
-        for name, value in list(arguments.arguments.items())[1:]:
+    # `fit` has no use for a run's own options
+    @takes_options(Config, "data", "engine", "ray_address", "class_names", "positive", "csv")
+    def __init__(
+        self,
+        method: str = Config.method,
+        *,
+        partition: str | None = None,
+        set: Mapping[str, Any] | None = None,
+        input: str = "logits",
+        classes: Any = None,
+        personal: bool = False,
+        **options: Any,
+    ) -> None:
+        own = {"partition": partition, "set": set, "input": input, "classes": classes}
+        given = signature(FederatedCalibrator).bind(method, **own, personal=personal, **options)
+        given.apply_defaults()
+        for name, value in given.arguments.items():
             setattr(self, name, value)
-
-    __init__.__signature__ = _SIGNATURE  # type: ignore[attr-defined]  # which scikit-learn reads
 
     def fit(
         self,
@@ -356,13 +352,12 @@ class FederatedCalibrator(Classifier):
             if client is None or self.method not in (Config.method, FedPrior.name):
                 raise InputError(f"personal needs client, and the method {FedPrior.name!r} or none")
             options["method"] = FedPrior.name
-        config = merge({"data": data.name}, options, {"set": self.set})
-        checks.one_of("federated method", config.method, STRATEGIES)
+        config = merge({"data": data.name}, options)
         shards = partition.deal(data, config.partition, config.clients, config.seed)
         if self.personal:
             config, shards = jobs.resolved(config, shards, data.client_names or ())
         else:
-            settings.must_calibrate(type(self).__name__, config.method)
+            checks.one_of("method that calibrates", config.method, calibrating())
         fitted = simulation.fit(config, shards, tested=False)
         self.result_, self.privacy_ = fitted.outcome, fitted.privacy
         self.classes_, called = names, None if names.dtype.kind in "iub" else tuple(map(str, names))

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedcal import datasets
 from fedcal.core import classes, removed
-from fedcal.core.checks import same, unused
+from fedcal.core.checks import needed, same, unused
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.datasets import BlockRows, Dataset, Population, plausible_rows
@@ -57,19 +57,8 @@ def load_any(
         removed.check_kept("reading a datasets.Dataset")
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
         return datasets.from_frame(data, **named)
-    if isinstance(data, tuple) and len(data) == 2:
-        data = dict(zip(("logits", "labels"), data, strict=True))
-    if not isinstance(data, Mapping):
-        raise InputError(
-            "data must be a name, a path, a Dataset, a data frame, or arrays as "
-            f'(logits, labels) or {{"logits": (n, c), "labels": (n,)}}; got {type(data).__name__}'
-        )
-    if "labels" not in data or not set(data) <= {*datasets.KEYS, "name"}:
-        raise InputError(
-            f"arrays need logits or probs, and labels; allowed are {', '.join(datasets.KEYS)}; "
-            f"got {', '.join(map(str, data))}"
-        )
-    return datasets.from_arrays(**data, **named)
+    arrays = datasets.by_name(data, "logits", {*datasets.KEYS, "name"})
+    return datasets.from_arrays(**{"labels": None} | arrays | named)
 
 
 def name_of(data: Any, loaded: Dataset | BlockRows) -> str:
@@ -83,13 +72,11 @@ def name_of(data: Any, loaded: Dataset | BlockRows) -> str:
 
 def test_part(rows: Dataset, seed: int) -> Holdout:
     """The test rows of a data set that was split; InputError if it has none."""
-    logits, probs, labels = rows.test_logits, rows.test_probs, rows.test_labels
-    if logits is None or probs is None or labels is None:
-        raise InputError(f"{rows.name} has no test rows")
+    why = f"{rows.name} has no test rows"
     return Holdout(
-        logits,
-        probs,
-        labels,
+        needed("test_logits", rows.test_logits, why),
+        needed("test_probs", rows.test_probs, why),
+        needed("test_labels", rows.test_labels, why),
         seed,
         owner=rows.test_client,
         names=rows.client_names or (),

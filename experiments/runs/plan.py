@@ -186,7 +186,7 @@ def plan(
             "classes: for example --clients 100 --rows-per-client 50 --classes 10"
         )
     each = float(positive("rows_per_client", rows_per_client))
-    federation = Federation(clients, classes, **layered(options_of(Privacy), options, tables=()))
+    federation = Federation(clients, classes, **layered(options_of(Privacy), options))
     lines, refused = list[dict[str, Any]](), list[tuple[str, str]]()
     known = ["acct[search=auto]" if name == "acct" else name for name in calibrating()]
     for text in methods or known:

@@ -8,44 +8,36 @@ from fedcal import datasets, strategies
 from fedcal.core.classes import names_in
 from fedcal.experiments.runs import result, statement
 from fedcal.experiments.runs.config import APP, Config
-from fedcal.experiments.runs.statement.sentences import AT_HOME, sets_noise, with_real_sites
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
 from fedcal.strategies.server.participation import sentences
 
-UNUSED_ROWS = (
-    "rows_per_client = {:g} was given and sets nothing in this run: no bound of it depends on it."
-)
-UNTOLD_ROWS = (
-    "rows_per_client was taken as rows / clients of the simulated data. It sets no noise here "
-    "and is omitted from the results, so that no number reveals it: no epsilon covers the exact "
-    "number of fit rows. A deployment must choose it without looking."
-)
-PUBLIC_ROWS = (
-    "rows_per_client = {:g} is a public number: it must have been chosen without looking at rows."
-)
-COUNTED = {
-    "masks": "Masks cancel in every sum: this simulation counted them and computed none. Engine "
-    "'grpc' computes them.",
-    "protocol": "The protocol opens the exact sum or fails: this simulation counted its messages, "
-    "let a round fail where it would, and computed none. Engine 'grpc' computes them.",
-}
-"""How secure aggregation is simulated without messages, where no bit of a result can differ."""
-SUBJECT_ROWS = (
-    "rows_per_subject = {0}: rows count, all rows of one subject as {0} at most, and the noise is "
-    "{0} times that of counting each subject once."
-)
-
 
 def recorded(
-    config: Config, job: Job, outcome: Outcome, tested: bool
+    config: Config,
+    job: Job,
+    outcome: Outcome,
+    tested: bool,
+    held_out: bool = False,
+    partition: str = "natural",
 ) -> tuple[Config, dict[str, Any]]:
-    """Return the resolved config of a federated run, and its privacy record."""
-    plan, name = job.plan, "rows_per_client"
-    looked = plan.private and name in job.settings and name not in config.set
-    untold = looked and plan.row_rate == 1 and not sets_noise(plan)
+    """Return the resolved config of a federated run, and its privacy record.
+
+    Parameters
+    ----------
+    config, job, outcome
+        what was asked for, what was planned, and what came of it
+    tested, held_out
+        whether there are test rows here, and whether they were drawn from the clients' rows
+    partition
+        of a simulation
+    """
+    plan, name, real = job.plan, "rows_per_client", config.real
+    given, strategy = name in config.set, strategies.STRATEGIES[job.method]
+    looked = plan.private and name in job.settings and not given
+    untold = looked and plan.row_rate == 1 and not statement.sets_noise(plan)
     known = replace(
         config,
         clients=plan.clients,
@@ -57,29 +49,22 @@ def recorded(
         set={k: v for k, v in job.settings.items() if not (untold and k == name)},
     )
     rows: Any = None if untold else job.settings.get(name)  # checked by the strategy
-    real = config.real
-    simulated = None if real else rows  # a simulation's number may tell of its rows
-    about: Any = {"tested": tested, "noun": outcome.artifact.noun}
-    about["real"] = config.control is not None
-    releases = len(outcome.records)
-    privacy = statement.of_plan(plan, releases, job.secure_aggregation, simulated, **about)
-    needed = strategies.STRATEGIES[job.method].needs_rows(job.federation, job.settings)
-    if untold:
-        privacy["statement"].append(UNTOLD_ROWS)
-    elif name in config.set and not needed:
-        privacy["statement"].append(UNUSED_ROWS.format(rows))
-    elif rows is not None and plan.private and real:
-        privacy["statement"].append(PUBLIC_ROWS.format(rows))
-    if config.engine in ("inline", "ray") and job.secure_aggregation in COUNTED:
-        privacy["statement"].append(COUNTED[job.secure_aggregation])
-    if plan.private and int(str(job.settings.get("rows_per_subject", 1))) > 1:
-        privacy["statement"].append(SUBJECT_ROWS.format(job.settings["rows_per_subject"]))
-    if strategies.STRATEGIES[job.method].family == "personal" and tested and not real:
-        privacy["statement"].append(AT_HOME)
-    privacy["statement"] += outcome.at_limits
-    if real:
-        with_real_sites(privacy, in_app=config.engine == APP)
-        privacy["statement"] += sentences(outcome.sites)
+    facts = statement.Facts(
+        noun=outcome.artifact.noun,
+        tested=tested,
+        held_out=held_out,
+        guarded=config.control is not None,
+        in_app=config.engine == APP,
+        counted=config.engine in ("inline", "ray"),
+        rows=rows,
+        untold=untold,
+        unused=given and not strategy.needs_rows(job.federation, job.settings),
+        rows_per_subject=int(str(job.settings.get("rows_per_subject", 1))),
+        at_home=strategy.family == "personal" and tested and not real,
+        dealt="" if partition == "natural" else partition,
+    )
+    privacy = statement.of_plan(plan, len(outcome.records), job.secure_aggregation, facts)
+    privacy["more"] += [*outcome.at_limits, *(sentences(outcome.sites) if real else ())]
     return known, privacy
 
 

@@ -23,7 +23,6 @@ from fedcal.experiments.runs import folders, jobs, load, record, statement
 from fedcal.experiments.runs.config import APP, POOLED, Config, load_config, merge, read_options
 from fedcal.experiments.runs.engines import ray, run
 from fedcal.experiments.runs.result import SimulationResult
-from fedcal.experiments.runs.statement import sentences
 from fedcal.partition import DEALT
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
@@ -139,7 +138,7 @@ def simulate(
     with paid.reporting():
         about: Any = {"tested": rows.tested, "held_out": rows.held_out, "source": rows.source}
         fitted = fit(rows.config, rows.shards, **about, progress=progress, paid=paid)
-        fitted.privacy["statement"] += rows.said
+        fitted.privacy["more"] += rows.said
         result = record.result_of(*fitted, given=asked, test=rows.test, data=rows.data)
         if folder is not None:
             result.save(folder, report=report)
@@ -195,8 +194,8 @@ def fit(
     if config.method in POOLED:
         return _baseline(config, cast("Shards", shards), tested, held_out)
     job = jobs.job_of(config, shards)
-    if job.plan.private and job.plan.delta >= 1 / job.plan.clients:
-        warnings.warn(sentences.large_delta(job.plan), stacklevel=3)
+    if too_large := statement.large_delta(job.plan):
+        warnings.warn(too_large, stacklevel=3)
     few = emit(underpowered(config.method, shards, job), stacklevel=3)
     engine, address = config.engine, config.ray_address
 
@@ -204,10 +203,8 @@ def fit(
         return run(job, shards, engine, source=source, ray_address=address, progress=progress)
 
     outcome = (paid or folders.ReleaseStore(None, folders.RUN, "")).outcome(job, released)
-    known, privacy = record.recorded(config, job, outcome, tested)
-    noun = outcome.artifact.noun
-    privacy["statement"] += few
-    privacy["statement"] += statement.about_rows(job.plan, config.partition, held_out, noun)
+    known, privacy = record.recorded(config, job, outcome, tested, held_out, config.partition)
+    privacy["more"] += few
     return Fitted(outcome, known, privacy)
 
 
@@ -227,10 +224,9 @@ def _baseline(config: Config, shards: Shards, tested: bool, held_out: bool) -> F
     how["secure_aggregation"] = config.secure_aggregation or "none"
     known = replace(config, **how)
     outcome = Outcome(calibrator, [], [], 0, 0, seconds, [], at_limits=calibrator.at_limits())
-    privacy = statement.without_privacy(trust, config.unit, words, tested=tested)
-    few = emit(underpowered(config.method, read), stacklevel=4)
-    privacy["statement"] += [*outcome.at_limits, *few]
-    privacy["statement"] += sentences.of_tests(held_out, "held out", calibrator.noun)
+    facts = statement.Facts(calibrator.noun, tested, held_out)
+    privacy = statement.without_privacy(trust, config.unit, words, facts)
+    privacy["more"] += [*outcome.at_limits, *emit(underpowered(config.method, read), stacklevel=4)]
     return Fitted(outcome, known, privacy)
 
 
@@ -299,9 +295,7 @@ def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> 
     if data and partition != DEALT:
         dealt = load.rows_of(merge(known), load.load_any(data))
         held_out, rows, test, tested = dealt.held_out, dealt.data, dealt.test, dealt.tested
-    config, privacy = record.recorded(merge(known), job, outcome, tested=tested)
-    noun = outcome.artifact.noun
-    privacy["statement"] += statement.about_rows(job.plan, partition, held_out, noun)
+    config, privacy = record.recorded(merge(known), job, outcome, tested, held_out, partition)
     return record.result_of(outcome, config, privacy, given=config, test=test, data=rows)
 
 

@@ -20,14 +20,14 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import fields
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -39,96 +39,6 @@ from fedcal.experiments.runs.engines.processes import LineProcess
 from fedcal.experiments.runs.result import versions
 from fedcal.storage.atomic import locked, whole_file
 from fedcal.strategies.server.outcome import Progress
-
-_FACTS = ("name", "input", "client_names", "group_names", "other_input")
-
-
-def arrays_of(data: Dataset) -> Mapping[str, np.ndarray[Any, Any]]:
-    """Return the arrays of a data set by the names of its fields, without those that are None."""
-    every = {f.name: getattr(data, f.name) for f in fields(data)}
-    return {name: value for name, value in every.items() if isinstance(value, np.ndarray)}
-
-
-def digest_of(data: Dataset) -> str:
-    """SHA-256 of everything that a run reads.
-
-    Not to be published: who knows all rows but one can find the last one by it.
-    """
-    digest = hashlib.sha256()
-    digest.update(repr((data.input, data.client_names)).encode())
-    if data.group_names is not None or data.other_input is not None:
-        digest.update(repr((data.group_names, data.other_input)).encode())
-    for name, array in arrays_of(data).items():
-        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
-
-
-def write_data(folder: Path, data: Dataset) -> None:
-    """Write a checked data set into a new folder."""
-    folder.mkdir()
-    for name, array in arrays_of(data).items():
-        np.save(folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
-    facts = {k: getattr(data, k) for k in _FACTS}
-    (folder / "facts.json").write_text(json.dumps(facts), "utf-8")
-
-
-def read_data(folder: Path) -> Dataset:
-    """Return the data set that `write_data` wrote. Its arrays are read-only."""
-    facts: dict[str, Any] = json.loads((folder / "facts.json").read_text("utf-8"))
-    facts = {key: tuple(v) if isinstance(v, list) else v for key, v in facts.items()}
-    arrays: dict[str, Any] = {
-        path.stem: np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-        for path in folder.glob("*.npy")
-    }
-    return Dataset(**facts, **arrays)
-
-
-def serve(folder: str, names: str, work: str) -> None:
-    """Answer runs until nobody sends them any more.
-
-    Parameters
-    ----------
-    folder
-        data set k is in its folder k, as `write_data` wrote it. Removed at the end: who
-        sends no more, but has not ended us, was killed
-    names
-        JSON, the list of data sets
-    work
-        "MODULE:NAME" of the function that makes a row of a run and its data
-    """
-    module, _, function = work.partition(":")
-    row_of = getattr(importlib.import_module(module), function)
-    places = {name: Path(folder, str(k)) for k, name in enumerate(json.loads(names))}
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what a package prints is no answer
-
-    @cache
-    def source(name: str) -> Dataset:
-        return read_data(places[name])
-
-    for line in sys.stdin:
-        run = json.loads(line)
-        row = json.dumps(row_of(run, source(run["data"])), allow_nan=False)
-        try:
-            print(row, file=answers, flush=True)
-        except BrokenPipeError:
-            break
-    shutil.rmtree(folder, ignore_errors=True)
-    os._exit(1)  # without a word about what could not be sent
-
-
-ENGINES = ("inline", "ray")
-
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-"""Environment variables that say on how many threads a process computes."""
-
-_START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from fedcal.experiments.runs.sweep import serve; serve(*sys.argv[2:])"
-)
-_WAITING = 4
-"""Ray tasks that wait for each one that can run: enough to keep a cluster busy."""
 
 Run = dict[str, Any]
 """What is to be computed, in plain values; `data` names the data set."""
@@ -145,10 +55,49 @@ Work = Callable[[Run, Dataset], Row]
 Pool = Callable[[Sequence[Run], Sources, Work], Generator[Row]]
 """Runs to rows."""
 
+Check = Callable[[Row], None]
+"""Raises for what was read from a file and is no row."""
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+"""Environment variables that say on how many threads a process computes."""
+
+CONFIG, ROWS = "config.toml", "rows.jsonl"
+"""What is run; a line for each finished run."""
+
+INPUTS, UNFINISHED = ".inputs.json", ".unfinished"
+"""Digests of the data by name, not to be published; where work goes on in a finished folder."""
+
+_FACTS = ("input", "client_names", "group_names", "other_input")
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from fedcal.experiments.runs.sweep import serve; serve(sys.argv[2])"
+)
+
 
 def key_of(run: Run) -> str:
     """Return a key that is equal for equal runs."""
     return json.dumps(run, sort_keys=True, allow_nan=False)
+
+
+def arrays_of(data: Dataset) -> Mapping[str, np.ndarray[Any, Any]]:
+    """Return the arrays of a data set by the names of its fields, without those that are None."""
+    every = {f.name: getattr(data, f.name) for f in fields(data)}
+    return {name: value for name, value in every.items() if isinstance(value, np.ndarray)}
+
+
+def digest_of(data: Dataset) -> str:
+    """SHA-256 of everything that a run reads.
+
+    Not to be published: who knows all rows but one can find the last one by it.
+    """
+    digest = hashlib.sha256(repr([getattr(data, fact) for fact in _FACTS]).encode())
+    for name, array in arrays_of(data).items():
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+# --- where runs are computed ----------------------------------------------------------------------
 
 
 def pool_of(
@@ -172,8 +121,10 @@ def pool_of(
     """
     if jobs is not None:
         checks.whole("jobs", jobs, 1)
-    engine = checks.one_of("engine", engine or ("ray" if ray_address else "inline"), ENGINES)
-    if engine == "ray":
+    if (
+        checks.one_of("engine", engine or ("ray" if ray_address else "inline"), ("inline", "ray"))
+        == "ray"
+    ):
         return on_ray(jobs, ray_address)
     checks.unused("the engine is not ray", ray_address=ray_address)
     return contextlib.nullcontext(partial(here, jobs=jobs or parallel.usable_cores()))
@@ -181,9 +132,8 @@ def pool_of(
 
 def here(runs: Sequence[Run], sources: Sources, work: Work, *, jobs: int) -> Generator[Row]:
     """On this machine: in `jobs` processes, or in this one if one is enough."""
-    jobs = min(jobs, len(runs))
-    if jobs > 1:
-        yield from in_processes(runs, sources, work, jobs)
+    if min(jobs, len(runs)) > 1:
+        yield from in_processes(runs, sources, work, min(jobs, len(runs)))
     else:
         for run in runs:
             yield work(run, sources[run["data"]])
@@ -193,18 +143,15 @@ def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -
     """Compute runs in `jobs` separate interpreters, each on one thread.
 
     They are no children that `multiprocessing` makes: those import the caller's main module
-    again, which a script without a `__main__` guard does not survive, and send pickles. Each of
-    ours reads the data once, takes a run and gives a row, a line of JSON each; it ends when
-    the line to us is cut, also if we are killed.
+    again, which a script without a `__main__` guard does not survive, and they outlive a caller
+    that is killed. Each of ours maps the data once, takes a run and gives a row, a line of JSON
+    each; it ends when the line to us is cut.
 
     Raises FedcalError if a worker dies.
     """
     with TemporaryDirectory(prefix="fedcal-") as folder:
-        for number, data in enumerate(sources.values()):
-            write_data(Path(folder, str(number)), data)
-        place = f"{work.__module__}:{work.__name__}"
-        start = [sys.executable, "-c", _START, json.dumps(sys.path)]
-        command = [*start, folder, json.dumps(list(sources)), place]
+        hand_over(Path(folder), work, sources)
+        command = [sys.executable, "-c", _START, json.dumps(sys.path), folder]
         workers: list[LineProcess] = []
         idle: SimpleQueue[LineProcess] = SimpleQueue()
 
@@ -214,9 +161,8 @@ def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -
                 row: Row = worker.ask(run)
             except EOFError:
                 code = worker.wait()
-                why = f"exit code {code}, see above"
-                if code == -9:
-                    why = "killed, perhaps for want of memory: try fewer --jobs"
+                killed = "killed, perhaps for want of memory: try fewer --jobs"
+                why = killed if code == -9 else f"exit code {code}, see above"
                 raise FedcalError(f"a worker process died ({why})") from None
             finally:
                 idle.put(worker)
@@ -237,222 +183,249 @@ def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -
                 worker.close()
 
 
+def hand_over(folder: Path, work: Work, sources: Sources) -> None:
+    """Write what workers need into an empty folder, each array in a file that they can map."""
+    facts = {n: {fact: getattr(d, fact) for fact in ("name", *_FACTS)} for n, d in sources.items()}
+    for k, data in enumerate(sources.values()):
+        (folder / str(k)).mkdir()
+        for name, array in arrays_of(data).items():
+            np.save(folder / str(k) / name, np.ascontiguousarray(array), allow_pickle=False)
+    known = {"module": work.__module__, "function": work.__name__, "facts": facts}
+    (folder / "work.json").write_text(json.dumps(known), "utf-8")
+
+
+def serve(folder: str) -> None:
+    """Answer runs until nobody sends them any more.
+
+    Parameters
+    ----------
+    folder
+        of `hand_over`. Removed at the end: who sends no more, but has not ended us, was killed
+    """
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a package prints is no answer
+    known = json.loads(Path(folder, "work.json").read_text("utf-8"))
+    work = getattr(importlib.import_module(known["module"]), known["function"])
+    sources: dict[str, Dataset] = {}
+    for k, (name, facts) in enumerate(known["facts"].items()):
+        read: dict[str, Any] = {
+            fact: tuple(v) if isinstance(v, list) else v for fact, v in facts.items()
+        }
+        for path in Path(folder, str(k)).glob("*.npy"):
+            read[path.stem] = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        sources[name] = Dataset(**read)
+    for line in sys.stdin:
+        run = json.loads(line)
+        row = json.dumps(work(run, sources[run["data"]]), allow_nan=False)
+        try:
+            print(row, file=answers, flush=True)
+        except BrokenPipeError:
+            break
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)  # without a word about what could not be sent
+
+
 @contextlib.contextmanager
 def on_ray(jobs: int | None, address: str | None) -> Iterator[Pool]:
     """Compute runs as tasks of one core each, on a Ray as `engines.ray.cluster` has it."""
     from fedcal.experiments.runs.engines.ray import cluster
 
     with cluster(jobs, address) as ray:
-        yield partial(_tasks, ray)
+
+        def tasks(runs: Sequence[Run], sources: Sources, work: Work) -> Generator[Row]:
+            task = ray.remote(num_cpus=1, max_retries=0)(work)
+            there = {name: ray.put(data) for name, data in sources.items()}
+            waiting = [task.remote(run, there[run["data"]]) for run in runs]
+            try:
+                while waiting:
+                    done, waiting = ray.wait(waiting)
+                    yield ray.get(done[0])
+            except ray.exceptions.WorkerCrashedError as e:
+                raise FedcalError(f"a Ray worker died: {' '.join(str(e).split())}") from None
+            finally:
+                for left in waiting:  # an interrupt leaves some
+                    ray.cancel(left)
+
+        yield tasks
 
 
-def _tasks(ray: Any, runs: Sequence[Run], sources: Sources, work: Work) -> Generator[Row]:
-    waiting: list[Any] = []
-    try:
-        task = ray.remote(num_cpus=1, max_retries=0)(work)
-        there = {name: ray.put(data) for name, data in sources.items()}
-        room = _WAITING * max(1, int(ray.cluster_resources().get("CPU", 1)))
-        missing = list(runs)
-        while missing or waiting:
-            if missing and len(waiting) < room:
-                run = missing.pop(0)
-                waiting.append(task.remote(run, there[run["data"]]))
-            else:
-                done, waiting = ray.wait(waiting)
-                yield ray.get(done[0])
-    except ray.exceptions.WorkerCrashedError as e:
-        raise FedcalError(f"a Ray worker died: {' '.join(str(e).split())}") from None
-    finally:
-        for left in waiting:  # an interrupt leaves some
-            ray.cancel(left)
+# --- where rows are kept --------------------------------------------------------------------------
 
 
-CONFIG, ROWS = "config.toml", "rows.jsonl"
-"""What is run; a line for each finished run."""
+def check_same(
+    what: str, now: Mapping[str, Any], then: Mapping[str, Any], growing: Sequence[str] = ()
+) -> None:
+    """InputError that begins with `what` and says in which plain values now differs from then.
 
-INPUTS, UNFINISHED = ".inputs.json", ".unfinished"
-"""Digests of the data by name, not to be published; where work goes on in a finished folder."""
-
-
-class Folder(NamedTuple):
-    """Folder of runs, and its expected content.
-
-    Attributes
-    ----------
-    path
-        made if there is none
-    config
-        text of `config.toml`
-    what_differs
-        content of the `config.toml` of what was begun -> why its runs are no part of
-        these; empty = they are
-    check
-        returns a row that was read, or raises ValueError
-    done
-        the file that is there when all runs are finished
-    overwrite
-        begin anew where something is unfinished
+    Lists of the names in `growing` may have grown. What is missing is a default.
     """
 
-    path: Path
-    config: str
-    what_differs: Callable[[Mapping[str, Any]], Sequence[str]]
-    check: Callable[[Any], Row]
-    done: str
-    overwrite: bool = False
+    def grown(key: str) -> bool:
+        new, old = now.get(key), then.get(key)
+        return bool(new == old or (key in growing and new and old and {*old} <= {*new}))
+
+    differs = [
+        f"{key} was {then.get(key, 'the default')} and is {now.get(key, 'the default')}"
+        for key in sorted({*now, *then})
+        if not grown(key)
+    ]
+    if differs:
+        raise InputError(f"{what}: {'; '.join(differs)}")
 
 
-def begun_config(path: Path) -> dict[str, Any]:
-    """Return the `config.toml` of the sweep that was last begun in a folder.
-
-    Raises InputError if there is nothing.
-    """
-    place = _begun(path)
-    if not (place / CONFIG).is_file() or not (place / ROWS).is_file():
-        raise InputError(f"nothing to resume in {path}; start without --resume")
-    return read_options(place / CONFIG)
-
-
-def kept_runs(path: Path, done: str) -> int:
-    """Return the number of finished runs in an unfinished sweep's folder."""
-    place = _begun(path)
-    finished = place == path and (path / done).exists()
-    return 0 if finished or not (place / ROWS).is_file() else len(_lines(place / ROWS))
-
-
-def _begun(path: Path) -> Path:
-    """Return the place of the files of the sweep last begun in a folder."""
-    hidden = path / UNFINISHED
-    return hidden if (hidden / ROWS).exists() else path
-
-
-@contextlib.contextmanager
-def _writing(what: str) -> Iterator[None]:
-    """Turn OSError into a FedcalError that names what cannot be written."""
-    try:
-        yield
-    except OSError as e:
-        raise FedcalError(f"cannot write {what}: {e.strerror}") from None
-
-
-@contextlib.contextmanager
-def journal(
-    folder: Folder,
-    inputs: Mapping[str, str],
-    *,
-    resume: bool,
-    check: Callable[[Mapping[str, Row]], None],
-) -> Iterator[Journal]:
-    """Open the journal of a folder, and lock it against other processes.
+class Journal(dict[str, Row]):
+    """Finished runs by `key_of`; those that are set are in `rows.jsonl` of a folder, too.
 
     Parameters
     ----------
-    folder
-        what finished runs left there stays until `Journal.finish`
-    inputs
-        name of each data set -> its `digest_of`, written to `.inputs.json`
+    out
+        the folder; made if there is none. What finished runs left there stays until `finish`
+    done
+        the file that is there when all runs are finished
+    check
+        raises for what was read and is no row
     resume
         whether rows that are there are kept. Those that failed are not, nor is a last line
         that was torn, by a crash or a full disk
-    check
-        gets them before anything is changed, and refuses those that do not belong here
+    overwrite
+        begin anew where something is unfinished
+
+    Attributes
+    ----------
+    begun
+        to resume, the options that the runs in the folder were begun with
 
     Raises
     ------
     InputError
-        The folder is in use; or it holds rows that must not be replaced; or, to resume, a config
-        that is not part of this one, other data, a line that is no row, a run that is there twice.
-    FedcalError
-        The files cannot be written.
-    """
-    path = folder.path
-    with _writing(f"to {path}"):
-        path.mkdir(parents=True, exist_ok=True)
-    with locked(path, f"another comparison is writing to {path}", folder=True):
-        rows: dict[str, Row] = {}
-        place = _begun(path)
-        if resume:
-            if differs := folder.what_differs(begun_config(path)):
-                raise InputError(f"{path} was begun with another grid: {'; '.join(differs)}")
-            rows = _read(place / ROWS, folder.check)
-            check(rows)
-            read = {row["run"]["data"] for row in rows.values()}
-            _check_inputs(place / INPUTS, {k: d for k, d in inputs.items() if k in read})
-        elif not folder.overwrite and (finished := kept_runs(path, folder.done)):
-            raise InputError(
-                f"{path} holds an unfinished comparison (runs kept: {finished}): "
-                "continue with --resume, or choose another --out"
-            )
-        if place == path and (path / folder.done).exists():
-            place = path / UNFINISHED
-        rows = {key: row for key, row in rows.items() if "error" not in row}
-        with contextlib.closing(Journal(folder, place, rows, inputs)) as begun:
-            yield begun
-
-
-class Journal:
-    """A growing `rows.jsonl`, and what lies beside it.
-
-    Attributes
-    ----------
-    folder
-        of the runs
-    rows
-        finished runs by `key_of`
-
-    Raises
-    ------
-    FedcalError
-        If the files cannot be written: all that is known before the first run, and `rows.jsonl`,
-        by which it is found, last.
+        There is nothing to resume, or something that must not be replaced.
     """
 
     def __init__(
-        self, folder: Folder, place: Path, rows: dict[str, Row], inputs: Mapping[str, str]
+        self, out: Path, done: str, check: Check, *, resume: bool = False, overwrite: bool = False
     ) -> None:
-        self.folder, self.rows, self._inputs = folder.path, rows, inputs
-        self._place, self._path = place, place / ROWS
-        with _writing(str(self._path)):
-            place.mkdir(exist_ok=True)
-            self._write_inputs(place)
-            with whole_file(place / CONFIG) as f:
-                f.write(folder.config.encode())
-            with whole_file(self._path) as f:
-                f.writelines(map(_line, rows.values()))
-            self._file = self._path.open("ab", buffering=0)
+        super().__init__()
+        self.out, self._done, self._check = out, done, check
+        self._resume, self._overwrite = resume, overwrite
+        self.begun: Mapping[str, Any] = {}
+        self._look()
 
-    def append(self, key: str, row: Row) -> None:
+    def _look(self) -> None:
+        """Find what was begun, or refuse it."""
+        hidden = self.out / UNFINISHED
+        place = hidden if (hidden / ROWS).exists() else self.out
+        finished = place == self.out and (place / self._done).exists()
+        self._from, self._place = place, hidden if finished else place
+        if self._resume:
+            if not (place / CONFIG).is_file() or not (place / ROWS).is_file():
+                raise InputError(f"nothing to resume in {self.out}; start without --resume")
+            self.begun = read_options(place / CONFIG)
+        elif not (finished or self._overwrite) and (kept := len(_lines(place / ROWS))):
+            raise InputError(
+                f"{self.out} holds an unfinished comparison (runs kept: {kept}): "
+                "continue with --resume, or choose another --out"
+            )
+
+    @contextlib.contextmanager
+    def opened(
+        self, config: str, sources: Sources, runs: Sequence[Run]
+    ) -> Iterator[dict[str, Row]]:
+        """Lock the folder against other processes, and let rows be set.
+
+        Parameters
+        ----------
+        config
+            text of `config.toml`
+        sources
+            the data, whose digests are written to `.inputs.json`
+        runs
+            all that may be kept
+
+        Raises
+        ------
+        InputError
+            The folder is in use, or cannot be written; or, to resume, it holds a line that is no
+            row, a run that is there twice, or is not among these, or of another version, or of
+            other data. Nothing is changed then.
+        FedcalError
+            What the block raises, and how many runs are kept.
+        Interrupted
+            Ctrl-C in the block.
+        """
+        inputs = {name: digest_of(data) for name, data in sources.items()}
+        known = {key_of(run) for run in runs}
+        with system_errors(f"cannot write to {self.out}"):
+            self.out.mkdir(parents=True, exist_ok=True)
+        with locked(self.out, f"another comparison is writing to {self.out}", folder=True):
+            self._look()
+            if self._resume:
+                self._read(inputs, known)
+            self._path = self._place / ROWS
+            with system_errors(f"cannot write {self._path}"):  # the rows last: by them it is found
+                self._place.mkdir(exist_ok=True)
+                with whole_file(self._place / INPUTS) as f:
+                    os.chmod(f.name, 0o600)
+                    f.write(json.dumps({"data": inputs}).encode())
+                with whole_file(self._place / CONFIG) as f:
+                    f.write(config.encode())
+                with whole_file(self._path) as f:
+                    f.writelines(map(_line, self.values()))
+            try:
+                with self._path.open("ab", buffering=0) as self._file:
+                    yield self
+            except (KeyboardInterrupt, FedcalError) as e:
+                kept = len(_lines(self._path) or self)  # an interrupt may keep the last one from us
+                message = f"{kept} of {len(known)} runs are kept in {self.out}"
+                if isinstance(e, FedcalError):
+                    raise FedcalError(f"{e}; {message}; go on with --resume") from None
+                raise Interrupted(f"{message}; continue with --resume") from None
+
+    def _read(self, inputs: Mapping[str, str], runs: Collection[str]) -> None:
+        """Take the rows that are there, or refuse them."""
+        path, rows, lines = self._from / ROWS, dict[str, Row](), _lines(self._from / ROWS)
+        for number, line in enumerate(lines, 1):
+            try:
+                row = json.loads(line)
+                self._check(row)
+                _line(row)  # no NaN, no infinity
+                rows[key_of(row["run"])] = row
+            except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+                raise InputError(f"{path}, line {number} is not a row") from None
+        checks.same(f"number of runs that differ in {path}", len(rows), len(lines))
+        for key, row in rows.items():
+            if key not in runs:
+                raise InputError(f"a row that is kept is not of this grid: {key[:300]}")
+            other = f"{path} was made by other versions; start anew, with another --out"
+            check_same(other, versions(), row["versions"])
+        changed = {row["run"]["data"] for row in rows.values()}
+        with contextlib.suppress(OSError, ValueError, RecursionError, TypeError, LookupError):
+            then = json.loads((self._from / INPUTS).read_bytes())["data"]
+            changed = {name for name in changed if then[name] != inputs[name]}
+        if changed:
+            raise InputError(
+                f"{', '.join(sorted(changed))} changed since this comparison was begun, or "
+                f"{self._from / INPUTS} did; start anew, with another --out"
+            )
+        self.update({key: row for key, row in rows.items() if "error" not in row})
+
+    def __setitem__(self, key: str, row: Row) -> None:
         """Keep a finished run: it is on the disk when this returns."""
         line = _line(row)
-        with _writing(str(self._path)):
+        with system_errors(f"cannot write {self._path}"):
             if self._file.write(line) != len(line):  # a disk that is just full takes a part
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
-        self.rows[key] = row
-
-    def count(self) -> int:
-        """Rows in the file; after an interrupt `rows` may lack the last one."""
-        return len(_lines(self._path)) if self._path.exists() else len(self.rows)
+        super().__setitem__(key, row)
 
     def finish(self, save: Callable[[Path], None]) -> None:
         """Let `save` write the finished runs to the folder, and leave nothing else there."""
-        self.close()  # its file is replaced by one in the order of the table
-        save(self.folder)
-        if self._place != self.folder:
-            with _writing(str(self._path)):
-                self._write_inputs(self.folder)
+        self._file.close()  # it is replaced by one in the order of the table
+        save(self.out)
+        if self._place != self.out:
+            with system_errors(f"cannot write {self._path}"):
+                os.replace(self._place / INPUTS, self.out / INPUTS)
                 self._path.unlink()  # nothing is unfinished from now on
             shutil.rmtree(self._place, ignore_errors=True)
-
-    def close(self) -> None:
-        """Close the file."""
-        with contextlib.suppress(OSError):
-            self._file.close()
-
-    def _write_inputs(self, folder: Path) -> None:
-        with whole_file(folder / INPUTS) as f:
-            os.chmod(f.name, 0o600)
-            f.write(json.dumps({"data": dict(self._inputs)}).encode())
 
 
 def _line(row: Row) -> bytes:
@@ -460,66 +433,20 @@ def _line(row: Row) -> bytes:
 
 
 def _lines(path: Path) -> list[bytes]:
-    """Return the complete lines of a file, without a torn last one."""
+    """Return the complete lines of a file, without a torn last one; none where there is no file."""
     with system_errors(f"cannot read {path}"):
-        return path.read_bytes().split(b"\n")[:-1]
-
-
-def _read(path: Path, check: Callable[[Any], Row]) -> dict[str, Row]:
-    """Return the rows of a file by `key_of`."""
-    rows: dict[str, Row] = {}
-    number = 0
-    for number, line in enumerate(_lines(path), 1):
-        try:
-            row = check(json.loads(line, parse_constant=_refuse))
-            key = key_of(row["run"])
-        except (ValueError, RecursionError):
-            raise InputError(f"{path}, line {number} is not a row") from None
-        rows[key] = row
-    checks.same(f"number of runs that differ in {path}", len(rows), number)
-    return rows
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _check_inputs(path: Path, inputs: Mapping[str, str]) -> None:
-    """Refuse to go on with other data than those of the rows that are there."""
-    anew = "start anew, with another --out"
-    with system_errors(f"cannot read {path}, which names the data of these rows"):
-        content = path.read_bytes()
-    try:
-        then = json.loads(content)["data"]
-        changed = [name for name, digest in inputs.items() if then[name] != digest]
-    except (ValueError, RecursionError, TypeError, LookupError):
-        raise InputError(f"{path} is damaged, which names the data of these rows; {anew}") from None
-    if changed:
-        raise InputError(f"{', '.join(changed)} changed since this comparison was begun; {anew}")
-
-
-class Savable(Protocol):
-    """Object made from all rows, which can be saved."""
-
-    def save(self, out: Path) -> None:
-        """Write it into a folder, `config.toml` and `rows.jsonl` in order among it."""
-
-
-Made = TypeVar("Made", bound=Savable)
+        return path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
 
 
 def run_all(
     runs: Sequence[Run],
     sources: Sources,
     work: Work,
-    made_of: Callable[[list[Row]], Made],
-    *,
-    place: contextlib.AbstractContextManager[Pool],
-    folder: Folder | None = None,
-    resume: bool = False,
+    pool: Pool,
+    rows: dict[str, Row],
     progress: Progress | None = None,
-) -> Made:
-    """Run everything, and save what is made of it.
+) -> list[Row]:
+    """Compute those of the runs that `rows` lacks, and put them there.
 
     Parameters
     ----------
@@ -529,68 +456,29 @@ def run_all(
         the data sets that runs name
     work
         computes one run; a function of a module, so that other processes find it
-    made_of
-        takes all rows, in the order of `runs`
-    place
-        where, from `pool_of`
-    folder
-        keeps finished rows while it goes on, and then what is made of them; None = no files
-    resume
-        go on with what the folder holds, and run again what failed
+    pool
+        from `pool_of`
+    rows
+        by `key_of`, such as a `Journal`
     progress
         called after each run with runs finished, runs kept earlier among them, and all
 
     Returns
     -------
-    Made
-        What `made_of` gives.
+    list of dict
+        The rows, in the order of `runs`.
 
     Raises
     ------
-    InputError
-        A folder that holds something else, or that is not to be replaced; nothing ran.
     FedcalError
-        A worker died, or nothing can be written; finished runs are kept in the folder.
-    Interrupted
-        Ctrl-C; finished runs are kept in the folder.
+        A worker died, or `rows` cannot keep another one.
     """
     named = {key_of(run): run for run in runs}
     step = progress or (lambda done, total: None)
-    rows: dict[str, Row] = {}
-    keep: Callable[[str, Row], None] = rows.__setitem__
-    log: Journal | None = None
-    with place as pool, contextlib.ExitStack() as stack:
-        if folder is not None:
-            inputs = {name: digest_of(source) for name, source in sources.items()}
-            check = partial(_check_kept, runs=named)
-            log = stack.enter_context(journal(folder, inputs, resume=resume, check=check))
-            rows, keep = log.rows, log.append
-        try:
+    step(len(rows), len(named))
+    missing = [run for key, run in named.items() if key not in rows]
+    with contextlib.closing(pool(missing, sources, work)) as finished:
+        for row in finished:
+            rows[key_of(row["run"])] = row
             step(len(rows), len(named))
-            missing = [run for key, run in named.items() if key not in rows]
-            with contextlib.closing(pool(missing, sources, work)) as finished:
-                for row in finished:
-                    keep(key_of(row["run"]), row)
-                    step(len(rows), len(named))
-            made = made_of([rows[key_of(run)] for run in runs])
-            if log is not None:
-                log.finish(made.save)
-        except (KeyboardInterrupt, FedcalError) as e:
-            if log is None:
-                raise
-            message = f"{log.count()} of {len(named)} runs are kept in {log.folder}"
-            if isinstance(e, FedcalError):
-                raise FedcalError(f"{e}; {message}; go on with --resume") from None
-            raise Interrupted(f"{message}; continue with --resume") from None
-        return made
-
-
-def _check_kept(rows: Mapping[str, Row], runs: Mapping[str, Run]) -> None:
-    """Refuse to put rows together that are not of these runs, or not of the same code."""
-    now = versions()
-    for key, row in rows.items():
-        if key not in runs:
-            raise InputError(f"a row that is kept is not of this grid: {key[:300]}")
-        for name in now:
-            what = f"version of {name} in the runs that are kept (else start anew)"
-            checks.same(what, now[name], row["versions"].get(name))
+    return [rows[key_of(run)] for run in runs]

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from fedcal.clients.site.prepared import SITE, alone
-from fedcal.core.checks import one_of, same, whole
+from fedcal.core.checks import needed, one_of, same, whole
 from fedcal.core.errors import InputError, system_errors
 from fedcal.core.printable import printable
 from fedcal.evaluation.sites.verdicts import misread
@@ -137,18 +137,15 @@ def rows_of(
     class. Raises InputError, one line, if rows cannot be read or lack what the study counts.
     """
     rows = read_rows(data, study.classes, others=True, csv=csv)
-    if study.unit == Subject.name and rows.subject is None:
-        raise InputError(
-            f"{data} has no column subject (or {study.protect}), and the study protects each "
-            f"{study.protect}: rows of one {study.protect} need the same entry there, others others"
-        )
+    if study.unit == Subject.name:
+        why = f"the study protects each {study.protect}, whose rows have the same entry there"
+        needed(f"a column subject (or {study.protect}) of {data}", rows.subject, why)
     if strange := {*study.sites} & {*(rows.client_names or ())} - {site}:
         raise InputError(f"{data} has rows of {min(strange)} (column client), this is {site}")
     groups = set(rows.group_names or ()) if study.groups else set()
-    if study.groups and not groups & set(study.groups):
-        raise InputError(
-            f"{data} has no column group with {named(study.groups)}, which the study counts"
-        )
+    if study.groups:
+        what = f"a column group of {data} with {named(study.groups)}"
+        needed(what, groups & set(study.groups) or None, "the study counts these groups")
     site_rows = of_scores(rows, study.classes)
     # sites with logits and sites with probabilities are asked the same
     shards = replace(site_rows.shards, input="probs")
@@ -379,8 +376,8 @@ def move_keys(folder: Path, own: Path) -> None:
     """Move a site's keys out of a kit; OSError if that cannot be, InputError if it has others."""
     old, state = folder / KEYS, folder / STATE
     names = (CONNECTION, "connection.pub", f"{SIGNING}.records", SIGNING)
-    if strange := sorted({path.name for path in old.iterdir()} - {*names}):
-        raise InputError(f"{old / strange[0]} is not a key of this site: take it out first")
+    for path in old.iterdir():
+        one_of(f"key of this site in {old} (take it out first)", path.name, names)
     with alone(state) if state.is_dir() else nullcontext():
         both = (own / SIGNING).exists() and (old / SIGNING).exists()
         if both and not filecmp.cmp(own / SIGNING, old / SIGNING, False):

@@ -27,7 +27,7 @@ import tomli_w
 
 from fedcal import __version__
 from fedcal.core import checks, flower_internals
-from fedcal.core.errors import FedcalError, InputError, system_errors
+from fedcal.core.errors import FedcalError, system_errors
 from fedcal.evaluation.sites.verdicts import SEEN, detectable, least_points
 from fedcal.experiments.deploy import certificates, fleet
 from fedcal.experiments.deploy.run import Control, control
@@ -41,7 +41,7 @@ from fedcal.experiments.study.study_file import Study, named
 from fedcal.metrics.gap_change import ERROR
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.roster import Roster, in_words
-from fedcal.storage.atomic import locked
+from fedcal.storage.atomic import locked, must_exist
 
 KIT, STUDY, AUTHORITY, UNIT = "kit.json", "study.toml", "ca.crt", "fedcal-site.service"
 
@@ -159,8 +159,7 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
     study = Study.read(path)
     study.must_go_on()
     own, out = folder_of(path, study.study, "coordinator"), path.with_suffix(SEALED)
-    if not (own / KEY).exists():
-        raise InputError(f"{own / KEY} is not there: fedcal study kit {path} makes it")
+    must_exist(own / KEY, f"fedcal study kit {path} makes it")
     signer, authority = keys.read_key(own / KEY), (own / AUTHORITY).read_text("ascii")
     is_ours = is_here(fleet.read_address("server", study.server).host)
     sealed = Sealed.of(study, [Join.read(join) for join in joins], authority, signer)
@@ -287,8 +286,8 @@ def serve(
     sealed = Sealed.read(path)
     home = folder_of(path, sealed.study.study, "server").resolve()
     files = {name: home / name for name in ("ca.crt", "server.crt", "server.key", "executor.key")}
-    if missing := [file for file in files.values() if not file.is_file()]:
-        raise InputError(f"{missing[0]} is missing: carry the folder {home.name} to the server")
+    for file in files.values():
+        must_exist(file, f"carry the folder {home.name} to the server")
     authority = files["ca.crt"].read_text("ascii", "replace")
     checks.same(f"authority of the server, in {files['ca.crt']},", authority, sealed.authority)
     public = fleet.read_address("server", sealed.study.server)

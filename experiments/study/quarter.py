@@ -56,9 +56,9 @@ class QuarterFacts:
     `name` is that of the quarter and its folder, `date` the day of the run in UTC (2026-12-31); a
     `rehearsal` is of one file. Epsilon `spent` and `left` are of one of those protected in this
     year of the study, after the release. `one_machine`: the coordinator's signing key lies on the
-    server's. `statement` is the run's, `ledger` its `fedcal.privacy.ledger.Entry` as plain values
-    ({} = none), `roster` the digest ("" in a rehearsal). `dealt`: the rows of a rehearsal named no
-    sites, and were dealt out.
+    server's. `statement` and `more` are the run's, `ledger` its `fedcal.privacy.ledger.Entry` as
+    plain values ({} = none), `roster` the digest ("" in a rehearsal). `dealt`: the rows of a
+    rehearsal named no sites, and were dealt out.
     """
 
     name: str
@@ -70,6 +70,7 @@ class QuarterFacts:
     left: float
     one_machine: bool
     statement: tuple[str, ...]
+    more: tuple[str, ...]
     ledger: Mapping[str, Any]
     versions: Mapping[str, str]
     roster: str = ""
@@ -79,7 +80,7 @@ class QuarterFacts:
     def of(cls, content: Mapping[str, Any]) -> QuarterFacts:
         """Return the facts of a `study.json`; KeyError or TypeError for anything else."""
         own: dict[str, Any] = {field.name: content[field.name] for field in fields(cls)}
-        own |= {key: tuple(own[key]) for key in ("took_part", "absent", "statement")}
+        own |= {key: tuple(own[key]) for key in ("took_part", "absent", "statement", "more")}
         return cls(**own)
 
     def check(self, study: Study) -> None:

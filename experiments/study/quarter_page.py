@@ -134,79 +134,15 @@ _SHARES = {
 }
 
 
-_REHEARSED = (
-    "All rows were one file on one machine, no site was asked, and the noise has a known seed: "
-    "this shows what a report looks like, protects nobody, and is not to be published."
-)
-_DEALT = (
-    " The file does not name the site of a row: rows were assigned at random, so results for a "
-    "site do not describe that site."
-)
-_PUBLISH = (
-    "All of this folder: it is one private release and results computed from it. Do not publish "
-    "the sites' own pages: their numbers are exact and unprotected."
-)
-_VERIFY = (
-    "Anyone with this folder can compute it again from the release and compare it with roster and "
-    "ledger, without data: `fedcal study verify`."
-)
-_UNVERIFIED = (
-    "No party can verify that the sum is what the sites sent, nor which sites were absent: this "
-    "relies on the server (signed openings are not kept)."
-)
-_ONE_MACHINE = (
-    "The coordinator's machine runs the server: the server's operator chose the committee that "
-    "opens sums. The guarantee holds for sites that have compared the digest with each other, and "
-    "not with the coordinator alone."
-)
-_GUIDELINES = (
-    "TRIPOD+AI (BMJ 2024;385:e078378), TRIPOD-Cluster (BMJ 2023;380:e071018): a run fills in what "
-    "it can, the author the rest."
-)
-
-
 def quarter_page(quarter: Told) -> page.Page:
     """Return the page of a quarter; KeyError or TypeError for another content."""
-    rehearsal, terms = quarter["rehearsal"], quarter["terms"]
-    protect = terms["protect"]
-    beside = "" if protect in ("subject", "record") else f"a subject is a {protect}, "
-    privacy = [
-        _REHEARSED if rehearsal else _UNVERIFIED,
-        *([_ONE_MACHINE] if quarter["one_machine"] else []),
-        f"Below, {beside}a client a site.",
-        *quarter["statement"],
-    ]
-    curves = _curves(quarter)
-    return page.Page(
-        f"{quarter['study']}, {quarter['name']}",
-        quarter["headline"],
-        [
-            page.Section("Is the model good at each site?", _first_page(quarter), "first"),
-            *parts(quarter),
-            *([page.Section("Reliability at each site", [curves])] if curves else []),
-            pages.Text("Methods, to paste", (_methods(quarter),), "plain"),
-            page.Section(
-                "Privacy",
-                [pages.Text("", tuple(privacy)), pages.Text("", (_VERIFY,), "plain")],
-            ),
-            page.Section(
-                "Items of reporting guidelines",
-                [pages.Table("", _GUIDES, items(quarter), _GUIDELINES)],
-                "items",
-            ),
-        ],
-        versions=quarter["versions"],
-        banner=f"REHEARSAL. {_REHEARSED}{_DEALT * bool(quarter['dealt'])}" if rehearsal else "",
-    )
-
-
-def _first_page(quarter: Told) -> list[page.Shown]:
-    """Return the page to act on: facts, a verdict for each site, what to do and to publish."""
-    terms, lines = quarter["terms"], list(_verdicts(quarter, 0))
+    terms, lines, words = quarter["terms"], list(_verdicts(quarter, 0)), _words(quarter)
+    cuts = ", ".join(f"{edge:.4g}" for edge in quarter["edges"][1:-1])
+    told = page.words("quarter", told=quarter, words=words, cuts=cuts, more=len(lines) - MOST_LINES)
     facts = {
         "Question": quarter["question"],
         "Date": quarter["date"],
-        "Model": f"{_model(quarter)}: {outcome(quarter)}",
+        "Model": f"{words['model']}: {words['outcome']}",
         "Contributors": some(quarter["contributors"]),
         "Took part": some(quarter["took_part"]),
         "Absent": some(quarter["absent"]) or "none",
@@ -214,47 +150,32 @@ def _first_page(quarter: Told) -> list[page.Shown]:
         f"{quarter['spent']:g} of {terms['epsilon']:g} spent, {quarter['left']:g} left; until "
         f"{quarter['until']}",
     }
-    more = len(lines) - MOST_LINES
-    gap = "confidence minus share correct: above 0 the model is overconfident"
-    if quarter["score"] == "positive":
-        gap = "score minus outcome: above 0 the model predicts too high"
-    note = (
-        f"Gap: mean {gap}. A slope below 1: scores are too extreme. In brackets 95 % intervals, "
-        f"each alone. Noise has two sources: the small number of {quarter['plural']}, and the "
-        "noise added for privacy. Verdicts treat all sites as one family: in a year without "
-        "faults any site is named with a probability of at most 5 %."
-    )
-    note = f"And {more} more: table Calibration. {note}" if more > 0 else note
-    publish = "Nothing: this is a rehearsal." if quarter["rehearsal"] else _PUBLISH
-    return [
-        pages.Table("", _COLUMNS, lines[:MOST_LINES], note, left=(0, 1)),
+    first: list[page.Shown] = [
+        pages.Table("", _COLUMNS, lines[:MOST_LINES], told["verdicts"][0], left=(0, 1)),
         pages.Text("What to do next", tuple(quarter["next"])),
-        pages.Text("What may be published", (publish,), "plain"),
+        pages.Text("What may be published", told["publish"], "plain"),
         pages.Table("The study", (), [pair for pair in facts.items() if pair[1]]),
     ]
-
-
-def _methods(quarter: Told) -> str:
-    """Return the paragraph for the methods section of a paper."""
-    words, terms = _words(quarter), quarter["terms"]
-    cuts = ", ".join(f"{edge:.4g}" for edge in quarter["edges"][1:-1])
-    once = "" if terms["protect"] == "record" else f"; each {terms['protect']} counted once"
-    threshold, members = quarter["committee"][1], quarter["committee"][0]
-    return (
-        f"We evaluated the calibration of {words['model']} ({words['outcome']}) at "
-        f"{words['count']} ({words['sites']}) on {quarter['date']}. Each site counted its "
-        f"{quarter['plural']} by outcome and {len(quarter['edges']) - 1} ranges of the score (cuts "
-        f"at {cuts}){once}. Only the sum over sites, in which each site's counts stand apart, was "
-        f"opened, with noise, by secure aggregation: {threshold} of a committee of {members} sites "
-        f"open a sum of at least {quarter['quorum']}. It is differentially private for each "
-        f"{terms['protect']} with epsilon = {quarter['epsilon_release']:g}; the noise of a count "
-        f"has a standard deviation of {quarter['noise_std']:.3g}. Each site was tested for an "
-        "offset of 0 and a slope of 1 on the log odds, with the noise in the test; all sites"
-        f"{' and all tests of change' * bool(quarter['changes'])} are one family (Holm) at level "
-        f"{quarter['level']:.3g} for each of {terms['per_year']} releases, so that in a year "
-        "without faults any site is named with a probability of at most 0.05. Intervals are 95 % "
-        "intervals, each alone, with sampling and noise; those for a new site are prediction "
-        f"intervals by random effects. Software: {words['fedcal']}."
+    privacy = [
+        pages.Text("", told["privacy"]),
+        pages.Text("More", tuple(quarter.get("more", ())), "fold"),
+        pages.Text("", told["verify"], "plain"),
+    ]
+    guides = pages.Table("", _GUIDES, items(quarter), told["guidelines"][0])
+    curves = _curves(quarter, told["curves"][0])
+    return page.Page(
+        f"{quarter['study']}, {quarter['name']}",
+        quarter["headline"],
+        [
+            page.Section("Is the model good at each site?", first, "first"),
+            *parts(quarter),
+            *([page.Section("Reliability at each site", [curves])] if curves else []),
+            pages.Text("Methods, to paste", told["methods"], "plain"),
+            page.Section("Privacy", privacy),
+            page.Section("Items of reporting guidelines", [guides], "items"),
+        ],
+        versions=quarter["versions"],
+        banner=" ".join(told["banner"]),
     )
 
 
@@ -342,16 +263,12 @@ def _measured(title: str, each: Told, quarter: Told, note: str) -> pages.Table:
     return pages.Table(title, ("site", quarter["plural"], *headings), tuple(rows), note)
 
 
-def _curves(quarter: Told) -> Sheet | None:
+def _curves(quarter: Told, note: str) -> Sheet | None:
     """Return a panel for each site; None without any."""
     sheets = [drawn(curve) for curve in pages.from_json(quarter["curves"])]
     panels = tuple(replace(sheet.panels[0], title=sheet.title) for sheet in sheets)
     title = f"{_model(quarter)}, {quarter['name']}: reliability at each site"
     legend = max((sheet.legend for sheet in sheets), key=len, default=())
-    note = (
-        "Bins of the score, each with its 95 % interval; a bin whose interval is wider than 0.5 is "
-        "not shown."
-    )
     return Sheet(title, min(3, len(panels)), panels, legend, note=note) if panels else None
 
 

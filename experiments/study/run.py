@@ -23,6 +23,7 @@ from fedcal.experiments.study.sealed import SEALED, Sealed
 from fedcal.experiments.study.study_file import DELTA, Study, check_file_name, named
 from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.secure_aggregation.keys import read_key
+from fedcal.storage.atomic import must_exist, must_not_exist
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
 
@@ -66,6 +67,7 @@ def _facts(
         spent=spent,
         left=max(study.epsilon - spent, 0.0),
         statement=tuple(result.privacy["statement"]),
+        more=tuple(result.privacy["more"]),
         ledger=own[0] if own else {},
         versions=versions(),
         rehearsal=book is None,
@@ -122,27 +124,21 @@ def release(
         As `deployed`.
     """
     sealed_path = path.with_suffix(SEALED)
-    if not sealed_path.exists():
-        raise InputError(
-            f"{sealed_path} is not there: fedcal study seal makes it of the sites' .join files; "
-            "--simulate ROWS needs none"
-        )
+    why = "fedcal study seal makes it of the sites' .join files; --simulate ROWS needs none"
+    must_exist(sealed_path, why)
     sealed, out = Sealed.read(sealed_path), _folder(path, name)
     study = sealed.study
     if path != sealed_path:
         study = Study.read(path)  # question and contributors are not sealed
     same(f"terms of {path} (seal them anew)", study.digest, sealed.study.digest)
     key = kits.folder_of(path, study.study, "coordinator") / kits.KEY
-    if key.exists() and sealed.one_machine is False:
-        raise InputError(
-            f"{key} lies on the server's machine, and by {sealed_path} it does not: move it to "
-            "another machine, and sign there (fedcal study sign)"
-        )
+    if sealed.one_machine is False:
+        why = f"by {sealed_path} it is not on the server's machine. Move it to another one"
+        must_not_exist(key, f"{why}, and sign there (fedcal study sign)")
     home = kits.folder_of(path, study.study, "server").resolve()
     if at is None:
-        if not (home / kits.CONTROL).exists():
-            raise InputError(f"no server runs here: fedcal study serve {sealed_path}")
-        at = (home / kits.CONTROL).read_text("ascii").strip()
+        why = f"no server runs here. fedcal study serve {sealed_path} starts it"
+        at = must_exist(home / kits.CONTROL, why).read_text("ascii").strip()
     work, year = home / "runs" / name, study.year(datetime.datetime.now(datetime.UTC).date())
     ledger = home / f"ledger-{year}.sqlite"
     config = study.config(

@@ -19,15 +19,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from fedcal.core.checks import one_of, same, whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import different, one_of, same, whole
+from fedcal.core.errors import InputError, damaged
 from fedcal.experiments.deploy.fleet import plain_key
 from fedcal.experiments.report.page import read_json
 from fedcal.experiments.study.study_file import Study
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Roster, check_digest, check_key
-from fedcal.storage.atomic import whole_file
+from fedcal.storage.atomic import must_exist, whole_file
+from fedcal.storage.toml_files import check_keys
 
 MOST_BYTES = 1 << 22
 SCHEMA = 1
@@ -62,7 +63,7 @@ class Join:
     def read(cls, path: Path) -> Self:
         """Read the join of a file; InputError if it is not one, or not signed by its key."""
         fields = read_fields(path)
-        try:
+        with damaged(f"{path} is no .join file"):
             key = check_key("key", fields["key"])
             check_signed(path, fields, _JOIN, key, cls.__dataclass_fields__)
             for name in ("terms", "classes"):
@@ -70,8 +71,6 @@ class Join:
             _connection(str(path), str(fields["connection"]))
             known: Any = {name: str(fields[name]) for name in cls.__dataclass_fields__}
             return cls(**known | {"key": key})
-        except KeyError as e:
-            raise InputError(f"{path} is no .join file: {e.args[0]!r} is missing") from None
 
 
 @dataclass(frozen=True)
@@ -107,11 +106,11 @@ class Sealed:
         Raises InputError if a site is missing, is there twice, is none of the study's, has joined
         other terms or with other classes, or has the connection of another one.
         """
+        joins = list(joins)
+        different(".join files of one site", (one.site for one in joins))
         joins_by_site: dict[str, Join] = {}
         for one in joins:
             one_of(f"site of {study.study}", one.site, study.sites)
-            if one.site in joins_by_site:
-                raise InputError(f"there are two .join files of {one.site}")
             same(f"terms that {one.site} joined (else send it a new kit)", one.terms, study.digest)
             same(f"classes of {one.site}, in their order", one.classes, study.class_digest)
             joins_by_site[one.site] = one
@@ -153,7 +152,7 @@ class Sealed:
         not of its terms.
         """
         fields = read_fields(path)
-        try:
+        with damaged(f"{path} is not a sealed study"):
             coordinator = check_key("coordinator", fields["coordinator"])
             check_signed(path, fields, _SEALED, coordinator, cls.__dataclass_fields__)
             study = Study.from_text(str(fields["study"]))
@@ -164,13 +163,6 @@ class Sealed:
             revision = whole(f"revision of {path}", fields.get("revision", 0), 0, 2**53)
             is_one = fields["one_machine"] is True if revision else None
             sealed = cls(study, roster, connections, authority, coordinator, when, revision, is_one)
-        except KeyError as e:
-            raise InputError(f"{path} is not a sealed study: {e.args[0]!r} is missing") from None
-        except InputError:
-            raise
-        except (AttributeError, ValueError):  # connections that are no table, or no date
-            what = "its connections or its date cannot be read"
-            raise InputError(f"{path} is not a sealed study: {what}") from None
         own = study.roster({site.name: site.key for site in roster.sites})
         same(f"roster of {path}", roster.to_text(), own.to_text())
         same(f"connections of {path}", sorted(connections), sorted(study.sites))
@@ -197,8 +189,7 @@ def signed_text(fields: Fields, purpose: str, signer: SigningKey) -> str:
 
 def check_signed(path: Path, fields: Fields, purpose: str, key: bytes, of: Iterable[str]) -> None:
     """InputError if the fields of a file have other names, or are not signed by a key."""
-    if more := sorted({*fields} - {*of, "schema", "signature"}):
-        raise InputError(f"{path} has {more[0]!r:.80}, which is not part of such a file")
+    check_keys(str(path), fields, {*of, "schema", "signature"})
     made, text = fields.get("signature"), keys.digest(purpose, signing_text(fields))
     try:
         signed = keys.verified(key, purpose, text, bytes.fromhex(str(made)))
@@ -232,9 +223,7 @@ def write_signature(folder: Path, signer: SigningKey) -> None:
 def check_signature(folder: Path, coordinator: bytes) -> None:
     """InputError unless this key has signed all files of a quarter in a folder as they are."""
     path, now = folder / SIGNATURE, _hashes(folder)
-    if not path.exists():
-        again = f"fedcal study sign {folder} --key coordinator.pem"
-        raise InputError(f"{folder} is not signed: {again}")
+    must_exist(path, f"not signed. fedcal study sign {folder} --key coordinator.pem makes it")
     fields = read_fields(path)
     check_signed(path, fields, _PURPOSE, coordinator, ["files"])
     for name in sorted({*now, *fields["files"]}):

@@ -21,7 +21,7 @@ from scipy.special import expit, logit
 
 from fedcal import mechanisms, trust, units
 from fedcal.clients.site.policy import REQUIRED
-from fedcal.core.checks import interval, one_of, positive, unused, whole
+from fedcal.core.checks import interval, like, needed, one_of, positive, unused, whole
 from fedcal.core.classes import class_names, digest_of
 from fedcal.core.errors import InputError
 from fedcal.core.printable import plain_names
@@ -53,8 +53,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 def check_file_name(name: str) -> None:
     """InputError for what cannot be the name of a study, a site or a quarter."""
-    if not NAME.fullmatch(name):
-        raise InputError(f"a name is 1 to 40 letters, digits and . _ -, not {name[:80]!r}")
+    like("a name", name, NAME, "1 to 40 letters, digits and . _ -")
 
 
 _NEAR = 0.4  # log odds by which a cut is moved to a threshold
@@ -194,9 +193,11 @@ class Study:
 
         Its name holds the digest of the terms, so the roster's own digest covers these, too.
         """
-        if missing := [name for name in self.sites if name not in of]:
-            raise InputError(f"no key of {', '.join(missing)}: their .join files are missing")
-        members = tuple(Member(name, of[name]) for name in self.sites)
+        why = "a study is sealed with the keys of all its sites"
+        members = tuple(
+            Member(name, needed(f"the .join file of {name}", of.get(name), why))
+            for name in self.sites
+        )
         name = f"{self.study[:28]} {self.digest[:32]}"
         return Roster(name, members, self.committee, self.class_digest)
 

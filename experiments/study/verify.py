@@ -23,20 +23,21 @@ import numpy as np
 
 from fedcal import __version__
 from fedcal.core import printable, types
-from fedcal.core.checks import same
+from fedcal.core.checks import needed, same
 from fedcal.core.errors import InputError
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.report.page import read_json, reading
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.rereading import read_release
-from fedcal.experiments.runs.statement import of_plan
+from fedcal.experiments.runs.statement import Facts, of_plan
 from fedcal.experiments.study import quarter
 from fedcal.experiments.study.quarter import SUMMARY_FILE, Earlier, QuarterFacts, quarter_summary
 from fedcal.experiments.study.sealed import SIGNATURE, Sealed, check_signature, write_signature
-from fedcal.experiments.study.study_file import NAME, Study
+from fedcal.experiments.study.study_file import Study, check_file_name
 from fedcal.privacy.noise_plan import Plan
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import in_words
+from fedcal.storage.atomic import must_exist
 from fedcal.strategies.server import participation
 
 UNCHECKED = (
@@ -58,8 +59,7 @@ def verify(folder: Path, own: Path | None = None) -> list[str]:
     _, sealed = _read(folder)
     if sealed is None and own is None:
         return [_REHEARSAL, *_held(folder)]
-    if sealed is None:
-        raise InputError(f"{folder} is a rehearsal: it is neither sealed nor signed")
+    sealed = needed(f"a seal of {folder}", sealed, "a rehearsal is neither sealed nor signed")
     with reading(folder, SIGNATURE):
         check_signature(folder, sealed.coordinator)
     return [_sealed_by(folder, sealed, own), *_held(folder), UNCHECKED]
@@ -68,11 +68,9 @@ def verify(folder: Path, own: Path | None = None) -> list[str]:
 def sign(folder: Path, key: SigningKey, own: Path | None = None) -> list[str]:
     """Sign a quarter as it was sealed, once all else is verified; InputError as in `verify`."""
     _, sealed = _read(folder)
-    if sealed is None or sealed.coordinator != key.public:
-        why = "by the coordinator that sealed its study, or not at all"
-        raise InputError(
-            f"{folder} is " + (f"signed {why}" if sealed else "a rehearsal: not signed")
-        )
+    sealed = needed(f"a seal of {folder}", sealed, "a rehearsal is not signed")
+    what = f"key that signs {folder} (by the coordinator that sealed its study)"
+    same(what, key.public.hex(), sealed.coordinator.hex())
     own_study = Study.read(folder / quarter.STUDY)
     same(f"study of {folder} (seal it anew)", own_study.to_toml(), sealed.study.to_toml())
     sentences = [_sealed_by(folder, sealed, own), *_held(folder), UNCHECKED]
@@ -95,10 +93,7 @@ def _sealed_by(folder: Path, sealed: Sealed, own: Path | None) -> str:
 
 def _read(folder: Path) -> tuple[Mapping[str, Any], Sealed | None]:
     """`study.json`, and the sealed study; None of a rehearsal."""
-    if not (folder / SUMMARY_FILE).is_file():
-        raise InputError(
-            f"{folder} is not the folder of a quarter (as study run writes it): no {SUMMARY_FILE}"
-        )
+    must_exist(folder / SUMMARY_FILE, "it is not the folder of a quarter, as study run writes it")
     for path in folder.iterdir():
         if path.is_symlink() or not path.is_file():
             raise InputError(f"{path} is not a file of a quarter: delete it")
@@ -113,10 +108,9 @@ def _held(folder: Path) -> list[str]:
     study, release = Study.read(folder / quarter.STUDY), read_release(folder / "release.npz")
     with reading(folder, SUMMARY_FILE):
         facts, since = QuarterFacts.of(content), content["since"]
-        if facts.name != folder.resolve().name or not all(
-            map(NAME.fullmatch, [facts.name, *since])
-        ):
-            raise InputError(f"{folder} holds {facts.name!r:.80}: folder and quarter have one name")
+        same(f"name of the quarter in {folder}", facts.name, folder.resolve().name)
+        for name in (facts.name, *since):
+            check_file_name(name)
         copies = {name: read_release(folder / f"{quarter.EARLIER}{name}.npz") for name in since}
         earlier = {name: (copies[name], one) for name, one in since.items()}
         for what, value, wanted in _agreed(study, sealed, facts, release, since):
@@ -169,10 +163,11 @@ def _agreed(
         line |= {"mechanism": plan.mechanism.name, "releases": 1, "charged": [1]}
         for name in sorted({*line, *facts.ledger} - {"run"}):
             yield f"ledger's {name}", facts.ledger.get(name), line.get(name)
-        of = of_plan(plan, 1, job.secure_aggregation, None, tested=False, real=True)["statement"]
         sites = {"enrolled": len(study.sites), "answered": len(facts.took_part), "missed": {}}
-        of += participation.sentences({**sites, "absent": list(facts.absent)})
-        yield "statement", list(facts.statement), of
+        record = of_plan(plan, 1, job.secure_aggregation, Facts(tested=False, guarded=True))
+        record["more"] += participation.sentences({**sites, "absent": list(facts.absent)})
+        of = [*record["statement"], *record["more"]]
+        yield "statement", [*facts.statement, *facts.more], of
         yield "release's data", release.data, ""
     made = made.of_sites({"absent": list(facts.absent)}).under(facts.statement)
     own = {name: getattr(release, name) for name in ("counts", "std", "input", "known", "data")}

@@ -23,8 +23,6 @@ SETTINGS = {"lr": "lr", "batch_size": "batch"}
 FOLLOWING = {"network": "--model", "shape": "the shape of the rows"}
 """Setting of a method that follows from what is said elsewhere -> where."""
 
-Count = fields.Count
-
 
 def _network(_: str, value: Any) -> str:
     name = enlist(value)
@@ -89,7 +87,7 @@ class TrainConfig(RunOptions):
     sampling_rate: privacy.Rate = like(
         RunOptions, "sampling_rate", 0.1, "Fraction of the clients in a round, at least one client"
     )
-    batch_size: Count | None = option(
+    batch_size: fields.Count | None = option(
         None,
         TRAINING,
         "Batch size of local SGD; for fedsgd: expected rows in a round",
@@ -107,14 +105,16 @@ class TrainConfig(RunOptions):
     min_rows: Annotated[int, fields.within(0)] = option(
         0, DATA, "Least number of rows of a client; smaller clients are left out"
     )
-    max_rows: Count | None = option(None, DATA, "Largest number of rows of a client", unset="all")
+    max_rows: fields.Count | None = option(
+        None, DATA, "Largest number of rows of a client", unset="all"
+    )
     feature_norm: fields.Positive | None = option(
         None,
         DATA,
         "Public bound on the norm of a row's features; longer rows are scaled",
         unset="the file's",
     )
-    checkpoint_every: Count = option(10, RUNNING, "Rounds between checkpoints in --out")
+    checkpoint_every: fields.Count = option(10, RUNNING, "Rounds between checkpoints in --out")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -156,13 +156,14 @@ class TrainConfig(RunOptions):
 
     def run(self, clients: int, shape: tuple[int, ...]) -> Config:
         """Return the run of a resolved training in the terms of `fedcal simulate`."""
-        shared = {k: v for k, v in self.to_dict().items() if k in options_of(RunOptions)}
+        shared = self.part(RunOptions)
         method = str(self.method)
         if STRATEGIES[method].one_place:  # it samples rows, the others clients
             del shared["sampling_rate"]
         values = {setting: getattr(self, name) for name, setting in self._given().items()}
         known = {"network": self.model, "shape": text_of(shape), **values, **self.set}
-        return Config(data=self.data, method=method, clients=clients, set=known, **shared)
+        shared |= {"data": self.data, "method": method, "clients": clients, "set": known}
+        return Config(**shared)
 
 
 def merged(*layers: Mapping[str, Any]) -> TrainConfig:

@@ -12,10 +12,9 @@ and 10 % for testing, as in Maddock et al., A.1.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core import checks, classes
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, located
 from fedcal.core.scores import as_array, numbers
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
-from fedcal.datasets import IDS, Dataset, feature_sets, read_feature_set
+from fedcal.datasets import IDS, Dataset, by_name, feature_sets, read_feature_set
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.partition import deal, held_out
 from fedcal.partition.owners import CLIENTS
@@ -51,10 +50,11 @@ IN_MEMORY = "rows in memory"
 
 MOST_CLASSES = 10_000
 
-_SHAPES = {
-    "features": ((2,), "(rows, features)"),
-    "x": ((3, 4), "(rows, height, width) or (rows, height, width, channels)"),
+_KINDS = {
+    "features": ((2,), "floats, or with scale whole numbers, (rows, features)"),
+    "x": ((3, 4), "uint8 (0..255) or floats, (rows, height, width[, channels])"),
 }
+"""Arrays of inputs -> their dimensions, and what they may be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,23 +117,11 @@ def read_labelled(source: str, feature_norm: float | None = None) -> LabelledRow
         One line that begins with the path.
     """
     shipped, path = [entry.name for entry in feature_sets()], atomic.path_of(source)
-    with named(source):
-        if source in shipped:
-            return labelled_rows(read_feature_set(source), feature_norm)
-        if path.suffix.lower() != ".npz" and path.exists():
-            raise InputError("unknown kind of data; allowed: .npz with features, or x and y")
-        if not path.is_file():
-            raise InputError(f"no such file, nor shipped features; {checks.near(source, shipped)}")
-        return labelled_rows(npz.read_npz(path), feature_norm)
-
-
-@contextlib.contextmanager
-def named(path: str) -> Iterator[None]:
-    """Let what is wrong inside begin with the path."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{path!r}: {error}") from None
+    if path.suffix.lower() != ".npz" or not path.is_file():
+        checks.one_of("data (no such .npz file)", source, shipped)
+    with located(repr(source)):
+        arrays = read_feature_set(source) if source in shipped else npz.read_npz(path)
+        return labelled_rows(arrays, feature_norm)
 
 
 def labelled_rows(arrays: Arrays, norm: float | None = None) -> LabelledRows:
@@ -164,16 +152,15 @@ def labelled_rows(arrays: Arrays, norm: float | None = None) -> LabelledRows:
     for key in arrays:
         if not SHIFTED.fullmatch(key):
             checks.one_of("key", key, KEYS)
-    kind = "features" if "features" in arrays else "x"
-    if kind not in arrays:
-        raise InputError("an array 'features' or 'x' is needed")
+    kind = _either(arrays, "features", "x")
     if kind == "x":
         own = {key: arrays.get(key) for key in ("scale", "norm")}
         checks.unused("the rows are not features", **own, feature_norm=norm)
     names = _names(arrays, "class_names")
     prefixes = ("", "test_") if f"test_{kind}" in arrays else ("",)
-    if len(prefixes) == 1 and (stray := [key for key in arrays if key.startswith("test_")]):
-        raise InputError(f"{stray[0]} without test_{kind}")
+    if len(prefixes) == 1:
+        stray = {key: x for key, x in arrays.items() if key.startswith("test_")}
+        checks.unused(f"there is no test_{kind}", **stray)
     parts = [_part(arrays, prefix, kind, names, norm) for prefix in prefixes]
     checks.same(f"kind of test_{kind}", _kind(parts[-1].x), _kind(parts[0].x))
     if not names:
@@ -181,6 +168,13 @@ def labelled_rows(arrays: Arrays, norm: float | None = None) -> LabelledRows:
     checks.whole("the number of classes", len(names), 2)
     parts = [replace(part, names=names) for part in _with_groups(parts, arrays)]
     return parts[0] if len(parts) == 1 else replace(parts[0], test=parts[1])
+
+
+def _either(arrays: Arrays, key: str, other: str) -> str:
+    """Return which of two keys is there; InputError unless it is one of them."""
+    if (key in arrays) == (other in arrays):
+        raise InputError(f"one of the arrays {key!r} and {other!r} is needed")
+    return key if key in arrays else other
 
 
 def _part(
@@ -193,11 +187,9 @@ def _part(
         length = np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64))
         long = length > bound
         x[long] *= (bound / length[long])[:, None].astype(np.float32)
-    labels = [key for key in (f"{prefix}labels", f"{prefix}y") if key in arrays]
-    if len(labels) != 1:
-        raise InputError(f"one of the arrays '{prefix}labels' and '{prefix}y' is needed")
+    labels = _either(arrays, f"{prefix}labels", f"{prefix}y")
     shape = (len(x), len(names) or MOST_CLASSES)
-    y = classes.places_of(labels[0], arrays[labels[0]], names or None, shape, kind)
+    y = classes.places_of(labels, arrays[labels], names or None, shape, kind)
     client, subject = (_ids(arrays, f"{prefix}{key}", len(x)) for key in ("client", "subject"))
     if subject is not None:
         subject = np.unique(subject, return_inverse=True)[1].astype(np.int64)
@@ -206,19 +198,14 @@ def _part(
 
 def _inputs(key: str, x: NDArray[Any], kind: str, scale: float | None) -> NDArray[Any]:
     """Return the inputs of rows, checked, as float32; images of bytes stay bytes."""
-    sides, shape = _SHAPES[kind]
-    if x.ndim not in sides or 0 in x.shape:
-        raise InputError(f"{key}: must have shape {shape}, got {x.shape}")
-    if kind == "x" and x.dtype == np.uint8:
-        return x
-    if x.dtype.kind not in ("iuf" if kind == "features" else "f"):
-        allowed = "hold numbers" if kind == "features" else "be uint8 (0..255) or float"
-        raise InputError(f"{key}: must {allowed}, got {x.dtype}")
-    if (x.dtype.kind == "f") != (scale is None):
+    sides, allowed = _KINDS[kind]
+    as_bytes = kind == "x" and x.dtype == np.uint8
+    fits = x.dtype.kind == "f" if scale is None else x.dtype.kind in "iu"
+    if x.ndim not in sides or 0 in x.shape or not (fits or as_bytes):
         having = "without" if scale is None else "with"
-        raise InputError(
-            f"{key}: whole numbers need scale, floats have none; got {x.dtype} {having} scale"
-        )
+        raise InputError(f"{key}: must be {allowed}, got {x.dtype} {x.shape} {having} scale")
+    if as_bytes:
+        return x
     with np.errstate(over="ignore"):
         floats = x.astype(np.float32)
     if not np.isfinite(floats).all():
@@ -287,14 +274,8 @@ def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows
     """
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
         data = _of_frame(data)
-    elif isinstance(data, (tuple, list)) and len(data) == 2:
-        data = dict(zip(("rows", "labels"), data, strict=True))
-    if not isinstance(data, Mapping):
-        raise InputError(
-            "data must be a name, a path, (rows, labels), a data frame, or arrays as "
-            f'{{"rows": (n, ...), "labels": (n,)}}; got {type(data).__name__}'
-        )
-    arrays = {str(key): as_array(str(key), value) for key, value in data.items()}
+    named = by_name(data, "rows")
+    arrays = {str(key): as_array(str(key), value) for key, value in named.items()}
     for part in ("", "test_"):
         if (x := arrays.pop(f"{part}rows", None)) is not None:
             key = f"{part}features" if x.ndim == 2 else f"{part}x"
@@ -430,11 +411,8 @@ def split(rows: LabelledRows, config: TrainConfig) -> ClientData:
     if rows.test is not None:
         parts["test"], sizes["test"] = _test_rows(rows.test, owners, config)
     for part in PARTS:
-        if not sizes[part].sum():
-            raise InputError(
-                f"{config.data}: too few rows, none is left for {part}: a tenth of the rows is for "
-                "calibration, and a tenth for testing"
-            )
+        left = f"the number of rows of {config.data} that are left for {part}"
+        checks.whole(left, sizes[part].sum(), 1)
     return ClientData(owners, parts, sizes)
 
 

@@ -47,10 +47,6 @@ APART = (
     "whatever the others are, so the training and what is learnt from those rows cost the larger "
     "of their budgets together."
 )
-EXACT = (
-    "The metrics of the training rows, the numbers of rows, and logits and labels of the "
-    "calibration rows are exact and not private: for the researcher's eyes."
-)
 OF_OWN = (
     "The module is the user's own: its code, first weights and constants are taken to know nothing "
     "of the rows, and it to keep nothing between calls."
@@ -362,7 +358,7 @@ def _trained(
     with paid.reporting():
         outcome = paid.outcome(job, release)
         known, privacy = record.recorded(run, job, outcome, tested=True)
-        privacy["statement"] += _about_parts(config, job.plan)
+        privacy["more"] += _about_parts(config, job.plan)
         model: Any = outcome.artifact
         logits = {part: model.predict(data.parts[part].x) for part in PARTS}
         if not all(np.isfinite(some).all() for some in logits.values()):
@@ -395,8 +391,8 @@ def _about_parts(config: TrainConfig, plan: Plan) -> list[str]:
         return []
     own = [OF_OWN] if config.model in networks.OWN else []
     if plan.protected.per != "row":
-        return [EXACT, TOGETHER, *own]
-    return [EXACT, APART if config.held_out else REUSED, *own]
+        return [TOGETHER, *own]
+    return [APART if config.held_out else REUSED, *own]
 
 
 def _epsilon_so_far(plan: Plan) -> Callable[[int], float]:

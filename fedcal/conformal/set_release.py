@@ -64,11 +64,9 @@ class LabelShift:
 
     def __post_init__(self) -> None:
         sums = [sum(shares) for shares in (self.target, self.source)]
-        fits = min((*self.target, *self.source), default=-1) >= 0 and all(
-            abs(s - 1.0) <= 1e-6 for s in sums
-        )
+        fits = len(self.source) == len(self.target) and all(abs(s - 1) <= 1e-6 for s in sums)
         pairs = zip(self.target, self.source, strict=False)
-        if not fits or len(self.source) != len(self.target) or any(q > 0 >= p for q, p in pairs):
+        if not fits or not all(q >= 0 <= p and (p > 0 or q == 0) for q, p in pairs):
             raise InputError(
                 "target and source must be shares of each label that add up to 1, source > 0 where "
                 f"target is, got {len(self.target)} of sum {sums[0]:g}, and {len(self.source)} of "

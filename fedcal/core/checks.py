@@ -144,7 +144,7 @@ def one_of(name: str, value: Any, allowed: Iterable[Name], listed: str = "") -> 
     names = list(allowed)
     if value not in names:
         check_kept(f"{name} {value}")
-        raise InputError(f"unknown {name} {value!r}; {near(value, names, listed)}")
+        raise InputError(f"unknown {name} {value!r:.200}; {near(value, names, listed)}")
     return names[names.index(value)]
 
 
@@ -164,18 +164,14 @@ T = TypeVar("T", str, int, float, bool)
 _CALLED = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
-def of_kind(kind: type[T]) -> Callable[[str, Any], T]:
-    """Return a check for a value of this kind; a float may be a whole number."""
-
-    def check(name: str, value: Any) -> T:
-        fits = isinstance(value, (int, float) if kind is float else kind)
-        if not fits or (kind is not bool and isinstance(value, bool)):
-            raise InputError(f"{name} must be {_CALLED[kind]}, got {value!r:.80}")
-        return kind(value)
-
-    return check
+def of_kind(name: str, value: Any, kind: type[T]) -> T:
+    """Return a value of this kind, or InputError; a float may be a whole number."""
+    fits = isinstance(value, (int, float) if kind is float else kind)
+    if not fits or (kind is not bool and isinstance(value, bool)):
+        raise InputError(f"{name} must be {_CALLED[kind]}, got {value!r:.80}")
+    return kind(value)
 
 
 def read(fields: Mapping[str, Any], key: str, kind: type[T]) -> T:
     """Return the value of a run config, which must be there and of this kind."""
-    return of_kind(kind)(f"{key!r} of the run config", fields.get(key))
+    return of_kind(f"{key!r} of the run config", fields.get(key), kind)

@@ -43,8 +43,8 @@ def class_names(
     refuse_masked(what, names)
     checked = tuple(plain_names(what, map(str, names)))
     if len(checked) != classes or len({*map(key_of, checked)} - {""}) < len(checked):
-        found = f"{len(checked)}: {quoted(checked)}"
-        raise InputError(f"{what} must be {classes} that differ, and none empty, got {found}")
+        allowed = f"must differ, one for each of {classes} classes, and none be empty"
+        raise InputError(f"{what} {allowed}, got {len(checked)}: {quoted(checked)}")
     return checked
 
 

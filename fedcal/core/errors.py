@@ -61,13 +61,27 @@ def damaged(what: str, *more: type[Exception]) -> Iterator[None]:
     Of a key that is missing the message has the name; `more` errors are those of other libraries.
     An InputError of the block stays as it is.
     """
+    wrong = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+    kinds: tuple[type[Exception], ...] = (*wrong, *more)
     try:
         yield
     except InputError:
         raise
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, *more) as error:
+    except kinds as error:
         missing = f": {str(error)[:80]} is missing" if isinstance(error, KeyError) else ""
         raise InputError(f"{what}{missing}") from None
+
+
+@contextmanager
+def blamed(what: str) -> Iterator[None]:
+    """Turn whatever else a user's own code raises in the block into an InputError of one line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as e:  # noqa: BLE001  it is the user's own code
+        line = str(e).strip().partition("\n")[0]
+        raise InputError(f"{what} fails: {type(e).__name__}: {line}") from None
 
 
 class NoEffect(InputError):

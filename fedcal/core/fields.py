@@ -108,10 +108,10 @@ class CheckedFields:
 
 def flag(name: str, value: Any) -> bool:
     """Return `value` if it is true or false, also NumPy's; InputError otherwise."""
-    return of_kind(bool)(name, bool(value) if isinstance(value, np.bool_) else value)
+    return of_kind(name, bool(value) if isinstance(value, np.bool_) else value, bool)
 
 
-text = of_kind(str)
+text = partial(of_kind, kind=str)
 """The check that something is a text."""
 
 
@@ -221,6 +221,6 @@ def check_of(name: str, hint: Any) -> Callable[[Any], Any] | None:
         return partial(among(kinds), name)
     plain: dict[Any, Callable[[Any], Any]] = {
         bool: partial(flag, name),
-        str: partial(of_kind(str), name),
+        str: partial(text, name),
     }
     return plain.get(hint)

@@ -9,14 +9,12 @@ where `check(name, value)` returns the value or raises InputError.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
-
-import numpy as np
 
 from fedcal import __version__
 from fedcal.core.checks import one_of, read
@@ -29,7 +27,7 @@ GROUPS = (DATA, TRAINING, PRIVACY, RUNNING, SITES)
 """Groups of options in `--help`."""
 
 MOST_USED = (
-    *("data", "model", "method", "clients", "partition", "rounds", "sampling_rate"),
+    *("data", "model", "method", "clients", "partition", "rounds", "sampling_rate", "set"),
     *("epsilon", "delta", "unit", "trust", "engine", "seed"),
 )
 """Options that `--help` shows first; others, but for those of training, are in `--help-all`."""
@@ -41,7 +39,7 @@ REQUIRED = "required"
 """What `unset` says of an option that must be given."""
 
 Call = TypeVar("Call", bound=Callable[..., Any])
-Table = TypeVar("Table", bound="Options")
+_once: Callable[[Call], Call] = cache  # type: ignore[assignment]  # a class is hashable
 
 
 @dataclass(frozen=True)
@@ -58,6 +56,8 @@ class Option:
         What stands in for it where it is not given; "" = its default.
     axis : bool
         Whether `compare` takes a list.
+    read : callable
+        Makes a value of what a user gave, before its check: it may import what is named.
     name, kind, default : str, type, object
         Of the field.
     check : callable
@@ -68,6 +68,7 @@ class Option:
     help: str
     unset: str = ""
     axis: bool = False
+    read: Callable[[Any], Any] = lambda value: value
     name: str = ""
     kind: type = str
     default: Any = None
@@ -85,13 +86,17 @@ class Option:
         """Return a given value, a path as text, as the field holds it, or raise InputError."""
         if self.axis and isinstance(value, (list, tuple)):
             raise InputError(f"{self.name} is one value; lists are for fedcal compare")
-        value = str(value) if isinstance(value, Path) else value
+        value = self.read(str(value) if isinstance(value, Path) else value)
         return self.check(value) if self.check else value
 
 
 def option(default: Any, group: str, help: str, **more: Any) -> Any:
-    """Return a field of a dataclass of options (`Option`), typed Any as by `dataclasses.field`."""
-    return field(default=default, kw_only=True, metadata={"option": Option(group, help, **more)})
+    """Return a field of a dataclass of options (`Option`), typed Any as by `dataclasses.field`.
+
+    The default may be a function that makes it.
+    """
+    known: Any = {"default_factory" if callable(default) else "default": default}
+    return field(**known, kw_only=True, metadata={"option": Option(group, help, **more)})
 
 
 def like(table: type[Options], name: str, default: Any, help: str = "", **more: Any) -> Any:
@@ -108,15 +113,17 @@ class Options:
     def __post_init__(self) -> None:
         set_checked(self)
 
-    def part(self, table: type[Table]) -> dict[str, Any]:
+    def part(self, table: type[Any]) -> dict[str, Any]:
         """Return the values of the options that another dataclass has, too."""
         return {f.name: getattr(self, f.name) for f in fields(table)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values without the unset ones; infinity stays a float."""
+        """Plain values without the unset ones, tables last; infinity stays a float."""
         values = asdict(self)
-        ordered = options_of(type(self)) | values
-        return {name: values[name] for name in ordered if values[name] is not None}
+        names = sorted(
+            options_of(type(self)) | values, key=lambda n: isinstance(values[n], Mapping)
+        )
+        return {name: values[name] for name in names if values[name] is not None}
 
     def to_toml(self) -> str:
         """Return the text of the file that `--config` reads, in this version of fedcal."""
@@ -150,14 +157,14 @@ def read_fields(table: type[Options], values: Mapping[str, Any], **instead: Any)
     return known
 
 
-@cache
+@_once
 def flat_kinds(table: Any) -> dict[str, type[Any]]:
     """Return the type of each field that a run config can hold."""
     kinds = {f.name: _kind(_hints(table)[f.name]) for f in fields(table)}
     return {name: kind for name, kind in kinds.items() if kind in (bool, int, float, str)}
 
 
-@cache
+@_once
 def options_of(table: Any) -> dict[str, Option]:
     """Return the options of a dataclass by name, by group, the most used first."""
     known = list[Option]()
@@ -171,7 +178,7 @@ def options_of(table: Any) -> dict[str, Option]:
     return {one.name: one for one in known}
 
 
-@cache
+@_once
 def _hints(table: Any) -> dict[str, Any]:
     """Return the annotations of a dataclass's fields, of what may be None without that."""
     hints = get_type_hints(table, include_extras=True)
@@ -187,9 +194,8 @@ def layered(
     known: Mapping[str, Option],
     *layers: Mapping[str, Any],
     read: Callable[[Option, Any], Any] = Option.checked,
-    tables: Collection[str] = ("set",),
 ) -> dict[str, Any]:
-    """Return values by option from several layers, later ones winning.
+    """Return values by option from several layers, later ones winning; tables are joined.
 
     Raises InputError if an option is unknown, or `read` refuses its value.
 
@@ -201,23 +207,16 @@ def layered(
         Of what was given; None is nothing.
     read : callable
         The value of an option from what was given.
-    tables : collection of str
-        Further names, of tables; those of several layers are joined.
     """
     values: dict[str, Any] = {}
-    for raw, value in (item for layer in layers for item in layer.items()):
+    for raw, given in (item for layer in layers for item in layer.items()):
         key = raw.replace("-", "_")
-        if key not in known and key not in tables:
-            one_of("option", raw, (*known, *tables), "--help")
-        if value is None:
-            continue
-        if key in known:
-            values[key] = read(known[key], value)
-        elif isinstance(value, Mapping):
-            plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in value.items()}
-            values[key] = {**values.get(key, {}), **plain}
-        else:
-            raise InputError(f"option {key!r} must be a table of key = value")
+        if key not in known:
+            one_of("option", raw, known, "--help")
+        if given is not None:
+            value = read(known[key], given)
+            joined = isinstance(value, Mapping) and key in values
+            values[key] = {**values[key], **value} if joined else value
     return values
 
 

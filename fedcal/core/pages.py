@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, damaged
 
 MOST_SERIES = 16
 """Of one curve or chart: more looks cannot be told apart."""
@@ -225,13 +225,8 @@ def from_json(plain: Any) -> list[Part]:
 
     Raises InputError for anything else.
     """
-    try:
+    with damaged("does not contain parts of a page"):
         return [_PARTS[part.pop("part")](**part) for part in _tuples(plain)]
-    except InputError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as e:
-        what = " ".join(f"{type(e).__name__}: {e}".split())
-        raise InputError(f"does not contain parts of a page ({what})") from None
 
 
 def _tuples(plain: Any) -> Any:

@@ -112,7 +112,7 @@ def check_sums(name: str, probs: NDArray[Any]) -> None:
     """Refuse probabilities, (n, c), of which a row does not sum to 1; InputError names the row."""
     totals = probs.sum(axis=1, dtype=np.float64)
     off = np.isfinite(totals) & (np.abs(totals - 1) > SUM_TOLERANCE + 1e-9)  # 0.99 is within 0.01
-    _refuse(f"{name}, sums of rows", totals, off, f"must be 1 within {SUM_TOLERANCE:g}")
+    _refuse(name, totals, off, f"each row must sum to 1 within {SUM_TOLERANCE:g}")
 
 
 def key_of(name: str) -> float | str:
@@ -201,7 +201,7 @@ def finite(name: str, value: Any, names: Sequence[str] | None = None, *, least: 
     """
     array = numbers(name, in_class_order(name, value, names))
     if array.ndim != 2 or array.shape[0] < least or not 2 <= array.shape[1] <= MOST_CLASSES:
-        allowed = f"(rows, classes) with {least} or more rows and 2 to {MOST_CLASSES:,} classes"
+        allowed = f"(rows >= {least}, classes) with 2 to {MOST_CLASSES:,} classes"
         raise InputError(f"{name}: must have shape {allowed}, got {array.shape}")
     with np.errstate(over="ignore"):  # from wider floats: inf, refused below
         x = np.ascontiguousarray(array, np.float64)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.core.checks import needed
 from fedcal.core.errors import InputError
 from fedcal.core.scores import Kind, probs_of, refuse_probs
 from fedcal.core.streams import in_unit_interval, mixed, row_hashes
@@ -243,9 +244,7 @@ class Shards:
 
     @property
     def _named_subjects(self) -> Integers:
-        if self.subjects is None:
-            raise InputError(NO_SUBJECTS)
-        return self.subjects
+        return needed("a column subject", self.subjects, NO_SUBJECTS)
 
     @property
     def _about(self) -> Integers:

@@ -21,6 +21,7 @@ from fedcal.datasets._blocks import in_blocks as in_blocks
 from fedcal.datasets._dataset import IDS as IDS
 from fedcal.datasets._dataset import KEYS as KEYS
 from fedcal.datasets._dataset import Dataset as Dataset
+from fedcal.datasets._dataset import by_name as by_name
 from fedcal.datasets._load import FeatureSet as FeatureSet
 from fedcal.datasets._load import catalogue as catalogue
 from fedcal.datasets._load import feature_sets as feature_sets

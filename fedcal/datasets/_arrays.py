@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedcal.core.checks import same
+from fedcal.core.checks import needed, one_of, same, unused
 from fedcal.core.classes import MISSING, ids_of, per_row, places_of, quoted, words_among
 from fedcal.core.classes import class_names as checked_names
 from fedcal.core.errors import InputError
@@ -96,13 +96,11 @@ def from_arrays(
     InputError
         One line that names the array and the first offending row; rows and columns count from 0.
     """
-    if (part := _declared("", logits, probs)) is None:
-        raise InputError("scores are missing: give logits or probs")
-    kind, values = part
+    kind, values = needed("logits or probs", _declared("", logits, probs), "they are calibrated")
     name = plain_name("name of the data", name)
     scores = check_scores(kind, kind, values, class_names)
-    if labels is None and labels_required:
-        raise InputError("labels are missing")
+    if labels_required:
+        needed("labels", labels, "the scores are compared with them")
     single = np.ndim(values) == 1 or np.shape(values)[1:] == (1,)
     own = own_names(values) if class_names is None else class_names
     words = words_among([labels, test_labels])
@@ -145,18 +143,15 @@ def from_arrays(
 
     test = _declared("test_", test_logits, test_probs)
     of = f"test_{kind if test is None else test[0]}"
-    for key, value, other_key, needed in (
-        ("test_labels", test_labels, of, test),
-        (of, test, "test_labels", test_labels),
-        *(("test_client", test_client, *pair) for pair in ((of, test), ("client", client))),
-        *(("test_group", test_group, *pair) for pair in ((of, test), ("group", group))),
-    ):
-        if value is not None and needed is None:
-            raise InputError(f"{key} without {other_key}: a test part needs both")
+    for key, fit, tested in (("client", client, test_client), ("group", group, test_group)):
+        if fit is None:
+            unused(f"there is no {key}", **{f"test_{key}": tested})
     if test is None:
+        given = {"labels": test_labels, "client": test_client, "group": test_group}
+        unused(f"there is no test_{kind}", **{f"test_{key}": x for key, x in given.items()})
         return data.in_order(classes, positive)
-    if test[0] != kind:
-        raise InputError(f"{of} beside {kind}: give test_{kind}")
+    needed("test_labels", test_labels, f"{of} is given")
+    same(f"kind of test scores, as of {kind},", test[0], kind)
     test_scores = check_scores(of, kind, test[1], names or ())
     same(f"number of classes of {of}, as of {kind},", test_scores.shape[1], data.classes)
     test_checked = places_of("test_labels", test_labels, names, test_scores.shape, of)
@@ -183,16 +178,15 @@ def _among(owners: tuple[str, ...], numbers: Integers, names: tuple[str, ...]) -
     place = {name: k for k, name in enumerate(owners)}
     for k, name in enumerate(names):
         if name not in place:
-            row = int(np.argmax(numbers == k))
-            raise InputError(f"test_client: {name[:80]!r} at row {row} owns no row of the fit part")
+            row = f"test_client at row {int(np.argmax(numbers == k))}"
+            one_of(row, name[:80], owners, "the fit part")
     return np.array([place[name] for name in names], np.int64)[numbers]
 
 
 def _declared(prefix: str, logits: Any, probs: Any) -> tuple[Kind, Any] | None:
     """Return the declared kind of scores and the scores; None if there are none."""
-    if logits is not None and probs is not None:
-        raise InputError(f"both {prefix}logits and {prefix}probs are given; give one of them")
     if logits is not None:
+        unused(f"{prefix}logits are given", **{f"{prefix}probs": probs})
         return "logits", logits
     return None if probs is None else ("probs", probs)
 
@@ -218,13 +212,12 @@ def guessed(words: Sequence[str], columns: int, positive: str | None) -> tuple[s
     InputError
         If there are more or fewer names than columns.
     """
-    if missing := [word for word in words if word in MISSING]:
-        raise InputError(f"labels: {missing[0]!r} is missing: leave these rows out")
-    if len(words) != columns:
+    if len(words) != columns or not set(MISSING).isdisjoint(words):
         raise InputError(
             f"labels: {len(words)} names ({quoted(words)}) for {columns} columns of scores; give "
-            f"whole numbers in [0, {columns - 1}], or name the columns by the classes (a "
-            "file: prob_NAME or logit_NAME, or --class-names; arrays: classes=[...])"
+            f"whole numbers in [0, {columns - 1}], or name the columns by the classes (a file: "
+            "prob_NAME or logit_NAME, or --class-names; arrays: classes=[...]), and leave out rows "
+            "without a label"
         )
     if positive is not None and positive in words:
         return (*(word for word in words if word != positive), positive)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import one_of
+from fedcal.core.checks import needed, one_of, same, unused, whole
 from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError, located
 from fedcal.core.optional import need
@@ -29,7 +29,7 @@ from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._dataset import IDS, KEYS, Dataset
 from fedcal.datasets._tables import Columns, Reader, damage, find_columns, read_batches
 from fedcal.storage.atomic import path_of
-from fedcal.storage.npz import Mapped, intact, mapped_npz, room
+from fedcal.storage.npz import Mapped, check_room, intact, mapped_npz, room
 
 BLOCKS = "blocks:"
 """Before the path of files whose rows are read in blocks."""
@@ -171,8 +171,8 @@ class BlockRows:
         with located(f"{self.name}: {of}"):
             own = _joined(parts)
             text = np.asarray(own["labels"]).dtype.kind in "USO"
-            if text and own.get("class_names") is self.order["classes"] is None:
-                raise InputError("labels are names, which are not guessed here: give class_names")
+            if text and self.order["classes"] is None:
+                needed("class_names", own.get("class_names"), "labels are names, not guessed here")
             return from_arrays(**own, name=self.name, **self.order)
 
 
@@ -226,6 +226,7 @@ def in_blocks(
     else:
         units = _parquet_units(files)
     starts = np.concatenate([[0], np.cumsum([unit.rows for unit in units])]).astype(np.int64)
+    whole("the number of rows", starts[-1], 1)
     firsts, ids = _clients(units, starts)
     offsets = np.append(firsts, starts[-1])
     row = units[0].read(0, 1)
@@ -280,12 +281,11 @@ def _with_facts(rows: BlockRows, progress: Callable[[int, int], None] | None) ->
 
 def _facts(first: Dataset, data: Dataset) -> tuple[Integers, set[str]]:
     """Return the labels and the names of groups in a piece; it must be like the first one."""
-    same = (
+    own, others = (
         (p.input, p.other_input, p.classes, p.class_names, p.subject is None, p.group is None)
-        for p in (first, data)
+        for p in (data, first)
     )
-    if len(set(same)) > 1:
-        raise InputError(f"{data.name}: not all of its files have the same columns and classes")
+    same(f"kind of columns and classes in all files of {data.name}", own, others)
     return np.unique(data.labels), set(data.group_names or ())
 
 
@@ -293,9 +293,8 @@ def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the rows of all parts; InputError if they have other columns."""
     own = {k: v for k, v in parts[0].items() if v is not None and k != "client"}
     for key in own.keys() - {"class_names"} if len(parts) > 1 else ():
-        if any(part.get(key) is None for part in parts):
-            raise InputError(f"not all files have {key}")
-        own[key] = np.concatenate([part[key] for part in parts])
+        why = "another of the files has it"
+        own[key] = np.concatenate([needed(key, part.get(key), why) for part in parts])
     return own
 
 
@@ -314,8 +313,7 @@ def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray
     for unit, start in zip(units, starts.tolist(), strict=False):
         for a in range(0, unit.rows, _IDS):
             ids = unit.clients(a, min(a + _IDS, unit.rows))
-            if ids is None:
-                raise InputError("rows in blocks need a column client, which says whose they are")
+            ids = needed("a column client", ids, "rows in blocks have owners")
             ids = ids_of("client", ids, partial(_row_name, start + a)).reshape(-1)
             before = ids[:1] if last is None else last
             joined = np.concatenate([before, ids])
@@ -331,8 +329,6 @@ def _clients(units: Sequence[Unit], starts: Integers) -> tuple[Integers, NDArray
             firsts.append(start + a + np.flatnonzero(new))
             names.append(ids[new])
             last = ids[-1:].copy()
-    if not firsts:
-        raise InputError("there are no rows")
     every = np.concatenate(names)
     plain_names("client", every.tolist() if every.dtype.kind == "U" else ())
     return np.concatenate(firsts), every
@@ -380,11 +376,10 @@ def _npz_units(
             elif test and not tested:
                 tests.append({k: a(0, a.rows) for k, a in test.items() if k != "client"})
                 tests[-1] |= {} if names is None else {"class_names": names}
-            if "labels" not in arrays or not arrays.keys() & {"logits", "probs"}:
-                raise InputError("needs labels, and logits or probs")
             many = {key: array.rows for key, array in arrays.items()}
-            if len(set(many.values())) > 1:
-                raise InputError(f"arrays have different numbers of rows: {many}")
+            scored = "labels" in many and not many.keys().isdisjoint({"logits", "probs"})
+            if not scored or len(set(many.values())) > 1:
+                raise InputError(f"needs labels, and logits or probs, of as many rows; has {many}")
         if arrays["labels"].rows:
             units.append(_NpzUnit(arrays, names))
     test_part = from_arrays(**_joined(tests), name="test part", **order) if tests else None
@@ -442,13 +437,12 @@ def _parquet_units(files: Sequence[Path]) -> list[Unit]:
     with intact(damage(pa, "an intact data set")):
         data = arrow.dataset([str(path) for path in files], format="parquet")
         columns = find_columns(data.schema.names, True, lists=True)
-        if "split" in columns.single:
-            raise InputError("column split: rows in blocks are all of one part; leave it out")
+        unused("rows in blocks are all of one part", split="split" in columns.single or None)
         for file in data.get_fragments():
             for part in file.split_by_row_group():
                 rows = sum(group.num_rows for group in part.row_groups)
-                if rows * len(columns.used) * 8 > room(Path(file.path)):
-                    raise InputError(f"{file.path[-200:]!r} declares too many numbers for its size")
+                with located(repr(file.path[-200:])):
+                    check_room(rows * len(columns.used) * 8, room(Path(file.path)))
                 if rows:
                     units.append(_ParquetUnit(part, columns, rows))
     return units

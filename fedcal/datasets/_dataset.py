@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import one_of
+from fedcal.core.checks import one_of, same, whole
 from fedcal.core.classes import class_names
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
@@ -31,6 +31,24 @@ KEYS = (
     "class_names",
 )
 """Arrays of a data file, and arguments of `from_arrays`."""
+
+
+def by_name(data: Any, first: str, keys: Collection[str] | None = None) -> dict[str, Any]:
+    """Return rows in memory by name: a pair of the array `first` and labels, or a mapping.
+
+    InputError for anything else, and for names that are not among `keys` if these are given.
+    """
+    if isinstance(data, (tuple, list)) and len(data) == 2:
+        return dict(zip((first, "labels"), data, strict=True))
+    if not isinstance(data, Mapping):
+        raise InputError(
+            f"data in Python must be ({first}, labels), a data frame, or a mapping with the keys "
+            f"{first} and labels; got {type(data).__name__}"
+        )
+    for key in data if keys is not None else ():
+        one_of("key", str(key)[:80], keys or ())
+    return dict(data)
+
 
 _PER_ROW = ("scores", "labels", *IDS, "other_scores")
 _TESTED = ("scores", "labels", "client", "group")
@@ -191,11 +209,7 @@ class Dataset:
                 f"{', '.join(wanted)[:200]}"
             )
         if positive is not None:
-            if self.classes != 2:
-                raise InputError(
-                    f"positive {positive[:80]!r}: only one of two classes is positive, and there "
-                    f"are {self.classes}"
-                )
+            same(f"number of classes, with {positive:.80} as the positive one,", self.classes, 2)
             positive = one_of("positive class", plain_name("positive", positive), wanted)
             wanted = tuple(sorted(wanted, key=positive.__eq__))
             asked = list(map(key_of, wanted))
@@ -218,6 +232,10 @@ class Dataset:
             test_labels=None if self.test_labels is None else place[self.test_labels],
         )
 
+    def _with_labels(self, least: int) -> int:
+        rows = len(self.scores) if self.labelled else 0
+        return whole(f"the number of rows with labels in {self.name}", rows, least)
+
     def split(self, seed: int) -> Dataset:
         """Return a data set that has a test part.
 
@@ -229,9 +247,7 @@ class Dataset:
         """
         if self.test_scores is not None:
             return self
-        rows = len(self.scores)
-        if not self.labelled or rows < 2:
-            raise InputError(f"{self.name}: a test part needs at least 2 rows with labels")
+        rows = self._with_labels(2)
         held_out = np.zeros(rows, np.bool_)
         held_out[stream(seed, Purpose.SPLIT).permutation(rows)[: rows // 2]] = True
         columns = {k: x for k in _PER_ROW if (x := getattr(self, k)) is not None}
@@ -251,8 +267,7 @@ class Dataset:
         """
         more = self.other_scores is not None or self.subject is not None
         if self.test_scores is None or self.test_labels is None or more:
-            if not self.labelled:
-                raise InputError(f"{self.name}: rows without labels cannot be evaluated")
+            self._with_labels(1)
             return self
         moved: dict[str, Any] = {k: getattr(self, f"test_{k}") for k in _TESTED}
         moved |= dict.fromkeys((f"test_{k}" for k in _TESTED), None)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import near, one_of
+from fedcal.core.checks import near, one_of, unused
 from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError, located, system_errors
 from fedcal.core.removed import check_kept
@@ -228,15 +228,9 @@ def load(
     text = str(name_or_path)
     form = "en" if csv is None else one_of("csv", csv, CSV_FORMS)
     if form != "en" and not text.lower().endswith((".csv", ".csv.gz")):
-        raise InputError(f"csv {form!r} is for CSV files, and {text[-200:]!r} is not one")
-    if BLOCKS in text:  # also behind a folder, where the name was made a full path
-        raise InputError(f"{text[-200:]!r}: rows in blocks are for simulate and evaluate")
+        unused(f"{text[-200:]!r} is not a CSV file", csv=form)
     if (entry := entry_of(text)) is not None:
         return load_shipped(entry, text).in_order(classes, positive)
-    if text in {entry.name for entry in feature_sets()}:
-        raise InputError(
-            f"{text!r} holds features, not scores; train on it: fedcal train --data {text}"
-        )
     path = path_of(name_or_path)
     shown = repr(text if len(text) <= 200 else "..." + text[-200:])
     suffix = next((end for end in _READERS if path.name.lower().endswith(end)), None)
@@ -245,18 +239,17 @@ def load(
         check_kept(f"reading {path.suffix.lower()}")
         if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
             check_kept("reading a folder of datasets.save_to_disk")
-    if not is_there and suffix is None:
-        meant = near(text.partition(":")[0], [e.name for e in catalogue()], "fedcal datasets")
-        raise InputError(
-            f"unknown data set {shown}; {meant}; or the path of a {_FILES} file; "
-            "rows in memory can be given only in Python"
-        )
     if not is_file or suffix is None:
-        problem = f"unknown kind of file; allowed: {_FILES}"
-        if not is_file:
-            problem = "is not a file" if is_there else "no such file"
-        if is_there and not is_file and (inside := _readable(path)):
-            problem = f"is a folder; give the path of a file in it, such as {inside}"
+        problem = f"unknown kind of file; allowed: {_FILES}" if is_file else "no such file"
+        if text in {entry.name for entry in feature_sets()}:
+            problem = f"holds features, not scores; train on it: fedcal train --data {text}"
+        elif BLOCKS in text:  # also behind a folder, where the name was made a full path
+            problem = "rows in blocks are for simulate and evaluate"
+        elif is_there and not is_file:
+            problem = f"is not a file; give the path of one, such as {_readable(path) or _FILES}"
+        elif not is_there and suffix is None:
+            meant = near(text.partition(":")[0], [e.name for e in catalogue()], "fedcal datasets")
+            problem = f"unknown data set; {meant}; or the path of a {_FILES} file"
         raise InputError(f"{shown}: {problem}")
     read = _READERS[suffix]
     order = {"labels_required": labels_required, "classes": classes, "positive": positive}

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import number_in, one_of, whole
+from fedcal.core.checks import number_in, one_of, same, whole
 from fedcal.core.classes import ids_of
 from fedcal.core.errors import InputError, located
 from fedcal.core.optional import need
@@ -463,8 +463,7 @@ def read_batches(
         batch.validate(full=True)  # offsets of a hostile file may point anywhere
         if batch.num_rows:
             reader.read(batch)
-    if not reader.rows:
-        raise InputError("has no rows")
+    whole("the number of rows", reader.rows, 1)
     values = {
         name: parts[0] if len(parts) == 1 else np.concatenate(parts)
         for name, parts in ((name, reader.parts.pop(name)) for name in list(reader.parts))
@@ -554,8 +553,7 @@ class Reader:
         if values.dtype.kind != "O":
             return values
         longest = max(len(value or "") for value in values)
-        if longest > MAX_NAME:
-            raise InputError(f"column {name!r}: a name of {longest} characters; up to {MAX_NAME}")
+        whole(f"the characters of the longest text in column {name!r}", longest, 0, MAX_NAME)
         return values.astype(np.str_)
 
     def _lists(self, name: str, array: Any) -> NDArray[Any]:
@@ -563,12 +561,8 @@ class Reader:
         array = self._checked(name, array, ("lists of numbers", _LISTS))
         lengths = np.asarray(array.value_lengths().to_numpy(zero_copy_only=False))
         width = self.widths.setdefault(name, int(lengths[0]))
-        wrong = lengths != width
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise InputError(
-                f"column {name!r} holds {lengths[row]} numbers at row {self.rows + row}, "
-                f"but {width} at row 0"
-            )
+        for row in np.flatnonzero(lengths != width)[:1].tolist():
+            what = f"count of numbers in column {name!r} at row {self.rows + row}, as at row 0,"
+            same(what, int(lengths[row]), width)
         values = self._values(name, array.flatten(), per_row=max(width, 1))
         return values.reshape(len(lengths), width)

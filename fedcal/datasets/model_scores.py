@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import one_of, same
+from fedcal.core.checks import needed, one_of, same
 from fedcal.core.classes import class_names, first_names
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, blamed
 from fedcal.core.scores import KINDS, Kind, as_array, check_scores, logits_of, without_gradient
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets._arrays import from_arrays
-from fedcal.datasets._dataset import IDS, Dataset
+from fedcal.datasets._dataset import IDS, Dataset, by_name
 from fedcal.datasets._load import from_frame
 
 BATCH = 256
@@ -63,16 +63,10 @@ def from_model(
     own, names = (None, None) if of_torch else _classes(model)
 
     def scored(rows: Any) -> Floats:
-        try:
+        with blamed(f"the model {name}, on these rows,"):
             if of_torch:
                 return outputs_of(model, lambda like: _batches(rows, like))
             return scores_of(model, without_gradient(rows), "probs")
-        except InputError:
-            raise
-        except Exception as e:  # noqa: BLE001  it is the user's own code
-            line = str(e).strip().partition("\n")[0]
-            what = f"{type(e).__name__}: {line}"
-            raise InputError(f"model: {name} fails on these rows: {what}") from None
 
     def columns(labels: Any) -> Any:
         return labels if own is None else columns_of(own, as_array("labels", labels), len(own))
@@ -82,16 +76,9 @@ def from_model(
         rest |= {"label": columns(rest["label"]), "probs": scored(rows).tolist()}
         data_set = from_frame(type(data)(rest), name=f"scores of {name}")
         return replace(data_set, class_names=names).in_order(classes, positive)
-    if isinstance(data, tuple) and len(data) == 2:
-        data = dict(zip(("rows", "labels"), data, strict=True))
-    if not isinstance(data, Mapping) or not {"rows", "labels"} <= set(data) <= set(_KEYS):
-        got = ", ".join(map(str, data)) if isinstance(data, Mapping) else type(data).__name__
-        raise InputError(
-            "with a model, data must be (rows, labels), a frame with the columns that the model "
-            f"was fitted on, or a mapping with rows and labels; allowed are {', '.join(_KEYS)}; "
-            f"got {got}"
-        )
-    arrays = {"name": f"scores of {name}", **data}
+    arrays = {"name": f"scores of {name}", **by_name(data, "rows", _KEYS)}
+    for key in ("rows", "labels"):
+        needed(key, arrays.get(key), "a model scores rows with labels")
     for part in ("", "test_"):
         if (rows := arrays.pop(f"{part}rows", None)) is not None:
             arrays[f"{part}{'logits' if of_torch else 'probs'}"] = scored(rows)
@@ -104,29 +91,21 @@ def from_model(
 
 def _classes(model: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     """Return a fitted classifier's classes, and their names unless they number the columns."""
-    if (labels := getattr(model, "classes_", None)) is None:
-        raise InputError(
-            f"model: {type(model).__name__} is not a fitted classifier: it has no classes_; give a "
-            "fitted one of scikit-learn, or a torch.nn.Module"
-        )
-    classes = np.asarray(labels)
+    why = f"a {type(model).__name__} without it is no fitted classifier, nor a torch.nn.Module"
+    classes = np.asarray(needed("classes_", getattr(model, "classes_", None), why))
     numbered = classes.dtype.kind != "b" and np.array_equal(classes, np.arange(len(classes)))
     return classes, None if numbered else class_names(classes.tolist(), len(classes))
 
 
 def _parted(model: Any, frame: Any) -> tuple[Any, dict[str, Any]]:
     """Return a frame of the columns that a model was fitted on, and other columns by name."""
-    features = getattr(model, "feature_names_in_", None)
-    if features is None or "label" in features:
-        raise InputError(
-            f"model: {type(model).__name__} does not store which columns of a frame it needs, or "
-            "label is one of them; give (rows, labels)"
-        )
+    why = f"a {type(model).__name__} without it takes no frame; give (rows, labels)"
+    features = needed("feature_names_in_", getattr(model, "feature_names_in_", None), why)
     there = [str(column) for column in frame.columns]
-
-    if missing := [name for name in [*features, "label"] if name not in there]:
-        raise InputError(f"the frame lacks {first_names(missing)}: the model's columns and label")
     rest = {name: frame[name].to_numpy() for name in there if name not in features}
+    lacking = [name for name in features if name not in there]
+    if lacking := [*lacking, *{"label"}.difference(rest)]:
+        raise InputError(f"the frame lacks {first_names(lacking)}, beside what the model reads")
     return frame[list(features)], rest
 
 
@@ -224,10 +203,9 @@ def method_for(estimator: Any, input: Kind) -> str:
     one_of("input", input, KINDS)
     if input == "logits" and hasattr(estimator, "decision_function"):
         return "decision_function"
-    if hasattr(estimator, "predict_proba"):
-        return "predict_proba"
-    needed = "predict_proba" if input == "probs" else "decision_function or predict_proba"
-    raise InputError(f"{type(estimator).__name__} has no {needed}")
+    has = getattr(estimator, "predict_proba", None)
+    needed(f"predict_proba of {type(estimator).__name__}", has, f"what it says of rows is {input}")
+    return "predict_proba"
 
 
 def in_columns(estimator: Any, outputs: ArrayLike, method: str, input: Kind) -> Floats:

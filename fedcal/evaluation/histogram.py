@@ -53,8 +53,8 @@ class Histogram:
     drawn: bool = False
 
     def __post_init__(self) -> None:
-        edges = array("edges of buckets", self.edges, (None,))
-        increasing("edges of buckets", edges)
+        edges = array("edges", self.edges, (None,))
+        increasing("edges", edges)
         counts = array("counts", self.counts, (2, len(edges) - 1))
         root = np.array(self.root, np.float64)
         if len(root) != len(edges) - 1 or not np.isfinite(root).all():

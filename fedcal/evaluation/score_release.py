@@ -166,7 +166,7 @@ class ScoreRelease(Artifact):
         return replace(self, excluded=(*self.excluded, away))
 
     def findings(self, threshold: float | None = None) -> Findings:
-        """Return all metrics; raise InputError for a threshold that is not an edge of a bucket."""
+        """Return all metrics; InputError for a threshold that is not an edge of a bucket."""
         at = self.threshold if threshold is None else threshold
         result = findings.findings(
             self.histograms,

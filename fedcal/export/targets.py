@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import fedcal
 from fedcal.calibrators import Calibrator
 from fedcal.conformal import PredictionSets
-from fedcal.core.checks import one_of
+from fedcal.core.checks import needed, one_of
 from fedcal.core.errors import InputError
 from fedcal.core.optional import need
 from fedcal.core.scores import KINDS, Kind
@@ -177,8 +177,7 @@ def save(
 
 def _checked(path: str | Path) -> Path:
     path = path_of(path)
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"cannot export to {path}: its name must end in {' or '.join(SUFFIXES)}")
+    one_of("suffix of a file to export to", path.suffix, SUFFIXES)
     return path
 
 
@@ -242,11 +241,8 @@ def model_to_torch(model: TrainedModel) -> nn.Module:
     Raises InputError as `save_model`.
     """
     layers = model.architecture.dense(model.w, model.shape, model.classes)
-    if layers is None:
-        raise InputError(
-            f"the network {model.network} has no export; these have one: {', '.join(NETWORKS)}"
-        )
+    what = f"a network of dense layers ({', '.join(NETWORKS)})"
     need("torch", "export", "export to PyTorch")
     from fedcal.export.torch_modules import DenseLayers
 
-    return DenseLayers(layers).eval()
+    return DenseLayers(needed(what, layers, "others have no export")).eval()

@@ -35,10 +35,6 @@ class Additive(Mechanism):
     def check(cls, bound: Bound, rounds: int) -> None:
         """Accept every bound, as all go with noise on a sum."""
 
-    def sentence(self) -> str:
-        """Return "", because the trust model says who adds the noise."""
-        return ""
-
     @override
     def noise_of(self, scales: Floats, grid: float, bound: Bound, shares: int) -> Noise | None:
         steps = tuple(self.steps(float(s) / grid) for s in scales)

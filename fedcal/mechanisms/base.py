@@ -204,10 +204,6 @@ class Mechanism(ABC):
         """Name of one release for the ledger."""
         return f"{self.name}(epsilon={self.epsilon!r})"
 
-    @abstractmethod
-    def sentence(self) -> str:
-        """Return how an answer is changed, without a full stop; "" = see `Trust.adds`."""
-
     # -- noise scale ----------------------------------------------------------------------
 
     def scale(self, bound: Bound, diameter: float) -> Floats:
@@ -296,10 +292,6 @@ class NoNoise(Mechanism):
     @override
     def event(self) -> str:
         return "exact sum"
-
-    @override
-    def sentence(self) -> str:
-        return "No noise is added"
 
     def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
         """Return the sums as they are, and a std of 0."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedcal.core.checks import same
 from fedcal.core.errors import InputError
-from fedcal.core.types import Floats, Words, override
+from fedcal.core.types import Floats, Words
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum
 from fedcal.secure_aggregation import Ring
@@ -41,10 +41,6 @@ class Exponential(Mechanism):
         same("number of rounds of the exponential mechanism", rounds, 1)
         if bound.rule == "joint" or (bound.rule == "per_block" and bound.order != 1):
             raise InputError("the exponential mechanism needs a bound for each candidate")
-
-    @override
-    def sentence(self) -> str:
-        return "The released value is drawn at random (exponential mechanism) by the server"
 
     def release(self, sums: Floats, of: Sum, source: Callable[[], Source]) -> tuple[Floats, Floats]:
         """Return the drawn index, (1,), and no std."""
@@ -109,14 +105,6 @@ class Unary(Mechanism):
                 f"unary encoding needs clip norms above 1 (such as 2), got {bound.norms}: "
                 "at a norm of 1 a 1 would be clipped to less and truncated to 0"
             )
-
-    @override
-    def sentence(self) -> str:
-        return (
-            "Each client sends its answer, a single 1 among zeros, bit by bit (optimal unary "
-            "encoding): a 1 stays with probability 1/2, a 0 becomes 1 with probability "
-            f"{unary_flip(self.epsilon):.4g}. noise_std is for the count of an empty cell"
-        )
 
     def std(self, scales: Floats, noise_copies: float, bound: Bound, grid: float = 0.0) -> Floats:
         """Return the std of an unbiased count of an empty cell (Wang et al. 2017, Equation 6).

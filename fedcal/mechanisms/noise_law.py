@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import erf, gammaincinv
 
-from fedcal.core.errors import InputError
+from fedcal.core.errors import damaged
 from fedcal.core.types import Floats
 
 _FINE = 1 / 64
@@ -62,10 +62,8 @@ class NoiseLaw:
         """
         if text in ("normal", "double-exponential"):
             return cls(text != "normal")
-        try:
+        with damaged(f"unknown law of noise {text[:80]!r}"):
             return cls.of_json(json.loads(text))
-        except (KeyError, TypeError, ValueError):
-            raise InputError(f"unknown law of noise {text[:80]!r}") from None
 
     @classmethod
     def of_json(cls, plain: Mapping[str, Any]) -> Self:

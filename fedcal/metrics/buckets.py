@@ -15,7 +15,6 @@ from typing import Literal, get_args
 import numpy as np
 
 from fedcal.core.checks import one_of
-from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR
 from fedcal.core.types import Floats, Integers
 
@@ -32,13 +31,9 @@ def check_score(score: str, classes: int) -> Score:
     """Return the score if a model with so many classes has it; "" = its default."""
     if score == "":
         return "positive" if classes == 2 else "confidence"
-    one_of("score", score, get_args(Score))
     if score == "positive" and classes != 2:
-        raise InputError(
-            f"score 'positive' is for models of two classes, this one has {classes}; allowed: "
-            "confidence, classes"
-        )
-    return score  # type: ignore[return-value]
+        return one_of(f"score of a model of {classes} classes", score, ("confidence", "classes"))
+    return one_of("score", score, get_args(Score))
 
 
 def parts_of(score: Score, classes: int) -> int:

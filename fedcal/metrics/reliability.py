@@ -99,6 +99,27 @@ class Reliability:
         return mean_gap(gap, self._some_rows() * self.classes)
 
     @property
+    def uncertainty(self) -> float:
+        """Brier score of who always says how often each class occurs; InputError without rows.
+
+        As `brier`: for two classes that of one, for more the sum over classes.
+        """
+        share = self.class_sum_correct.sum(axis=1) / self._some_rows()
+        return float((share * (1 - share)).sum() / (2 if self.classes == 2 else 1))
+
+    @property
+    def resolution(self) -> float:
+        """How far the outcome of bins differs from that of all rows (Murphy 1973), as `brier`.
+
+        It is 0 where all rows have the same probabilities. InputError without rows.
+        """
+        rows = self._some_rows()
+        share = self.class_sum_correct.sum(axis=1, keepdims=True) / rows
+        there = np.maximum(self.class_count, 1)
+        apart = self.class_count * (self.class_sum_correct / there - share) ** 2
+        return float(apart.sum() / rows / (2 if self.classes == 2 else 1))
+
+    @property
     def mce(self) -> float:
         """MCE of all rows as in `scores.mce`; raises InputError without rows."""
         self._some_rows()
@@ -135,11 +156,12 @@ def _numbers(name: str, values: ArrayLike, counts: bool) -> NDArray[Any]:
 
 def _check(what: str, ndim: int, count: Integers, summed: Floats, correct: Integers) -> None:
     """Refuse sums that no rows give; all rules hold for a sum of records if for each of them."""
-    fits = count.ndim == ndim and count.size and count.shape == summed.shape == correct.shape
+    fits = count.ndim == ndim and count.size > 0
+    fits = fits and count.shape == summed.shape == correct.shape
     if fits:
         top, rows = count * (HIGHEST * (1.0 + 1e-9)), count.sum(axis=-1, dtype=np.float64).max()
         inside = (correct >= 0) & (correct <= count) & (summed >= 0.0) & (summed <= top)
-        fits = rows <= _MOST_ROWS and inside.all()
+        fits = bool(rows <= _MOST_ROWS and inside.all())
     if not fits:
         shapes = f"{count.shape}, {summed.shape} and {correct.shape}"
         raise InputError(

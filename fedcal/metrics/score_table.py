@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from fedcal.core.checks import listed, needed, unused
+from fedcal.core.checks import listed, needed, same, unused
 from fedcal.core.errors import InputError
 from fedcal.core.fields import CheckedFields, Classes, Vector, increasing, within
 from fedcal.core.printable import plain_names
@@ -112,8 +112,8 @@ class ScoreTable(CheckedFields):
         super().__post_init__()
         if len(self.edges) > 1:
             increasing("edges of buckets", self.edges)
-        elif self.buckets != self.edges[0]:
-            raise InputError(f"the number of buckets must be whole, got {self.edges[0]:g}")
+        else:
+            same("number of buckets", float(self.edges[0]), self.buckets)
         self._set(score=check_score(self.score, self.classes))
         check_encoding(self.encoding, self.buckets, self.height)
         if self.score == "classes" and self.tail_nodes:

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import one_of, whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import needed, one_of, same, whole
+from fedcal.core.errors import InputError, blamed
+from fedcal.core.fields import check_of
 from fedcal.core.optional import need
 from fedcal.core.scores import as_array
 from fedcal.core.streams import Purpose, check_seed, stream
@@ -30,12 +31,10 @@ COLUMNS = ("label", "client", "confidence")
 """Values of `partition_by`; `confidence` is the model's largest probability of a row."""
 
 
-_UNFIT = {
-    "Partitioner": "is the base class of partitioners",
-    "IdToSizeFncPartitioner": "takes a function; use LinearPartitioner, SquarePartitioner, ...",
-    "VerticalEvenPartitioner": "divides columns, not rows",
-    "VerticalSizePartitioner": "divides columns, not rows",
-}
+_UNFIT = (  # the base class, one that takes a function, and those that divide columns
+    *("Partitioner", "IdToSizeFncPartitioner"),
+    *("VerticalEvenPartitioner", "VerticalSizePartitioner"),
+)
 _FILLED = ("num_partitions", "partition_by", "partition_sizes", "seed")
 _BY = {  # where it is not the label that a partitioner divides by
     "NaturalIdPartitioner": "client",
@@ -74,16 +73,9 @@ def parse_partitioner(text: str) -> tuple[str, Options]:
             )
         one_of(f"parameter of {name}", key, accepted)
         options[key] = _checked(name, accepted[key], _frozen(toml_value(raw)))
-    lacking = [
-        key
-        for key, parameter in accepted.items()
-        if parameter.default is parameter.empty and key not in (*options, *_FILLED)
-    ]
-    if lacking:
-        raise InputError(
-            f"{name} needs {' and '.join(lacking)}: "
-            f"flwr:{name}{''.join(f':{key}=VALUE' for key in lacking)}"
-        )
+    for key, parameter in accepted.items():
+        if parameter.default is parameter.empty and key not in _FILLED:
+            needed(f"flwr:{name}:{key}=VALUE", options.get(key), "it has no default")
     return name, tuple(options.items())
 
 
@@ -98,11 +90,9 @@ def spelt(partition: Any) -> Any:
     if "Partitioner" not in {kind.__name__ for kind in type(partition).__mro__}:
         return partition
     name = type(partition).__name__
-    own: Any = _partitioners().get(name)
-    if type(partition) is not own:
-        raise InputError(f"partition: {name} is not one of flwr-datasets' own partitioners")
-    parts = [f"flwr:{name}"]
-    for key in _parameters(name):
+    accepted, parts = _parameters(name), [f"flwr:{name}"]
+    same(f"class of the partition {name}", type(partition), _partitioners()[name])
+    for key in accepted:
         value = getattr(partition, f"_initial_{key}", getattr(partition, f"_{key}"))
         if value is not None:
             value = np.asarray(value).tolist()
@@ -136,18 +126,13 @@ def owners_by(
             arguments.setdefault(key, value)
     if "partition_by" in arguments:
         columns[arguments["partition_by"]] = _column(data, arguments["partition_by"])[order]
-    try:
-        with _quiet():
-            partitioner = _partitioners()[name](**arguments)
-            partitioner.dataset = need("datasets", "datasets", spec).Dataset.from_dict(columns)
-            count = int(partitioner.num_partitions)
-            parts = [_rows(partitioner.load_partition(k)) for k in range(count)]
-    except InputError:
-        raise
-    except Exception as error:  # noqa: BLE001  partitioners raise what they like, asserts too
-        message = " ".join(str(error).split()).rstrip(".")[:400] or type(error).__name__
-        hint = f"its parameters: {', '.join(accepted)}{_HINT.get(name, '')}"
-        raise InputError(f"{spec}: {message} ({hint})") from None
+    hint = f"its parameters: {', '.join(accepted)}{_HINT.get(name, '')}"
+    with blamed(f"{spec} ({hint})"), _quiet():  # partitioners raise what they like
+        partitioner = _partitioners()[name](**arguments)
+        partitioner.dataset = need("datasets", "datasets", spec).Dataset.from_dict(columns)
+        count = int(partitioner.num_partitions)
+        loaded = [partitioner.load_partition(k).with_format("arrow") for k in range(count)]
+        parts = [np.asarray(part[:][_ROW], np.int64) for part in loaded]
     dealt = np.concatenate([np.empty(0, np.int64), *parts])
     times = np.bincount(dealt, minlength=n)
     if (times != 1).any():
@@ -169,8 +154,6 @@ def _partitioners() -> dict[str, Callable[..., Any]]:
 
 
 def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
-    if name in _UNFIT:
-        raise InputError(f"partition 'flwr': {name} {_UNFIT[name]}")
     known = _partitioners()
     one_of("partitioner of flwr-datasets", name, known)
     return inspect.signature(known[name]).parameters
@@ -209,10 +192,8 @@ def _checked(name: str, parameter: inspect.Parameter, value: Any) -> Any:
         return one_of(f"column for {key}", value, COLUMNS)
     if isinstance(default, int) and not isinstance(default, bool):
         return whole(f"{name}: {key}", value, 0)
-    for kind, allowed in ((bool, "true or false"), (str, "text")):
-        if isinstance(default, kind) and not isinstance(value, kind):
-            raise InputError(f"{name}: {key} must be {allowed}, got {value!r}")
-    return value
+    check = check_of(f"{name}: {key}", type(default))
+    return value if check is None else check(value)
 
 
 def _column(data: Dataset, by: str) -> NDArray[Any]:
@@ -222,9 +203,3 @@ def _column(data: Dataset, by: str) -> NDArray[Any]:
         # InnerDirichletPartitioner looks for 0 .. classes - 1 whether they occur or not
         return np.unique(data.labels, return_inverse=True)[1]
     return natural_clients(data)
-
-
-def _rows(part: Any) -> Integers:
-    if _ROW not in part.column_names:
-        raise InputError("partition 'flwr': this partitioner divides columns, not rows")
-    return np.asarray(part.with_format("arrow")[:][_ROW], np.int64)

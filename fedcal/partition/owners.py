@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import fraction
+from fedcal.core.checks import fraction, needed, whole
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
@@ -38,7 +38,7 @@ class Partition(ABC):
 
     @classmethod
     def of(cls, value: str) -> Self:
-        """Return the partition for `name:value`; raise InputError or ValueError if invalid."""
+        """Return the partition for `name:value`; InputError or ValueError if invalid."""
         return cls()
 
     @abstractmethod
@@ -114,11 +114,8 @@ def label_shards(
     Raises InputError where there would be more shards than rows, and more than one for each client.
     """
     n, shards = len(labels), clients * shards_per_client
-    if shards_per_client > 1 and shards > n:
-        raise InputError(
-            f"{shards_per_client} shards for each of {clients} clients are {shards} shards, "
-            f"but there are {n} rows; allowed is at most one shard for each row"
-        )
+    what = f"the number of shards, {shards_per_client} for each client, of {n} rows"
+    whole(what, shards, 0, max(n, clients))
     shuffled = rng.permutation(n)
     order = shuffled[np.argsort(np.asarray(labels)[shuffled], kind="stable")]
     holder = rng.permutation(shards) // shards_per_client
@@ -129,10 +126,9 @@ def label_shards(
 
 
 def natural_clients(data: Dataset) -> Integers:
-    """Return the clients that a data set names, (n,), or raise InputError if it names none."""
-    if data.client is None:
-        raise InputError(f"{data.name} names no clients; use another --partition")
-    return data.client
+    """Return the clients that a data set names, (n,); InputError if it names none."""
+    why = f"{data.name} names no clients; use another --partition"
+    return needed("a column client", data.client, why)
 
 
 def held_out(ids: ArrayLike, key: int | str, share: float) -> NDArray[np.bool_]:

@@ -15,6 +15,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from fedcal.core.checks import interval
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.evaluation.score_release import ScoreRelease
@@ -95,8 +96,8 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
         )
     names, classes = asked.group_names, asked.classes
     counts, root = release.by_site
-    if max(np.abs(counts).max(initial=0.0), release.std) > _MOST_ROWS:
-        raise InputError(f"a site's rows and the noise's std must be at most {_MOST_ROWS:g}")
+    most = max(np.abs(counts).max(initial=0.0), release.std)
+    interval(f"[0, {_MOST_ROWS}]")("largest number of a site's rows, or std of the noise,", most)
     (spread, _), none = common_spread(classes), identity_prior(classes)
 
     def effects_of(some: Floats) -> Effects:

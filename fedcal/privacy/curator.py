@@ -213,7 +213,8 @@ class Curator:
         drawn = self.plan.mechanism.answers == "index"
         saved = (asked is self._open, release.kind, len(release.values))
         length = 1 if drawn else asked.request.bound.length
-        same(f"saved state of round {asked.round}", saved, (True, asked.request.query.kind, length))
+        what = f"saved state of round {asked.round}, to belong to this run,"
+        same(what, saved, (True, asked.request.query.kind, length))
         self._open = None
         self.releases += 1
 

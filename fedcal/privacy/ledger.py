@@ -15,7 +15,7 @@ do not share a cap: a row pays for runs for its user, too
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -280,7 +280,9 @@ class Ledger(AbstractContextManager["Ledger"]):
             " FROM runs ORDER BY rowid"
         )
         with located(f"{self._name} is damaged"):
-            entries = tuple(Entry(*row, tuple(charged.pop(row[0], ()))) for row in rows)
+            entries = tuple(
+                replace(Entry(*row), charged=tuple(charged.pop(row[0], ()))) for row in rows
+            )
             same("list of runs that are charged without a reservation", sorted(charged), [])
         return entries
 

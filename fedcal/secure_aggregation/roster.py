@@ -211,7 +211,7 @@ class Roster:
             unused("class-digest says which they are", classes=file.classes)
             check_digest("class-digest", class_digest)
         elif file.classes is not None:
-            class_digest = digest_of(class_names(file.classes, len(file.classes)))
+            class_digest = digest_of(class_names([*map(str, file.classes)], len(file.classes)))
         return cls(file.name, sites, committee, class_digest or "", signature)
 
     def to_toml(self) -> str:

@@ -47,7 +47,7 @@ class Database:
                 target, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
         except (sqlite3.Error, ValueError) as error:
-            raise InputError(f"{self.name} cannot be opened: {error}") from None
+            raise InputError(f"{self.name} cannot be opened (a directory?): {error}") from None
         # one in memory may simply be forgotten
         self._finalizer = weakref.finalize(self, self._connection.close)
 

@@ -74,7 +74,7 @@ def intact(damage: Mapping[tuple[type[Exception], ...], str]) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        means = {**damage, (MemoryError,): "does not fit into memory"}
+        means: dict[Any, str] = {**damage, (MemoryError,): "does not fit into memory"}
         problem = next((text for kinds, text in means.items() if isinstance(error, kinds)), None)
         if isinstance(error, OSError) and (error.strerror or problem is None):
             problem = f"cannot be read: {error.strerror or 'damaged'}"

@@ -124,7 +124,7 @@ def record_of(kind: type[T], table: Mapping[str, Any], where: str, dash: str = "
     for key, field in known.items():
         if key not in table and field.default is field.default_factory is MISSING:
             raise InputError(f"{key!r} of {where} is missing")
-    hints = _hints(kind)
+    hints = _hints(own)
     names = {key: known[key].name for key in table}
     return kind(**{names[key]: _typed(key, table[key], hints[names[key]]) for key in table})
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 
 from fedcal.core import numerics, pages
 from fedcal.core.checks import number_in, one_of, same, whole
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, blamed
 from fedcal.core.optional import absent, named
 from fedcal.core.removed import check_kept
 from fedcal.core.types import Floats, Integers, override
@@ -234,11 +233,8 @@ class DenseLayers(Network):
         self.hidden = hidden[: whole("number of hidden layers", len(hidden), 0, MOST_HIDDEN)]
 
     def _widths(self, shape: tuple[int, ...], classes: int) -> list[tuple[int, int]]:
-        if len(shape) != 1:
-            raise InputError(
-                f"the network {self.name} reads rows of features, not of shape {text_of(shape)}: "
-                "name a torch module of your own (module:Class)"
-            )
+        of_features = f"dimensions of a row for {self.name} (else name your own module:Class)"
+        same(of_features, len(shape), 1)
         return list(pairwise((*shape, *self.hidden, classes)))
 
     @override
@@ -287,56 +283,28 @@ class OwnModule(Network):
 
         from fedcal.training import row_gradients as on_torch
 
-        with on_torch.drawn_by(seed), blamed(self.name, shape), torch.no_grad():
-            made = deepcopy(self._make())  # each has weights of its own
-            if not isinstance(made, torch.nn.Module):
-                raise InputError(
-                    f"{self.name} makes a {type(made).__name__}, not a torch.nn.Module"
-                )
-            module: nn.Module = made.to("cpu", torch.float32).eval()
+        rows = f"the model {self.name}, on rows of shape {text_of(shape)},"
+        with on_torch.drawn_by(seed), blamed(rows), torch.no_grad():
+            # each has weights of its own
+            module: nn.Module = deepcopy(self._make()).to("cpu", torch.float32).eval()
             logits = module(torch.zeros(2, *shape))  # lazy layers learn their shapes, too
-            shape_of_logits = tuple(getattr(logits, "shape", ()))
-            if shape_of_logits != (2, classes):
-                raise InputError(
-                    f"the model {self.name} must return logits (n, {classes}) for rows (n, "
-                    f"{', '.join(map(str, shape))}); for 2 rows it returns {shape_of_logits}"
-                )
+            there = tuple(getattr(logits, "shape", ()))
+            same(f"shape of logits of two rows by {rows}", there, (2, classes))
             copy = deepcopy(module).train()
             copy(torch.ones(2, *shape))
-        moved = [
-            n
-            for (n, b), now in zip(module.named_buffers(), copy.buffers(), strict=True)
-            if not torch.equal(b, now)
-        ]
-        if moved:
+        buffers = zip(module.named_buffers(), copy.buffers(), strict=True)
+        unfit = [name for (name, before), now in buffers if not torch.equal(before, now)]
+        if unfit or (unfit := [n for n, p in module.named_parameters() if not p.requires_grad]):
             raise InputError(
-                f"the model {self.name}: {moved[0]} changes with the rows of a batch, as batch "
-                "normalisation's statistics do; use layers without such state, as GroupNorm"
-            )
-        if frozen := [n for n, p in module.named_parameters() if not p.requires_grad]:
-            raise InputError(
-                f"the model {self.name}: {frozen[0]} is frozen, but training would change all "
-                "parameters; train on features of the frozen part instead"
+                f"the model {self.name}: {unfit[0]} is frozen, or changes with the rows of a batch "
+                "as batch normalisation's statistics do; all parameters are trained, and nothing "
+                "else may change (use GroupNorm, or features of the frozen part)"
             )
         return module
 
     @override
     def size(self, shape: tuple[int, ...], classes: int) -> int:
         return sum(p.numel() for p in reused(self, shape, classes).parameters())
-
-
-@contextmanager
-def blamed(name: str, shape: tuple[int, ...]) -> Iterator[None]:
-    """Let what fails in the user's code be one line."""
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as e:  # noqa: BLE001  it is the user's own code
-        first = str(e).strip().partition("\n")[0]
-        raise InputError(
-            f"the model {name} fails on rows of shape {text_of(shape)}: {type(e).__name__}: {first}"
-        ) from None
 
 
 NETWORKS: dict[str, Network] = {

@@ -34,10 +34,11 @@ from opacus.validators import ModuleValidator
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from fedcal.core.errors import ContributionRefused, InputError
+from fedcal.core.checks import interval
+from fedcal.core.errors import ContributionRefused, InputError, blamed
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
-from fedcal.training.networks import Clipping, LocalSGD, Network, blamed
+from fedcal.training.networks import Clipping, LocalSGD, Network, text_of
 
 CHUNK = 64
 """Slots for rows that are computed together."""
@@ -181,11 +182,9 @@ class RowGradients:
             If nothing bounds the rows and a sum leaves 63 bits.
         """
         self.check(x)
-        if clipping.rule != "none" and not LEAST_STEPS <= clipping.norm / grid <= MOST_STEPS:
-            raise InputError(
-                f"a grid of {grid:.3g} does not fit a clip norm of {clipping.norm:g}: use a "
-                f"{'larger' if clipping.norm < LEAST_STEPS * grid else 'smaller'} clip"
-            )
+        if clipping.rule != "none":
+            allowed = interval(f"[{LEAST_STEPS}, {MOST_STEPS}]")
+            allowed("the clip norm, in steps of the grid,", clipping.norm / grid)
         sums = np.zeros((len(offsets) - 1, self._size), np.int64)
         inputs, labels = self._network.tensor(x), torch.from_numpy(np.asarray(y, np.int64))
         with one_thread():
@@ -235,7 +234,7 @@ class RowGradients:
             x, y = full, nn.functional.pad(y, (0, CHUNK - n))
         for parameter in self._parameters:
             parameter.grad = parameter.grad_sample = None
-        with blamed(self._network.name, self._shape):
+        with blamed(f"the model {self._network.name}, on rows of shape {text_of(self._shape)},"):
             logits = self._model(x.clone() if n == CHUNK else x)
             loss = nn.functional.cross_entropy(logits, y, reduction="sum")
             loss.backward()  # type: ignore[no-untyped-call]

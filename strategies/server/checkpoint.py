@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 
 from fedcal.core.checks import same
-from fedcal.core.errors import InputError, system_errors
+from fedcal.core.errors import damaged, system_errors
 from fedcal.core.types import Floats
 from fedcal.privacy.curator import Release
 from fedcal.storage.atomic import whole_file
@@ -94,7 +94,7 @@ class Checkpoint:
         path = folder / CHECKPOINT
         with system_errors(f"there is no run to continue: {path}"):
             content = path.read_bytes()
-        try:
+        with damaged(f"{path} is damaged"):
             plain = json.loads(content)
             same(f"version of {path}", plain["version"], VERSION)
             releases, (up, down) = plain["releases"], plain.get("sent", (0.0, 0.0))
@@ -116,10 +116,6 @@ class Checkpoint:
                 # a run that was begun before it was kept, and is paid for, goes on all the same
                 took_part=Participation.from_json(took_part) if took_part else Participation(),
             )
-        except InputError:
-            raise
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise InputError(f"{path} is damaged") from None
 
     @classmethod
     def follow(

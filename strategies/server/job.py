@@ -5,7 +5,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -221,11 +221,8 @@ class Job(Running):
             caps = self.cap or math.inf, self.cap_delta or CAP_DELTA
             named = f"new ledger {self.ledger} of --cap and --cap-delta"
             check_caps(named, self.method, (self.federation.epsilon, plan.delta), (), caps)
-        with (
-            Ledger(self.ledger, self.cap, self.cap_delta)
-            if self.ledger
-            else nullcontext() as ledger
-        ):
+        books = Ledger(self.ledger, self.cap, self.cap_delta) if self.ledger else nullcontext()
+        with books as ledger:
             strategy = self._made.pop() if self._made else self.strategy()
             strategy.charge_to(ledger)
             watch = Watch(strategy, progress)
@@ -283,14 +280,10 @@ def terms_of_job(fields: Mapping[str, Any], classes: int, input: Kind) -> Terms:
 
 
 def _settings(text: str) -> dict[str, Setting]:
-    try:
+    with suppress(ValueError):
         settings = json.loads(text)
-    except ValueError:
-        settings = None
-    if not isinstance(settings, dict) or not all(
-        isinstance(value, Plain) for value in settings.values()
-    ):
-        raise InputError(
-            f"'settings' of the run config must be a JSON object of plain values, got {text!r}"
-        )
-    return settings
+        if isinstance(settings, dict) and all(isinstance(v, Plain) for v in settings.values()):
+            return settings
+    raise InputError(
+        f"'settings' of the run config must be a JSON object of plain values, got {text!r}"
+    )

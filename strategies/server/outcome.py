@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from fedcal.calibrators import Calibrator, calibrator_of
-from fedcal.core.errors import InputError
+from fedcal.core.errors import damaged
 from fedcal.privacy.curator import Release
 from fedcal.storage.artifact import ARTIFACTS, Artifact
 from fedcal.storage.atomic import whole_file
@@ -85,12 +85,10 @@ class Outcome:
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Return the saved outcome; InputError if it is missing or incomplete."""
-        try:
+        with damaged(f"{folder} holds no outcome of a run", OSError):
             plain = json.loads((folder / OUTCOME).read_text("utf-8"))
             form, kept = ARTIFACTS[plain.pop("form")], plain.pop("kept")
             plain["message_bytes"] = plain["message_bytes"] and tuple(plain["message_bytes"])
-        except (OSError, ValueError, KeyError):
-            raise InputError(f"{folder} holds no outcome of a run") from None
         history = [form.read(folder, f"round-{number}") for number in range(1, kept + 1)]
         return cls(form.read(folder, form.form), history, **plain)
 

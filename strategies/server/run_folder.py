@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedcal.core import errors
-from fedcal.core.errors import FedcalError, InputError
-from fedcal.storage.atomic import locked, whole_file
+from fedcal.core.errors import FedcalError, InputError, system_errors
+from fedcal.storage.atomic import locked, must_not_exist, whole_file
 from fedcal.strategies.server.checkpoint import CHECKPOINT
 from fedcal.strategies.server.outcome import OUTCOME
 
@@ -54,16 +54,17 @@ def held(out: Path, *, resume: bool) -> Iterator[None]:
     resume
         the checkpoint that is there is this run's
     """
-    absolute("out", str(out))
-    writing = f"cannot write the outcome to {out}"
-    with errors.system_errors(writing):
+    if not out.is_absolute():  # relative to what? Flower decides where this process runs
+        raise InputError(f"'out' of the run config must be an absolute path, got {str(out)!r}")
+    with system_errors(f"cannot write the outcome to {out}"):
         out.mkdir(parents=True, exist_ok=True)
     with alone(out):
-        there = [name for name in (OUTCOME, RESULT, CHECKPOINT) if (out / name).exists()]
-        if there and not resume:
-            begun = ": continue it (resume), or" if there == [CHECKPOINT] else ":"
-            raise InputError(f"{out} has {there[0]} of another run{begun} choose another folder")
-        with errors.system_errors(writing):
+        if not resume:
+            for name in (OUTCOME, RESULT):
+                must_not_exist(out / name, "the result of a run. Choose another folder")
+            why = "a run has not ended. Continue it (resume), or choose another folder"
+            must_not_exist(out / CHECKPOINT, why)
+        with system_errors(f"cannot write the outcome to {out}"):
             forget(out, checkpoint=not resume)
         with _left_for_reader(out):
             yield

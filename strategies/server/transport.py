@@ -373,17 +373,14 @@ class FlowerTransport(Method, Strategy):
                 f"{self.plan.clients}"
             )
         if self.scores[0] and who.classes and (who.classes, who.input) != self.scores:
-            has, (classes, kind) = f"{who.input} of {who.classes} classes", self.scores
-            about = f"the job is about {kind} of {classes}"
-            raise InputError(f"{self._called(site)} has {has}, and {about}")
+            both = (who.classes, who.input), self.scores
+            has, wanted = (f"{kind} of {classes} classes" for classes, kind in both)
+            same(f"rows of {self._called(site)}", has, wanted)
         if who.digest is None:
             return
         self.class_digest = self.class_digest or who.digest
-        if who.digest != self.class_digest:
-            raise InputError(
-                f"{self._called(site)} has other classes, or in another order, than the job or the "
-                "sites before it: all must be given the same --class-names"
-            )
+        what = f"digest of the classes of {self._called(site)} (all need the same --class-names)"
+        same(what, who.digest, self.class_digest)
         self._check_inputs(who, site)
 
     def _check_inputs(self, who: participation.NodeInfo, site: int) -> None:

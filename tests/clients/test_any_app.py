@@ -62,7 +62,7 @@ def test_probabilities_columns_and_test_rows():
     result = after.start(grid_of(probs), MODEL)
     assert result.artifact.input == "probs"
     assert result.after["ece"] < result.before["ece"]
-    assert not any("deals rows, not subjects" in line for line in result.privacy["statement"])
+    assert not any("deals rows, not subjects" in line for line in result.privacy["more"])
 
 
 class Outputs:
@@ -198,7 +198,7 @@ def test_one_client_does_not_say_how_many_classes_the_others_have():
         first = context.node_config["partition-id"] == 0
         return (logits[:, :2], labels % 2) if first else (logits, labels)
 
-    with pytest.raises(InputError, match=r"has logits of 10 classes, and the job is about .* of 2"):
+    with pytest.raises(InputError, match=r"must be .* of 2 classes., got .logits of 10 classes"):
         AfterTraining("evaluate", epsilon=8.0, unit="example").start(grid_of(lies), MODEL)
 
 
@@ -208,7 +208,7 @@ def test_one_client_does_not_say_how_many_classes_the_others_have():
         ({"method": "fedavg"}, "trains a model"),
         ({"partition": "iid"}, "partition has no effect here: the clients of a Flower app"),
         ({"federation": "f.toml"}, "federation has no effect here: the clients of a Flower app"),
-        ({"test": (np.eye(3) * 9, [0, 1, 2]), "class_names": "a,b"}, "2 class names for 3 classes"),
+        ({"test": (np.eye(3) * 9, [0, 1, 2]), "class_names": "a,b"}, "one for each of 3 classes"),
         ({"trust": "distributed", "epsilon": 1.0}, "central or local"),
         ({"method": "fedoneshot", "epsilon": 1.0}, "rows_per_client"),
         ({"unknown": 1}, "unknown"),

@@ -134,7 +134,7 @@ def test_bad_rows_are_refused(make):
         refused(partial(make().fit, bad, np.zeros(1, int)), "logits: ")
     for bad in BAD_LABELS:
         refused(partial(make().fit, np.zeros((3, 3)), bad), "labels")
-    refused(lambda: make().fit(np.zeros((0, 3)), np.zeros(0, int)), "logits: no rows")
+    refused(lambda: make().fit(np.zeros((0, 3)), np.zeros(0, int)), "rows >= 1")
 
 
 @every_kind
@@ -184,8 +184,8 @@ def saved(tmp_path):
 @every_kind
 def test_another_header_and_a_missing_array_are_refused(make, tmp_path):
     headers: list[tuple[Any, str]] = [
-        ({"version": 2}, "has version 2; this fedcal reads version 1"),
-        ({"version": "1"}, "has version '1'"),
+        ({"version": 2}, "version of the file must be 1, got 2"),
+        ({"version": "1"}, "version of the file must be 1, got '1'"),
         ({"kind": "quantum"}, "unknown kind of calibrator 'quantum'"),
         ({"kind": ["temperature"]}, "unknown kind of calibrator"),
         ({"input": "pixels"}, "unknown input 'pixels'"),

@@ -68,7 +68,7 @@ def test_the_clients_answer_from_the_model_just_trained(name, in_process):
     result = json.loads((out / "result.json").read_text("utf-8"))
     assert result["privacy"]["epsilon"] == 2
     assert result["sites"] == {"enrolled": 5, "answered": 5, "absent": [], "missed": {}}
-    said = " ".join(result["privacy"]["statement"])
+    said = " ".join(result["privacy"]["more"])
     assert "without the guard, the policy and the ledger of a real site" in said
     assert "how it was trained, are not covered" in said
     page = (out / "report.html").read_text("utf-8")

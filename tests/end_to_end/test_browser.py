@@ -147,7 +147,7 @@ def comparison() -> dict[str, Any]:
     """Eight methods, four budgets and none, three partitions, three baselines."""
     plain: dict[str, Any] = {"baseline": True, "partition": None, "bytes_up": 0}
     names = ("none", "pooled-bbq", "pooled")
-    cells = [cell(m, None, 0.002 + 0.004 * k, **plain) for k, m in enumerate(names)]
+    cells = [cell(m, "inf", 0.002 + 0.004 * k, **plain) for k, m in enumerate(names)]
     for partition, k, budget in product(
         ("iid", "dirichlet:0.1", "natural"), range(8), (0.1, 0.5, 1.0, 8.0, None)
     ):

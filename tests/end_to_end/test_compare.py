@@ -16,7 +16,7 @@ from published import CLASS_ROWS, numbers_in
 
 from fedcal import datasets
 from fedcal.experiments import compare
-from fedcal.experiments.runs.sweep import arrays_of, digest_of
+from fedcal.experiments.runs.sweep import digest_of
 from fedcal.partition import deal
 from fedcal.strategies import FederatedStrategy
 
@@ -88,7 +88,7 @@ def test_files_of_a_private_comparison_hold_nothing_exact(tmp_path, monkeypatch)
     assert {str(p.relative_to(out)) for p in out.rglob("*")} == FILES | FIGURES
     assert (out / OURS).stat().st_mode & 0o777 == 0o600
     data = datasets.load(tmp_path / "d.npz")
-    hashed = [a.tobytes() for a in arrays_of(data).values()]
+    hashed = [a.tobytes() for a in vars(data).values() if isinstance(a, np.ndarray)]
     hashed += [logits.tobytes(), labels.tobytes(), (tmp_path / "d.npz").read_bytes()]
     digests = {digest_of(data)}
     for algorithm in ("sha256", "sha1", "md5"):

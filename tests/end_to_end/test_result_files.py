@@ -368,7 +368,7 @@ def test_nominal_rows_that_set_no_noise_are_not_in_results(data, tmp_path):
     }.items():
         result = strict((ran(tmp_path / name, *options, *more) / "result.json").read_text("utf-8"))
         told[name] = "rows_per_client" in result["config"]["set"]
-        said = " ".join([*result["privacy"]["statement"], *result["privacy"]["not_protected"]])
+        said = " ".join([*result["privacy"]["statement"], *result["privacy"]["more"]])
         assert ("omitted from the results" in said) is not told[name]
         assert told[name] is bool(re.search(r"rows_per_client = \d", said))
     assert told == {"taken": False, "given": True, "noise": True}

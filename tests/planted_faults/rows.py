@@ -56,7 +56,8 @@ def planted(fault: Fault, tree: Path) -> tuple[str, str]:
         return text, f"its old lines stand {times} times in {fault.file}"
     broken = text.replace(fault.old, fault.new)
     try:  # a file that cannot be imported would be "caught" by every test
-        compile(broken, fault.file, "exec", ast.PyCF_ONLY_AST)
+        if path.suffix == ".py":
+            compile(broken, fault.file, "exec", ast.PyCF_ONLY_AST)
     except SyntaxError as error:
         return text, f"with it, line {error.lineno} of {fault.file} is no Python"
     return broken, ""

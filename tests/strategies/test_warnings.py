@@ -49,8 +49,8 @@ def test_too_few_for_a_threshold_says_what_would_do(rule):
     (line,) = {str(one.message) for one in caught if issubclass(one.category, TooLittle)}
     assert "\n" not in line
     assert result.after["all_labels"] == 1
-    assert any(line[1:] in sentence for sentence in result.privacy["statement"])
-    said = " ".join([*result.privacy["statement"], *result.privacy["not_protected"]])
+    assert any(line[1:] in sentence for sentence in result.privacy["more"])
+    said = " ".join([*result.privacy["statement"], *result.privacy["more"]])
     assert "coverage_by (result.json), test" in said
     assert "reliability" not in said
     if found := re.search(r"with about ([\d,]+) clients", line):

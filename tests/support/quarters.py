@@ -9,7 +9,7 @@ from studies import study
 
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.result import versions
-from fedcal.experiments.runs.statement import of_plan
+from fedcal.experiments.runs.statement import Facts, of_plan
 from fedcal.experiments.study.quarter import QuarterFacts, write_quarter
 from fedcal.experiments.study.sealed import Join, Sealed
 from fedcal.privacy.ledger import Entry
@@ -52,18 +52,19 @@ def facts_of(of, **more):
     """Of the first release of a real run."""
     job = job_of(of.config(), None)
     plan = job.plan
-    said = of_plan(plan, 1, job.secure_aggregation, None, tested=False, real=True)["statement"]
     kinds = (plan.mechanism.name, plan.unit, plan.adjacency, plan.event)
     line = asdict(Entry("run", plan.epsilon, plan.delta, 1, *kinds, (1,)))
     facts = {
         **{"name": "2026Q4", "date": "2026-12-31", "rehearsal": False, "one_machine": False},
         **{"took_part": tuple(of.sites), "absent": (), "versions": versions()},
         **{"spent": of.epsilon_release, "left": of.epsilon - of.epsilon_release},
-        **{"statement": tuple(said), "ledger": line | {"charged": [1]}},
+        "ledger": line | {"charged": [1]},
     }
     facts |= more
     sites = {"enrolled": len(of.sites), "answered": len(facts["took_part"]), "missed": {}}
-    facts["statement"] += tuple(sentences({**sites, "absent": facts["absent"]}))
+    said = of_plan(plan, 1, job.secure_aggregation, Facts(tested=False, guarded=True))
+    more = (*said["more"], *sentences({**sites, "absent": facts["absent"]}))
+    facts |= {"statement": tuple(said["statement"]), "more": more}
     return QuarterFacts(**facts)
 
 

@@ -16,5 +16,9 @@ NAMES = _files("reliability", "classes", "gaps", "rounds")
 CURVE_NAMES = _files("curve-[0-9]*")
 """Patterns of those of another artifact's report."""
 
-COMPARISON_NAMES = _files("epsilon", "epsilon-[0-9]*", "bytes", "bytes-[0-9]*")
+COMPARISON_NAMES = (
+    *("column.pdf", "column.svg"),
+    *_files("epsilon", "epsilon-[0-9]*", "bytes", "bytes-[0-9]*"),
+)
+
 """Patterns of the files of figures that a comparison may leave: one pair for each data set."""

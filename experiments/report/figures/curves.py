@@ -226,7 +226,7 @@ def spaced_axis(
 
 def budget(cell: Mapping[str, Any]) -> float:
     """Epsilon of a cell; infinity without privacy."""
-    return math.inf if cell["epsilon"] is None else float(cell["epsilon"])
+    return float(cell["epsilon"])
 
 
 Means = tuple[str, str, Sequence[float], Sequence[float], Sequence[float]]
@@ -303,7 +303,7 @@ def bytes_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], titl
     axes = _quality_axes(metrics, cells)
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for c in sorted(sending, key=budget):
-        spent = "no privacy" if c["epsilon"] is None else f"ε = {c['epsilon']:g}"
+        spent = "no privacy" if math.isinf(c["epsilon"]) else f"ε = {c['epsilon']:g}"
         groups.setdefault(", ".join(filter(None, (spent, told(c, apart)))), []).append(c)
     most = MOST_PANELS // len(metrics)
     for (note, some), metric in product(list(groups.items())[:most], metrics):

@@ -170,7 +170,7 @@ def classes_sheet(
     return Sheet(title, min(4, len(panels)), panels, CLASS_LEGEND, "classes")
 
 
-def gap_panel(before: Reliability, after: Reliability) -> Panel:
+def gaps_sheet(before: Reliability, after: Reliability, title: str) -> Sheet:
     """Every class's ECE after against before."""
     x, y = 100 * class_gaps(before), 100 * class_gaps(after)
     end = 1.06 * float(max(*x, *y)) or 1.0
@@ -183,4 +183,6 @@ def gap_panel(before: Reliability, after: Reliability) -> Panel:
         curve(ax, "class", x, y)
 
     said = f"ECE of each of {len(x)} classes, after against before: {better} got better."
-    return Panel("every class", plot, said, note=f"{better} of {len(x)} classes better")
+    panel = Panel("every class", plot, said, note=f"{better} of {len(x)} classes better")
+    below = "Each point is a class; below the dashed line it got better."
+    return Sheet(title, 1, (panel,), name="gaps", note=below)

@@ -58,11 +58,6 @@ class Panel:
     note: str = ""
     left: float = LEFT
 
-    @property
-    def cell(self) -> float:
-        """Inches of its width in all."""
-        return self.left + WIDTH + RIGHT
-
 
 @dataclass(frozen=True)
 class Sheet:
@@ -76,6 +71,8 @@ class Sheet:
         of its files
     note
         a sentence below it on a page
+    width
+        inches of every plotted area
     """
 
     title: str
@@ -84,6 +81,11 @@ class Sheet:
     legend: tuple[tuple[str, str], ...] = ()
     name: str = ""
     note: str = ""
+    width: float = WIDTH
+
+    def cell(self, panel: Panel) -> float:
+        """Return inches of a panel's width in all."""
+        return panel.left + self.width + RIGHT
 
     @cached_property
     def figure(self) -> Figure:
@@ -101,10 +103,10 @@ def draw(sheet: Sheet, dark: bool = False, on: Figure | None = None) -> Figure:
     from matplotlib.figure import Figure
 
     rows = [sheet.panels[k : k + sheet.columns] for k in range(0, len(sheet.panels), sheet.columns)]
-    inside = sum(panel.cell for panel in rows[0])
-    width = max(inside, 4.2)
+    inside = sum(map(sheet.cell, rows[0]))
+    width = max(inside, 4.2 if sheet.width == WIDTH else 0)
     lines = [max(bool(p.title) + bool(p.note) for p in row) for row in rows]
-    tall = [WIDTH * row[0].aspect for row in rows]
+    tall = [sheet.width * row[0].aspect for row in rows]
     with settings(dark):
         figure = on or Figure()
         figure.set_facecolor(HUES["paper"][dark])
@@ -118,15 +120,15 @@ def draw(sheet: Sheet, dark: bool = False, on: Figure | None = None) -> Figure:
         for r, row in enumerate(rows):
             top -= TOP + _LINE * lines[r] + tall[r]
             for k, panel in enumerate(row):
-                left = (width - inside) / 2 + sum(p.cell for p in row[:k]) + panel.left
-                place = (left / width, top / height, WIDTH / width, tall[r] / height)
+                left = (width - inside) / 2 + sum(map(sheet.cell, row[:k])) + panel.left
+                place = (left / width, top / height, sheet.width / width, tall[r] / height)
                 ax = figure.add_axes(place, label=f"{r}, {k}")
                 ax.xaxis.set_major_formatter("{x:g}")
                 ax.yaxis.set_major_formatter("{x:g}")
                 panel.plot(ax)
                 _set_log_ticks(ax)
                 words = "\n".join(text for text in (panel.title, panel.note) if text)
-                middle, above = (left + WIDTH / 2) / width, (top + tall[r] + 0.07) / height
+                middle, above = (left + sheet.width / 2) / width, (top + tall[r] + 0.07) / height
                 figure.text(middle, above, words, ha="center", va="bottom")
             top -= BOTTOM
         if on is not None:
@@ -309,7 +311,7 @@ def panel_svgs(sheet: Sheet, name: str, palette: Palette = variable) -> list[str
     for k, (panel, ax) in enumerate(zip(sheet.panels, sheet.figure.axes, strict=True), 1):
         box = ax.get_position()
         corner = (box.x0 * width - panel.left, (1 - box.y1) * height - TOP)
-        size = (panel.cell, TOP + WIDTH * panel.aspect + BOTTOM)
+        size = (sheet.cell(panel), TOP + sheet.width * panel.aspect + BOTTOM)
         look = {"role": "img", "aria-label": panel.said}
         shared = root.findall("defs") if k == 1 else []
         groups = root.findall(f".//g[@id='{name}-axes_{k}']")

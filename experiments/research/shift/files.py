@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.errors import InputError
-from fedcal.experiments.training.data import LabelledRows, named, read_labelled
+from fedcal.core.errors import InputError, located
+from fedcal.experiments.training.data import LabelledRows, read_labelled
 from fedcal.storage.atomic import path_of
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -23,7 +23,7 @@ def read_bytes(source: str) -> LabelledRows:
     """
     path = path_of(source)
     if path.is_dir():
-        with named(source):
+        with located(repr(source)):
             return read_folder(path)
     rows = read_labelled(source)
     if rows.x.dtype != np.uint8:

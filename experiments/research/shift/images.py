@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import one_of, whole
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, located
 from fedcal.core.types import Integers
 from fedcal.experiments.research.corruptions import SEVERITIES, corrupt
 from fedcal.experiments.research.shift.files import (
@@ -24,7 +24,6 @@ from fedcal.experiments.research.shift.files import (
     read_bytes,
     read_image,
 )
-from fedcal.experiments.training.data import named
 from fedcal.storage.atomic import path_of
 
 CLEAN = "none"
@@ -78,7 +77,7 @@ def read_shifted(
     """
     folder = path_of(path)
     if folder.is_dir():
-        with named(str(path)):
+        with located(repr(str(path))):
             if (folder / "labels.npy").exists():
                 return read_cifar_c(folder, corruption, severity)
             return read_imagenet_c(folder, corruption, severity, classes)

@@ -5,8 +5,8 @@ A row is what `NAME.json` has of it; metrics are fractions:
 * `network` (short name of the data), `part`, `block`, `row`, `title`: where it stands, see `Part`;
 * `method` as `compare` takes it, and `baseline`: it reads the rows themselves, and nothing but the
   data changes its result;
-* `epsilon` (None = without privacy), `rounds`, `sampling_rate`, `clients`, `partition` of its runs;
-  None for baselines;
+* `epsilon` (inf = without privacy, and for baselines), `rounds`, `sampling_rate`, `clients`,
+  `partition` of its runs; None for baselines;
 * `classwise_ece` and `accuracy` on the test rows, one value for each seed; `accuracy_before`, the
   mean without a calibrator over the same seeds;
 * `failures`: messages of runs that failed; their seeds have no values;
@@ -101,6 +101,7 @@ def rows_of(experiment: Experiment, items: Iterable[Record]) -> Rows:
             {"network": item["network"]}
             | _place(parts[item["part"]], item["title"])
             | item
+            | {"epsilon": float(item["epsilon"])}
             | {"accuracy_before": sum(base[item["network"]]) / len(base[item["network"]])}
             | {"failures": []}
         )
@@ -121,7 +122,7 @@ def printed_rows(table: Printed) -> Rows:
     return [
         {
             **{"network": name, "part": "printed", "row": "", "title": title, "rounds": None},
-            "epsilon": None if title == BASE else table.epsilon,
+            "epsilon": math.inf if title == BASE else table.epsilon,
             MEAN: value[0] / 100,
             **{"accuracy_before": math.nan, "accuracy_mean": math.nan, "loses_accuracy": False},
         }

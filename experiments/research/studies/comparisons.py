@@ -15,6 +15,7 @@ from fedcal.experiments import demo
 from fedcal.experiments.research.studies.registry import study
 from fedcal.experiments.runs.comparison import compare
 from fedcal.experiments.runs.comparison.table import Line
+from fedcal.experiments.runs.files import in_json
 
 COMPARISONS: Mapping[str, Mapping[str, Any]] = {
     "demo": demo.options(),
@@ -57,4 +58,5 @@ def _kept(line: Line) -> Line:
         for name, of in spreads.items()
     }
     seconds = after.pop("seconds")
-    return {k: line[k] for k in _FACTS} | {"after": after, "seconds": seconds}
+    epsilon = in_json(line["epsilon"])
+    return {k: line[k] for k in _FACTS} | {"epsilon": epsilon, "after": after, "seconds": seconds}

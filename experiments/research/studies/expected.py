@@ -30,6 +30,7 @@ from fedcal.experiments.research.studies.check import checked
 from fedcal.experiments.research.studies.registry import EXPERIMENTS, experiment
 from fedcal.experiments.research.studies.result import Reproduction
 from fedcal.experiments.research.studies.spec import Record, Rows
+from fedcal.experiments.runs.files import in_json
 from fedcal.storage.atomic import whole_file
 
 FOLDER = Path(__file__).with_name("expected")
@@ -42,7 +43,8 @@ def content(result: Reproduction) -> Rows:
         raise InputError(f"runs failed, the first with: {result.failures[0]}")
     checked(result.experiment, result.rows)
     if result.experiment.parts:
-        return [{k: row[k] for k in SHIPPED} for row in result.rows]
+        kept = ({k: row[k] for k in SHIPPED} for row in result.rows)
+        return [row | {"epsilon": in_json(row["epsilon"])} for row in kept]
     return [
         {k: float(f"{v:.8g}") if isinstance(v, float) else v for k, v in row.items()}
         for row in result.rows

@@ -51,7 +51,7 @@ def _looks(experiment: Experiment, cells: Rows) -> dict[str, str]:
 
 def _name(cell: Record, x: str) -> str:
     """Methods at several budgets are several curves where epsilon is not the axis."""
-    own = x != "epsilon" and cell["epsilon"] is not None
+    own = x != "epsilon" and math.isfinite(cell["epsilon"])
     return f"{cell['title']}, ε = {cell['epsilon']:g}" if own else str(cell["title"])
 
 
@@ -84,7 +84,7 @@ def _value(cell: Record, x: str) -> float:
     if x == "rounds":
         return float(cell["rounds"] or 0)
     if x == "epsilon":
-        return float(cell["epsilon"] or math.inf)
+        return float(cell["epsilon"])
     kind, _, beta = (cell["partition"] or "").partition(":")
     return float(beta) if kind == "dirichlet" else math.inf
 

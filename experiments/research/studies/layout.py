@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from fedcal.core.pages import Entry, Marked, Table
@@ -91,7 +92,8 @@ def _place(cell: Record) -> tuple[str, ...]:
 
 def _line(cell: Record, varied: Sequence[str]) -> tuple[str, ...]:
     """Return a cell's line; baselines have no settings and stand in every line."""
-    return (*_place(cell), *(_VARIED[k].format(cell[k]) for k in varied if cell[k] is not None))
+    told = (k for k in varied if cell[k] not in (None, math.inf))
+    return (*_place(cell), *(_VARIED[k].format(cell[k]) for k in told))
 
 
 def _name(place: Iterable[str]) -> str:

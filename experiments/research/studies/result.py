@@ -16,7 +16,7 @@ from fedcal.experiments.research.studies.cells import printed_rows
 from fedcal.experiments.research.studies.claims import Verdict, judge, judged
 from fedcal.experiments.research.studies.maddock.claims import CLAIMS
 from fedcal.experiments.research.studies.spec import Experiment, Rows
-from fedcal.experiments.runs.files import to_json, write_folder
+from fedcal.experiments.runs.files import in_json, to_json, write_folder
 from fedcal.experiments.runs.result import versions
 from fedcal.storage.atomic import path_of
 
@@ -93,13 +93,15 @@ class Reproduction:
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `NAME.json`: strict JSON, metrics as fractions."""
+        parts = self.experiment.parts
+        cells = [r | {"epsilon": in_json(r["epsilon"])} for r in self.rows] if parts else []
         return {
             "schema": 1,
             "kind": "reproduction",
             "name": self.experiment.name,
             "title": self.experiment.title,
-            "cells": self.rows if self.experiment.parts else [],
-            "rows": [] if self.experiment.parts else self.rows,
+            "cells": cells,
+            "rows": [] if cells else self.rows,
             "claims": [asdict(verdict) for verdict in self.verdicts],
             "notes": list(self.experiment.notes),
             "statement": self.statement,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -124,13 +125,13 @@ class Printed:
     rows
         name -> for each column, (value,) or (mean, std)
     epsilon
-        of its methods; None = without privacy
+        of its methods; inf = without privacy
     """
 
     caption: str
     columns: tuple[str, ...]
     rows: Mapping[str, Sequence[Sequence[float]]] = field(repr=False)
-    epsilon: float | None = None
+    epsilon: float = math.inf
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,10 @@ results: Callable[[str], Reproduction] = cache(shipped)
 """The shipped results of an experiment, read once."""
 
 
-comparison: Callable[[str], list[Line]] = cache(lambda name: list(read(name)["results"]))
-"""The shipped lines of a comparison."""
+@cache
+def comparison(name: str) -> list[Line]:
+    """Return the shipped lines of a comparison."""
+    return [line | {"epsilon": float(line["epsilon"])} for line in read(name)["results"]]
 
 
 def where(lines: str | Sequence[Line], **facts: Any) -> list[Line]:
@@ -169,6 +171,7 @@ _ASKED: dict[str, Any] = {
     )
 } | {"paper_orders": zhang.orders}
 _KNOWN: dict[str, Any] = {
+    "inf": math.inf,
     "results": results,
     "SEARCHED": ("fednewton", "fedoneshot", "acct"),
     "LABELS": {"acct": "`acct`, `search=auto`"},

@@ -1,25 +1,22 @@
 """The check of a whole grid before anything runs: data, deals and privacy plans."""
 
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import cache
 from typing import NamedTuple
 
+from fedcal import partition
 from fedcal.core import checks, errors
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs import jobs, load
-from fedcal.experiments.runs.comparison.grid import Cell, Grid
+from fedcal.experiments.runs.comparison.grid import AXES, Cell, Grid
 from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.statement.sentences import large_delta
+from fedcal.experiments.runs.statement import large_delta
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.settings import exact_only, settings_of
+from fedcal.strategies.settings import settings_of
 from fedcal.strategies.warnings import underpowered
-
-_TOGETHER = ("epsilon", "unit", "trust", "mechanism")
-"""Options that do not all go together; a value of one must go with some value of the others."""
-
 
 LeftOut = tuple[Cell, str]
 """A cell that cannot be, and why."""
@@ -37,16 +34,15 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
 
     A setting for all methods is left to those runs that it does something in. Cells whose runs
     would be the same (two values of delta, and a method that spends none) are
-    one: each run is done, and counted, once. A budget, unit, trust and mechanism that do not go
-    together, or not with a method, are left out, as long as each value that was asked for is in
-    some cell.
+    one: each run is done, and counted, once. Combinations that cannot be are left out, as long as
+    each value that was asked for is in some cell.
 
     Raises
     ------
     InputError
-        What any run would refuse: data without a test part or natural clients, a parameter, a
-        number of rounds that a method does not have, a budget, unit, trust or mechanism that goes
-        with nothing else in the grid.
+        Data without a test part or natural clients, and what any run would refuse because of a
+        value that goes with nothing else in the grid: a number of rounds that a method does not
+        have, a parameter, a budget, unit, trust or mechanism.
 
     Warns
     -----
@@ -59,34 +55,26 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
         _, shards, names = load.dealt_rows(sources[name], some, partition, clients, grid.seed)
         return shards, names
 
-    some = grid.method[0].method  # all are of one family, and so about the same rows
+    some = grid.variants[0].method  # all are of one family, and so about the same rows
 
     cells, warned = dict[str, Cell](), dict[str, None]()
     left_out, used = list[LeftOut](), set[tuple[str, object]]()
     idle = {k: v for k, v in grid.set.items() if k != "rows_per_client"}
+    if grid.quorum != Config.quorum:
+        idle["quorum"] = grid.quorum
     for cell in grid.drafts({name: data.test_scores is None for name, data in sources.items()}):
         c = cell.config
         shards, names = dealt(c.data, c.partition, c.clients)
         if not cell.variant.baseline:
-
-            def made(
-                config: Config, shards: Shards = shards, names: tuple[str, ...] = names
-            ) -> Job:
-                job = jobs.job_of(*jobs.resolved(config, shards, names))
-                job.plan  # noqa: B018  making it refuses what is not allowed
-                return job
-
             try:
-                c, job = _with_effect(cell, made)
-                plan = job.plan
+                c, job = _with_effect(cell, shards, names)
             except errors.InputError as e:
-                if not isinstance(e, errors.NoEffect) and not _goes_alone(c, made):
-                    raise errors.InputError(f"{cell.name}: {e}") from None
                 left_out.append((cell, str(e)))
                 continue
-            idle = {k: v for k, v in idle.items() if k not in c.set}
-            used |= {(axis, getattr(c, axis)) for axis in _TOGETHER}
-            used.add(("method", cell.variant.text))
+            plan = job.plan
+            read = {*c.set} if c.quorum == Config.quorum else {*c.set, "quorum"}
+            idle = {k: v for k, v in idle.items() if k not in read}
+            used |= _asked(cell)
             little = "".join(underpowered(c.method, shards, job))
             known = replace(  # what the job resolved, but for the method's parameters
                 c,
@@ -103,73 +91,52 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
         elif cell.variant.dealt:
             cell = replace(cell, config=replace(c, clients=shards.clients))
         cells.setdefault(_meaning(cell), cell)
-    _refuse_unused(left_out, used)
+    for cell, why in left_out:
+        if not _asked(cell) <= used:
+            raise errors.InputError(f"{cell.name}: {why}")
     checks.unused("no run of this comparison reads it", **idle)
     if left_out:
-        warned[_skipped(left_out)] = None
+        (first, why), count = left_out[0], len(left_out)
+        told = (
+            "1 impossible combination is" if count == 1 else f"{count} impossible combinations are"
+        )
+        facts = ", ".join(first.protection)
+        warned[f"{told} skipped, the first {first.variant.label} with {facts}: {why}"] = None
     for text in warned:
         warnings.warn(text, stacklevel=3)
     if few := [cell for cell in cells.values() if cell.little]:
-        warnings.warn(_too_few(few), errors.TooLittle, stacklevel=3)
+        told = "1 line is" if len(few) == 1 else f"{len(few)} lines are"
+        text = f"{told} unlikely to help, the first {few[0].name}: {few[0].little}"
+        warnings.warn(text, errors.TooLittle, stacklevel=3)
     return Resolved(list(cells.values()), left_out)
 
 
-def _with_effect(cell: Cell, made: Callable[[Config], Job]) -> tuple[Config, Job]:
+def _with_effect(cell: Cell, shards: Shards, names: tuple[str, ...]) -> tuple[Config, Job]:
     """Return the cell's job, without the shared settings that have no effect in it.
 
-    Raises NoEffect for a setting of the method's own, as in `fedbbq[clip_positive=1]`.
+    Raises InputError for what is not allowed, and for a setting of the method's own that has no
+    effect, as in `fedbbq[clip_positive=1]`.
     """
     config = cell.config
     while True:
         try:
-            return config, made(config)
+            job = jobs.job_of(*jobs.resolved(config, shards, names))
+            job.plan  # noqa: B018  making it refuses what is not allowed
         except errors.NoEffect as e:
-            if e.name in cell.variant.settings:
+            if e.name in cell.variant.settings or e.name not in config.set:
                 raise
             config = replace(config, set={k: v for k, v in config.set.items() if k != e.name})
+        else:
+            return config, job
 
 
-def _goes_alone(config: Config, made: Callable[[Config], Job]) -> bool:
-    """Return whether the run would exist with default unit, trust and mechanism, or no budget."""
-    if config.method in exact_only():
-        config = replace(config, epsilon=Config.epsilon)
-    plain = replace(
-        config, unit=Config.unit, trust=None, mechanism=Config.mechanism, quorum=Config.quorum
-    )
-    try:
-        made(plain)
-    except errors.InputError:
-        return False
-    return True
-
-
-def _refuse_unused(left_out: Sequence[LeftOut], used: Collection[tuple[str, object]]) -> None:
-    """Refuse a value that goes with nothing: the reason is that of the first cell that had it."""
-    for axis in ("method", *_TOGETHER):
-        for cell, why in left_out:
-            asked = cell.variant.text if axis == "method" else getattr(cell.config, axis)
-            if (axis, asked) not in used:
-                raise errors.InputError(f"{cell.name}: {why}")
-
-
-def _skipped(left_out: Sequence[LeftOut]) -> str:
-    """Return how many combinations are skipped, and the first of them, in one line."""
-    (first, why), count = left_out[0], len(left_out)
-    some = "1 impossible combination is" if count == 1 else f"{count} impossible combinations are"
-    facts = ", ".join(first.protection)
-    return f"{some} skipped, the first {first.variant.label} with {facts}: {why}"
-
-
-def _too_few(cells: Sequence[Cell]) -> str:
-    """Return how many lines have too little data to help, and the first of them."""
-    some = "1 line is" if len(cells) == 1 else f"{len(cells)} lines are"
-    return f"{some} unlikely to help, the first {cells[0].name}: {cells[0].little}"
+def _asked(cell: Cell) -> set[tuple[str, object]]:
+    """Return the values of the axes that a cell has."""
+    return {(axis, getattr(cell.config, axis)) for axis in AXES} | {("method", cell.variant.text)}
 
 
 def _meaning(cell: Cell) -> str:
-    """Return a key that is equal for cells with the same run, spelt-out defaults included.
-
-    The grid itself tells the spellings of a partition apart.
-    """
+    """Return a key that is equal for cells with the same run, however they are spelt."""
     defaults = {k: p.default for k, p in settings_of(cell.config.method).items()}
-    return repr(sorted(asdict(replace(cell.config, set={**defaults, **cell.config.set})).items()))
+    plain = asdict(replace(cell.config, set={**defaults, **cell.config.set}))
+    return repr(sorted((plain | {"partition": partition.parse(cell.config.partition)}).items()))

@@ -1,9 +1,9 @@
 """Many methods, budgets, partitions and seeds in one table: what `fedcal compare` runs."""
 
 import json
-import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -11,20 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import datasets, partition
-from fedcal.core import checks, errors
+from fedcal.core import checks, errors, pages
 from fedcal.core.options import takes_options
 from fedcal.datasets import Dataset
 from fedcal.experiments.report import comparison, families, figures, shown, tables
 from fedcal.experiments.report.page import Page
 from fedcal.experiments.runs import files, folders, load, simulation, sweep
 from fedcal.experiments.runs.comparison import table
-from fedcal.experiments.runs.comparison.grid import Cell, Grid, Variant, read_grid
+from fedcal.experiments.runs.comparison.grid import AXES, Cell, Grid, read_grid
 from fedcal.experiments.runs.comparison.resolve import resolve
 from fedcal.experiments.runs.comparison.statement import statement
 from fedcal.experiments.runs.config import merge, read_options
 from fedcal.experiments.runs.jobs import holdout
 from fedcal.experiments.runs.result import versions
-from fedcal.experiments.runs.sweep import CONFIG, ROWS, Folder, Row, Run, begun_config
+from fedcal.experiments.runs.sweep import CONFIG, ROWS, Row, Run
+from fedcal.metrics.names import METRICS
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
 
@@ -32,9 +33,9 @@ _PRIVACY = (
     *("unit", "adjacency", "trust", "epsilon", "delta", "mechanism", "noise_std"),
     *("noise_source", "releases"),
 )
-_FAILURE = ("run", "versions", "error")
-_RESULT = ("run", "versions", "before", "after", "privacy", "communication", "seconds")
 _SENT = ("bytes_up_per_client", "bytes_down_per_client", "rounds")
+_PARTS = ("before", "after", "privacy", "communication")
+_FAILURE, _RESULT = ("run", "versions", "error"), ("run", "versions", *_PARTS, "seconds")
 """Keys of a row, and of what was sent.
 
 Rows are published: nothing in them follows from the fit rows but what a release gives away."""
@@ -45,10 +46,8 @@ _LARGEST = 1e100
 
 def runs_of(cell: Cell) -> list[Run]:
     """Return the requests of a resolved cell, one for each seed, as strict JSON can hold them."""
-    plain = cell.config.to_dict()
+    plain = cell.config.to_dict() | {"epsilon": files.in_json(cell.config.epsilon)}
     del plain["engine"]  # all engines give the same bits
-    if math.isinf(cell.config.epsilon):
-        plain["epsilon"] = "inf"
     return [plain | {"seed": seed} for seed in cell.seeds]
 
 
@@ -85,38 +84,23 @@ def run_row(run: Run, data: Dataset) -> Row:
     }
 
 
-def check_row(row: Any) -> Row:
-    """Return a row that was read from a file if it is complete; ValueError otherwise."""
-    try:
-        method = str(row["run"].get("method"))
-        fits = isinstance(row["versions"], dict) and (
-            row.keys() == {*_FAILURE} if "error" in row else _is_result(row, method)
+def check_row(row: Any) -> None:
+    """Raise ValueError, or what looking at it raises, unless a row that was read is complete."""
+    if "error" in row:
+        complete = row.keys() == {*_FAILURE} and isinstance(row["error"], str)
+    else:
+        before, after, privacy, sent = (row[part] for part in _PARTS)
+        metrics, std = families.family_of([row["run"].get("method")]).complete, privacy["noise_std"]
+        several = [*(std if isinstance(std, list) else [std]), row["seconds"]]
+        numbers = [*before.values(), *after.values(), *(n for n in several if n is not None)]
+        complete = (
+            (row.keys(), privacy.keys(), sent.keys()) == ({*_RESULT}, {*_PRIVACY}, {*_SENT})
+            and (not metrics or before.keys() == after.keys() == {*metrics})
+            and all(type(n) is float and abs(n) <= _LARGEST for n in numbers)
+            and all(type(n) is int and 0 <= n <= _LARGEST for n in sent.values())
         )
-    except (TypeError, AttributeError, LookupError):
-        fits = False
-    if not fits or not isinstance(row.get("error", ""), str):
+    if not complete or not isinstance(row["versions"], dict):
         raise ValueError("not a row")
-    complete: Row = row
-    return complete
-
-
-def _is_result(row: Row, method: str) -> bool:
-    """Return whether the row of a finished run has all keys, and finite numbers."""
-    std, before, after = row["privacy"]["noise_std"], row["before"], row["after"]
-    whole = {*families.family_of([method]).complete}
-    several = isinstance(std, list)
-    single = [n for n in (None if several else std, row["seconds"]) if n is not None]
-    numbers = [*before.values(), *after.values(), *single, *(std if several else ())]
-    counts = row["communication"].values()
-    return (
-        row.keys() == {*_RESULT}
-        and row["privacy"].keys() == {*_PRIVACY}
-        and row["communication"].keys() == {*_SENT}
-        and (not whole or before.keys() == after.keys() == whole)
-        and std != []
-        and all(type(n) is float and abs(n) <= _LARGEST for n in numbers)
-        and all(type(n) is int and 0 <= n <= _LARGEST for n in counts)
-    )
 
 
 DONE = "compare.json"
@@ -124,6 +108,13 @@ DONE = "compare.json"
 
 _LINES = 8
 """Of the table, in what `print` shows."""
+
+FORMS: dict[str, Callable[[pages.Table], str]] = {
+    "latex": tables.latex,
+    "markdown": tables.markdown,
+    "csv": lambda table: "",  # of the lines themselves
+}
+"""Forms of a table as a text."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,20 +127,24 @@ class Comparison(shown.Displayable):
         what was compared
     cells
         one for each line of the table, in its order, as in `compare.json`: plain values, ready
-        for `pandas.json_normalize`
+        for `pandas.json_normalize`. Without privacy epsilon is inf, for baselines too
     rows
         one for each run, in the same order, seeds innermost
-    statement
-        what the table gives away, in whole sentences
+    statement, more
+        what the table gives away, in at most six sentences, and all else that is said of it
     report
         whether `save` writes a report and figures
+    metrics
+        columns of tables and panels of figures for a paper; () = the usual ones
     """
 
     grid: Grid
     cells: list[table.Line]
     rows: list[Row]
     statement: list[str]
+    more: list[str]
     report: bool = True
+    metrics: tuple[str, ...] = ()
 
     @property
     def failures(self) -> list[Row]:
@@ -162,27 +157,40 @@ class Comparison(shown.Displayable):
         return table.headline(self.cells)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content of `compare.json`: strict JSON, no NaN and no infinity."""
+        """Return the content of `compare.json`: strict JSON, infinity is the text "inf"."""
         config = self.grid.to_dict()
-        config["epsilon"] = ["inf" if e == float("inf") else e for e in config["epsilon"]]
         return {
             "schema": 1,
             "kind": "comparison",
-            "config": config,
+            "config": config | {"epsilon": [*map(files.in_json, config["epsilon"])]},
             "headline": self.headline,
             "statement": self.statement,
-            "cells": self.cells,
+            "more": self.more,
+            "cells": [c | {"epsilon": files.in_json(c["epsilon"])} for c in self.cells],
             "versions": versions(),
         }
 
     def to_markdown(self) -> str:
         """Return the headline, the table for people, and the statement below it."""
         sentences = "".join(f"* {line}\n" for line in self.statement)
-        return f"{self.headline}\n\n{table.as_markdown(self.cells)}\n{sentences}"
+        return f"{self.headline}\n\n{self.to_table('markdown')}\n{sentences}"
 
-    def to_csv(self) -> str:
-        """Return the table for programs: fractions with all digits, one line for each cell."""
-        return tables.csv_text(table.as_rows(self.cells))
+    def to_table(self, form: str = "markdown") -> str:
+        """Return the table as a text.
+
+        Parameters
+        ----------
+        form
+            "markdown"; "latex", for booktabs; or "csv": fractions with all digits, for programs
+
+        Raises
+        ------
+        InputError
+            There is no such form.
+        """
+        if checks.one_of("table", form, FORMS) == "csv":
+            return tables.csv_text(table.as_rows(self.cells))
+        return FORMS[form](replace(table.as_table(self.cells, self.metrics), title=""))
 
     def save(self, out: str | Path) -> None:
         """Write `compare.json`, tables, report, grid and rows into a folder; all or none.
@@ -198,16 +206,17 @@ class Comparison(shown.Displayable):
         text(CONFIG, self.grid.to_toml())
         text(ROWS, "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in self.rows))
         text(DONE, files.to_json(self.to_json()))
-        text("table.csv", self.to_csv())
+        text("table.csv", self.to_table("csv"))
         text("table.md", self.to_markdown())
         if self.report:
             comparison.write_comparison_report(folder)
+            comparison.write_column(folder, self.cells, self.metrics)
 
     def __repr__(self) -> str:
         return f"<comparison: {len(self.cells)} lines, {len(self.rows)} runs; print() shows them>"
 
     def __str__(self) -> str:
-        lines = [line for line in table.as_markdown(self.cells).splitlines() if line]
+        lines = self.to_table("markdown").splitlines()
         more = len(lines) - _LINES
         return "\n".join([self.headline, *lines[:_LINES], *([f"and {more} more"] * (more > 0))])
 
@@ -228,7 +237,7 @@ class Comparison(shown.Displayable):
     def parts(self) -> list[Any]:
         """The table, then quality against epsilon and bytes."""
         cells = comparison.finished(self.cells)
-        return [comparison.cells_table(cells), *comparison.comparison_sheets(cells)]
+        return [table.as_table(cells), *comparison.comparison_sheets(cells)]
 
     def _card(self) -> Page:
         return replace(comparison.card_of(self.cells), verdict=self.verdict)
@@ -249,6 +258,7 @@ def compare(
     ray_address: str | None = None,
     progress: Progress | None = None,
     uncalibrated: bool = True,
+    metrics: Sequence[str] = (),
     **options: Any,
 ) -> Comparison:
     """Run every method at every budget on every partition with every seed.
@@ -287,6 +297,8 @@ def compare(
     uncalibrated
         whether the model as it is (method none) has a line also where it is not asked
         for
+    metrics
+        columns of tables and panels of figures for a paper; () = the usual ones
     **options
         as on the command line. Each a value, a list, or text with commas: method (all;
         `fedbbq[weighting=none]` is fedbbq with a parameter), partition, clients, rounds,
@@ -295,7 +307,7 @@ def compare(
         secure_aggregation, dropout, and set={...} for every method that has such a parameter.
         Baselines (none, pooled-...) appear once for each data set. At epsilon = inf nothing but
         exact sums is released, whatever delta and trust. A budget, unit, trust and mechanism that
-        do not go together are left out, with a warning and a line in `statement`
+        do not go together are left out, with a warning and a line in `more`
 
     Returns
     -------
@@ -313,64 +325,59 @@ def compare(
         Ctrl-C; finished runs are kept in `out`.
     """
     place = sweep.pool_of(jobs, engine, ray_address)
-    out = None if out is None else path_of(out)
-    begun: Mapping[str, Any] = {}
-    if resume:
-        folder_begun = checks.needed("--out DIR", out, "--resume continues the comparison there")
-        begun = begun_config(folder_begun) if config is None else {}
+    for metric in metrics:
+        checks.one_of("metric", metric, METRICS)
+    journal = None
     if out is not None:
-        unfinished = not overwrite and sweep.kept_runs(out, DONE) > 0  # which the journal refuses
-        folders.claim(
-            out, folders.COMPARISON, overwrite=overwrite, resume=resume or unfinished, report=report
-        )
+        out = path_of(out)
+        journal = sweep.Journal(out, DONE, check_row, resume=resume, overwrite=overwrite)
+        folders.claim(out, folders.COMPARISON, overwrite=overwrite, resume=resume, report=report)
+    elif resume:
+        checks.needed("--out DIR", out, "--resume continues the comparison there")
+    begun = journal.begun if journal is not None else {}
     named, arrays = _named(data, model)
-    read = {} if config is None else read_options(path_of(config))
-    grid = read_grid(begun, read, {"data": named}, options)
+    read = begun if config is None else read_options(path_of(config))
+    grid = read_grid(read, {"data": named}, options)
     resident = {name for name in grid.data if name in arrays or datasets.is_shipped(name)}
     paths = (n if n in resident else str(path_of(n).resolve()) for n in grid.data)
     whole: Any = {"data": tuple(paths)}  # as `simulate` names them; a field of one of `Config`
-    grid = replace(grid, **whole)
+    asked = grid = replace(grid, **whole)
+    if begun:
+        then = read_grid(begun)
+        fewer = {"seeds": grid.seeds} if then.seeds < grid.seeds else {}
+        what = f"{out} was begun with another grid"
+        sweep.check_same(what, grid.to_dict(), then.to_dict() | fewer, AXES)
     of = partial(load.load_any, class_names=grid.class_names, positive=grid.positive, csv=grid.csv)
     sources = {name: of(arrays.get(name, name)) for name in grid.data}
-    family = families.family_of(v.method for v in grid.method).name
-    if uncalibrated and family == "calibrate" and "none" not in (v.method for v in grid.method):
-        more: Any = {"method": (Variant("none"), *grid.method)}  # a field made of one of `Config`
-        resolved = resolve(replace(grid, **more), sources)
-    else:
-        resolved = resolve(grid, sources)
+    family = families.family_of(v.method for v in grid.variants).name
+    if uncalibrated and family == "calibrate" and "none" not in grid.method:
+        more: Any = {"method": ("none", *grid.method)}
+        asked = replace(grid, **more)
+    cells, left_out = resolve(asked, sources)
     for name, source in sources.items():
         if family == "evaluate":
-            judged = holdout(partition.deal(source.evaluated(), "iid", 1, grid.seed), (), 0)
-            load.warn_of_rows(replace(judged, class_names=source.class_names), f"{name}: rows")
+            shards = partition.deal(source.evaluated(), "iid", 1, grid.seed)
+            judged = holdout(shards, (), 0, source.class_names)
         else:
-            load.warn_of_rows(
-                load.test_part(source.split(grid.seed), grid.seed), f"{name}: test rows"
-            )
-    folder = None
-    if out is not None:
+            judged = load.test_part(source.split(grid.seed), grid.seed)
+        load.warn_of_rows(judged, f"{name}: {'' if family == 'evaluate' else 'test '}rows")
 
-        def differs(begun: Mapping[str, Any]) -> list[str]:
-            return grid.what_differs(read_grid(begun))
-
-        folder = Folder(out, grid.to_toml(), differs, check_row, DONE, overwrite)
-
-    def summed_up(rows: list[Row]) -> Comparison:
-        following = iter(rows)  # one for each cell and seed, in this order
-        cells = [table.summarise(c, list(islice(following, len(c.seeds)))) for c in resolved.cells]
-        held_out = {name: source.test_scores is None for name, source in sources.items()}
-        about = statement(resolved.cells, held_out, resolved.left_out)
-        return Comparison(grid, cells, rows, about, report)
-
-    return sweep.run_all(
-        [run for cell in resolved.cells for run in runs_of(cell)],
-        sources,
-        run_row,
-        summed_up,
-        place=place,
-        folder=folder,
-        resume=resume,
-        progress=progress,
+    runs = [run for cell in cells for run in runs_of(cell)]
+    nothing: dict[str, Row] = {}
+    kept = (
+        nullcontext(nothing) if journal is None else journal.opened(grid.to_toml(), sources, runs)
     )
+    with place as pool, kept as rows:
+        ordered = sweep.run_all(runs, sources, run_row, pool, rows, progress)
+        following = iter(ordered)  # one for each cell and seed, in this order
+        lines = [table.summarise(c, list(islice(following, len(c.seeds)))) for c in cells]
+        held_out = {name: source.test_scores is None for name, source in sources.items()}
+        about = statement(cells, held_out, left_out)
+        own: Any = {"report": report, "metrics": tuple(metrics)} | about
+        found = Comparison(grid, lines, ordered, **own)
+        if journal is not None:
+            journal.finish(found.save)
+    return found
 
 
 def _named(data: Any, model: Any) -> tuple[Any, dict[str, Dataset]]:
@@ -383,4 +390,6 @@ def _named(data: Any, model: Any) -> tuple[Any, dict[str, Dataset]]:
     named = (str, Path) if model is None else ()
     loaded = [d if isinstance(d, named) else load.load_any(d, model=model) for d in listed]
     names = [d.name if isinstance(d, Dataset) else str(d) for d in loaded]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise errors.InputError(f"data {twice[0]!r} occurs twice")
     return names, {d.name: d for d in loaded if isinstance(d, Dataset)}

@@ -1,25 +1,22 @@
-"""The table of a comparison: its lines, the best of them, as text, Markdown and CSV."""
+"""The table of a comparison: its lines, the best of them, and those that deserve a mark."""
 
 import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import pages
-from fedcal.experiments.report import families, tables
+from fedcal.core import pages, printable
+from fedcal.experiments.report import families
 from fedcal.experiments.runs.comparison.grid import Cell
 from fedcal.experiments.runs.sweep import Row
-from fedcal.metrics.names import scaled, shown, unit
+from fedcal.metrics import names
 from fedcal.strategies.settings import settings_of
 
 Line = dict[str, Any]
 """An entry of `cells` in `compare.json`."""
-
-_CALIBRATE = families.FAMILIES["calibrate"]
 
 _SETTING = ("data", "partition", "clients", "unit", "trust", "alpha")
 """Lines that differ in these are not ranked: other data, or another promise."""
@@ -42,7 +39,7 @@ def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
     good = [row for row in rows if "error" not in row]
     first: Row = next(iter(good), {"privacy": {}, "communication": {}})
     baseline = cell.variant.baseline
-    asked: Line = {}
+    asked: dict[str, Any] = {}
     if (
         families.family_of([c.method]).covers
         and (alpha := settings_of(c.method).get("alpha")) is not None
@@ -56,7 +53,7 @@ def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
         **asked,
         "clients": c.clients if cell.variant.dealt else None,
         "partition": c.partition if cell.variant.dealt else None,
-        "epsilon": None if exact else c.epsilon,
+        "epsilon": c.epsilon,
         "delta": None if exact else cell.delta,
         "unit": None if baseline else c.unit,
         "trust": None if baseline else c.trust,
@@ -97,10 +94,10 @@ def _metrics(part: str, rows: Sequence[Row], values: bool = False) -> dict[str, 
 
 
 def headline(lines: Sequence[Line]) -> str:
-    """Name the method with the smallest classwise ECE, or sets, over seeds at each epsilon.
+    """Name the method with the smallest log loss, or sets, over seeds at each epsilon.
 
-    Private methods are ranked where there are any, others only where there are none. Lines with
-    failed runs are not ranked: their means are over other seeds.
+    Private methods are ranked where there are any, others only where there are none. Not ranked
+    are lines with failed runs, whose means are over other seeds, and collapsed calibrators.
 
     Parameters
     ----------
@@ -114,75 +111,106 @@ def headline(lines: Sequence[Line]) -> str:
     ranked = [c for c in fitted if c["seeds"] and not c["failures"]]
     if ranked and not family.best:
         return f"{family.what}."
-    ranked = [c for c in ranked if c["epsilon"] is not None] or ranked
+    ranked = [c for c in ranked if math.isfinite(c["epsilon"])] or ranked
     varied = [k for k in _SETTING if len({c.get(k) for c in ranked}) > 1]
     settings: dict[tuple[Any, ...], list[Line]] = {}
-    for c in sorted(ranked, key=lambda c: float(c["epsilon"] or 0.0)):
+    for c in sorted(ranked, key=lambda c: float(c["epsilon"])):
         settings.setdefault((c["epsilon"], *(c[k] for k in varied)), []).append(c)
     if not settings:
         return "No method was run to its end with every seed."
-    none = ""
-    if family.covers:
-        every = len(settings)
-        settings = {
-            key: covering for key, some in settings.items() if (covering := _covering(some))
-        }
-        if not settings:
-            return "No line covers as many test rows as its sets say."
-        if every > len(settings):
-            none = f" In {every - len(settings)} of {every} settings no line covers as many."
-    if len(settings) > _MOST:
-        return _counted(family, list(settings.values())) + none
+    can_win = _covers if family.covers else lambda c: not collapsed(c, lines)
+    left = {key: some for key, all_of in settings.items() if (some := [*filter(can_win, all_of)])}
+    if not left:
+        why = "covers as many test rows as its sets say" if family.covers else "is left uncollapsed"
+        return f"No line {why}."
+    none = f" In {len(settings) - len(left)} of {len(settings)} settings no line can win."
+    none *= len(settings) > len(left)
+    if len(left) > _MOST:
+        return _counted(family, list(left.values())) + none
     plain = {c["data"]: c for c in lines if c["method"] == "none" and c["seeds"]}
     parts = []
-    for (epsilon, *facts), rivals in settings.items():
-        where = "without privacy" if epsilon is None else f"at epsilon = {epsilon:g}"
+    for (epsilon, *facts), rivals in left.items():
+        where = "without privacy" if math.isinf(epsilon) else f"at epsilon = {epsilon:g}"
         names = [f"{k} {v}" for k, v in zip(varied, facts, strict=True)]
-        parts.append(
-            ", ".join([where, *names]) + " " + _won(family, rivals, plain.get(rivals[0]["data"]))
-        )
+        won = _won(family, rivals, plain.get(rivals[0]["data"]))
+        parts.append(f"{', '.join([where, *names])} {won}")
     return f"{family.what}: {'; '.join(parts)}.{none}"
 
 
-def harmed(lines: Sequence[Line]) -> str:
-    """Return a line naming the methods with a worse classwise ECE than the model itself.
+COLLAPSED, NO_SKILL = "†", "‡"
+MARKS = {
+    COLLAPSED: "collapsed: less than a tenth of the resolution (Murphy 1973) before is left, and "
+    "its log loss is above that of the pooled fit: it says nearly the same of all rows, and no "
+    "calibration error shows that",
+    NO_SKILL: "no better than always saying how often each class occurs, by its Brier score",
+}
+"""Mark of a line -> what it says."""
 
-    Worse means by a tenth and by more than the noise; "" if there are none.
+
+def collapsed(line: Line, lines: Sequence[Line]) -> bool:
+    """Return whether a calibrator says nearly the same of all rows (see `MARKS`)."""
+    before, after = (line[part].get("resolution", {}).get("mean") for part in ("before", "after"))
+    if before is None or after is None or after >= 0.1 * before:
+        return False
+    fits = {c["method"]: c for c in lines if c["data"] == line["data"] and c["baseline"]}
+    other = fits.get("pooled-temperature", fits.get("none"))
+    limit = line["before"] if other is None else other["after"]
+    return bool(line["after"]["nll"]["mean"] > limit["nll"]["mean"])
+
+
+def without_skill(line: Line) -> bool:
+    """Return whether the upper end of the Brier skill over the rates of the classes is 0 at most.
+
+    The end is two standard errors over seeds above the mean.
+    """
+    brier, rates = (line["after"].get(name, {}) for name in ("brier", "uncertainty"))
+    if brier.get("mean") is None or rates.get("mean") is None:
+        return False
+    error = 2 * brier["std"] / math.sqrt(len(line["seeds"]))
+    return bool(brier["mean"] - error >= rates["mean"])
+
+
+def marks_of(line: Line, lines: Sequence[Line]) -> str:
+    """Return the marks that a line deserves."""
+    return COLLAPSED * collapsed(line, lines) + NO_SKILL * without_skill(line)
+
+
+def harmed(lines: Sequence[Line]) -> str:
+    """Return a line naming the methods with a worse log loss than the model itself.
+
+    Worse means by more than the noise over seeds; "" if there are none.
     """
     worse = []
     for line in lines:
-        if line["baseline"] or _CALIBRATE.best not in line["before"]:
+        if line["baseline"] or "nll" not in line["before"] or not line["seeds"]:
             continue
-        before, after = (line[part][_CALIBRATE.best] for part in ("before", "after"))
-        by = after["mean"] - before["mean"]
-        if by > max(0.1 * before["mean"], before["std"], after["std"]):
-            budget = "no privacy" if line["epsilon"] is None else f"epsilon {line['epsilon']:g}"
+        before, after = (line[part]["nll"] for part in ("before", "after"))
+        if after["mean"] - before["mean"] > max(before["std"], after["std"]):
+            epsilon = line["epsilon"]
+            budget = "no privacy" if math.isinf(epsilon) else f"epsilon {epsilon:g}"
             worse.append(f"{line['label']} with {budget}")
-    if not worse:
-        return ""
-    names = ", ".join(worse[:5]) + (f" and {len(worse) - 5} more" if len(worse) > 5 else "")
-    return f"Worse than the model itself, in classwise ECE: {names}."
+    named = printable.listed(worse, most=5)
+    return f"Worse than the model itself, in log loss: {named}." if worse else ""
 
 
-def _covering(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines whose sets reach their stated coverage, within the noise."""
-    return [
-        c
-        for c in lines
-        if c["after"]["coverage_high"]["mean"] + c["after"]["coverage"]["std"]
-        >= 1 - c.get("alpha", 1)
-    ]
+def _covers(line: Line) -> bool:
+    """Return whether sets reach their stated coverage, within the noise."""
+    high, after = line["after"]["coverage_high"]["mean"], line["after"]["coverage"]
+    return bool(high + after["std"] >= 1 - line.get("alpha", 1))
 
 
 def _won(family: families.Family, rivals: Sequence[Line], plain: Line | None) -> str:
     """Return the winner of a setting, the next one's distance, and the model without either."""
     best, *others = sorted(rivals, key=family.mean)
-    text = f"{_name(best, rivals)} ({_value(family, best)})"
-    if others and _within_noise(family, best, others[0]):
-        text += f", within the noise (std over seeds) of {_name(others[0], rivals)}"
-        text += f" ({_value(family, others[0])})"
-    elif others and len(best["seeds"]) == 1:
+    text = f"{_name(best, rivals)} ({_value(family, best)}"
+    if family.best == "nll" and "brier" in best["after"]:
+        text += f", {names.named('brier').title} {best['after']['brier']['mean']:.3g}"
+    text += ")"
+    if others and len(best["seeds"]) == 1:
         text += " (one seed: the noise is unknown)"
+    elif others and not _sure(family, best, others[0]):
+        text += f", within the noise of the seeds of {_name(others[0], rivals)}"
+        text += f" ({_value(family, others[0])})"
     if plain is not None:
         worse = "" if family.mean(best) < family.mean(plain) else "no better than "
         text += f", {worse}uncalibrated {_value(family, plain)}"
@@ -193,16 +221,28 @@ def _counted(family: families.Family, settings: Sequence[Sequence[Line]]) -> str
     ranked = [sorted(rivals, key=family.mean) for rivals in settings]
     won = Counter(rivals[0]["label"] for rivals in ranked)
     text = ", ".join(f"{label} in {times}" for label, times in won.most_common())
-    tied = sum(len(rivals) > 1 and _within_noise(family, *rivals[:2]) for rivals in ranked)
-    noise = f"within the noise (std over seeds) of the next in {tied or 'none'} of them"
+    tied = sum(len(rivals) > 1 and not _sure(family, *rivals[:2]) for rivals in ranked)
+    noise = f"within the noise of the seeds of the next in {tied or 'none'} of them"
     if all(len(c["seeds"]) == 1 for rivals in settings for c in rivals):
         noise = "one seed: the noise is unknown"
     return f"{family.what}, of {len(settings)} settings: {text} ({noise})."
 
 
-def _within_noise(family: families.Family, best: Line, rival: Line) -> bool:
-    noise = max(float(c["after"][family.best]["std"]) for c in (best, rival))
-    return family.mean(rival) - family.mean(best) <= noise
+def _sure(family: families.Family, best: Line, rival: Line) -> bool:
+    """Return whether the mean difference, seed by seed, exceeds its 95 % error (Student's t)."""
+    by_seed = []
+    for line in (best, rival):
+        values = line["after"][family.best].get("values", ())  # what ships has means alone
+        by_seed.append(dict(zip(line["seeds"], values, strict=False)))
+    differences = [by_seed[1][seed] - by_seed[0][seed] for seed in {*by_seed[0]} & {*by_seed[1]}]
+    n = len(differences)
+    if n < 2:
+        noise = max(float(c["after"][family.best]["std"]) for c in (best, rival))
+        return family.mean(rival) - family.mean(best) > noise
+    from scipy.special import stdtrit  # slow
+
+    error = float(stdtrit(n - 1, 0.975)) * statistics.stdev(differences) / math.sqrt(n)
+    return bool(statistics.fmean(differences) > error)
 
 
 def _name(line: Line, rivals: Sequence[Line]) -> str:
@@ -213,7 +253,7 @@ def _name(line: Line, rivals: Sequence[Line]) -> str:
 
 
 def _value(family: families.Family, line: Line) -> str:
-    return f"{scaled(family.best, family.mean(line)):.3g}{unit(family.best)}"
+    return f"{names.scaled(family.best, family.mean(line)):.3g}{names.unit(family.best)}"
 
 
 def _short(data: str) -> str:
@@ -241,26 +281,34 @@ _TELLING = (
 _KEPT = (
     *("data", "method", "label", "settings", "alpha", "clients", "partition", "rounds"),
     *("sampling_rate", "epsilon", "delta", "unit", "trust", "mechanism", "noise_std"),
-    *("bytes_up", "bytes_down"),
+    *("bytes_up", "bytes_down", "baseline"),
 )
+_COSTS = ("delta", "noise std", "bytes up / down", "seconds")
 _WORDS = ("method", "data", "partition", "unit", "trust", "mechanism")
 _PARTS = (("before", "before", "mean"), ("mean", "after", "mean"), ("std", "after", "std"))
 
 
-def as_table(lines: Sequence[Line]) -> pages.Table:
-    """Return the table for the terminal (`show.tables.print_table`) and for Markdown.
+def as_table(lines: Sequence[Any], metrics: Sequence[str] = ()) -> pages.Table:
+    """Return the table of a comparison: for the terminal, Markdown, LaTeX and pages.
 
     A fact that is the same in all lines (the data, the partition, ...) goes into the title
     instead of a column; trust, mechanism and rounds, which follow from method and budget unless
-    they are given, are shown only where they tell two lines apart.
+    they are given, are shown only where they tell two lines apart. Among private or public lines
+    of one setting the best of a column has a star; collapsed calibrators and lines with failed
+    runs, whose means are over other seeds, have none.
+
+    Parameters
+    ----------
+    metrics
+        the columns, alone; () = those of the lines' family, and what a run costs
     """
-    metrics = families.columns_of(lines)
+    columns = families.columns_of(lines, metrics)
     facts = {k: {line.get(k): None for line in lines if line.get(k) is not None} for k in _FACTS}
     varied = [k for k, values in facts.items() if len(values) > 1]
     telling = _telling(lines, varied)
     varied = [k for k in varied if k not in _FOLLOWING or k in telling]
-    columns = ("method", *(k.replace("_", " ") for k in varied), "epsilon", *metrics.values())
-    columns += ("delta", "noise std", "bytes up / down", "seconds")
+    heads = ("method", *(k.replace("_", " ") for k in varied), "epsilon")
+    heads += tuple(map(names.column, columns)) + _COSTS * (not metrics)
     title = [
         say(next(iter(facts[k])))
         for k, say in _TITLE.items()
@@ -268,12 +316,42 @@ def as_table(lines: Sequence[Line]) -> pages.Table:
     ]
     runs = max(len(line["seeds"]) + len(line["failures"]) for line in lines)
     title.append(f"mean ± std over {runs} seeds" if runs > 1 else "one seed")
-    words = {k for k, heading in enumerate(columns) if heading in _WORDS}
     parting = ("baseline", "epsilon", *(k for k in varied if k not in ("rounds", "mechanism")))
-    parts = [[line.get(k) for k in parting] for line in lines]
-    begin = {k: "" for k, (one, following) in enumerate(pairwise(parts), 1) if one != following}
-    rows = [_texts(line, varied, metrics) for line in lines]
-    return pages.Table(", ".join(title), columns, rows, left=tuple(words), sections=begin)
+    groups: list[list[Line]] = []
+    for _, some in groupby(lines, key=lambda line: [line.get(k) for k in parting]):
+        groups.append([*some])
+    rows = []
+    for group in groups:
+        best = _best(group, columns, lines)
+        for line in group:
+            row = _row(line, varied, columns, best, marks_of(line, lines))
+            rows.append([*row, *(() if metrics else _costs(line))])
+    begin = dict.fromkeys(accumulate(map(len, groups[:-1])), "")
+    used = [m for m in MARKS if any(m in marks_of(line, lines) for line in lines)]
+    note = " ".join(f"{m} {MARKS[m]}." for m in used)
+    words = tuple(k for k, heading in enumerate(heads) if heading in _WORDS)
+    return pages.Table(", ".join(title), heads, rows, note, words, begin)
+
+
+def _best(group: Sequence[Line], metrics: Iterable[str], lines: Sequence[Line]) -> dict[str, str]:
+    """Return the best number of each metric as printed, where it is not that of all."""
+    best = {}
+    rivals = [
+        c
+        for c in group
+        if not c["baseline"] and c["seeds"] and not c["failures"] and not collapsed(c, lines)
+    ]
+    for metric in metrics:
+        means = [names.shown(metric, m) for c in rivals if (m := _mean(c, metric)) is not None]
+        pick = max if names.named(metric).higher else min
+        if len({*means}) > 1 and families.family_in(lines).best:
+            best[metric] = pick(means, key=float)
+    return best
+
+
+def _mean(line: Line, metric: str) -> float | None:
+    mean: float | None = line["after"].get(metric, {}).get("mean")
+    return mean
 
 
 def _telling(lines: Sequence[Line], varied: Sequence[str]) -> list[str]:
@@ -292,29 +370,27 @@ def _telling(lines: Sequence[Line], varied: Sequence[str]) -> list[str]:
     return telling
 
 
-def _texts(line: Line, varied: Iterable[str], metrics: Iterable[str]) -> list[str]:
-    """Return a line as text for people."""
+def _row(
+    line: Line, varied: Iterable[str], metrics: Iterable[str], best: Mapping[str, str], marks: str
+) -> list[pages.Entry]:
+    """Return a line for people."""
     failed, runs = len(line["failures"]), len(line["seeds"]) + len(line["failures"])
-    label = line["label"] + (f" [{failed} of {runs} failed]" if failed else "")
-    epsilon = "" if line["baseline"] else "inf"
-    if line["epsilon"] is not None:
-        epsilon = f"{line['epsilon']:g}"
+    return [
+        pages.Marked(line["label"], mark=marks, small=f"{failed} of {runs} failed" * (failed > 0)),
+        *(_fact(k, line.get(k)) for k in varied),
+        "" if line["baseline"] else f"{line['epsilon']:g}",
+        *(_spread(metric, line, best) for metric in metrics),
+    ]
+
+
+def _costs(line: Line) -> list[str]:
     up, down, seconds = line["bytes_up"], line["bytes_down"], line["seconds"]["mean"]
     return [
-        label,
-        *(_fact(k, line.get(k)) for k in varied),
-        epsilon,
-        *(_spread(metric, line["after"].get(metric), len(line["seeds"])) for metric in metrics),
         "" if line["delta"] is None else f"{line['delta']:g}",
         _noise(line),
         "" if up is None else f"{up:,} / {down:,}",
         "" if seconds is None else f"{seconds:.3f}",
     ]
-
-
-def as_markdown(lines: Sequence[Line]) -> str:
-    """Return the table for a README, without the title."""
-    return tables.markdown(replace(as_table(lines), title="", left=(0,)))
 
 
 def as_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
@@ -341,18 +417,20 @@ def _fact(key: str, value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _spread(metric: str, over: Mapping[str, Any] | None, runs: int) -> str:
-    if over is None or over["mean"] is None:
+def _spread(metric: str, line: Line, best: Mapping[str, str]) -> pages.Entry:
+    over, runs = line["after"].get(metric, {}), len(line["seeds"])
+    if over.get("mean") is None:
         return ""
-    mean, std = shown(metric, over["mean"]), shown(metric, over["std"])
+    mean, std = names.shown(metric, over["mean"]), names.shown(metric, over["std"])
     some = len(over.get("values", range(runs)))  # what ships of a comparison has means alone
-    note = "" if some == runs else f" [{some} of {runs}]"  # noise drowned the others
-    return (mean if float(std) == 0 else f"{mean} ± {std}") + note
+    notes = [f"± {std}"] * (float(std) != 0) + [f"[{some} of {runs}]"] * (some != runs)  # drowned
+    competes = not line["baseline"] and not line["failures"]
+    return pages.Marked(mean, best=competes and best.get(metric) == mean, small=" ".join(notes))
 
 
 def _noise(line: Line) -> str:
     """Return the std of the released sum, one number for each kind of block."""
-    if line["epsilon"] is None or not line["seeds"]:
+    if math.isinf(line["epsilon"]) or not line["seeds"]:
         return ""
     std = line["noise_std"]
     if std is None:

@@ -53,7 +53,10 @@ def test_a_run_that_is_another_is_refused(site):
     ]
     each_is_refused(table, lambda fields: check({**FIELDS, **fields}, asked(), site))
     short = ({k: v for k, v in FIELDS.items() if k != key} for key in FEDERATION.to_fields())
-    each_is_refused(((fields, "no key") for fields in short), lambda f: check(f, asked(), site))
+    each_is_refused(
+        ((fields, "no key|of the run config must be") for fields in short),
+        lambda f: check(f, asked(), site),
+    )
 
 
 def test_a_share_of_the_noise_alone_is_not_sent(site):

@@ -52,7 +52,7 @@ def test_what_does_not_fit_is_one_line(folder, capsys):
         ("four.npz", "labels: 3 at row 3; allowed: 0, 1, 2"),
         ("bad.npz", "'bad.npz': features: all values must be finite"),
         ("rows.npz --alpha 0.1", "alpha has no effect here: a model has no sets"),
-        ("nowhere.npz", "no such file"),
+        ("nowhere.npz", "no such .npz file"),
     ):
         name, *more = data.split()
         assert applied(name, "out.npz", *more) == 2, data

@@ -44,7 +44,7 @@ def test_help_shows_what_most_use_and_help_all_every_option(capsys):
         shown[word] = set(re.findall(r"^[│| ]+(--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
     every = {f"--{name.replace('_', '-')}" for name in options_of(Config)}
     assert every <= shown["--help-all"]
-    assert len(shown["--help"] & every) == 12
+    assert len(shown["--help"] & every) == 13
     assert not shown["--help"] & {"--committee", "--quorum", "--control", "--ledger"}
 
 

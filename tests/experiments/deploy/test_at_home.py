@@ -184,10 +184,10 @@ def test_what_does_not_fit_is_refused(home, tmp_path):
         ((at["exact"], "three", None), r"is of 2 classes .* of 3 .*the same"),
         ((at["named"], "other", ("sick", "well")), r"\(well, sick\).*\(sick, well\).*same order"),
         ((at["named"], "other", ("ill", "well")), r"\(ill, well\)"),
-        ((at["exact"], "none", None), "no rows"),
+        ((at["exact"], "none", None), "rows >= 1"),
         ((at["exact"], "nan", None), "must be finite"),
         ((at["whole"], "other", None), "by site"),
-        ((at["confidence"], "other", None), "the score 'confidence'"),
+        ((at["confidence"], "other", None), "got 'confidence'"),
         ((tmp_path / "calibrator.npz", "other", None), "is not a fedcal artifact"),
         ((tmp_path / "no.npz", "other", None), "No such file"),
     ]

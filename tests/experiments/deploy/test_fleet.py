@@ -117,12 +117,12 @@ def test_nothing_is_overwritten_and_nothing_half_written(tmp_path, capsys):
     done = subprocess.run([sys.executable, "-m", module, *words], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     before = (tmp_path / "sites/b.key").read_bytes()
-    with pytest.raises(InputError, match=r"sites/b\.key exists and is not"):
+    with pytest.raises(InputError, match=r"sites/b\.key is there: it is not"):
         make_certificates(tmp_path, names=["localhost"], sites=["a", "b"])
     with pytest.raises(SystemExit) as left:
         main(words)
     assert left.value.code == 2
-    assert "exists and is not" in capsys.readouterr().err.splitlines()[-1]
+    assert "is there: it is not" in capsys.readouterr().err.splitlines()[-1]
     assert sorted(p.name for p in tmp_path.rglob("*.*")) == ["b.key", "b.pub"]
     assert (tmp_path / "sites/b.key").read_bytes() == before
 
@@ -132,7 +132,7 @@ def test_the_server_s_certificate_is_renewed_under_the_same_authority(tmp_path):
     authority = x509.load_pem_x509_certificate((tmp_path / "ca.crt").read_bytes())
     life = authority.not_valid_after_utc - authority.not_valid_before_utc
     assert life.days == 10 * CA_LIVES
-    with pytest.raises(InputError, match=r"server\.crt exists and is not"):
+    with pytest.raises(InputError, match=r"server\.crt is there: it is not"):
         make_certificates(tmp_path, names=["new.example.org"], sites=[])
     for name in ("server.crt", "server.key"):
         (tmp_path / name).unlink()

@@ -114,7 +114,7 @@ def values(out: Path) -> list[Any]:
 
 def test_another_run_takes_the_place_of_one_that_has_ended(link, tmp_path):
     out = tmp_path / "out"
-    refused("contains no run", deploy.deployed, config(tmp_path), out=out, resume=True)
+    refused("no run to continue", deploy.deployed, config(tmp_path), out=out, resume=True)
     link.before = lambda sites: setattr(sites, "leave", True)
     with pytest.warns(UserWarning, match="0 of 3 sites have the calibrator"):
         first = deploy.deployed(config(tmp_path), out=out)
@@ -157,7 +157,7 @@ def test_a_site_that_took_no_part_is_named_wherever_a_result_is(
     told = json.loads((out / "result.json").read_text())
     assert told["sites"]["absent"] == ["Celle"]
     said = "2 of the 3 enrolled sites answered: Celle took no part."
-    assert any(said in sentence for sentence in told["privacy"]["statement"])
+    assert any(said in sentence for sentence in told["privacy"]["more"])
     assert said in (out / "report.html").read_text().split("</h1>")[0]
     promised = told["sets"]["guarantee"] if method == "conformal" else told["intervals_exclude"]
     assert "rows of Celle, which took no part" in promised[-1]

@@ -39,7 +39,7 @@ def test_an_end_is_said(method, labels, more, range_):
     (said,) = result.to_json()["at_limits"]
     assert range_ in said
     assert said.endswith("the best may lie beyond.")
-    assert said in result.privacy["statement"]
+    assert said in result.privacy["more"]
     assert said in str(result).splitlines()
 
 
@@ -56,4 +56,4 @@ def test_an_end_is_said(method, labels, more, range_):
 def test_nothing_is_said_within_a_range(method, more):
     result = simulate(BEST, method=method, clients=5, **more)
     assert "at_limits" not in result.to_json()
-    assert "beyond" not in " ".join(result.privacy["statement"])
+    assert "beyond" not in " ".join(result.privacy["more"])

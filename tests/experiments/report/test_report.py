@@ -78,7 +78,7 @@ def poison(value: Any) -> Any:
         return {k: poison(v) for k, v in value.items()}
     if isinstance(value, list):
         return [poison(v) for v in value]
-    return value + EVIL if isinstance(value, str) else value
+    return value + EVIL if isinstance(value, str) and value != "inf" else value
 
 
 def test_words_from_files_are_escaped(copy):
@@ -113,11 +113,11 @@ def compared() -> dict[str, Any]:
     baseline = {"baseline": True, "partition": None, "clients": None, "bytes_up": 0}
     failed = {"after": {}, "seeds": [], "bytes_up": None, "seconds": {"mean": None, "std": None}}
     cells = [
-        cell("none", None, 0.0475, **baseline),
+        cell("none", "inf", 0.0475, **baseline),
         cell("fedtemp", 1.0, 0.0355),
         cell("fednewton", 1.0, 0.0101),
-        cell("fedtemp", None, 0.06),
-        cell("fednewton", None, 0.0112),
+        cell("fedtemp", "inf", 0.06),
+        cell("fednewton", "inf", 0.0112),
         cell("fedbin", 1.0, 0.0, **failed, failures=[{"seed": 0, "error": "nobody answered"}]),
     ]
     said = ["Publishing all cells adds their budgets up."]

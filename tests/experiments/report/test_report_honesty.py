@@ -12,9 +12,10 @@ from html_page import page_of
 from fedcal.experiments import simulate
 from fedcal.experiments.report.comparison import (
     card_of,
-    cells_table,
+    cells_of,
     write_comparison_report,
 )
+from fedcal.experiments.runs.comparison.table import as_table
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -36,10 +37,9 @@ def written(folder: Path, cells: list[dict[str, Any]]) -> str:
 def test_groups_are_not_told_what_follows_from_their_trust_model():
     pairs = (("central", "gaussian"), ("local", "laplace"))
     cells = [cell("fedtemp", 1.0, 0.02, trust=t, mechanism=m) for t, m in pairs]
-    told = set(cells_table(cells).sections.values())
-    assert told == {"trust central, ε = 1", "trust local, ε = 1"}
+    assert "mechanism" not in as_table(cells).columns
     other = cell("fedtemp", 1.0, 0.03, mechanism="laplace")  # which was chosen
-    assert "trust central, laplace, ε = 1" in cells_table([*cells, other]).sections.values()
+    assert {"trust", "mechanism"} <= {*as_table([*cells, other]).columns}
 
 
 def test_a_card_says_that_rows_are_too_few_for_intervals():
@@ -60,11 +60,10 @@ def test_a_cell_with_failures_has_no_star_and_says_how_many_ran(tmp_path):
         cell("fedtemp", 1.0, 0.03, seeds=[0, 1, 2, 3, 4]),
         cell("fednewton", 1.0, 0.02, seeds=[0, 1, 2, 3, 4]),
     ]
-    rows = list(cells_table(cells).rows)
-    stars = {name.text: [entry.best for entry in row[:3]] for name, *row in rows}
+    rows = list(as_table(cells_of(cells), ["ece", "classwise_ece", "nll"]).rows)
+    stars = {name.text: [entry.best for entry in row[1:]] for name, *row in rows}
     assert stars == {"lucky": [False] * 3, "fedtemp": [False] * 3, "fednewton": [True] * 3}
-    assert [name.small for name, *_ in rows] == ["1 of 5 runs", "", ""]
+    assert [name.small for name, *_ in rows] == ["4 of 5 failed", "", ""]
     page = written(tmp_path, cells)
-    assert "lucky 1 of 5 runs" in page
-    assert "over 5 seeds" in page
-    assert "lucky<small>1 of 5 runs</small>" in card_of(cells).html(card=True)
+    assert "lucky 4 of 5 failed" in page
+    assert "lucky<small>4 of 5 failed</small>" in card_of(cells).html(card=True)

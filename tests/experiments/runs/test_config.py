@@ -85,3 +85,10 @@ def test_what_was_given_stays_but_for_what_belongs_to_the_overridden(tmp_path):
     assert load_config(file, {"clients": 7, "data": "imdb-binary"}).set == {**fact, "low": 0.4}
     assert load_config(file, {"method": "fednewton"}).set == fact
     assert load_config(file, {"method": "fedbin"}).set == {}
+
+
+def test_a_method_s_name_in_a_config_imports_nothing(tmp_path, monkeypatch):
+    """Only what a user gives as an option may name code; a `Config` is made of more."""
+    (tmp_path / "planted.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    refused("unknown method 'planted:Method'", Config, method="planted:Method")

@@ -81,8 +81,8 @@ def test_rows_count_where_they_are_asked_for_at_their_price():
     run: dict[str, Any] = {"partition": "natural", "unit": "subject", "epsilon": 2.0}
     plain, rows = (evaluate(arrays(), rows_per_subject=r, **run).privacy for r in (None, 9))
     assert rows["noise_std"] == pytest.approx(9 * plain["noise_std"])
-    assert "the noise is 9 times that of counting each subject once" in rows["statement"][-1]
-    assert "rows_per_subject" not in " ".join(plain["statement"])
+    assert "the noise is 9 times that of counting each subject once" in " ".join(rows["more"])
+    assert "rows_per_subject" not in " ".join(plain["more"])
     with pytest.raises(InputError, match="rows_per_subject has no effect here: unit 'user'"):
         evaluate(arrays(), rows_per_subject=2)
     with pytest.raises(InputError, match="rows_per_subject"):

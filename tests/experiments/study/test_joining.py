@@ -45,7 +45,7 @@ def changed(**columns):
 def test_rows_that_cannot_work_are_one_line(tmp_path):
     n = len(table()["label"])
     wrong = [
-        ((ONE, changed(patient=None)), "no column subject .or patient., and the study protects"),
+        ((ONE, changed(patient=None)), "column subject .or patient. of .* is needed"),
         ((ONE, changed(score=[45.0] * n)), "45 at row .* must lie in .0, 1."),
         (
             (ONE, changed(label=["sepsis", "dead"] * (n // 2) + ["dead"] * (n % 2))),
@@ -54,8 +54,11 @@ def test_rows_that_cannot_work_are_one_line(tmp_path):
         ((ONE, changed(label=None)), "no column 'label'"),
         ((ONE, changed(client=["a", "b"] * (n // 2) + ["b"] * (n % 2))), "must be 1, got 2"),
         ((ONE, changed(client=["birch"] * n)), "has rows of birch .column client., this is "),
-        ((study(groups=("ward a",)), table()), "no column group with ward a"),
-        ((study(groups=("ward a",)), changed(group=["ward b"] * n)), "no column group with ward a"),
+        ((study(groups=("ward a",)), table()), "column group of .* with ward a is needed"),
+        (
+            (study(groups=("ward a",)), changed(group=["ward b"] * n)),
+            "column group of .* with ward a is needed",
+        ),
         ((study(classes=("a", "b", "c")), table()), "3 class names for 2 classes"),
     ]
     file = tmp_path / "rows.csv"

@@ -82,7 +82,7 @@ def test_keys_and_certificates_stay_until_the_server_moves(there):
 def test_sealing_says_the_digest_and_whom_it_misses(there, capsys):
     there.joined()
     joins = [there.folder / f"{site}.join" for site in SITES]
-    refused("no key of cedar", seal, there.file, joins[:2])
+    refused(".join file of cedar is needed", seal, there.file, joins[:2])
     assert cli._run(["study", "seal", str(there.file), *map(str, joins)]) == 0
     assert in_words(there.seal().digest) in capsys.readouterr().out
     shutil.rmtree(there.folder / "sepsis-coordinator")

@@ -40,8 +40,8 @@ def sealed(of=ONE):
 @pytest.mark.parametrize(
     ("joins", "word"),
     [
-        ([], "no key of alder"),
-        ([join("alder"), join("alder")], "two .join files of alder"),
+        ([], "the .join file of alder is needed"),
+        ([join("alder"), join("alder")], "two .join files of one site: 'alder'"),
         ([join("alder", site="oak")], "unknown site of"),
         ([join("alder", study(epsilon=9.0))], "terms that alder joined"),
         ([join("alder", classes="0" * 64)], "classes of alder, in their order"),
@@ -197,7 +197,7 @@ def test_seals_are_ordered_by_their_revision_and_not_by_a_date(there, call):
         assert re.search(words, call(*accept, code=2)), change
     more = json.loads(third) | {"note": "trust me"}
     there.sealed.write_text(signed_text(more, "study-sealed", key_of(there)))
-    assert "has 'note', which is not part of such a file" in call(*accept, code=2)
+    assert "'note'; allowed" in call(*accept, code=2)
 
 
 def test_two_sites_with_one_connection_key_are_refused(there, call):

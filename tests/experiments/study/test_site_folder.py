@@ -296,7 +296,7 @@ def test_moving_the_keys_of_an_earlier_fedcal_is_refused_before_it_begins(there,
     (keys / "README").touch()
     words = ("site", "join", there.kit(), "rows.csv", "--made-here")
     monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
-    assert "README is not a key of this site" in call(*words, code=2)
+    assert "(take it out first) 'README'" in call(*words, code=2)
     assert (keys / "signing.pem").exists()
     (keys / "README").unlink()
     monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))

@@ -68,7 +68,7 @@ def test_what_binds_changes_the_digest_and_what_does_not_does_not():
         ("colluding = 3", "colluding"),
         ('rate = "x"', "rate must be a number"),
         ("thresholds = [1.5]", r"in \(0, 1\)"),
-        ('thresholds = ["x"]', "thresholds must be"),
+        ('thresholds = ["x"]', "thresholds number 1 must be"),
         ('positive = "x"', r"positive of \[model\]"),
         ('classes = ["a"]', "classes"),
         ('aldr = "x"', "aldr must be a whole number"),

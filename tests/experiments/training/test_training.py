@@ -210,7 +210,7 @@ def test_every_method_trains_features(model, how):
     training = train(data=clusters(), model=own if model == "own" else model, **given)
     assert training.metrics["accuracy"] > 0.8
     assert training.config.data == "rows in memory"
-    own_code = any("user's own" in line for line in training.privacy["statement"])
+    own_code = any("user's own" in line for line in training.privacy["more"])
     assert own_code == (model == "own" and "epsilon" in how)
 
 

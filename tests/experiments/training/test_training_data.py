@@ -173,10 +173,10 @@ def test_nothing_is_fitted_to_a_test_part(tmp_path, kind):
 
 def test_bad_arrays(tmp_path):
     table: list[tuple[dict[str, Any], str]] = [
-        ({"y": Y}, "an array 'features' or 'x' is needed"),
+        ({"y": Y}, "one of the arrays 'features' and 'x' is needed"),
         ({"x": X}, "one of the arrays 'labels' and 'y' is needed"),
         ({"x": X, "y": Y, "z": Y}, "unknown key 'z'"),
-        ({"x": X[0], "y": Y}, r"x: must have shape \(rows, height, width\)"),
+        ({"x": X[0], "y": Y}, r"x: must be uint8 .* \(rows, height, width.*got uint8 \(6, 6\)"),
         ({"x": X.astype(int), "y": Y}, "x: must be uint8 .* got int64"),
         ({"x": np.full(X.shape, np.nan), "y": Y}, "x: all values must be finite"),
         (

@@ -226,7 +226,7 @@ def test_what_has_no_account_is_refused():
         (lambda: composed_epsilon([], DELTA), "at least one stage"),
         (lambda: composed_epsilon([Stage(1.0)], 0.0), "delta"),
         (lambda: composed_epsilon([TRAINING, Stage(1.0)], 0.03), "below the sampling rate"),
-        (lambda: composed_epsilon([TRAINING, Stage(1.0)], 1e-13), "too small"),
+        (lambda: composed_epsilon([TRAINING, Stage(1.0)], 1e-13), "at least 1e-12"),
         (lambda: composed_epsilon([Guarantee(1.0, 1e-5), TRAINING], DELTA), "too small"),
     ]
     each_is_refused(table, lambda call: call())

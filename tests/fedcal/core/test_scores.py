@@ -34,7 +34,7 @@ def test_what_contradicts_its_declaration_is_refused(dtype):
         np.testing.assert_array_equal(check_scores("probs", "probs", p), p)
     each_is_refused(
         [
-            (z, r"^probs: .*(must lie in \[0, 1\]|must be 1 within)")
+            (z, r"^probs: .*(must lie in \[0, 1\]|must sum to 1 within)")
             for z in (Z, Z[:1], P * 2, np.log(P), np.zeros((9, 3)))
         ],
         lambda z: check_scores("probs", "probs", z),

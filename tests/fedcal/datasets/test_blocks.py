@@ -131,12 +131,15 @@ def test_what_cannot_be_read_in_blocks_is_one_line(tmp_path):
         (place({"client": rows()["client"] + 0.5}), "client: 0.5 at row 0; must be whole numbers"),
         (place({"labels": np.array(["a", "b", "c"])[rows()["labels"]]}), "labels are names"),
         (place({"labels": rows()["labels"] + 1}), "must be a class in"),
-        (place({"split": np.array(["train"] * 900)}, "parquet"), "column split"),
-        (write(tmp_path / "nobody", "npz", without), "need a column client"),
+        (
+            place({"split": np.array(["train"] * 900)}, "parquet"),
+            "split has no effect",
+        ),
+        (write(tmp_path / "nobody", "npz", without), "a column client is needed"),
         (tmp_path / "packed.npz", "is compressed"),
         (tmp_path / "columns.npz", "column by column"),
         (mixed, "one kind of file"),
-        (other, "not all of its files have the same columns"),
+        (other, "columns and classes in all"),
         (tmp_path / "gone.npz", "cannot be read"),
         (tmp_path / "empty-*.npz", "no file here"),
     ]

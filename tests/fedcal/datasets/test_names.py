@@ -73,7 +73,7 @@ def test_named_columns_come_in_the_order_that_was_asked_for(tmp_path):
     assert load(numbered).labels.tolist() == [1]
     wrong = write_csv(tmp_path / "y.csv", *lines[:-1], "Bird,.2,.2,.6")
     refused("labels: 'Bird' at row 1; did you mean 'bird'", load, wrong)
-    refused("only one of two classes is positive", load, path, positive="cat")
+    refused("with cat as the positive one, must be 2, got 3", load, path, positive="cat")
 
 
 @pytest.mark.parametrize("key", ["probs", "other_probs"])

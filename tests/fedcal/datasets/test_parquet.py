@@ -86,7 +86,7 @@ BAD: list[Any] = [
     (L | {"label": Y, "weight": Y}, "unknown column 'weight'; allowed"),
     ({"label": Y, "logit_0": Y, "logit_2": Y}, "column 'logit_1' is missing"),
     (L | {"label": Y, "logit_0": Y}, "logit and logits columns together"),
-    ({"label": Y, "logits": RAGGED}, "'logits' holds 1 numbers at row 2, but 2 at row 0"),
+    ({"label": Y, "logits": RAGGED}, "numbers in column 'logits' at row 2, .* must be 2, got 1"),
     ({"label": Y, "logits": HOLED}, "column 'logits' holds null at row 1"),
     ({"label": Y, "score": [0.5, None, 0.5, 1]}, "column 'score' holds null at row 1"),
     (L | {"label": [0, 1, None, 1]}, "column 'label' holds null at row 2"),
@@ -99,9 +99,12 @@ BAD: list[Any] = [
     ({"label": Y, "logits": [["a"]] * 4}, "'logits' holds string; must hold numbers"),
     ({"label": Y, "logits": [1.0] * 4}, "holds double; must hold lists of numbers"),
     (L | {"label": Y, "client": [{"a": 1}] * 4}, "'client' holds struct.* or text"),
-    (L | {"label": Y, "client": ["x" * 257] * 4}, "a name of 257 characters"),
+    (
+        L | {"label": Y, "client": ["x" * 257] * 4},
+        r"column .client. must be .* got 257",
+    ),
     (L | {"label": Y, "split": Y}, "column 'split' holds int64; must hold text"),
-    ({"label": pa.array([], F64), "score": pa.array([], F64)}, "has no rows"),
+    ({"label": pa.array([], F64), "score": pa.array([], F64)}, "number of rows must be"),
 ]
 
 

@@ -83,7 +83,7 @@ def test_bad_input_is_refused():
     table: list[tuple[tuple[Any, ...], str]] = [
         ((p[:5], q, y), "one entry for each row"),
         ((np.eye(2)[y.clip(0, 1)], q, y.clip(0, 1)), "shape of after"),
-        ((p, 0.9 * q, y), r"row 0 sums to 0\.9"),
+        ((p, 0.9 * q, y), r"0\.9 at row 0"),
         ((p + np.nan, q, y), "finite"),
         ((p, q, y + 3), r"\[0, 3\)"),
     ]

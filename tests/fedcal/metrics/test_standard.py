@@ -125,7 +125,7 @@ def test_what_is_refused(score, monkeypatch):
         (([["0.5", "0.5"]], [0]), "must be numbers"),
         (([[0.5, 0.5], [0.5]], [0, 1]), "ragged"),
         (([[0.5 + 0j, 0.5]], [0]), "must be numbers"),
-        (([[0.5, 0.5], [0.5, 0.6]], [0, 1]), r"row 1 sums to 1\.1"),
+        (([[0.5, 0.5], [0.5, 0.6]], [0, 1]), r"1\.1 at row 1; each row must sum to 1"),
         ((halves, [0]), "one entry for each row"),
         *(
             ((halves, labels), "whole numbers in")

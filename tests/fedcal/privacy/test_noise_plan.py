@@ -271,7 +271,7 @@ def test_what_does_not_go_together_is_refused():
         ((1, Bound((8,), (1.0,)), "unary", local), "needs clip norms above 1"),
         ((1, SCORES, "exponential", local), "trust 'central'"),
         ((1, SCORES, "exponential", {"mechanism": "laplace"}), "does not fit"),
-        ((2, SCORES, "exponential", {}), "needs one round, got rounds = 2"),
+        ((2, SCORES, "exponential", {}), "number of rounds of .* must be 1, got 2"),
         ((1, ONES, "exponential", {}), "a bound for each candidate"),
         ((1, pairs, "exponential", {}), "a bound for each candidate"),
         ((1, PAIR, "laplace", {"mechanism": "exponential"}), "does not fit this"),

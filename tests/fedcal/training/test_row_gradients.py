@@ -167,7 +167,10 @@ def test_no_row_adds_more_than_the_clip(network, scale):
 def test_a_grid_that_does_not_fit_and_sums_without_a_bound_are_refused():
     x, y, w = rows_of("mlp", 2)
     rows = row_gradients(network_named("mlp"), x.shape[1:], CLASSES)
-    table = [(2.0**-17, "use a larger clip"), (2.0**-50, "use a smaller clip")]
+    table = [
+        (2.0**-17, "must be in .*, got 131072"),
+        (2.0**-50, "must be in .*, got 1125899906842624"),
+    ]
     each_is_refused(table, lambda grid: rows.steps(w, x, y, np.array([0, 2]), Clipping(1.0), grid))
     with pytest.raises(Exception, match="too large: scale the features"):
         steps("softmax", rows_of("softmax", 2)[2], x * 1e9, y, Clipping(0.0, "none"))
@@ -220,7 +223,10 @@ X = np.random.default_rng(0).normal(size=(12, 5)).astype(np.float32)
 
 def test_what_mixes_rows_or_has_no_gradients_of_them_is_refused():
     table: list[tuple[Any, str]] = [
-        (nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3)), r"0\.running_mean changes with the ro"),
+        (
+            nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3)),
+            r"0\.running_mean .* changes wit",
+        ),
         (nn.Sequential(nn.BatchNorm1d(5, 1e-5, 0.1, True, False), nn.Linear(5, 3)), "BatchNorm"),
         (Doing(lambda x: x - x.mean(dim=0)), "depends on other rows"),
         (Doing(lambda x: x + 1e-6 * x.mean(dim=0)), "depends on other rows"),
@@ -229,12 +235,12 @@ def test_what_mixes_rows_or_has_no_gradients_of_them_is_refused():
         (Shrinks(nn.Identity()), "changes its own state"),
         (Elsewhere(nn.Identity()), "a weight is used outside of its layer"),
         (frozen, "bias is frozen"),
-        (nn.Linear(4, 3), "fails on rows of shape 5: RuntimeError: mat1 and mat2"),
+        (nn.Linear(4, 3), "on rows of shape 5, fails: RuntimeError: mat1 and mat2"),
         (
             nn.Linear(5, 2),
-            r"must return logits \(n, 3\) for rows \(n, 5\); for 2 rows it returns \(2, 2\)",
+            r"shape of logits of two rows .* must be \(2, 3\), got \(2, 2\)",
         ),
-        (dict, "makes a dict, not a torch.nn.Module"),
+        (dict, "AttributeError: 'dict' object has no attribute 'to'"),
         (5, "5 is not a model"),
         ("os:nothing", "--model os:nothing failed: AttributeError"),
     ]

@@ -202,7 +202,7 @@ def test_who_may_not_ask():
     table: list[tuple[dict[str, Any], str]] = [
         ({"rows_known": False}, "must be public"),
         ({"unit": "subject", "rows_known": False}, "how many subjects there are is not"),
-        ({"unit": "subject"}, "rows_known is of rows"),
+        ({"unit": "subject"}, "another unit than one of subjects"),
         ({"by": "class", "quantile": "prefix"}, "all parts together"),
         ({"trust": "distributed"}, "does not have the exact sums"),
         ({"by": "class"}, "one threshold"),

@@ -242,7 +242,7 @@ def test_a_site_with_other_classes_stops_the_run_before_anything_is_asked(tmp_pa
         folder = tmp_path / f"given {given}"
         file = tmp_path / "ledger.db"
         job = job_of(class_digest=given, ledger=str(file), cap=1.0)
-        with pytest.raises(InputError, match="site 3 has other classes, or in another order"):
+        with pytest.raises(InputError, match=r"classes of site 3 .all need the same --class-names"):
             run(folder, job, names={3: ("cat", "owl", "dog")})
         assert isinstance(read_error(folder / "out"), InputError)
         with Ledger(file) as ledger:
@@ -320,7 +320,7 @@ def test_a_run_goes_on_with_the_same_bits_and_is_charged_once(number, trust, tmp
     fields = fields_of(job, tmp_path / "out")
     stopped_in_round(number, tmp_path, fields)
     assert len(Checkpoint.load(tmp_path / "out").releases) == number - 1
-    refused("contains a run that has not ended", server.serve, Sites(tmp_path, fields), fields)
+    refused("a run has not ended", server.serve, Sites(tmp_path, fields), fields)
     again = {**fields, "resume": True, "timeout": 3.0}
     server.serve(Sites(tmp_path, again), again)
     found = Outcome.load(tmp_path / "out")
@@ -389,12 +389,12 @@ def test_what_does_not_belong_together_does_not_go_on(tmp_path):
             server.serve(Sites(tmp_path, fields), {**fields, "resume": True, **change})
         (out / CHECKPOINT).write_bytes(kept)
 
-    refused("was started with seed = 0, not 1", seed=1)
-    refused("was started with epsilon = 1.0, not 2.0", epsilon=2.0)
+    refused("seed of a run that continues must be 0, got 1", seed=1)
+    refused("epsilon of a run that continues must be 1.0, got 2.0", epsilon=2.0)
     shutil.copy(file, tmp_path / "kept.db")
     file.unlink()
     Ledger(file, 2.0).close()
-    refused("no reservation for run")
+    refused("ledger.s reservation for run")
     shutil.copy(tmp_path / "kept.db", file)
     plain = json.loads(older)
     with Ledger(file) as ledger:
@@ -407,7 +407,7 @@ def test_what_does_not_belong_together_does_not_go_on(tmp_path):
     (out / CHECKPOINT).write_text(json.dumps(plain))
     file.unlink()
     shutil.copy(tmp_path / "kept.db", file)
-    refused("does not belong to this run")
+    refused("to belong to this run, must be")
 
 
 def test_two_servers_never_have_one_folder(tmp_path):

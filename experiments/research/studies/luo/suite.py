@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -39,9 +40,10 @@ from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.sweep import (
     CONFIG,
     ROWS,
-    Folder,
+    Journal,
     Row,
     Run,
+    check_same,
     digest_of,
     pool_of,
     run_all,
@@ -169,14 +171,6 @@ class Suite:
         """Return the suite as TOML text."""
         return tomli_w.dumps({k: list(v) if k in _LISTS else v for k, v in asdict(self).items()})
 
-    def what_differs(self, then: Suite) -> list[str]:
-        """Why cells of another suite cannot be part of this one; it may have fewer data sets."""
-        now, was = asdict(self), asdict(then)
-        said = [
-            f"{k} was {was[k]} and is {now[k]}" for k in now if k != "data" and now[k] != was[k]
-        ]
-        return said + [f"{name} is missing" for name in then.data if name not in self.data]
-
     def settings_of(self, name: str, rows: int) -> list[SweepPoint]:
         """Return the settings for a data set with this number of rows."""
         found = SUITES[self.settings or suite_for(rows)]
@@ -199,45 +193,34 @@ def read_suite(raw: Mapping[str, Any]) -> Suite:
         raise InputError(f"{CONFIG} is not that of a suite") from None
 
 
-def check_cell(row: Any) -> Row:
-    """Return a row that was read from a file, if it is complete; ValueError otherwise."""
-    if not isinstance(row, dict) or set(row) != {"run", "versions", "ece", "seconds"}:
-        raise ValueError("keys")
-    if not isinstance(row["run"], dict) or not isinstance(row["versions"], dict):
-        raise ValueError("no run, or no versions")
-    columns, ece = row["run"].get("columns"), row["ece"]
-    if not isinstance(ece, dict) or not isinstance(columns, list) or list(ece) != columns:
-        raise ValueError("columns")
-    if not all(isinstance(pair, list) and len(pair) == 2 for pair in ece.values()):
-        raise ValueError("no mean, or no standard deviation")
-    numbers = [row["seconds"], *(v for pair in ece.values() for v in pair)]
-    if not all(type(n) is float and 0.0 <= n < 1e9 for n in numbers):
-        raise ValueError("a number")
-    return row
+def check_cell(row: Any) -> None:
+    """Raise ValueError, or what looking at it raises, unless a row that was read is complete."""
+    means = [*row["ece"].values()]
+    numbers = [row["seconds"], *(mean for mean, _ in means), *(std for _, std in means)]
+    if (
+        row.keys() != {"run", "versions", "ece", "seconds"}
+        or not isinstance(row["versions"], dict)
+        or [*row["ece"]] != row["run"]["columns"]
+        or not all(type(n) is float and 0.0 <= n < 1e9 for n in numbers)
+    ):
+        raise ValueError("not a cell")
 
 
 DONE = "suite.json"
 """The file that is there when all cells are finished."""
 
 
-@dataclass(frozen=True)
-class _Finished:
-    """All cells of a suite, in the order of data sets and settings."""
+def _save(suite: Suite, rows: Sequence[Row], out: Path) -> None:
+    """Replace the grown file by one in order, and say that it is finished."""
 
-    suite: Suite
-    rows: list[Row]
+    def write(draft: Path) -> None:
+        (draft / CONFIG).write_text(suite.to_toml(), "utf-8")
+        lines = (json.dumps(row, allow_nan=False) + "\n" for row in rows)
+        (draft / ROWS).write_text("".join(lines), "utf-8")
+        done = {"schema": 1, "kind": "suite", "cells": len(rows)}
+        (draft / DONE).write_text(to_json(done), "utf-8")
 
-    def save(self, out: Path) -> None:
-        """Replace the grown file by one in order, and say that it is finished."""
-
-        def write(draft: Path) -> None:
-            (draft / CONFIG).write_text(self.suite.to_toml(), "utf-8")
-            lines = (json.dumps(row, allow_nan=False) + "\n" for row in self.rows)
-            (draft / ROWS).write_text("".join(lines), "utf-8")
-            done = {"schema": 1, "kind": "suite", "cells": len(self.rows)}
-            (draft / DONE).write_text(to_json(done), "utf-8")
-
-        write_folder(out, write)
+    write_folder(out, write)
 
 
 def run_suite(
@@ -280,24 +263,22 @@ def run_suite(
         Ctrl-C; finished cells are kept in `out`.
     """
     place = pool_of(jobs, None, ray_address)
-    sources = {name: load_any(name) for name in suite.data}
-
-    def what_differs(begun: Mapping[str, Any]) -> list[str]:
-        return suite.what_differs(read_suite(begun))
-
-    folder = None
+    journal = None
     if out is not None:
-        folder = Folder(out, suite.to_toml(), what_differs, check_cell, DONE)
-    return run_all(
-        _runs(suite, sources),
-        sources,
-        cell_row,
-        partial(_Finished, suite),
-        place=place,
-        folder=folder,
-        resume=resume,
-        progress=progress,
-    ).rows
+        journal = Journal(out, DONE, check_cell, resume=resume)
+        if resume:
+            then = asdict(read_suite(journal.begun))
+            check_same(f"{out} was begun with another suite", asdict(suite), then, ["data"])
+    sources = {name: load_any(name) for name in suite.data}
+    runs, nothing = _runs(suite, sources), dict[str, Row]()
+    kept = (
+        nullcontext(nothing) if journal is None else journal.opened(suite.to_toml(), sources, runs)
+    )
+    with place as pool, kept as rows:
+        ordered = run_all(runs, sources, cell_row, pool, rows, progress)
+        if journal is not None:
+            journal.finish(partial(_save, suite, ordered))
+    return ordered
 
 
 def _runs(suite: Suite, sources: Mapping[str, Dataset]) -> list[Run]:

@@ -92,8 +92,8 @@ def ratio_at_most(title: str, factor: float) -> Callable[[Rows], Found]:
 # -- of figures: a curve for each title ----------------------------------------------------------
 
 
-def curve(rows: Rows, title: str, part: str, epsilon: float | None = None) -> Rows:
-    """Return a method's rows in a part, fewest rounds first; epsilon None = without privacy."""
+def curve(rows: Rows, title: str, part: str, epsilon: float = math.inf) -> Rows:
+    """Return a method's rows in a part, fewest rounds first."""
     mine = [r for r in rows if (r["title"], r["part"], r["epsilon"]) == (title, part, epsilon)]
     return sorted((r for r in mine if r["rounds"] is not None), key=lambda r: int(r["rounds"]))
 
@@ -117,7 +117,7 @@ def _most_resilient(rows: Rows) -> Found:
     grown = {}
     for title in (*SCALING, *BINNING):
         mine = [r for r in rows if (r["title"], r["part"]) == (title, "budgets")]
-        means = {r["epsilon"] or math.inf: r[MEAN] for r in mine}
+        means = {r["epsilon"]: r[MEAN] for r in mine}
         if len(means) > 1:
             grown[title] = means[min(means)] / means[max(means)]
     told = "FedTemp" in grown and len(grown) > 1
@@ -127,8 +127,8 @@ def _most_resilient(rows: Rows) -> Found:
 def _worse_than_base(rows: Rows) -> dict[float, bool]:
     """Budget below 10 -> whether FedCal is above the uncalibrated model there."""
     base = [r[MEAN] for r in rows if r["title"] == BASE]
-    private = {r["epsilon"]: r[MEAN] for r in rows if r["title"] == "FedCal" and r["epsilon"]}
-    return {e: mean > base[0] for e, mean in private.items() if base and e < 10}
+    found = {r["epsilon"]: r[MEAN] for r in rows if r["title"] == "FedCal"}
+    return {e: mean > base[0] for e, mean in found.items() if base and e < 10}
 
 
 def _unsuitable(rows: Rows) -> Found:

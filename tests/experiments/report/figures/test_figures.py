@@ -16,6 +16,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.text import Text
 from scipy import stats
 
+from fedcal.experiments.report.comparison import cells_of
 from fedcal.experiments.report.figures import curves, diagrams
 from fedcal.experiments.report.figures.drawing import (
     Panel,
@@ -126,12 +127,14 @@ def test_bins_of_few_rows_are_pooled(rows):
         assert (len(count) == 15) is bool((record.class_count[j] >= diagrams.FEWEST).all())
 
 
-CELLS = [
-    cell("none", None, 0.05, baseline=True, partition=None, clients=None, bytes_up=0),
-    *(cell("a", e, v) for e, v in ((8.0, 0.01), (0.5, 0.03), (None, 0.005))),
-    *(cell("b", e, v, bytes_up=9000) for e, v in ((0.5, 0.2), (8.0, 0.1))),
-    cell("a", 0.5, 0.04, partition="natural"),
-]
+CELLS = cells_of(
+    [
+        cell("none", None, 0.05, baseline=True, partition=None, clients=None, bytes_up=0),
+        *(cell("a", e, v) for e, v in ((8.0, 0.01), (0.5, 0.03), (None, 0.005))),
+        *(cell("b", e, v, bytes_up=9000) for e, v in ((0.5, 0.2), (8.0, 0.1))),
+        cell("a", 0.5, 0.04, partition="natural"),
+    ]
+)
 
 
 def panel_svg(panel: Panel, name: str = "n", *palette: Any) -> str:

@@ -22,7 +22,7 @@ def test_a_comparison_s_command_line_says_its_options_and_what_ships_is_of_it():
         assert (found["schema"], found["name"]) == (3, name)
         lines = found["results"]
         assert {line["failures"] != [] for line in lines} == {False}
-        budgets = {line["epsilon"] for line in lines if not line["baseline"]}
-        assert budgets == {None if e == float("inf") else e for e in options["epsilon"]}
+        budgets = {float(line["epsilon"]) for line in lines if not line["baseline"]}
+        assert budgets == {*options["epsilon"]}
         labels = {line["method"] for line in lines}
         assert labels == {method.partition("[")[0] for method in options["method"]}

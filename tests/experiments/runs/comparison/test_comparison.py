@@ -86,8 +86,10 @@ def test_a_row_is_what_simulate_gives(saved):
     for row in found.rows:
         asked = {k: v for k, v in row["run"].items() if k != "data"}
         result = simulate(arrays(), **{**asked, "epsilon": float(asked["epsilon"])})
-        assert row["before"] == result.before
-        assert row["after"] == result.after
+        for part in ("before", "after"):
+            known = result.reliability[part]
+            more = {"resolution": known.resolution, "uncertainty": known.uncertainty}
+            assert row[part] == getattr(result, part) | more
         assert row["privacy"]["epsilon"] == result.privacy["epsilon"]
         assert row["privacy"]["noise_std"] == result.privacy["noise_std"]
         assert row["communication"] == result.communication
@@ -96,6 +98,19 @@ def test_a_row_is_what_simulate_gives(saved):
         *[("inf", 8, "secagg", 4)] * 2,
         *[(1.0, 4, "central", 4)] * 2,
     ]
+
+
+def test_lines_without_privacy_are_a_group_of_their_own(saved):
+    pandas = pytest.importorskip("pandas")
+    found, out = saved
+    kept = json.loads((out / "compare.json").read_text())
+    assert [c["epsilon"] for c in kept["cells"]] == ["inf", "inf", "inf", 1.0, 1.0]
+    assert kept["config"]["epsilon"] == ["inf", 1.0]
+    for frame in (found.to_frame(), pandas.read_csv(out / "table.csv")):
+        assert frame["epsilon"].dtype == float
+        sizes = frame.groupby("epsilon").size()
+        assert sizes.to_dict() == {1.0: 2, np.inf: 3}
+        assert frame[frame["baseline"]]["method"].tolist() == ["none"]
 
 
 def test_print_shows_the_first_lines_and_says_how_many_more_there_are(saved):
@@ -135,7 +150,7 @@ def test_a_run_that_fails_is_a_row_and_the_others_go_on(tmp_path):
     assert len(cell["after"]["ece"]["values"]) == len(cell["seeds"])
     assert len(found.failures) == len(failed)
     assert "answered" in cell["failures"][0]["error"]
-    assert f"FedBin [{len(failed)} of 6 failed]" in found.to_markdown()
+    assert f"FedBin {len(failed)} of 6 failed" in found.to_markdown()
     ran: list[int] = []
     again = compare(arrays(), jobs=1, out=tmp_path, resume=True, progress=noting(ran))
     assert ran == list(range(7 - len(failed), 8))  # what failed is run again
@@ -143,8 +158,8 @@ def test_a_run_that_fails_is_a_row_and_the_others_go_on(tmp_path):
     found = compare(arrays(), dropout=1, seeds=2, **options)  # where everything failed
     _, cell = found.cells
     assert (cell["after"], cell["seeds"], cell["bytes_up"]) == ({}, [], None)
-    assert "FedBin [2 of 2 failed] | 1 |" in found.to_markdown()
-    assert found.to_csv().count("\n") == 3
+    assert "FedBin 2 of 2 failed | 1 |" in found.to_markdown()
+    assert found.to_table("csv").count("\n") == 3
 
 
 def test_interrupted_and_resumed_nothing_is_lost_or_doubled(tmp_path):
@@ -166,7 +181,16 @@ def test_interrupted_and_resumed_nothing_is_lost_or_doubled(tmp_path):
         assert {**a, "seconds": 0} == {**b, "seconds": 0}
     by_key = {key_of(row["run"]): row for row in found.rows}
     assert all(by_key[key_of(row["run"])] == row for row in kept)  # to the second
-    names = {"config.toml", "rows.jsonl", "compare.json", "table.csv", "table.md", "report.html"}
+    names = {
+        "config.toml",
+        "rows.jsonl",
+        "compare.json",
+        "table.csv",
+        "table.md",
+        "report.html",
+        "column.pdf",
+        "column.svg",
+    }
     assert {p.name for p in out.iterdir()} == {*names, ".inputs.json"}
 
 

@@ -97,8 +97,8 @@ def test_what_is_left_out_is_told_before_and_after():
         )
     (warning,) = (str(w.message) for w in caught if w.category is not TooLittle)
     assert warning.startswith("1 impossible combination is skipped, the first FedTemp with ")
-    (said,) = [line for line in found.statement if line.startswith("Skipped: ")]
+    (said,) = [line for line in found.more if line.startswith("Skipped: ")]
     assert "FedTemp with epsilon 1, unit user, mechanism exponential" in said
     assert "'exponential' does not fit" in said
     assert len(found.cells) == 1 + 2
-    assert "mechanism" in found.to_csv().splitlines()[0]
+    assert "mechanism" in found.to_table("csv").splitlines()[0]

@@ -250,7 +250,7 @@ def test_subjects_are_those_that_fit_is_told():
     ):
         with pytest.raises(InputError, match=words):
             own.fit(logits, labels, client=client, subject=subject)
-    said = own.fit(logits, labels, client=client, subject=names).privacy_["statement"]
+    said = own.fit(logits, labels, client=client, subject=names).privacy_["more"]
     assert not any("deals rows, not subjects" in line for line in said)
     each = FederatedCalibrator(epsilon=2.0, unit="example").fit(logits, labels, client=client)
     own.fit(logits, labels, client=client, subject=np.arange(len(labels)))

@@ -1,31 +1,33 @@
 """The folder of a comparison while it grows: kept rows, torn lines, one writer."""
 
 import json
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from refusals import each_is_refused, refused
 
-from fedcal.core.errors import FedcalError, InputError
-from fedcal.experiments.runs import sweep as module
-from fedcal.experiments.runs.comparison.grid import Grid, read_grid
+from fedcal.core.errors import FedcalError, Interrupted
+from fedcal.datasets import Dataset
+from fedcal.experiments.runs.comparison.grid import read_grid
 from fedcal.experiments.runs.comparison.run import DONE, check_row
+from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.sweep import (
     CONFIG,
     INPUTS,
     ROWS,
-    Folder,
     Journal,
     Row,
-    begun_config,
+    check_same,
+    digest_of,
     key_of,
 )
 
 GRID = read_grid({"data": "d", "method": "fedbin", "seeds": 3})
-INPUTS_OF = {"d": "0123"}
+DATA = Dataset("d", "logits", np.eye(3), np.arange(3))
 METRICS = ("accuracy", "ece", "classwise_ece", "nll", "brier", "mce")
 PRIVACY = (
     *("unit", "adjacency", "trust", "epsilon", "delta", "mechanism", "noise_std"),
@@ -37,7 +39,7 @@ SENT = ("bytes_up_per_client", "bytes_down_per_client", "rounds")
 def row(seed: int, **more: Any) -> Row:
     return {
         "run": {"data": "d", "seed": seed},
-        "versions": {},
+        "versions": versions(),
         "before": dict.fromkeys(METRICS, 0.1),
         "after": dict.fromkeys(METRICS, 0.05),
         "privacy": {**dict.fromkeys(PRIVACY, "x"), "noise_std": 0.5},
@@ -56,27 +58,20 @@ def damaged(part: str, key: str, value: Any = None) -> str:
     return json.dumps(found)
 
 
-def of(path: Path, grid: Grid = GRID) -> Folder:
-    def what_differs(begun: Mapping[str, Any]) -> list[str]:
-        return grid.what_differs(read_grid(begun))
-
-    return Folder(path, grid.to_toml(), what_differs, check_row, DONE)
+RUNS = [row(seed)["run"] for seed in range(4)]
 
 
-def grid_in(path: Path) -> Grid:
-    return read_grid(begun_config(path))
+@contextmanager
+def journal(folder: Path, *, resume: bool, data: Dataset = DATA) -> Iterator[Journal]:
+    kept = Journal(folder, DONE, check_row, resume=resume)
+    with kept.opened(GRID.to_toml(), {"d": data}, RUNS):
+        yield kept
 
 
-def journal(
-    folder: Path, grid: Grid = GRID, *, resume: bool, inputs: dict[str, str] = INPUTS_OF
-) -> AbstractContextManager[Journal]:
-    return module.journal(of(folder, grid), inputs, resume=resume, check=lambda rows: None)
-
-
-def fill(folder: Path, rows: list[Row], grid: Grid = GRID, **more: Any) -> None:
-    with journal(folder, grid, resume=False, **more) as kept:
+def fill(folder: Path, rows: list[Row]) -> None:
+    with journal(folder, resume=False) as kept:
         for entry in rows:
-            kept.append(key_of(entry["run"]), entry)
+            kept[key_of(entry["run"])] = entry
 
 
 def lines(folder: Path) -> list[Row]:
@@ -86,18 +81,23 @@ def lines(folder: Path) -> list[Row]:
 def test_a_row_is_in_the_file_when_append_returns_and_stays(tmp_path):
     folder = tmp_path / "deep" / "er"
     with journal(folder, resume=False) as kept:
-        kept.append("0", row(0))
+        kept["0"] = row(0)
         assert lines(folder) == [row(0)]
-        kept.append("1", row(1))
+        kept["1"] = row(1)
         assert lines(folder) == [row(0), row(1)]
-        kept.rows.clear()  # as if interrupted before it was noted
-        assert kept.count() == 2
         assert (folder / INPUTS).stat().st_mode & 0o777 == 0o600  # for the owner alone
-        assert json.loads((folder / INPUTS).read_text()) == {"data": INPUTS_OF}
-    assert grid_in(folder) == GRID
+        assert json.loads((folder / INPUTS).read_text()) == {"data": {"d": digest_of(DATA)}}
+
+    def interrupted() -> None:
+        with journal(folder, resume=True) as kept:
+            assert read_grid(kept.begun) == GRID
+            assert list(kept.values()) == [row(0), row(1)]
+            kept.clear()  # as if interrupted before the last one was noted
+            raise KeyboardInterrupt
+
+    refused("2 of 4 runs are kept in .*; continue with --resume", interrupted, error=Interrupted)
     with journal(folder, resume=True) as kept:
-        assert list(kept.rows.values()) == [row(0), row(1)]
-        kept.append("2", row(2))
+        kept["2"] = row(2)
     assert lines(folder) == [row(0), row(1), row(2)]
 
 
@@ -144,11 +144,17 @@ def test_what_a_folder_holds_is_not_lost(tmp_path):
     fill(tmp_path / "new", [row(0), row(1)])  # nothing was kept there
     refused(r"runs kept: 2\): continue with --resume", fill, tmp_path / "new", [])
     before = (tmp_path / "new" / CONFIG).read_bytes()
-    smaller = read_grid({"data": "d", "method": "fedbin", "seeds": 2})
-    with pytest.raises(InputError, match="another grid: seeds was 3 and is 2"):
-        journal(tmp_path / "new", smaller, resume=True).__enter__()
+    other = Dataset("d", "logits", np.eye(3), np.arange(3)[::-1])
+    other_data = journal(tmp_path / "new", resume=True, data=other)
+    refused("d changed since this comparison was begun", other_data.__enter__)
     assert (tmp_path / "new" / CONFIG).read_bytes() == before
     assert lines(tmp_path / "new") == [row(0), row(1)]
+    strange = {**row(0), "versions": versions() | {"numpy": "1.0"}}
+    fill(tmp_path / "older", [strange])
+    older = journal(tmp_path / "older", resume=True)
+    refused("was made by other versions; .*: numpy was 1.0 and is ", older.__enter__)
+    fill(tmp_path / "more", [row(9)])
+    refused("not of this grid", journal(tmp_path / "more", resume=True).__enter__)
     fill(tmp_path / "twice", [row(0), row(1), row(0)])
     refused(r"number of runs that differ in", journal(tmp_path / "twice", resume=True).__enter__)
     (tmp_path / "file").touch()
@@ -158,16 +164,16 @@ def test_what_a_folder_holds_is_not_lost(tmp_path):
 def test_one_folder_has_one_writer(tmp_path):
     pytest.importorskip("fcntl")
     with journal(tmp_path, resume=False) as kept:
-        kept.append("0", row(0))
         for resume in (True, False):
             refused("another comparison is writing", journal(tmp_path, resume=resume).__enter__)
+        kept["0"] = row(0)
     with journal(tmp_path, resume=True):
         pass
 
 
 def test_a_full_disk_is_told(tmp_path):
     with journal(tmp_path, resume=False) as kept:
-        kept.append("0", row(0))
+        kept["0"] = row(0)
         file = kept._file
 
         class Full:
@@ -178,7 +184,18 @@ def test_a_full_disk_is_told(tmp_path):
                 file.close()
 
         kept._file = Full()
-        refused(r"cannot write .*: No space left", kept.append, "1", row(1), error=FedcalError)
-        assert kept.count() == 1
+        refused(r"cannot write .*: No space left", kept.__setitem__, "1", row(1))
+        assert list(kept) == ["0"]
     with journal(tmp_path, resume=True) as kept:
-        assert list(kept.rows.values()) == [row(0)]
+        assert list(kept.values()) == [row(0)]
+
+
+def test_a_grid_may_grow():
+    now = {"seeds": 3, "method": ["a", "b"], "set": {}}
+    check_same("it", now, {"seeds": 3, "method": ["b"], "set": {}}, ["method"])
+    table = [
+        ({"seeds": 4}, "^it: seeds was 4 and is 3$"),
+        ({"method": ["c", "a"]}, r"^it: method was \['c', 'a'\] and is \['a', 'b'\]$"),
+        ({"set": {"clip": 1}, "delta": [1e-6]}, r"delta was \[1e-06\] and is the default; set was"),
+    ]
+    each_is_refused(table, lambda then: check_same("it", now, now | then, ["method"]))

@@ -15,7 +15,7 @@ from fedcal.experiments.runs import sweep
 from fedcal.experiments.runs.comparison.grid import read_grid
 from fedcal.experiments.runs.comparison.resolve import resolve
 from fedcal.experiments.runs.comparison.run import run_row, runs_of
-from fedcal.experiments.runs.sweep import Run, digest_of, here, in_processes, key_of, write_data
+from fedcal.experiments.runs.sweep import Run, digest_of, hand_over, here, in_processes, key_of
 
 
 def small(seed: int = 0, **more: Any) -> Dataset:
@@ -95,12 +95,11 @@ def test_a_worker_that_lost_its_parent_removes_the_data_and_ends(tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
     data = small()
-    write_data(folder / "0", data)
+    hand_over(folder, run_row, {"arrays": data})
     run = asked(data)[0][0]
-    start = [sys.executable, "-c", sweep._START, json.dumps(sys.path)]
-    command = [*start, str(folder), '["arrays"]', f"{run_row.__module__}:run_row"]
+    start = [sys.executable, "-c", sweep._START, json.dumps(sys.path), str(folder)]
     worker = subprocess.run(
-        command, input=json.dumps(run) + "\n", text=True, capture_output=True, timeout=60
+        start, input=json.dumps(run) + "\n", text=True, capture_output=True, timeout=60
     )
     assert json.loads(worker.stdout)["run"] == run
     assert (worker.returncode, worker.stderr) == (1, "")
