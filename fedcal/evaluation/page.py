@@ -297,7 +297,7 @@ _TESTS = {
 _OF_GROUPS = ("accuracy", "gap", "roc_auc", "confidence_auc")
 """Columns of the table of groups."""
 
-_CHARTS = (("accuracy", "Accuracy by group"), ("gap", "Calibration in the large by group"))
+_CHARTS = {"accuracy": "Accuracy by group", "gap": "Calibration in the large by group"}
 
 _RATES = ("prevalence", "recall", "specificity", "precision")
 """Columns of a second table: errors of a model at the threshold."""
@@ -305,15 +305,14 @@ _RATES = ("prevalence", "recall", "specificity", "precision")
 
 def _groups(findings: Findings, views: Sequence[str], rows: Mapping[str, float]) -> list[Part]:
     """Return accuracy and calibration in the large of every group, and a table of both."""
-    each = [set(own[views[0]]) for own in findings.groups.values() if own]
-    there = set.intersection(*each) if each else set()
-    named = [m for m in _OF_GROUPS if m in there]
+    known = [set(own[views[0]]) for own in findings.groups.values() if own]
+    there = set.intersection(*known) if known else set()
     missing = [group for group, own in findings.groups.items() if not own]
     note = f"Too few rows for any result: {', '.join(missing)}." if missing else ""
     charts: list[Part] = [
         _forest(findings, views, metric, title, note)
-        for metric, title in _CHARTS
-        if metric in named
+        for metric, title in _CHARTS.items()
+        if metric in there
     ]
 
     def table(title: str, metrics: Sequence[str], p_values: Sequence[str], about: str) -> Table:
@@ -331,7 +330,8 @@ def _groups(findings: Findings, views: Sequence[str], rows: Mapping[str, float])
 
     holm = "Each group's p-value is corrected for their number (Holm 1979)."
     about = f"{note} {holm}" if findings.single else note
-    tables = [table("Groups", named, list(findings.single), about)]
+    main = [metric for metric in _OF_GROUPS if metric in there]
+    tables = [table("Groups", main, list(findings.single), about)]
     if set(_RATES) <= there:
         title = f"Groups: errors at threshold {findings.threshold:g}"
         tables.append(table(title, _RATES, (), note))
@@ -354,8 +354,10 @@ def _forest(
         value, low, high = (scaled(metric, x) for x in (middle, e.low, e.high))
         return group, value, low, high
 
-    names = names_of(views)
-    series = {names[v]: tuple(line(g, by_group[g][v][metric]) for g in groups) for v in views}
+    series = {
+        name: tuple(line(group, by_group[group][view][metric]) for group in groups)
+        for view, name in names_of(views).items()
+    }
     overall = findings.metrics[first][metric]
     references = {} if overall.drowned else {"all rows": scaled(metric, overall.value)}
     if metric == "gap":
