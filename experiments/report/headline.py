@@ -52,7 +52,7 @@ def measured(metric: str, estimate: Mapping[str, Any], of: str = "") -> str:
     ends, what = f"{show(low)} to {show(high)}", unit(metric) + of
     if value is None:
         return ends + what
-    return show(value) + what + f" ({ends})" * (low != high)
+    return f"{show(value)}{what}{f' ({ends})' if low != high else ''}"
 
 
 # -- evaluations ---------------------------------------------------------------------------------

@@ -192,7 +192,7 @@ def _forest(
         return f"{_BY[by]} {name}" if by == "size" else name
 
     lines = tuple(
-        (f"{label(name)} ({p.rows:,})", *(100 * x for x in (p.coverage, p.low, p.high)))
+        (f"{label(name)} ({p.rows:,})", 100 * p.coverage, 100 * p.low, 100 * p.high)
         for name, p in parts.items()
         if name in {*lowest}
     )
