@@ -153,7 +153,7 @@ _OF_SCORE = {
     ("confidence", "brier"): Named(
         "Brier score, summed over classes",
         f"{_BRIER}summed over classes, from 0 to 2. {_LOWER}",
-        short="Brier, summed",
+        short="summed Brier",
     ),
     ("positive", "classwise_ece"): Named("ECE of {positive}", _ECE_OF_ONE, percent=True),
 }

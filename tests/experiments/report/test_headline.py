@@ -40,7 +40,12 @@ def calibrated(ece: list[float], nll: list[float], **more: Any) -> dict[str, Any
             [-0.06, 0.04],
             "made no difference beyond chance: top-label ECE from 5 to 1 %, log loss from 0.40 to ",
         ),
-        ([-0.05, 0.03], [0.02, 0.04], "made the probabilities worse:"),
+        (
+            [-0.05, 0.03],
+            [0.02, 0.04],
+            "made the probabilities worse: log loss from 0.400 to 0.350 (within chance: top-label "
+            "ECE from 5 to 1 %).",
+        ),
         ([-0.05, -0.03], [0.02, 0.04], "made top-label ECE better and log loss worse:"),
         ([0.0, 0.0], [0.0, 0.0], "changed nothing:"),
     ],
