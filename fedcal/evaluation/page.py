@@ -18,7 +18,7 @@ from fedcal.evaluation.estimators.calibration import ECES, FAR_TAIL
 from fedcal.evaluation.findings import Findings, Key, counted
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import HIDES, Estimate, beyond
-from fedcal.metrics.names import FIRST, MORE, decimals, heading, named, scaled, shown
+from fedcal.metrics.names import MORE, ON_DEMAND, decimals, heading, named, scaled, shown
 
 
 def names_of(views: Iterable[str]) -> dict[str, str]:
@@ -243,8 +243,8 @@ def _first_and_more(
     note: str,
 ) -> list[Table]:
     """Return a table of the metrics that are told first, and one of the others if there are any."""
-    first = tuple(row for metric, row in rows.items() if metric in FIRST)
-    rest = tuple(row for metric, row in rows.items() if metric not in FIRST)
+    first = tuple(row for metric, row in rows.items() if metric not in ON_DEMAND)
+    rest = tuple(row for metric, row in rows.items() if metric in ON_DEMAND)
     more = [Table(MORE + whose, columns, rest)] if rest else []
     return [Table(title, columns, first, note), *more]
 

@@ -110,7 +110,7 @@ def test_the_page_s_commands_run_and_the_help_names_what_is_new(copy, told):
         *((compared, ("FedGap",)), (planned, ("fedgap",))),
         ("report", ("Laplace noise", "Top-k accuracy", "Accuracy by k", "Counts are noisy.")),
         (copy.commands[6], ("replacing one row by any other",)),
-        (copy.commands[8], ('"jaccard": {',)),
+        (copy.commands[8], ("Jaccard index, %",)),
         (copy.commands[-1], ("smoothing, fitted on logits of 10 classes",)),
         ("fedcal --help", (COMMAND, "Show the contents of a calibrator's file.")),
     ):
