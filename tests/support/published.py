@@ -29,7 +29,7 @@ def numbers_in(folder: Path, *but: str) -> np.ndarray:
     """
     found: list[Any] = []
     for path in folder.rglob("*"):
-        if path.is_dir() or path.name in but or path.suffix in (".png", ".svg"):
+        if path.is_dir() or path.name in but or path.suffix in (".png", ".svg", ".pdf"):
             continue
         if path.suffix == ".npy":
             found.append(np.load(path, allow_pickle=False).ravel())
