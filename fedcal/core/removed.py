@@ -18,7 +18,7 @@ REMOVED = {
     "fedcal reproduce training-audit": "its figures are in docs/results/audit.md",
     "fedcal reproduce prediction-sets-peers": "its figures are in docs/results/angelopoulos.md",
     "fedcal reproduce fedtemp-bound": "its figures are in docs/results/maddock.md",
-    "fedcal.privacy.account": "fedcal.accounting.composed_epsilon, of stages fixed beforehand",
+    "fedcal.privacy.account": "import fedcal.experiments.research.stages, in a clone",
     "fedcal pipeline": (
         "run the commands train, simulate and evaluate with one --ledger "
         "(examples/train_calibrate_evaluate.py)"
