@@ -149,7 +149,7 @@ class Plan:
         return self.mechanism.epsilon
 
     @property
-    def model(self) -> type[Trust]:
+    def model(self) -> Trust:
         """Trust model: which party adds the noise, and against whom it protects."""
         return TRUSTS[self.trust]
 
@@ -536,7 +536,7 @@ def make_plan(
 
 
 def _slack(
-    federation: Federation, model: type[Trust], rounds: int, bound: Bound, row_rate: float
+    federation: Federation, model: Trust, rounds: int, bound: Bound, row_rate: float
 ) -> float:
     """Return the part of delta for errors of draws from the operating system."""
     if federation.noise_source == "seeded":

@@ -37,7 +37,7 @@ def unit_of(law: type[Mechanism]) -> str:
     return next(name for name, unit in UNITS.items() if law.part in (None, unit.per))
 
 
-def plan_of(law: type[Mechanism], trust: type[Trust], example: Any, **change: Any) -> Plan:
+def plan_of(law: type[Mechanism], trust: Trust, example: Any, **change: Any) -> Plan:
     fields: dict[str, Any] = {"clients": CLIENTS, "classes": 2, "epsilon": 1.0}
     fields |= {"trust": trust.name, "mechanism": law.name, "unit": unit_of(law)}
     federation = Federation(**fields | ({"quorum": 0.8} if trust.shared else {}) | change)
