@@ -562,11 +562,8 @@ def _divergence(order: int, multiplier: float, rate: float) -> float:
 
 def plan_key(epsilon: float, delta: float, rounds: int, rate: float) -> dict[str, object]:
     """Return all that a search depends on."""
-    try:
-        version = metadata.version("dp-accounting")
-    except metadata.PackageNotFoundError:
-        version = "unknown"
     plan = {"epsilon": epsilon, "delta": delta, "rounds": rounds, "rate": rate}
+    version = metadata.version("dp-accounting")
     return {"plan": "poisson gaussian, zero-out", **plan, "dp_accounting": version}
 
 

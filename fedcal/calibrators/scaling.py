@@ -16,15 +16,9 @@ import numpy as np
 
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling, class_triangle, product_triangle
+from fedcal.core import numerics
 from fedcal.core.checks import interval
-from fedcal.core.numerics import (
-    LOG_A_LIMIT,
-    label_entries,
-    row_sum,
-    shifted,
-    softmax,
-    tempered_moments,
-)
+from fedcal.core.numerics import LOG_A_LIMIT, row_sum, shifted, softmax
 from fedcal.core.scores import Kind
 from fedcal.core.types import Floats, Integers, override
 from fedcal.storage.artifact import Holdout, at_end
@@ -62,8 +56,8 @@ def _derivatives(logits: Floats, labels: Integers, log_a: float) -> tuple[float,
     for start in range(0, len(labels), step):
         rows = slice(start, start + step)
         z = shifted(logits[rows])
-        mean, variance = tempered_moments(z, a)
-        g += a * float((mean - label_entries(z, labels[rows])).sum())
+        mean, variance = numerics.tempered_moments(z, a)
+        g += a * float((mean - numerics.label_entries(z, labels[rows])).sum())
         h += a**2 * float(variance.sum())
     return g, h
 

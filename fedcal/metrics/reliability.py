@@ -62,7 +62,7 @@ class Reliability:
     def of(cls, probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> Self:
         """Read rows, shapes (n, c) and (n,); errors are those of `fedcal.metrics.standard`."""
         p, y = check_scored(probs, labels)
-        cells = Cells(p.shape[1], bins, full=True)
+        cells = Cells(p.shape[1], bins)
         top = top_tables(scan(p, y, top=True, cells=cells), bins)
         count, confidence, correct = cells.tables()
         return cls(*top, count.astype(np.int64), confidence, correct.astype(np.int64))
