@@ -181,9 +181,8 @@ class RatioMetric(SmoothMetric):
         else:
             low, high = fieller(top, bottom, wide + sampling, asked.z, self.bounds)
         inside = float(np.clip(value, *self.bounds))
-        by_rows, by_noise = (
-            math.sqrt(intervals.quadratic(v, inside)) / bottom for v in (sampling, noise)
-        )
+        at = np.array([1.0, -2 * inside, inside**2])  # variance of top - inside bottom
+        by_rows, by_noise = (math.sqrt(max(v @ at, 0.0)) / bottom for v in (sampling, noise))
         span = Span(inside, float(low), float(high), by_rows, by_noise, self.firm(h))
         return self.for_few_rows(span, h, asked)
 
