@@ -24,6 +24,7 @@ from fedcal.core.types import Floats, Integers
 from fedcal.metrics.bootstrap import FEWEST
 from fedcal.metrics.buckets import check_score, score_and_outcome
 from fedcal.metrics.gap_change import changes_by_client, changes_record
+from fedcal.metrics.standard import brier_of_rates
 from fedcal.storage.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
 from fedcal.storage.atomic import path_of
 
@@ -205,6 +206,8 @@ class Calibrator(Artifact):
         judged: dict[str, Any] = {key: metrics.summary(p, test.labels) for key, p in both.items()}
         floored = {key: metrics.below_floor(p, test.labels) for key, p in both.items()}
         judged["rows_below_floor"] = floored
+        counts = np.bincount(test.labels, minlength=test.probs.shape[1])
+        judged["brier_of_rates"] = brier_of_rates(counts)
         judged["score"] = check_score("", test.probs.shape[1])
         if test.owner is not None:
             scores = [score_and_outcome(p, test.labels) for p in both.values()]
