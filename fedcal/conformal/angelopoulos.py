@@ -107,7 +107,7 @@ def best_bins(n: int, epsilon: float, alpha: float, seed: int = 0) -> int:
         counts = np.bincount(binned(scores, m), minlength=m)[None]
         return float(thresholds(m)[private_quantile(counts, level, epsilon, rng)[0]])
 
-    return min(tried, key=end)
+    return int(min(tried, key=end))
 
 
 def binned(scores: Floats, m: int) -> Integers:
