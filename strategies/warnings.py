@@ -124,7 +124,7 @@ def noise_ratio(job: Job, rows_per_client: float | None) -> float | None:
     elif rows_per_client is not None:
         most *= min(1.0, rows_per_client)  # no more clients than rows have anything to add
     if plan.mechanism.answers == "index":  # as much as Laplace noise of the same budget
-        return math.sqrt(8.0) * plan.diameter / plan.epsilon_per_release / most
+        return math.sqrt(8.0) * plan.diameter / plan.mechanism.epsilon / most
     if plan.mechanism.answers != "sum" or plan.noise_std is None:
         return None
     return min(s / n for s, n in zip(plan.noise_std, bound.norms, strict=True)) / most
@@ -160,7 +160,7 @@ def fewest_clients(job: Job, rows_per_client: float | None) -> int | None:
     if ratio is None:
         return None
     times = SURE * ratio / noise_limit(job)
-    clients = job.plan.clients * (times**2 if job.plan.many_draws else times)
+    clients = job.plan.clients * (times**2 if job.plan.model.alone else times)
     if each is not None:
         clients = max(clients, limits_of(job.method).least_rows / each)
     step = 10.0 ** max(0, math.floor(math.log10(max(clients, 1.0))) - 1)

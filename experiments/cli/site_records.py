@@ -213,7 +213,7 @@ def federation(
         ("signed by", signed),
         ("members of the committee", f"{len(committee.members)}"),
         ("members that open a sum", f"{committee.threshold} (threshold)"),
-        ("members who may be absent", f"{committee.dropouts}"),
+        ("members who may be absent", f"{len(committee.members) - committee.threshold}"),
         ("members who may work with the server", f"{committee.colluding}"),
     )
     for name, value in facts:

@@ -14,8 +14,8 @@ from typing import Any
 from fedcal.conformal.coverage import SHORT
 from fedcal.core import printable
 from fedcal.datasets import BLOCKS
-from fedcal.evaluation.by_group import sentences as of_groups
 from fedcal.evaluation.estimators.calibration import ECES
+from fedcal.experiments.report.groups import sentences as of_groups
 from fedcal.experiments.runs.config import APP
 from fedcal.metrics.gap_change import ERROR, holm
 from fedcal.metrics.names import about, decimals, named, shown, unit

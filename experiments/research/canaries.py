@@ -32,12 +32,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from fedcal.accounting import Stage, check_multiplier, check_rate, composed_delta, composed_epsilon
+from fedcal.accounting import check_multiplier, check_rate
 from fedcal.accounting.gaussian import private_side
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
+from fedcal.experiments.research.stages import Stage, composed_delta, composed_epsilon
 
 __all__ = ["CanaryFinding", "audit_canaries", "canary_runs", "canary_scores"]
 

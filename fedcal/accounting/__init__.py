@@ -9,7 +9,3 @@ from fedcal.accounting.gaussian import gaussian_delta as gaussian_delta
 from fedcal.accounting.gaussian import gaussian_epsilon as gaussian_epsilon
 from fedcal.accounting.gaussian import gaussian_multiplier as gaussian_multiplier
 from fedcal.accounting.gaussian import poisson_gaussian_epsilon as poisson_gaussian_epsilon
-from fedcal.accounting.stages import Guarantee as Guarantee
-from fedcal.accounting.stages import Stage as Stage
-from fedcal.accounting.stages import composed_delta as composed_delta
-from fedcal.accounting.stages import composed_epsilon as composed_epsilon

@@ -394,10 +394,8 @@ def gaussian_multiplier(epsilon: float, delta: float, rounds: int = 1, rate: flo
 
 @lru_cache(maxsize=1024)
 def _gaussian_multiplier(epsilon: float, delta: float, rounds: int) -> float:
-    def enough(multiplier: float) -> bool:
-        return _hockey_stick(epsilon, math.sqrt(rounds) / multiplier) <= delta
-
-    return smallest_positive(enough)
+    mu = math.sqrt(rounds)
+    return smallest_positive(lambda multiplier: _hockey_stick(epsilon, mu / multiplier) <= delta)
 
 
 @lru_cache(maxsize=256)
@@ -513,10 +511,8 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     """
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
 
-    def too_much(rho: float) -> bool:
-        return _zcdp_delta(rho, epsilon) > delta
-
-    return math.nextafter(smallest_positive(too_much), 0.0)
+    too_much = smallest_positive(lambda rho: _zcdp_delta(rho, epsilon) > delta)
+    return math.nextafter(too_much, 0.0)
 
 
 def zcdp_multiplier(epsilon: float, delta: float, rounds: int = 1) -> float:
@@ -562,11 +558,8 @@ def _divergence(order: int, multiplier: float, rate: float) -> float:
 
 def plan_key(epsilon: float, delta: float, rounds: int, rate: float) -> dict[str, object]:
     """Return all that a search depends on."""
-    try:
-        version = metadata.version("dp-accounting")
-    except metadata.PackageNotFoundError:
-        version = "unknown"
     plan = {"epsilon": epsilon, "delta": delta, "rounds": rounds, "rate": rate}
+    version = metadata.version("dp-accounting")
     return {"plan": "poisson gaussian, zero-out", **plan, "dp_accounting": version}
 
 

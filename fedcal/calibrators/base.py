@@ -15,21 +15,12 @@ from typing import IO, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedcal import metrics
 from fedcal.core.checks import one_of, same, whole
 from fedcal.core.classes import class_names, places_of
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.scores import KINDS, Kind, check_scores, finite, logits_of, moderate, own_names
 from fedcal.core.types import Floats, Integers
-from fedcal.metrics import (
-    Reliability,
-    accuracy,
-    below_floor,
-    classwise_ece,
-    ece,
-    metric_intervals,
-    nll,
-    summary,
-)
 from fedcal.metrics.bootstrap import FEWEST
 from fedcal.metrics.buckets import check_score, score_and_outcome
 from fedcal.metrics.gap_change import changes_by_client, changes_record
@@ -212,17 +203,17 @@ class Calibrator(Artifact):
         "confidence".
         """
         both = {"before": test.probs, "after": self.test_probs(test)}
-        metrics: dict[str, Any] = {key: summary(p, test.labels) for key, p in both.items()}
-        floored = {key: below_floor(p, test.labels) for key, p in both.items()}
-        metrics["rows_below_floor"] = floored
+        judged: dict[str, Any] = {key: metrics.summary(p, test.labels) for key, p in both.items()}
+        floored = {key: metrics.below_floor(p, test.labels) for key, p in both.items()}
+        judged["rows_below_floor"] = floored
         counts = np.bincount(test.labels, minlength=test.probs.shape[1])
-        metrics["brier_of_rates"] = brier_of_rates(counts)
-        metrics["score"] = check_score("", test.probs.shape[1])
+        judged["brier_of_rates"] = brier_of_rates(counts)
+        judged["score"] = check_score("", test.probs.shape[1])
         if test.owner is not None:
             scores = [score_and_outcome(p, test.labels) for p in both.values()]
             changes = changes_by_client(test.owner, test.names, *scores)
-            metrics["clients_change"] = changes_record(changes, metrics["score"])
-        return metrics
+            judged["clients_change"] = changes_record(changes, judged["score"])
+        return judged
 
     def intervals(self, test: Holdout) -> dict[str, Any]:
         """Return 95 % intervals over test rows: see `fedcal.metrics.metric_intervals`.
@@ -233,12 +224,13 @@ class Calibrator(Artifact):
         if len(test.labels) < FEWEST:
             return {"intervals": None}
         both = test.probs, self.test_probs(test)
-        return {"intervals": metric_intervals(*both, test.labels, seed=test.seed)}
+        return {"intervals": metrics.metric_intervals(*both, test.labels, seed=test.seed)}
 
     def glance(self, test: Holdout) -> dict[str, float]:
         """Return four of the metrics `after`."""
         p = self.test_probs(test) if self in test.kept else self.calibrated(test.logits, self.input)
-        return {f.__name__: f(p, test.labels) for f in (ece, classwise_ece, nll, accuracy)}
+        shown = (metrics.ece, metrics.classwise_ece, metrics.nll, metrics.accuracy)
+        return {metric.__name__: metric(p, test.labels) for metric in shown}
 
     def test_probs(self, test: Holdout) -> Floats:
         """Return the calibrated probabilities of the test rows, (n, c); computed once."""
@@ -247,10 +239,10 @@ class Calibrator(Artifact):
         after: Floats = test.kept[self]
         return after
 
-    def reliability(self, test: Holdout) -> dict[str, Reliability]:
+    def reliability(self, test: Holdout) -> dict[str, metrics.Reliability]:
         """Return the reliability diagrams of the test rows, `before` and `after`."""
         both = {"before": test.probs, "after": self.test_probs(test)}
-        return {part: Reliability.of(p, test.labels) for part, p in both.items()}
+        return {part: metrics.Reliability.of(p, test.labels) for part, p in both.items()}
 
     def _calibrate(self, test: Holdout) -> Floats:
         return self.calibrated(test.logits, self.input)

@@ -114,13 +114,15 @@ def isotonic(h: Histogram) -> Floats:
     of variance .3 m (1 - m) around it and one row would draw it. Without noise this is isotonic
     regression of the buckets but for that one row (Zadrozny & Elkan 2002).
     """
+    from scipy.optimize import isotonic_regression  # slow to import
+
     curve = probability(logistic(h, "platt"), h.middles)
     starts = _solid(h)
     (wrong, right), ends = _sums(h.counts, starts), np.append(starts, h.buckets)
     total, noise = wrong + right, np.add.reduceat(h.root, starts, axis=0)
     if total[0] <= 0:  # one group: almost nothing is known
         return curve
-    value = pool_adjacent_violators(right / total, total)
+    value = isotonic_regression(right / total, weights=total).x
     rows = histogram_binning.norm_sub(h.counts.sum(axis=0)) + LEAST_ROWS
     first = np.flatnonzero(np.append(True, value[1:] != value[:-1]))
     out = np.empty(h.buckets)
@@ -162,26 +164,6 @@ def logistic(h: Histogram, curve: Curve) -> Floats:
 def probability(w: Floats, scores: Floats) -> Floats:
     """Return 1 / (1 + exp(-(a log s - b log(1 - s) + c))) of scores in (0, 1), shape kept."""
     return sigmoid(w[0] * np.log(scores) - w[1] * np.log1p(-scores) + w[2])
-
-
-def pool_adjacent_violators(values: Floats, weights: Floats) -> Floats:
-    """Return the nearest non-decreasing sequence in weighted squares, (n,), (n,) -> (n,).
-
-    Ayer et al. 1955. Neighbours that end in one block have exactly the same value.
-    """
-    means: list[float] = []
-    mass: list[float] = []
-    sizes: list[int] = []
-    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
-        means.append(value)
-        mass.append(weight)
-        sizes.append(1)
-        while len(means) > 1 and means[-2] >= means[-1]:
-            last, w, size = means.pop(), mass.pop(), sizes.pop()
-            means[-1] = (means[-1] * mass[-1] + last * w) / (mass[-1] + w)
-            mass[-1] += w
-            sizes[-1] += size
-    return np.repeat(means, sizes)
 
 
 def _quasi_likelihood(h: Histogram, x: Floats) -> Floats:

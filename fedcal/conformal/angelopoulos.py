@@ -97,10 +97,17 @@ def best_bins(n: int, epsilon: float, alpha: float, seed: int = 0) -> int:
         One of `CANDIDATES`, at most `MOST` n epsilon, or the first if that is less.
     """
     rng = stream(seed, Purpose.BOOTSTRAP, what=f"bins {n} {epsilon:.9e} {alpha:.9e}")
-    scores = rng.random((1, n))
+    scores = rng.random(n)
     tried = [m for m in CANDIDATES.tolist() if m <= max(MOST * n * epsilon, CANDIDATES[0])]
-    ends = [float(private_thresholds(scores, m, epsilon, alpha, rng)[0]) for m in tried]
-    return int(tried[int(np.argmin(ends))])
+
+    def end(m: int) -> float:
+        level = inflated_level(n, m, epsilon, alpha, best_gamma(n, m, epsilon, alpha))
+        if level >= 1:
+            return 1.0
+        counts = np.bincount(binned(scores, m), minlength=m)[None]
+        return float(thresholds(m)[private_quantile(counts, level, epsilon, rng)[0]])
+
+    return int(min(tried, key=end))
 
 
 def binned(scores: Floats, m: int) -> Integers:
@@ -127,51 +134,3 @@ def private_quantile(
     drawn = rng.random(len(upto)) * upto[:, -1]
     bins = [np.searchsorted(row, at, side="right") for row, at in zip(upto, drawn, strict=True)]
     return np.asarray(np.minimum(np.array(bins, np.int64), upto.shape[-1] - 1))
-
-
-def private_thresholds(
-    scores: Floats,
-    m: int,
-    epsilon: float,
-    alpha: float,
-    rng: np.random.Generator,
-    gamma: float | None = None,
-) -> Floats:
-    """Apply Algorithm 3 to many sets of rows.
-
-    Parameters
-    ----------
-    scores
-        (k, n) in [0, 1], n rows in each set
-    m, epsilon, alpha
-        as in `inflated_level`
-    rng
-        of the draws
-    gamma
-        None = `best_gamma`
-
-    Returns
-    -------
-    Floats
-        (k,) in (0, 1]; 1 = all labels.
-    """
-    n = scores.shape[1]
-    gamma = best_gamma(n, m, epsilon, alpha) if gamma is None else gamma
-    level = inflated_level(n, m, epsilon, alpha, gamma)
-    if level >= 1:
-        return np.ones(len(scores))
-    return np.asarray(thresholds(m)[drawn_bins(scores, m, level, epsilon, rng)])
-
-
-def drawn_bins(
-    scores: Floats, m: int, level: float, epsilon: float, rng: np.random.Generator
-) -> Integers:
-    """Apply Algorithm 2 to many sets of rows, in blocks that fit into memory, (k, n) -> (k,)."""
-    step = max(1, 2_000_000 // m)
-    blocks = [np.zeros(0, np.int64)]
-    for start in range(0, len(scores), step):
-        some = binned(scores[start : start + step], m)
-        place = some + m * np.arange(len(some))[:, None]
-        counts = np.bincount(place.ravel(), minlength=m * len(some)).reshape(-1, m)
-        blocks.append(private_quantile(counts, level, epsilon, rng))
-    return np.concatenate(blocks)

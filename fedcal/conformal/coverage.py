@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.classes import called
+from fedcal.core.printable import listed
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.gap_change import MOST_CLIENTS
 
@@ -333,24 +334,15 @@ def shortfalls(
             continue
         least = {name: basis.ends(k)[0] for k, name in enumerate(own)} if basis else {}
         level = CHANCE / max(1, len(parts))
-        worst = sorted(
-            (
-                name
-                for name, part in parts.items()
-                if _falls_short(part, alpha, least.get(name), level, result.alike)
-            ),
-            key=lambda name: parts[name].coverage,
-        )
+        worst = {
+            called(names, int(name)) if kind == "class" else name: part
+            for name, part in sorted(parts.items(), key=lambda item: item[1].coverage)
+            if _falls_short(part, alpha, least.get(name), level, result.alike)
+        }
         if worst:
-            listed = [
-                f"{called(names, int(name)) if kind == 'class' else name} {shown(parts[name])}"
-                for name in worst[:_MOST]
-            ]
-            more = f" and {len(worst) - _MOST} more" if len(worst) > _MOST else ""
-            short.append(f"Covered less than {wanted} of the time: {', '.join(listed)}{more}. ")
-            short[-1] += _OWN if own else _POOLED
-            if not own and not promised:
-                short[-1] += _ADVICE
+            each = listed([f"{name} {shown(part)}" for name, part in worst.items()], most=_MOST)
+            why = _OWN if own else _POOLED + _ADVICE * (not promised)
+            short.append(f"Covered less than {wanted} of the time: {each}. {why}")
     return short
 
 

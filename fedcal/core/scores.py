@@ -102,7 +102,8 @@ def check_scores(
             warnings.warn(_DOUBT.format(name), stacklevel=3)
         return moderate(name, x)
     low, high = float(x.min()), float(x.max())
-    allowed = f"probabilities must lie in [0, 1]{percent_hint(low, high)}"
+    hint = " (percentages must be divided by 100)" if low >= 0 and 2 <= high <= 100 else ""
+    allowed = f"probabilities must lie in [0, 1]{hint}"
     _refuse(name, x, (x < -RANGE_TOLERANCE) | (x > 1 + RANGE_TOLERANCE), allowed)
     check_sums(name, x)
     return np.maximum(x, 0.0) if low < 0 else x
@@ -187,11 +188,6 @@ def refuse_probs(name: str, logits: Floats) -> None:
     for unit, doubt in ((1, _DOUBT), (100, _PERCENT)) if len(logits) >= SURE else ():
         if _could_be_probs(logits, _ROUNDED, _MOST, unit):
             raise InputError(doubt.format(name))
-
-
-def percent_hint(low: float, high: float) -> str:
-    """Return a hint if "probabilities" in this range are percentages, else ""."""
-    return " (percentages must be divided by 100)" if low >= 0 and 2 <= high <= 100 else ""
 
 
 def finite(name: str, value: Any, names: Sequence[str] | None = None, *, least: int = 0) -> Floats:

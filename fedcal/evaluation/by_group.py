@@ -1,6 +1,6 @@
 """Calibration of each site or group: slope, ECE and curve, and what a calibrator does to its gap.
 
-Sentences and tables are made from what `result.json` holds, so that terminal and report agree.
+Tables are made from what `result.json` holds, so that terminal and report agree.
 """
 
 import math
@@ -8,13 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedcal.core.pages import Part, Table
-from fedcal.core.printable import listed
 from fedcal.evaluation.estimators.calibration import ECES, FAR_TAIL
 from fedcal.evaluation.findings import KEYS, Findings, Key
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import HIDES, Estimate
 from fedcal.evaluation.page import WIDEST, names_of, p_shown, reliability_part
-from fedcal.evaluation.sites import effects
 from fedcal.metrics.gap_change import ERROR, LEAST
 
 MOST_CURVES = 12
@@ -121,82 +119,3 @@ def change_table(
 
 def _points(gap: float | None) -> str:
     return HIDES if gap is None else f"{100 * gap:z.1f}"
-
-
-# -- in sentences --------------------------------------------------------------------------------
-
-
-def sentences(result: Mapping[str, Any]) -> list[str]:
-    """Return sentences on sites or groups that are not calibrated or harmed by a calibrator.
-
-    Parameters
-    ----------
-    result
-        keys of `result.json`, or of a saved release
-    """
-    calibrations = result.get("groups_calibration", {}).items()
-    each = [_not_calibrated(calibration, result, key) for key, calibration in calibrations]
-    lines = [sentence for sentence in each if sentence]
-    for key, noun in (("groups_change", "group"), ("clients_change", "client")):
-        sites = result.get(key, {}).get("sites", {})
-        if any(site["hidden"] or site["before"] != site["after"] for site in sites.values()):
-            lines.append(_harm(result[key], len(sites), noun))
-    if "next_site" in result:
-        lines.append(effects.next_site_sentence(result["next_site"]))
-    return lines
-
-
-_WHICH = {"metrics": "", "metrics_after": "After calibration ", "metrics_other": "Other model: "}
-
-
-def _not_calibrated(calibration: Mapping[str, Any], result: Mapping[str, Any], key: str) -> str:
-    """Return the sentence on miscalibrated groups, less those that their gaps already name."""
-    gaps = result.get("tests", {}).get(key, {}).get("groups", {}).get("by_group", {})
-    bad, of = calibration["not_calibrated"], len(calibration["p_values"])
-    rest = [name for name in bad if gaps.get(name, 1.0) >= ERROR]
-    start = _WHICH.get(key, "")
-    if bad and not rest and not start:
-        return ""
-    if not bad:
-        none = "none" if start else "None"
-        return f"{start}{none} of {of} groups is shown to be miscalibrated."
-    new = rest if not start else bad
-    why = listed([name + _reason(result["groups"][name][key], result["score"]) for name in new])
-    if len(new) < len(bad):
-        return f"Not calibrated either: {why}."
-    is_are = "is" if len(bad) == 1 else "are"
-    return f"{start}{len(bad)} of {of} groups {is_are} not calibrated: {why}."
-
-
-def _reason(metrics: Mapping[str, Any], score: str) -> str:
-    """Return what the intervals of gap and slope show, in brackets; "" if they show nothing."""
-    why = []
-    gap, slope = metrics["gap"], _first(metrics, *_SLOPE)[1]
-    if not gap["low"] <= 0 <= gap["high"]:
-        sizes = sorted(abs(100 * gap[end]) for end in ("low", "high"))
-        value = gap["value"]
-        size = f"{abs(100 * value):.0f}" if value is not None else "{:.0f} to {:.0f}".format(*sizes)
-        size += " points"
-        if score == "positive":
-            why.append(f"predicts {size} too {'low' if gap['high'] < 0 else 'high'}")
-        else:
-            why.append(f"{'under' if gap['high'] < 0 else 'over'}confident by {size}")
-    ends = (slope["value"], slope["low"], slope["high"])
-    if None not in ends and not ends[1] <= 1 <= ends[2]:
-        why.append(f"scores too {'extreme' if ends[2] < 1 else 'moderate'}, slope {ends[0]:.2f}")
-    return f" ({', '.join(why)})" if why else ""
-
-
-def _harm(change: Mapping[str, Any], of: int, noun: str) -> str:
-    worse, better, sites = change["worse"], change["better"], change["sites"]
-    gap, shrank = (
-        "the gap between mean score and outcome",
-        f"; it shrank at {len(better) or 'none'}",
-    )
-    if not worse:
-        shrank = shrank if better else ", nor did it shrink at any"
-        return f"At none of {of} {noun}s did {gap} grow by more than chance{shrank}."
-    moves = {n: f"{_points(sites[n]['before'])} to {_points(sites[n]['after'])}" for n in worse}
-    each = [f"{n}, {HIDES if sites[n]['hidden'] else f'{m} points'}" for n, m in moves.items()]
-    at = f"{len(worse)} of {of} {noun}s ({listed(each, '; ')})"
-    return f"{gap.capitalize()} grew by more than chance at {at}{shrank}."

@@ -178,11 +178,6 @@ def fieller(
     return np.clip(low, *bounds), np.clip(high, *bounds)
 
 
-def quadratic(variance: Floats, t: float) -> float:
-    """Return Var(top - t bottom) from its three coefficients, not below 0."""
-    return float(max(variance[0] - 2 * t * variance[1] + t * t * variance[2], 0.0))
-
-
 def of_share(
     top: ArrayLike,
     bottom: ArrayLike,

@@ -222,7 +222,8 @@ class _OrderPreserving(CalibrationModule):
         y = ranked - ranked[..., :1]
         y = y - _total(y.exp()).log()
         m = self.slopes(y.clamp_min(LOWEST))[..., :-1]
-        steps = (y[..., 1:] - y[..., :-1]) * _softplus(m)
+        # ONNX Runtime has no softplus in double
+        steps = (y[..., 1:] - y[..., :-1]) * (m.clamp_min(0.0) + torch.log1p((-m.abs()).exp()))
         f = torch.cat([torch.zeros_like(y[..., :1]), steps.cumsum(dim=-1)], dim=-1)
         return _unsorted(f.softmax(dim=-1), order)
 
@@ -446,11 +447,6 @@ def _first_largest(x: Tensor) -> Tensor:
 
 def _places(count: int, like: Tensor) -> Tensor:
     return torch.arange(count, device=like.device)
-
-
-def _softplus(x: Tensor) -> Tensor:
-    """log(1 + exp(x)); ONNX Runtime has no operator for it in double."""
-    return x.clamp_min(0.0) + torch.log1p((-x.abs()).exp())
 
 
 def _rounded(x: Tensor) -> Tensor:

@@ -31,6 +31,7 @@ exact; far from it, it is the basic bootstrap interval.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -41,7 +42,7 @@ from fedcal.core.numerics import FLOOR
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import bin_index
-from fedcal.metrics.standard import BINS, check_scored, scan, summary
+from fedcal.metrics.standard import BINS, Cells, check_scored, scan, summary
 
 Join = Literal["sum", "max"]
 """Rule that joins absolute gaps to one error."""
@@ -294,13 +295,13 @@ def _side(probs: NDArray[Any], labels: Integers, order: Integers, groups: int, b
     of_row = np.repeat(np.arange(groups), np.diff(edges))  # in the order of `order`
     seen, squares = scan(probs, labels, own=True, top=True), np.empty(n)
     own, top, hit = seen.own[order], seen.confidence[order], seen.hit[order]
-    gaps = np.zeros(groups * c * bins)
-    step = max(1, _BLOCK // c)
-    for start in range(0, n, step):
-        rows = slice(start, start + step)
-        block = np.asarray(probs[order[rows]], np.float64)
-        squares[rows] = np.einsum("ij,ij->i", block, block)
-        _add_cells(gaps, block, labels[order[rows]], of_row[rows], bins)
+    gaps = np.empty((groups, c * bins))
+    for k, (first, end) in enumerate(pairwise(edges.tolist())):
+        rows, cells = order[first:end], Cells(c, bins)
+        block = np.ascontiguousarray(probs[rows], np.float64)
+        squares[first:end] = np.einsum("ij,ij->i", block, block)
+        cells.add(block, labels[rows])
+        gaps[k] = cells.gap().ravel()
     summed = {
         "accuracy": hit.astype(np.float64),
         "nll": -np.log(np.maximum(own, FLOOR)),
@@ -314,28 +315,10 @@ def _side(probs: NDArray[Any], labels: Integers, order: Integers, groups: int, b
         means={k: np.bincount(of_row, v, groups).astype(np.float64) for k, v in summed.items()},
         tables={
             "ece": _used(top_gaps / n),
-            "classwise_ece": _used(gaps.reshape(groups, c * bins) / (n * c)),
+            "classwise_ece": _used(gaps / (n * c)),
             "mce": _used(top_gaps / np.maximum(count, 1)),
         },
     )
-
-
-def _add_cells(gaps: Floats, block: Floats, labels: Integers, group: Integers, bins: int) -> None:
-    """Add p_ij - 1{y_i = j} to the cells (group, class, bin); most entries lie in bin 0."""
-    m, c = block.shape
-    table = gaps.reshape(-1, c, bins)
-    first, which = np.unique(group, return_index=True)
-    table[first, :, 0] += np.add.reduceat(block, which, axis=0)
-    row, column = np.nonzero(block * bins >= 1.0 - 1e-6)  # bin_index decides
-    values = block[row, column]
-    cell = (group[row] * c + column) * bins
-    index = bin_index(values, bins)
-    own = bin_index(block[np.arange(m), labels], bins)
-    where = np.concatenate([cell, cell + index, (group * c + labels) * bins + own])
-    what = np.concatenate([-values, values, np.full(m, -1.0)])
-    low = where.min() if len(where) else 0  # rows are sorted by group: a short stretch of cells
-    added = np.bincount(where - low, what)
-    gaps[low : low + len(added)] += added
 
 
 def _used(table: Floats) -> NDArray[np.float32]:

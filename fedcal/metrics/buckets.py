@@ -36,11 +36,6 @@ def check_score(score: str, classes: int) -> Score:
     return one_of("score", score, get_args(Score))
 
 
-def parts_of(score: Score, classes: int) -> int:
-    """Return the number of histograms that a score has."""
-    return classes if score == "classes" else 1
-
-
 def scored(probs: Floats, labels: Integers, score: Score) -> tuple[Floats, Integers]:
     """Return the scores and outcomes of rows.
 

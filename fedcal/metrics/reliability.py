@@ -10,17 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from fedcal.core.errors import InputError
 from fedcal.core.scores import as_array
 from fedcal.core.types import Floats, Integers
+from fedcal.metrics import standard
 from fedcal.metrics.binning import HIGHEST
-from fedcal.metrics.standard import (
-    BINS,
-    Cells,
-    brier_of_rates,
-    check_scored,
-    mean_gap,
-    scan,
-    top_tables,
-    worst_gap,
-)
 
 _MOST_ROWS = 2**53
 
@@ -68,11 +59,11 @@ class Reliability:
             )
 
     @classmethod
-    def of(cls, probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> Self:
+    def of(cls, probs: ArrayLike, labels: ArrayLike, bins: int = standard.BINS) -> Self:
         """Read rows, shapes (n, c) and (n,); errors are those of `fedcal.metrics.standard`."""
-        p, y = check_scored(probs, labels)
-        cells = Cells(p.shape[1], bins, full=True)
-        top = top_tables(scan(p, y, top=True, cells=cells), bins)
+        p, y = standard.check_scored(probs, labels)
+        cells = standard.Cells(p.shape[1], bins)
+        top = standard.top_tables(standard.scan(p, y, top=True, cells=cells), bins)
         count, confidence, correct = cells.tables()
         return cls(*top, count.astype(np.int64), confidence, correct.astype(np.int64))
 
@@ -99,19 +90,19 @@ class Reliability:
     @property
     def ece(self) -> float:
         """ECE of all rows as in `scores.ece`; raises InputError without rows."""
-        return mean_gap(self.sum_confidence - self.sum_correct, self._some_rows())
+        return standard.mean_gap(self.sum_confidence - self.sum_correct, self._some_rows())
 
     @property
     def classwise_ece(self) -> float:
         """Classwise ECE of all rows as in `scores.classwise_ece`; InputError without rows."""
         gap = self.class_sum_confidence - self.class_sum_correct
-        return mean_gap(gap, self._some_rows() * self.classes)
+        return standard.mean_gap(gap, self._some_rows() * self.classes)
 
     @property
     def uncertainty(self) -> float:
         """Brier score of who always says how often each class occurs; InputError without rows."""
         self._some_rows()
-        return brier_of_rates(self.class_sum_correct.sum(axis=1))
+        return standard.brier_of_rates(self.class_sum_correct.sum(axis=1))
 
     @property
     def resolution(self) -> float:
@@ -129,7 +120,7 @@ class Reliability:
     def mce(self) -> float:
         """MCE of all rows as in `scores.mce`; raises InputError without rows."""
         self._some_rows()
-        return worst_gap(self.sum_confidence - self.sum_correct, self.count)
+        return standard.worst_gap(self.sum_confidence - self.sum_correct, self.count)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as (nested) lists of finite numbers, valid in strict JSON."""

@@ -14,7 +14,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.fields import CheckedFields, Classes, Vector, increasing, within
 from fedcal.core.printable import plain_names
 from fedcal.core.types import Floats
-from fedcal.metrics.buckets import Score, check_score, equal_width, has_nodes, parts_of
+from fedcal.metrics.buckets import check_score, equal_width, has_nodes
 from fedcal.metrics.encodings import check_encoding, column_norm, decoder_of, matrix_of, tree_levels
 
 Views = Literal["model", "model,other", "model,calibrated"]
@@ -168,8 +168,7 @@ class ScoreTable(CheckedFields):
     @property
     def shape(self) -> tuple[int, int, int, int, int]:
         """Shape of all histograms: views, groups (those within sites last), parts, 2, buckets."""
-        score: Score = self.score  # type: ignore[assignment]
-        parts = parts_of(score, self.classes)
+        parts = self.classes if self.score == "classes" else 1
         groups = len(self.group_names) + (bool(self.groups) and self.by == "group")  # the others
         groups *= len(self.within_names) + 1
         return len(self.view_names), groups, parts, 2, self.buckets

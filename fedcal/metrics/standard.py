@@ -64,7 +64,7 @@ def classwise_ece(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> floa
     p, y = check_scored(probs, labels)
     cells = Cells(p.shape[1], bins)
     scan(p, y, cells=cells)
-    return mean_gap(cells.tables()[0], p.size)
+    return mean_gap(cells.gap(), p.size)
 
 
 def nll(probs: ArrayLike, labels: ArrayLike) -> float:
@@ -118,7 +118,7 @@ def summary(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> dict[str, 
     return {
         "accuracy": float(seen.hit.mean()),
         "ece": mean_gap(gap, len(p)),
-        "classwise_ece": mean_gap(cells.tables()[0], p.size),
+        "classwise_ece": mean_gap(cells.gap(), p.size),
         "nll": _nll(seen),
         "brier": _brier(p, y, seen),
         "mce": worst_gap(gap, count),
@@ -264,19 +264,13 @@ class Cells:
     Nearly all entries of a probability matrix lie in bin 0. Only those that may lie above it
     are looked at one by one; bin 0 gets the totals less the other bins (so its summed
     probability is exact to about 1e-16 of the class's total, not of itself).
-
-    Parameters
-    ----------
-    full
-        make the tables count, probability and correct (entries of the label's class);
-        otherwise only their gap, probability - correct
     """
 
-    def __init__(self, classes: int, bins: int, full: bool = False) -> None:
-        self.classes, self.bins, self.full = classes, whole("bins", bins, 1, MOST_BINS), full
+    def __init__(self, classes: int, bins: int) -> None:
+        self.classes, self.bins = classes, whole("bins", bins, 1, MOST_BINS)
         # Below the smallest v whose float32 is not in bin 0; bin_index then decides.
         self.edge = np.float64((1.0 - 1e-6) / bins).view(np.uint64)
-        self.filled = np.zeros((3 if full else 1, classes * bins))
+        self.filled = np.zeros((3, classes * bins))
         self.rows = 0
         self.probability = np.zeros(classes)
         self.correct = np.zeros(classes, np.int64)
@@ -313,27 +307,25 @@ class Cells:
             np.concatenate(part) if len(part) > 1 else part[0]
             for part in zip(*self.pending, strict=True)
         )
-        weights = (None, values, correct) if self.full else (values - correct,)
-        for table, weight in zip(self.filled, weights, strict=True):
+        for table, weight in zip(self.filled, (None, values, correct), strict=True):
             table += np.bincount(cell, weight, table.size)
         self.pending, self.waiting = [], 0
 
     def tables(self) -> Floats:
-        """Return (3 if full else 1, classes, bins), over all rows added so far."""
+        """Return count, probability and correct entries, (3, classes, bins), of all rows added."""
         if self.pending:
             self._count()
         tables = self.filled.reshape(-1, self.classes, self.bins)
-        totals = (
-            (self.rows, self.probability, self.correct)
-            if self.full
-            else (self.probability - self.correct,)
-        )
-        for table, total in zip(tables, totals, strict=True):
+        for table, total in zip(tables, (self.rows, self.probability, self.correct), strict=True):
             table[:, 0] = total - table[:, 1:].sum(axis=1)
-        if self.full:  # the subtraction may leave a rounding error where nothing is
-            count, probability = tables[0, :, 0], tables[1, :, 0]
-            probability[:] = np.where(count > 0, np.maximum(probability, 0.0), 0.0)
+        count, probability, _ = tables[:, :, 0]  # with a rounding error, maybe, where nothing is
+        probability[:] = np.where(count > 0, np.maximum(probability, 0.0), 0.0)
         return tables
+
+    def gap(self) -> Floats:
+        """Return summed probability - correct entries, (classes, bins)."""
+        _, probability, correct = self.tables()
+        return np.asarray(probability - correct)
 
 
 def _column_sums(block: Floats) -> Floats:

@@ -47,7 +47,7 @@ _HINT = {
 }
 _ROW = "row"
 
-Options = tuple[tuple[str, Any], ...]
+Options = Mapping[str, Any]
 
 
 def parse_partitioner(text: str) -> tuple[str, Options]:
@@ -72,11 +72,11 @@ def parse_partitioner(text: str) -> tuple[str, Options]:
                 f"{pair[:80]!r}"
             )
         one_of(f"parameter of {name}", key, accepted)
-        options[key] = _checked(name, accepted[key], _frozen(toml_value(raw)))
+        options[key] = _checked(name, accepted[key], toml_value(raw))
     for key, parameter in accepted.items():
         if parameter.default is parameter.empty and key not in _FILLED:
             needed(f"flwr:{name}:{key}=VALUE", options.get(key), "it has no default")
-    return name, tuple(options.items())
+    return name, options
 
 
 def spelt(partition: Any) -> Any:
@@ -115,7 +115,7 @@ def owners_by(
     no client, or to two.
     """
     spec = f"flwr:{name}"
-    accepted, arguments = _parameters(name), {key: _unfrozen(value) for key, value in options}
+    accepted, arguments = _parameters(name), {key: _read(v) for key, v in options.items()}
     n = len(data.labels)
     order = stream(seed, Purpose.PARTITION).permutation(n)
     columns: dict[str, NDArray[Any]] = {_ROW: order}
@@ -167,18 +167,10 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(entry) for entry in value) if isinstance(value, list) else value
-
-
-def _unfrozen(value: Any) -> Any:
-    """Return tuples as the lists that partitioners take; rows of numbers as an array."""
-    if not isinstance(value, tuple):
-        return value
-    listed = [_unfrozen(entry) for entry in value]
-    if listed and all(isinstance(entry, list) for entry in listed):
-        return as_array("partition 'flwr'", listed)
-    return listed
+def _read(value: Any) -> Any:
+    """Return a list of lists, which partitioners index by columns, as an array."""
+    nested = isinstance(value, list) and value and all(isinstance(one, list) for one in value)
+    return as_array("partition 'flwr'", value) if nested else value
 
 
 def _checked(name: str, parameter: inspect.Parameter, value: Any) -> Any:

@@ -6,10 +6,11 @@ One function for one site or ten thousand.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import logsumexp, ndtri
 
 from fedcal.calibrators import Calibrator, Identity, TemperatureScaling, VectorScaling
 from fedcal.core import numerics
@@ -231,7 +232,7 @@ class _Rows:
         By importance sampling about the largest density: the posterior of few rows, nearly all of
         one class, is skewed, and a normal one would see harm where there is none.
         """
-        start, lever, whole = [], [], numerics.softplus if self.two else _log_sum
+        start, lever, whole = [], [], numerics.softplus if self.two else partial(logsumexp, axis=1)
         for step in STEPS:
             z, own = self.moved(step * at), step * at[self.owner]
             start.append(self.sums(self.share * (whole(z) - whole(self.x))))
@@ -262,11 +263,6 @@ class _Rows:
         risk = right * (none > HARM) + (1 - right) * (weight * (lost > HARM)).sum(axis=0)
         gain = -(right * none + (1 - right) * (weight * lost).sum(axis=0))
         return np.where(self.total > 0, risk, 1.0), gain
-
-
-def _log_sum(z: Floats) -> Floats:
-    top = z.max(axis=1)
-    return np.asarray(top + np.log(np.exp(z - top[:, None]).sum(axis=1)))
 
 
 def normal_points(number: int, dimensions: int) -> Floats:

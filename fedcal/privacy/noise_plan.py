@@ -144,12 +144,7 @@ class Plan:
         return self.mechanism.multiplier
 
     @property
-    def epsilon_per_release(self) -> float:
-        """Budget of each release of a pure-DP mechanism (0 without)."""
-        return self.mechanism.epsilon
-
-    @property
-    def model(self) -> type[Trust]:
+    def model(self) -> Trust:
         """Trust model: which party adds the noise, and against whom it protects."""
         return TRUSTS[self.trust]
 
@@ -174,12 +169,7 @@ class Plan:
     @property
     def tailed(self) -> bool:
         """True if the noise of a sum has Laplace tails; the sum of many draws does not."""
-        return self.mechanism.tailed and not self.many_draws
-
-    @property
-    def many_draws(self) -> bool:
-        """True if the sum holds as many complete draws as there are answers."""
-        return self.model.noise_by == "client" and not self.model.shared
+        return self.mechanism.tailed and not self.model.alone
 
     @property
     def secret_sample(self) -> bool:
@@ -536,7 +526,7 @@ def make_plan(
 
 
 def _slack(
-    federation: Federation, model: type[Trust], rounds: int, bound: Bound, row_rate: float
+    federation: Federation, model: Trust, rounds: int, bound: Bound, row_rate: float
 ) -> float:
     """Return the part of delta for errors of draws from the operating system."""
     if federation.noise_source == "seeded":

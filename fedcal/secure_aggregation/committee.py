@@ -106,11 +106,6 @@ class Committee:
         """Number of members that may work with the server; see `colluding`."""
         return colluding(len(self.members), self.threshold)
 
-    @property
-    def dropouts(self) -> int:
-        """Members that may be absent."""
-        return len(self.members) - self.threshold
-
 
 def new_seeds(pieces: int) -> list[bytes]:
     """Draw a fresh seed for each piece."""

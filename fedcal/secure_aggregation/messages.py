@@ -15,13 +15,6 @@ from fedcal.core.errors import InputError
 from fedcal.core.types import Words
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import Committee
-from fedcal.secure_aggregation.keys import (
-    DIGEST_BYTES,
-    SIGNATURE_BYTES,
-    SigningKey,
-    digest,
-    verified,
-)
 from fedcal.secure_aggregation.masking import SEED_BYTES
 from fedcal.secure_aggregation.roster import Roster
 
@@ -32,10 +25,12 @@ NONCE_BYTES = 16
 
 _ENROL, _HEADER, _CONFIRM, _OPEN = "enrol", "contribution", "confirm", "open"
 _ENROLMENT = struct.Struct(f"<I{keys.KEY_BYTES}s{NONCE_BYTES}s")
-_FIXED = struct.Struct(f"<{DIGEST_BYTES}sI{DIGEST_BYTES}sI{keys.KEY_BYTES}sI{DIGEST_BYTES}sHH")
+_FIXED = struct.Struct(
+    f"<{keys.DIGEST_BYTES}sI{keys.DIGEST_BYTES}sI{keys.KEY_BYTES}sI{keys.DIGEST_BYTES}sHH"
+)
 _U32 = struct.Struct("<I")
 
-CONFIRMATION_BYTES = _U32.size + SIGNATURE_BYTES
+CONFIRMATION_BYTES = _U32.size + keys.SIGNATURE_BYTES
 
 
 class Damaged(InputError):
@@ -64,7 +59,9 @@ class Enrolment:
     signature: bytes
 
     @classmethod
-    def made(cls, key: SigningKey, job: bytes, site: int, exchange: bytes, nonce: bytes) -> Self:
+    def made(
+        cls, key: keys.SigningKey, job: bytes, site: int, exchange: bytes, nonce: bytes
+    ) -> Self:
         """Return a signed enrolment."""
         signature = key.sign(_ENROL, job + _ENROLMENT.pack(site, exchange, nonce))
         return cls(site, exchange, nonce, signature)
@@ -72,7 +69,7 @@ class Enrolment:
     def by(self, public: bytes, job: bytes) -> bool:
         """Return whether the site with this Ed25519 key signed it for this job."""
         message = job + _ENROLMENT.pack(self.site, self.exchange, self.nonce)
-        return verified(public, _ENROL, message, self.signature)
+        return keys.verified(public, _ENROL, message, self.signature)
 
     def to_bytes(self) -> bytes:
         """Return the enrolment as 116 bytes."""
@@ -81,7 +78,7 @@ class Enrolment:
     @classmethod
     def from_bytes(cls, text: bytes) -> Self:
         """Damaged for anything else."""
-        if len(text) != _ENROLMENT.size + SIGNATURE_BYTES:
+        if len(text) != _ENROLMENT.size + keys.SIGNATURE_BYTES:
             raise Damaged("an enrolment has another length")
         site, exchange, nonce = _ENROLMENT.unpack(text[: _ENROLMENT.size])
         return cls(site, exchange, nonce, text[_ENROLMENT.size :])
@@ -167,7 +164,7 @@ class Header:
             )
         )
 
-    def signed(self, key: SigningKey) -> bytes:
+    def signed(self, key: keys.SigningKey) -> bytes:
         """Return the payload and the site's signature."""
         payload = self.payload()
         return payload + key.sign(_HEADER, payload)
@@ -175,23 +172,25 @@ class Header:
     @classmethod
     def read(cls, text: bytes) -> Self:
         """Parse a header without checking its signature; Damaged for anything else."""
-        if len(text) < _FIXED.size + SIGNATURE_BYTES:
+        if len(text) < _FIXED.size + keys.SIGNATURE_BYTES:
             raise Damaged("a header is too short")
         job, number, question, site, exchange, length, vector, receivers, commitments = (
             _FIXED.unpack_from(text)
         )
         middle = _FIXED.size + 4 * receivers
-        if len(text) != middle + DIGEST_BYTES * commitments + SIGNATURE_BYTES:
+        if len(text) != middle + keys.DIGEST_BYTES * commitments + keys.SIGNATURE_BYTES:
             raise Damaged("a header has another length")
         who = struct.unpack_from(f"<{receivers}I", text, _FIXED.size)
-        ends = range(middle, middle + DIGEST_BYTES * commitments, DIGEST_BYTES)
-        digests = tuple(text[a : a + DIGEST_BYTES] for a in ends)
+        ends = range(middle, middle + keys.DIGEST_BYTES * commitments, keys.DIGEST_BYTES)
+        digests = tuple(text[a : a + keys.DIGEST_BYTES] for a in ends)
         return cls(job, number, question, site, exchange, length, vector, who, digests)
 
 
 def header_by(public: bytes, text: bytes) -> bool:
     """Return whether the site with this key signed a header."""
-    return verified(public, _HEADER, text[:-SIGNATURE_BYTES], text[-SIGNATURE_BYTES:])
+    return keys.verified(
+        public, _HEADER, text[: -keys.SIGNATURE_BYTES], text[-keys.SIGNATURE_BYTES :]
+    )
 
 
 @dataclass(frozen=True)
@@ -231,24 +230,24 @@ class Contribution:
 
 def vector_digest(words: Words) -> bytes:
     """Return the digest of a contributor's vector."""
-    return digest("vector", words.astype("<u8", copy=False).tobytes())
+    return keys.digest("vector", words.astype("<u8", copy=False).tobytes())
 
 
 def commitment(job: bytes, round_number: int, site: int, piece: int, seed: bytes) -> bytes:
     """Return a digest that binds a contributor to a seed and reveals nothing of it."""
     where = struct.pack("<III", round_number, site, piece)
-    return digest("seed", job, where, seed)
+    return keys.digest("seed", job, where, seed)
 
 
 def sealed_for(header: bytes, receiver: int) -> bytes:
     """Return the context of a sealed message: its sender's signed header, and its receiver."""
-    return digest("sealed", header[:-SIGNATURE_BYTES], _U32.pack(receiver))
+    return keys.digest("sealed", header[: -keys.SIGNATURE_BYTES], _U32.pack(receiver))
 
 
 def sum_digest(job: bytes, round_number: int, headers: Iterable[bytes]) -> bytes:
     """Return the digest that members sign: the contributions in the sum of a round."""
-    return digest(
-        "sum", job, _U32.pack(round_number), *sorted(h[:-SIGNATURE_BYTES] for h in headers)
+    return keys.digest(
+        "sum", job, _U32.pack(round_number), *sorted(h[: -keys.SIGNATURE_BYTES] for h in headers)
     )
 
 
@@ -260,13 +259,13 @@ class Confirmation:
     signature: bytes
 
     @classmethod
-    def made(cls, key: SigningKey, site: int, of: bytes) -> Self:
+    def made(cls, key: keys.SigningKey, site: int, of: bytes) -> Self:
         """Return a signed confirmation; `of` is the sum's digest."""
         return cls(site, key.sign(_CONFIRM, _U32.pack(site) + of))
 
     def by(self, public: bytes, of: bytes) -> bool:
         """Return whether the member with this key signed it for this sum."""
-        return verified(public, _CONFIRM, _U32.pack(self.site) + of, self.signature)
+        return keys.verified(public, _CONFIRM, _U32.pack(self.site) + of, self.signature)
 
     def to_bytes(self) -> bytes:
         """Return the confirmation as 68 bytes."""
@@ -297,13 +296,15 @@ class Opening:
     signature: bytes
 
     @classmethod
-    def made(cls, key: SigningKey, of: bytes, pieces: bytes) -> Self:
+    def made(cls, key: keys.SigningKey, of: bytes, pieces: bytes) -> Self:
         """Return a signed opening."""
-        return cls(of, pieces, key.sign(_OPEN, digest("pieces", of, pieces)))
+        return cls(of, pieces, key.sign(_OPEN, keys.digest("pieces", of, pieces)))
 
     def by(self, public: bytes) -> bool:
         """Return whether the member with this key signed it."""
-        return verified(public, _OPEN, digest("pieces", self.of, self.pieces), self.signature)
+        return keys.verified(
+            public, _OPEN, keys.digest("pieces", self.of, self.pieces), self.signature
+        )
 
     def to_bytes(self) -> bytes:
         """Return the opening as bytes."""
@@ -342,12 +343,12 @@ def unpacked(text: bytes) -> list[bytes]:
 
 def message_bytes(committee: Committee, numbers: int) -> tuple[int, int, int]:
     """Bytes of a contribution of so many numbers, of its header, and of what one member gets."""
-    empty = bytes(DIGEST_BYTES)
+    empty = bytes(keys.DIGEST_BYTES)
     header = Header(
         *(empty, 1, empty, 0, empty, numbers, empty, committee.members),
         commitments=(empty,) * len(committee.pieces),
     )
-    signed = len(header.payload()) + SIGNATURE_BYTES
+    signed = len(header.payload()) + keys.SIGNATURE_BYTES
     sealed = keys.SEALED_MORE_BYTES + SEED_BYTES * len(committee.held_by(committee.members[0]))
     members = len(committee.members)
     framed = 2 * (1 + members) * _U32.size

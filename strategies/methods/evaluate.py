@@ -478,7 +478,7 @@ class FedAccuracy(FederatedStrategy):
         self._known = True
         if self._how == "draw":
             self._value = float(sums[0]) / (POINTS - 1)
-            epsilon, rows = plan.epsilon_per_release, max(self._rows, 1.0)
+            epsilon, rows = plan.mechanism.epsilon, max(self._rows, 1.0)
             self._noise = draw_std(self._scale, plan.diameter, epsilon, rows)
         elif self._how == "exact":
             self._rows = float(sums[0] - sums[1])  # sums at 0 and at 1

@@ -437,7 +437,7 @@ class Crossing(Drawn):
 
     def planned(self, plan: Plan) -> None:
         """Compute the level from the epsilon of the draw."""
-        scale = 2.0 * max(self.bound.norms) * plan.diameter / plan.epsilon_per_release
+        scale = 2.0 * max(self.bound.norms) * plan.diameter / plan.mechanism.epsilon
         self.slack = self._draw.slack(scale, whole_rows=self.wanted.shift is None)
         self.enough = self.reaches(self.wanted.expected)
         self.fewest = math.ceil(self.slack / self.alpha)
@@ -498,7 +498,7 @@ class ExponentialQuantile(Drawn):
 
     def planned(self, plan: Plan) -> None:
         """gamma* and q~, by the epsilon of the draw."""
-        m, epsilon = len(self.opening.thresholds), plan.epsilon_per_release
+        m, epsilon = len(self.opening.thresholds), plan.mechanism.epsilon
         gamma = angelopoulos.best_gamma(self._n, m, epsilon, self.alpha)
         self.level = angelopoulos.inflated_level(self._n, m, epsilon, self.alpha, gamma)
         self.enough = self.level < 1

@@ -197,7 +197,7 @@ def test_three_quarters_of_the_shares_are_caught(there, caught):
 def test_laplace_of_that_std_is_caught():
     """The scale is 1 / sqrt(2) of the std: whoever takes one for the other loses sqrt(2)."""
     plan = Attacked("laplace", "central", "user").plan()
-    weak = replace(plan, mechanism=Laplace(plan.epsilon_per_release * math.sqrt(2)))
+    weak = replace(plan, mechanism=Laplace(plan.mechanism.epsilon * math.sqrt(2)))
     assert refuted(audit(weak, FAST))
 
 

@@ -46,7 +46,7 @@ def spent(cells: Sequence[Cell], data: str, unit: str) -> list[Spent]:
 class Trusted(NamedTuple):
     """What decides against whom a guarantee holds."""
 
-    model: type[trust.Trust]
+    model: trust.Trust
     secure_aggregation: str
     quorum: float
     colluding: int

@@ -14,17 +14,9 @@ import numpy as np
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR
 from fedcal.core.types import Floats
+from fedcal.evaluation import intervals
 from fedcal.evaluation.histogram import Histogram, divide, monotone_counts
-from fedcal.evaluation.intervals import (
-    FEW,
-    FIRM,
-    IntervalOptions,
-    Metric,
-    Span,
-    fieller,
-    of_share,
-    quadratic,
-)
+from fedcal.evaluation.intervals import FEW, FIRM, IntervalOptions, Metric, Span, fieller
 
 FEW_MISRANKED_ROWS = 5.0
 """Rows of the rarer outcome, in so many of which the variance of a ranking rests on few rows."""
@@ -119,7 +111,7 @@ class SmoothMetric(Metric):
         variance = max((span.sampling**2 + span.noise**2) / reach**2, 1e-12)
         most = 4 * trials if self.ranking else trials
         count = trials if misplaced else min(inner * (1 - inner) / variance, most)
-        low, high = of_share(inner * count, count, np.zeros(3), asked.z, asked.rows)
+        low, high = intervals.of_share(inner * count, count, np.zeros(3), asked.z, asked.rows)
         return replace(
             span,
             low=min(float(low) * reach + lowest, span.low),
@@ -185,11 +177,12 @@ class RatioMetric(SmoothMetric):
         wide = noise * widening**2
         if trials is not None:
             unit = float(gradients[0].max())
-            low, high = of_share(top, bottom, wide, asked.z, asked.rows, trials, unit)
+            low, high = intervals.of_share(top, bottom, wide, asked.z, asked.rows, trials, unit)
         else:
             low, high = fieller(top, bottom, wide + sampling, asked.z, self.bounds)
         inside = float(np.clip(value, *self.bounds))
-        by_rows, by_noise = (math.sqrt(quadratic(v, inside)) / bottom for v in (sampling, noise))
+        at = np.array([1.0, -2 * inside, inside**2])  # variance of top - inside bottom
+        by_rows, by_noise = (math.sqrt(max(v @ at, 0.0)) / bottom for v in (sampling, noise))
         span = Span(inside, float(low), float(high), by_rows, by_noise, self.firm(h))
         return self.for_few_rows(span, h, asked)
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedcal.accounting import Stage, composed_delta, composed_epsilon, gaussian_multiplier
+from fedcal.accounting import gaussian_multiplier
 from fedcal.experiments.research.canaries import CanaryFinding, audit_canaries, canary_runs
+from fedcal.experiments.research.stages import Stage, composed_delta, composed_epsilon
 
 DELTA = 1e-5
 AUDITS = 200

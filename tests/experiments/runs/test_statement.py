@@ -50,7 +50,7 @@ def test_the_numbers_are_the_plan_s(unit, trust, preferred, row_sums):
     if preferred == "gaussian":
         one = plan.multiplier * plan.diameter
     else:
-        one = math.sqrt(2.0) * plan.diameter / plan.epsilon_per_release
+        one = math.sqrt(2.0) * plan.diameter / plan.mechanism.epsilon
     assert found["noise_std"] == pytest.approx(one * math.sqrt(answers))
     replaced = UNITS[unit].adjacency(trust == "local") == "replace"
     twice = replaced or not (UNITS[unit].whole_client or row_sums)

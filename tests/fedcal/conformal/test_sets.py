@@ -52,7 +52,11 @@ def test_thresholds_of_classes_and_groups():
     )
     narrow = [(LOGITS[:, :3], "number of classes of scores for these sets must be 4, got 3")]
     each_is_refused(narrow, lac(0.5).predict_set)
-    table = [([0.5, 0.5], "1 thresholds"), ([1.5], r"in \[0, 1\]"), ([np.nan], "in")]
+    table = [
+        ([0.5, 0.5], r"thresholds must be .* of shape \(1\)"),
+        ([1.5], r"in \[0, 1\]"),
+        ([np.nan], "in"),
+    ]
     each_is_refused(table, lambda thresholds: lac(*thresholds))
 
 

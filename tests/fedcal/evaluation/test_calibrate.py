@@ -13,7 +13,6 @@ from fedcal.calibrators.score_map import (
     calibrator_from,
     isotonic,
     logistic,
-    pool_adjacent_violators,
     probability,
 )
 from fedcal.evaluation import Histogram
@@ -52,13 +51,8 @@ def noisy(h: Histogram, root: np.ndarray, seed: int) -> Histogram:
     return Histogram(h.edges, h.counts + drawn, root)
 
 
-def test_pool_adjacent_violators_is_scikit_learns_isotonic_regression():
+def test_isotonic_is_scikit_learns_isotonic_regression():
     sklearn = pytest.importorskip("sklearn.isotonic")
-    for seed in range(5):
-        rng = np.random.default_rng(seed)
-        values, weights = np.round(rng.normal(size=60), 1), rng.uniform(0.1, 5, 60)
-        want = sklearn.isotonic_regression(values, sample_weight=weights)
-        np.testing.assert_allclose(pool_adjacent_violators(values, weights), want, atol=1e-12)
     h = exact("game-forecasts")
     wrong, right = h.counts
     rows = wrong + right

@@ -59,8 +59,8 @@ def test_an_exponential_plan_is_pure(rate):
     plan = plan_of(1, SCORES, "exponential", sampling_rate=rate)
     assert (plan.epsilon, plan.delta, plan.multiplier, plan.noise_std) == (1.0, 0.0, 0.0, None)
     # amplification: the sampled draw's epsilon is log(1 + q (e^eps' - 1))
-    assert math.log1p(rate * math.expm1(plan.epsilon_per_release)) == pytest.approx(1.0, rel=1e-12)
-    assert plan.event == f"1 x Poisson({rate}) of exponential(epsilon={plan.epsilon_per_release!r})"
+    assert math.log1p(rate * math.expm1(plan.mechanism.epsilon)) == pytest.approx(1.0, rel=1e-12)
+    assert plan.event == f"1 x Poisson({rate}) of exponential(epsilon={plan.mechanism.epsilon!r})"
     assert plan_of(1, SCORES, "exponential", sampling_rate=rate, delta=0.0).private
 
 
@@ -200,7 +200,7 @@ def test_amplification_is_claimed_where_it_holds(trust, unit, mechanism):
         plan_of(1, prefers=mechanism, trust=trust, unit=unit, sampling_rate=rate)
         for rate in (0.2, 1.0)
     ]
-    spent = [(p.multiplier, p.epsilon_per_release) for p in plans]
+    spent = [(p.multiplier, p.mechanism.epsilon) for p in plans]
     assert (spent[0] != spent[1]) == (trust != "local" and unit == "user")
 
 

@@ -108,7 +108,7 @@ def test_an_interval_is_of_the_noise_and_of_rows_drawn_at_random(rate):
     run_inline(accuracy, shards)
     found = accuracy.result().estimate
     all_rows = 1000 * rate  # of the clients that are asked
-    alone = accuracy.plan.epsilon_per_release  # above 2 where sampling amplifies
+    alone = accuracy.plan.mechanism.epsilon  # above 2 where sampling amplifies
     assert found.noise == pytest.approx(math.sqrt(8) * 0.7 * math.sqrt(rows) / (alone * all_rows))
     assert found.sampling == pytest.approx(math.sqrt(found.value * (1 - found.value) / all_rows))
     # Laplace's .95 quantile is ln 20 / sqrt 2 standard deviations

@@ -49,7 +49,7 @@ def logs(strategy: FedConformal, sums: Floats) -> Floats:
     query, plan = strategy.query(1), strategy.plan
     assert isinstance(query, SetGaps)
     norm = max(plan.bound.norms) * plan.diameter
-    scores = -query.costs(sums) * plan.epsilon_per_release / (2 * norm)
+    scores = -query.costs(sums) * plan.mechanism.epsilon / (2 * norm)
     return scores - np.logaddexp.reduce(scores)
 
 

@@ -121,7 +121,7 @@ def test_one_shot_takes_the_drawn_point_with_privacy():
         assert learn(strategy, [float(index)], []) == pytest.approx(temperature, rel=1e-14)
     plan = strategy.plan
     assert (plan.bound.norms, plan.bound.rule) == ((10.0,), "per_value")
-    assert (plan.mechanism.name, plan.delta, plan.epsilon_per_release) == ("exponential", 0.0, 1.0)
+    assert (plan.mechanism.name, plan.delta, plan.mechanism.epsilon) == ("exponential", 0.0, 1.0)
 
 
 @pytest.mark.parametrize("classes", [2, 1000])

@@ -8,6 +8,7 @@ import pytest
 
 from fedcal.conformal import angelopoulos as paper
 from fedcal.core.errors import InputError
+from fedcal.experiments.research.studies.angelopoulos import draws
 
 
 def test_level_is_equation_3_by_hand():
@@ -78,9 +79,9 @@ def _coverage(law: str, n: int, epsilon: float, printed: bool = False) -> tuple[
     m = paper.best_bins(n, epsilon, 0.1)
     if printed:
         level = paper.inflated_level(n, m, epsilon, 0.1, paper.best_gamma(n, m, epsilon, 0.1))
-        t = paper.thresholds(m)[paper.drawn_bins(scores, m, min(level, 1.0), epsilon, rng)]
+        t = paper.thresholds(m)[draws.drawn_bins(scores, m, min(level, 1.0), epsilon, rng)]
     else:
-        t = paper.private_thresholds(scores, m, epsilon, 0.1, rng)
+        t = draws.private_thresholds(scores, m, epsilon, 0.1, rng)
     covered = t if law == "uniform" else (values <= t[:, None]).mean(axis=1)
     return float(covered.mean()), float(covered.std() / math.sqrt(len(covered)))
 
@@ -106,7 +107,7 @@ def test_the_number_of_bins_is_one_of_the_better():
     scores = rng.random((60, n))
 
     def mean(m: int) -> float:
-        return float(paper.private_thresholds(scores, m, 1.0, 0.1, rng).mean())
+        return float(draws.private_thresholds(scores, m, 1.0, 0.1, rng).mean())
 
     found = [mean(m) for m in paper.CANDIDATES.tolist()[::6] if m <= paper.MOST * n]
     assert mean(paper.best_bins(n, 1.0, 0.1)) <= (min(found) + max(found)) / 2

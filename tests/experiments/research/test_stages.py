@@ -16,14 +16,12 @@ from refusals import each_is_refused
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from fedcal.accounting import (
+from fedcal.accounting import gaussian_epsilon, gaussian_multiplier, poisson_gaussian_epsilon
+from fedcal.experiments.research.stages import (
     Guarantee,
     Stage,
     composed_delta,
     composed_epsilon,
-    gaussian_epsilon,
-    gaussian_multiplier,
-    poisson_gaussian_epsilon,
 )
 
 DELTA = 1e-5
