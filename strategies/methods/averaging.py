@@ -9,9 +9,9 @@ import numpy as np
 from fedcal import calibrators
 from fedcal.calibrators import TemperatureScaling, order_preserving
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
-from fedcal.clients.questions import MLPUpdate, ScalingUpdate, TemperatureUpdate
+from fedcal.clients.questions.scaling import MLPUpdate, ScalingUpdate
 from fedcal.clients.questions.temperature import LIMIT as T_LIMIT
-from fedcal.clients.questions.temperature import Average, check_limit
+from fedcal.clients.questions.temperature import Average, TemperatureUpdate, check_limit
 from fedcal.core.checks import interval
 from fedcal.core.types import Floats, override
 from fedcal.privacy import SEED, Plan, Query, Range

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedcal.calibrators.histogram_binning import norm_sub
-from fedcal.clients.questions import ScoreCell, ScoreCounts
+from fedcal.clients.questions.scores import ScoreCell, ScoreCounts
 from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override

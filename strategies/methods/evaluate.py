@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.calibrators.base import text_of
-from fedcal.clients.questions import MeanGaps, ScoreCounts
+from fedcal.clients.questions.scores import ScoreCounts
+from fedcal.clients.questions.search import MeanGaps
 from fedcal.core.checks import fraction, one_of, unused
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Finite

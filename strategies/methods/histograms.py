@@ -9,7 +9,7 @@ import numpy as np
 from fedcal import calibrators
 from fedcal.calibrators import Calibrator, HistogramBinning, histogram_binning
 from fedcal.calibrators.histogram_binning import Counts, Estimate, Negatives
-from fedcal.clients.questions import (
+from fedcal.clients.questions.histograms import (
     BinOutcomes,
     ClassCounts,
     ClassHistograms,

@@ -8,7 +8,8 @@ import numpy as np
 from fedcal.calibrators import Calibrator, TemperatureScaling
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.calibrators.scaling import EntropyTemperature, VectorScaling
-from fedcal.clients.questions import ScalingNewton, TemperatureNewton
+from fedcal.clients.questions.scaling import ScalingNewton
+from fedcal.clients.questions.temperature import TemperatureNewton
 from fedcal.core.numerics import LOG_A_LIMIT
 from fedcal.core.types import Floats
 from fedcal.privacy import Plan, Range

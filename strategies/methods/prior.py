@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.clients.questions import ScoreCounts, SiteEffects
+from fedcal.clients.questions.scores import ScoreCounts
+from fedcal.clients.questions.temperature import SiteEffects
 from fedcal.core.checks import unused
 from fedcal.core.shards import numbered
 from fedcal.core.types import override

@@ -24,9 +24,13 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from fedcal.calibrators import TemperatureScaling
-from fedcal.clients.questions import AccuracyGap, CalibrationGaps, ClippedNLL, TemperatureScores
-from fedcal.clients.questions.search import TemperatureQuery
-from fedcal.clients.questions.temperature import MOST_POINTS
+from fedcal.clients.questions.search import (
+    AccuracyGap,
+    CalibrationGaps,
+    ClippedNLL,
+    TemperatureQuery,
+)
+from fedcal.clients.questions.temperature import MOST_POINTS, TemperatureScores
 from fedcal.core import checks
 from fedcal.core.checks import positive, unused
 from fedcal.core.numerics import log_grid

@@ -12,8 +12,8 @@ from fedcal.calibrators import TemperatureScaling
 from fedcal.calibrators.order_preserving import UNIT
 from fedcal.calibrators.parametric import LIMIT
 from fedcal.calibrators.scaling import VectorScaling
-from fedcal.clients.questions import Gradients, LocalUpdate, ScalingGradients, WeightedUpdate
-from fedcal.clients.questions.scaling import ROW_CLIP
+from fedcal.clients.questions.scaling import ROW_CLIP, ScalingGradients
+from fedcal.clients.questions.training import Gradients, LocalUpdate, WeightedUpdate
 from fedcal.core.checks import unused, whole
 from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.numerics import LOG_A_LIMIT, softplus

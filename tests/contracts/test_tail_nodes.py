@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedcal.clients.answers import answer
-from fedcal.clients.questions import ScoreCounts
+from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.evaluation import evaluate

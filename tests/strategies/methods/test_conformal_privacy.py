@@ -9,7 +9,7 @@ import pytest
 from strategy_checks import assert_refused
 
 from fedcal.clients.answers import answer
-from fedcal.clients.questions import SetCounts, SetGaps
+from fedcal.clients.questions.conformal import SetCounts, SetGaps
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedcal.clients.answers import answer
-from fedcal.clients.questions import ScoreCounts
+from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedcal.clients.answers import answer, contribute
-from fedcal.clients.questions import LocalUpdate
+from fedcal.clients.questions.training import LocalUpdate
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats

@@ -8,7 +8,7 @@ from refusals import refused
 from strategy_checks import assert_std_is_one, nobody
 
 from fedcal import simulate
-from fedcal.clients.questions import ScoreCounts
+from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards, numbered
 from fedcal.evaluation.histogram import Histogram

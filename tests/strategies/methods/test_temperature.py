@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.clients.questions import TemperatureNewton
+from fedcal.clients.questions.temperature import TemperatureNewton
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 
 from fedcal import datasets
-from fedcal.clients.questions import SetCounts, SetGaps
+from fedcal.clients.questions.conformal import SetCounts, SetGaps
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers

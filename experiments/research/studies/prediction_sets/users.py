@@ -21,7 +21,7 @@ from itertools import product
 import numpy as np
 
 from fedcal import datasets
-from fedcal.clients.questions import SetGaps
+from fedcal.clients.questions.conformal import SetGaps
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.conformal.levels import OF_CLIENTS, Draw
 from fedcal.core.shards import Shards

@@ -13,7 +13,7 @@ from refusals import refused
 
 import fedcal.experiments.runs.engines.flower as flower_engine
 import fedcal.experiments.runs.engines.inline as inline_engine
-from fedcal.clients.questions import TemperatureNewton
+from fedcal.clients.questions.temperature import TemperatureNewton
 from fedcal.core import errors
 from fedcal.core.shards import Shards
 from fedcal.experiments.research.benchmarks.in_process import run_in_process

@@ -13,7 +13,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 
 from fedcal.clients.answers import answer
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.clients.questions import ClassHistograms
+from fedcal.clients.questions.histograms import ClassHistograms
 from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.shards import Shards
 from fedcal.core.types import Words
