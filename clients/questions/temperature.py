@@ -38,20 +38,6 @@ check_limit = interval("(1, 1e6]")
 """Check of the largest 1/T and T."""
 
 
-def row_curvature(classes: int) -> float:
-    """Return the bound of one row's curvature in log(1/T), in nats: 2 + log(c)^2 / 2.
-
-    It is twice the bound of the variance of log-probabilities of c classes (Reeb & Wolf 2015), so
-    that gradients use up most of the joint clip.
-    """
-    return 2.0 + math.log(classes) ** 2 / 2.0
-
-
-def client_curvature(gradient: float) -> float:
-    """Return the bound of one client's curvature in log(1/T): 3 times its gradient's."""
-    return 3.0 * gradient
-
-
 class Update(Query):
     """Question for the change of w by training on a client's rows (Maddock et al., Algorithm 2).
 
@@ -142,10 +128,14 @@ class Newton(Query):
     facts = ("classes",)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Return the bounds of G and H: the clip and 3 times the clip; a row has constants."""
-        norms = ROW_GRADIENT, row_curvature(self.classes)
+        """Return the bounds of G and H: the clip and 3 times the clip; a row has constants.
+
+        In log(1/T), in nats. A row's H has 2 + log(c)^2 / 2, twice the bound of the variance of
+        log-probabilities of c classes (Reeb & Wolf 2015), so that G uses up most of the joint clip.
+        """
         if self.takes_clips(part, clips, 1):
-            norms = clips[0], client_curvature(clips[0])
+            return Bound(self.lengths(), (clips[0], 3.0 * clips[0]), order=order)
+        norms = ROW_GRADIENT, 2.0 + math.log(self.classes) ** 2 / 2.0
         return Bound(self.lengths(), norms, order=order)
 
 
