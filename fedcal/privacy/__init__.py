@@ -4,6 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fedcal.core.removed import refuse
+from fedcal.privacy.curator import Release
 from fedcal.privacy.declared import SEED, Question, Range
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
@@ -20,6 +21,7 @@ __all__ = [
     "Query",
     "Question",
     "Range",
+    "Release",
     "make_plan",
 ]
 

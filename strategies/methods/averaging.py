@@ -14,8 +14,7 @@ from fedcal.clients.questions.temperature import LIMIT as T_LIMIT
 from fedcal.clients.questions.temperature import Average, TemperatureUpdate, check_limit
 from fedcal.core.checks import interval
 from fedcal.core.types import Floats, override
-from fedcal.privacy import SEED, Plan, Query, Range
-from fedcal.privacy.curator import Release
+from fedcal.privacy import SEED, Plan, Query, Range, Release
 from fedcal.privacy.noise_plan import EXACT_GRID
 from fedcal.storage.artifact import at_end
 from fedcal.strategies import base

@@ -17,8 +17,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
-from fedcal.privacy import AUTO, Federation, Plan, Question
-from fedcal.privacy.curator import Release
+from fedcal.privacy import AUTO, Federation, Plan, Question, Release
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.methods import quantiles
 from fedcal.strategies.methods.counting import quietest

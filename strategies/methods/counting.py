@@ -21,8 +21,7 @@ from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, NoiseLaw
 from fedcal.metrics import encodings
 from fedcal.metrics.buckets import arcsine_edges
 from fedcal.metrics.encodings import FLAT, PREFIX, TREE, column_norm, prefix_std
-from fedcal.privacy import AUTO, SEED, Federation, Plan, Query, Question, Range
-from fedcal.privacy.curator import Release
+from fedcal.privacy import AUTO, SEED, Federation, Plan, Query, Question, Range, Release
 from fedcal.privacy.query import Order
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS, Example

@@ -36,8 +36,7 @@ from fedcal.metrics.buckets import fine_tails
 from fedcal.metrics.encodings import ENCODINGS
 from fedcal.metrics.names import heading
 from fedcal.metrics.score_table import By, Views, names_text
-from fedcal.privacy import AUTO, Federation, Plan, Query, Question, Range
-from fedcal.privacy.curator import Release
+from fedcal.privacy import AUTO, Federation, Plan, Query, Question, Range, Release
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies import base
 from fedcal.strategies.base import FederatedStrategy, Names, Positive, Settings

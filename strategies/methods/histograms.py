@@ -19,8 +19,7 @@ from fedcal.clients.questions.histograms import (
 from fedcal.core.checks import same, unused
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Laplace, Unary
-from fedcal.privacy import AUTO, SEED, Federation, Plan, Question, Range
-from fedcal.privacy.curator import Release
+from fedcal.privacy import AUTO, SEED, Federation, Plan, Question, Range, Release
 from fedcal.privacy.federation import order_of
 from fedcal.strategies.base import FederatedStrategy, Positive, integer
 from fedcal.units import UNITS

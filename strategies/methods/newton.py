@@ -12,8 +12,7 @@ from fedcal.clients.questions.scaling import ScalingNewton
 from fedcal.clients.questions.temperature import TemperatureNewton
 from fedcal.core.numerics import LOG_A_LIMIT
 from fedcal.core.types import Floats
-from fedcal.privacy import Plan, Range
-from fedcal.privacy.curator import Release
+from fedcal.privacy import Plan, Range, Release
 from fedcal.strategies.base import FederatedStrategy, Positive, near_identity
 from fedcal.units.bounding import Bound
 

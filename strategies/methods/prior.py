@@ -18,8 +18,7 @@ from fedcal.metrics.buckets import check_score
 from fedcal.metrics.encodings import FLAT, TREE
 from fedcal.metrics.score_table import names_text
 from fedcal.personal.releases import MomentsPrior, SitesRelease
-from fedcal.privacy import AUTO, Plan, Query
-from fedcal.privacy.curator import Release
+from fedcal.privacy import AUTO, Plan, Query, Release
 from fedcal.privacy.federation import order_of
 from fedcal.strategies.base import Count, FederatedStrategy, Names, Positive
 from fedcal.strategies.methods.counting import excluded

@@ -28,8 +28,7 @@ from fedcal.mechanisms import Exponential, Gaussian, Mechanism
 from fedcal.metrics.conformity import BY, Conformity
 from fedcal.metrics.encodings import MOST_BUCKETS
 from fedcal.metrics.score_table import names_text
-from fedcal.privacy import AUTO, Plan, Question, Range
-from fedcal.privacy.curator import Release
+from fedcal.privacy import AUTO, Plan, Question, Range, Release
 from fedcal.strategies.base import Names, Number, Numbers, Positive, Settings, Share, among, integer
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS

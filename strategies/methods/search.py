@@ -37,8 +37,7 @@ from fedcal.core.numerics import log_grid
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Exponential, Gaussian, Laplace, Mechanism
 from fedcal.metrics.binning import MOST_BINS
-from fedcal.privacy import Federation, Plan, Question, Range
-from fedcal.privacy.curator import Release
+from fedcal.privacy import Federation, Plan, Question, Range, Release
 from fedcal.privacy.privacy import MOST_ROUNDS
 from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import FederatedStrategy, Positive, integer

@@ -19,8 +19,7 @@ from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.numerics import LOG_A_LIMIT, softplus
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Gaussian
-from fedcal.privacy import SEED, Federation, Plan, Query, Question, Range
-from fedcal.privacy.curator import Release
+from fedcal.privacy import SEED, Federation, Plan, Query, Question, Range, Release
 from fedcal.privacy.privacy import MOST_ROUNDS
 from fedcal.strategies import base
 from fedcal.strategies.method import Family
