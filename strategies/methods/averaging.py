@@ -14,7 +14,7 @@ from fedcal.clients.questions.temperature import LIMIT as T_LIMIT
 from fedcal.clients.questions.temperature import Average, TemperatureUpdate, check_limit
 from fedcal.core.checks import interval
 from fedcal.core.types import Floats, override
-from fedcal.privacy import SEED, Plan, Query, Range, Release
+from fedcal.privacy import SEED, Plan, Range, Release
 from fedcal.privacy.noise_plan import EXACT_GRID
 from fedcal.storage.artifact import at_end
 from fedcal.strategies import base
@@ -63,13 +63,10 @@ class Averaging(base.FederatedStrategy):
 
     @abstractmethod
     def begin(self) -> None:
-        """Set the parameters to the identity."""
+        """Set the parameters to the identity.
 
-    @abstractmethod
-    def query(self, round_number: int) -> Query:
-        """Return the question for the step from w that training on a client's own rows takes.
-
-        Without privacy it also asks whether the client has rows.
+        Questions are for the step from w that training on a client's own rows takes; without
+        privacy they also ask whether the client has rows.
         """
 
     def update(self, release: Release) -> None:

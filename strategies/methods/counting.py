@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
@@ -21,7 +20,7 @@ from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, NoiseLaw
 from fedcal.metrics import encodings
 from fedcal.metrics.buckets import arcsine_edges
 from fedcal.metrics.encodings import FLAT, PREFIX, TREE, column_norm, prefix_std
-from fedcal.privacy import AUTO, SEED, Federation, Plan, Query, Question, Range, Release
+from fedcal.privacy import AUTO, SEED, Federation, Plan, Question, Range, Release
 from fedcal.privacy.query import Order
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS, Example
@@ -31,8 +30,10 @@ if TYPE_CHECKING:
     from fedcal.strategies.methods.evaluate import EvaluationSettings
 
 
-class CountingStrategy(ABC):
-    """A way of asking for counts: the questions of the rounds, and the counts known after each.
+class Sums:
+    """A way of asking for counts: sums of the clients' counts, in one round.
+
+    Other ways (`Levels`, and those that look at less before) have the same attributes and methods.
 
     Attributes
     ----------
@@ -48,32 +49,8 @@ class CountingStrategy(ABC):
         what is counted once each; "" = as the question says
     """
 
-    question: ScoreCounts
-    opening: Query
-    bound: Bound
-    mechanism: type[Mechanism]
     rounds: int = 1
     counted: Counted | Literal[""] = ""
-
-    def planned(self, plan: Plan) -> None:
-        """Complete the questions by what follows from the plan."""
-        return
-
-    @abstractmethod
-    def query(self, number: int) -> Query:
-        """Return the question of a round."""
-
-    @abstractmethod
-    def questions(self) -> tuple[Question, ...]:
-        """Declare what rounds may ask, before anything is learned; see `Method.questions`."""
-
-    @abstractmethod
-    def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
-        """Return the counts known after a release with noise of this distribution."""
-
-
-class Sums(CountingStrategy):
-    """Sums of the clients' counts, in one round; other ways look at less before."""
 
     def __init__(self, wanted: EvaluationSettings) -> None:
         f = wanted.federation
@@ -90,16 +67,19 @@ class Sums(CountingStrategy):
     def first_look(self, wanted: EvaluationSettings) -> None:
         """Set what is asked before the last round."""
 
-    @override
+    def planned(self, plan: Plan) -> None:
+        """Complete the questions by what follows from the plan."""
+
     def query(self, number: int) -> ScoreCounts:
+        """Return the question of a round."""
         return self.last
 
-    @override
     def questions(self) -> tuple[Question, ...]:
+        """Declare what rounds may ask, before anything is learned; see `Method.questions`."""
         return (Question.like(self.last, (1, 1), seed=SEED),)
 
-    @override
     def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
+        """Return the counts known after a release with noise of this distribution."""
         asked = self.query(release.round)
         counts, std = asked.decode(release.values), float(release.std.max(initial=0.0))
         return ScoreRelease(asked, counts / asked.gain, std / asked.gain, law)
@@ -191,13 +171,14 @@ class Residuals(EdgesFirst):
         self.last = replace(last, gain=1 / (clips[1] * last_norm))
 
 
-class Levels(CountingStrategy):
+class Levels:
     """Unary encoding: the node of one row of each client, a level of a tree in each round.
 
     Each round asks other clients.
     """
 
-    mechanism, counted = Unary, "clients"
+    mechanism = Unary
+    counted: Counted = "clients"
 
     def __init__(self, wanted: EvaluationSettings) -> None:
         plain = wanted.question
@@ -209,13 +190,13 @@ class Levels(CountingStrategy):
         self._sums: dict[int, Floats] = {}
         self._variance = 0.0
 
-    @override
     def planned(self, plan: Plan) -> None:
+        """Take the numbers of clients that are asked, and the seed of their draws."""
         self._asked = np.array([len(plan.sample(k + 1)) for k in range(plan.rounds)])
         self._seed = plan.client_seed
 
-    @override
     def query(self, number: int) -> ScoreCell:
+        """Return the question for a node of the round's level."""
         q = self.question
         return ScoreCell(q.classes, q.edges, q.height, number - 1, self._seed, q.score)
 
@@ -242,7 +223,7 @@ class Levels(CountingStrategy):
         return ScoreRelease(q, counts, math.sqrt(self._variance), law)
 
 
-def choose_counting(wanted: EvaluationSettings) -> CountingStrategy:
+def choose_counting(wanted: EvaluationSettings) -> Sums | Levels:
     """Return the way to collect these counts."""
     if encodes(wanted.federation):
         return Levels(wanted)
@@ -322,12 +303,9 @@ def _as_shares(counts: Floats) -> Floats:
 
 def encodes(federation: Federation) -> bool:
     """Return whether each client's answer is encoded bit by bit."""
-    asked, trust = federation.mechanism, TRUSTS[str(federation.trust)]
-    if not federation.private:
-        return False
-    if asked != AUTO:
-        return MECHANISMS[asked].answers == "onehot"
-    return trust.accepts(Unary) and UNITS[federation.unit].whole_client
+    if not federation.private or federation.mechanism != AUTO:
+        return federation.private and MECHANISMS[federation.mechanism].answers == "onehot"
+    return TRUSTS[str(federation.trust)].accepts(Unary) and UNITS[federation.unit].whole_client
 
 
 def best_height(buckets: int) -> int:

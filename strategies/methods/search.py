@@ -68,13 +68,9 @@ class Search(ABC):
     def next(self) -> Floats | None:
         """Return the next points of evaluation, (searches,); None if the search is over."""
 
+    @abstractmethod
     def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
         """Take the objective's values at `t` = `next()`, with the std of their noise."""
-        self.left -= 1
-        self._learn(t, value, std)
-
-    @abstractmethod
-    def _learn(self, t: Floats, value: float | Floats, std: float) -> None: ...
 
     def answer(self) -> Floats:
         """Return the best guess so far, (searches,); the result once `next` is None.
@@ -112,8 +108,9 @@ class GoldenSection(Search):
         left, right = self._inner
         return np.where(self._right, right, left) if self.left else None
 
-    def _learn(self, t: Floats, value: float | Floats, std: float) -> None:
+    def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
         """Shrink the interval once both inner points have a value; `std` is not used."""
+        self.left -= 1
         if self._kept is None:
             self._kept, self._right = np.asarray(value), ~self._right
             return
@@ -183,9 +180,9 @@ class PosteriorBisection(Search):
             self._asked = np.array([np.interp(0.5, row, self._roots) for row in sums])
         return self._asked
 
-    def _learn(self, t: Floats, value: float | Floats, std: float) -> None:
+    def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
         """Multiply each posterior with the likelihood of its `value`."""
-        self._asked = None
+        self.left, self._asked = self.left - 1, None
         values = np.broadcast_to(value, len(self._log))
         for k in range(0, len(values), _AT_ONCE):
             some = slice(k, k + _AT_ONCE)
@@ -331,15 +328,16 @@ class TemperatureSearch(FederatedStrategy):
 
     def prepare(self) -> Plan:
         """Return the plan of the evaluations."""
-        self.search = self._best() if self.search == "auto" else self.search
+        if self.search == "auto":  # what measured best under the trust model and mechanism
+            noisy = self.federation.private and (self.signed or self.draws_index)
+            self.search = ("posterior" if self.signed else "exponential") if noisy else "golden"
         interval(self.low, self.high)
         self._drawn, self._heard, rounds = 1.0, False, self._evaluations(self.federation.rounds)
         clips = (self.client_clip(self.clip_share, self.least_clip),)
         self._search: Search | None = None
         if self.search == "exponential":
             self._temperatures = np.exp(log_grid(self.low, self.high, self.points or 101))
-            query = self.question(tuple(self._temperatures.tolist()))
-            return self.plan_for(query, clips, 1, 1, prefers=(Exponential,))
+            return self.plan_for(self.query(1), clips, 1, 1, prefers=(Exponential,))
         if not self.signed:
             why = f"search '{self.search}' asks for one temperature at a time"
             unused(why, points=self.points)
@@ -359,14 +357,6 @@ class TemperatureSearch(FederatedStrategy):
         search = settings.get("search")
         best = search == "auto" and cls.signed and federation.private
         return search == "posterior" or best or super().needs_rows(federation, settings)
-
-    def _best(self) -> str:
-        """Return the search that measured best under the run's trust model and mechanism."""
-        if not self.federation.private:
-            return "golden"
-        if self.signed:
-            return "posterior"
-        return "exponential" if self.draws_index else "golden"
 
     def _evaluations(self, rounds: int | None) -> int:
         """Return the number of rounds of the search."""
@@ -413,12 +403,10 @@ class TemperatureSearch(FederatedStrategy):
                 index = int(np.argmin([self.objective(values) for values in each]))
             self._drawn = float(self._temperatures[index])
             return
-        t = self._search.next()
-        if t is None:
-            return
         posterior = self.search == "posterior"
         value = float(release.values[0]) if posterior else self.objective(release.values)
-        self._search.tell(t, value, float(release.std[0]))
+        if (t := self._search.next()) is not None:
+            self._search.tell(t, value, float(release.std[0]))
 
     def objective(self, values: Floats) -> float:
         """Return the value that golden section minimises, from one evaluation's numbers."""

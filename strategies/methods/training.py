@@ -1,7 +1,6 @@
 """Training of networks, and recalibration, by gradients of rows or updates of clients."""
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
@@ -19,7 +18,7 @@ from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.numerics import LOG_A_LIMIT, softplus
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Gaussian
-from fedcal.privacy import SEED, Federation, Plan, Query, Question, Range, Release
+from fedcal.privacy import SEED, Federation, Plan, Question, Range, Release
 from fedcal.privacy.privacy import MOST_ROUNDS
 from fedcal.strategies import base
 from fedcal.strategies.method import Family
@@ -162,10 +161,6 @@ class Descent(Training):
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
         """Return True: rates and denominators are public."""
         return True
-
-    @abstractmethod
-    def query(self, round_number: int) -> Query:
-        """Return the question for the gradient at w."""
 
     def moving(self) -> dict[str, Range]:
         """Any w: steps are not bounded."""
@@ -478,17 +473,17 @@ class _Recalibration(Descent):
             clip = self.wider * self.gradient_clip()
         self._row_clip = None if whole else clip
         return self.descend(
-            self.first_w(self.federation.classes),
+            self.first_w(),
             batch=None,
             epochs=None if self.federation.rounds else RECALIBRATION_EPOCHS,
             lr=self.lr,
             clip=ROW_CLIP if clip is None else clip,  # not used without privacy
         )
 
-    @staticmethod
-    @abstractmethod
-    def first_w(classes: int) -> Floats:
-        """Return the parameters of the first round."""
+    def first_w(self) -> Floats:
+        """Return the parameters of the first round; of a temperature softplus(u) = 1/T = 1."""
+        one = self.form == TemperatureScaling.kind
+        return np.array([UNIT]) if one else VectorScaling.identity(self.classes)
 
     def query(self, round_number: int) -> ScalingGradients:
         """Return the question for the sum of the gradients at w."""
@@ -527,11 +522,6 @@ class DPTS(_Recalibration):
     name, form = "dp-ts", TemperatureScaling.kind
     wider = 1.0
 
-    @staticmethod
-    @override
-    def first_w(classes: int) -> Floats:
-        return np.array([UNIT])
-
     def result(self) -> TemperatureScaling:
         """Temperature scaling by T, kept in [1/20, 20]."""
         log_a = math.log(max(float(softplus(self.w)[0]), 1e-300))
@@ -564,15 +554,10 @@ class DPPlatt(_Recalibration):
     wider = 5.0
     lr: base.Positive = 1.0
 
-    @staticmethod
-    @override
-    def first_w(classes: int) -> Floats:
-        return VectorScaling.identity(classes)
-
     def update(self, release: Release) -> None:
         """One step; no parameter leaves its identity by more than 20."""
         super().update(release)
-        identity = self.first_w(self.classes)
+        identity = self.first_w()
         self.w = np.clip(self.w, identity - LIMIT, identity + LIMIT)
 
     @override
