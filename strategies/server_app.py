@@ -65,9 +65,8 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
 
     Raises FedcalError as `Job.run`; it is also written into the folder `out`, for `read_error`.
     """
-    resume = read(fields, "resume", bool)
+    resume, method = read(fields, "resume", bool), read(fields, "method", str)
     without_unready = read({**FRESH, **fields}, WITHOUT_UNREADY, bool)  # a new key
-    method = read(fields, "method", str)
     if ":" in method:  # of another package, named by who starts the run
         register(named("method", method))
     out = Path(str(fields["out"])) if fields.get("out") else None
@@ -83,7 +82,6 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
             log.warning("fedcal: %s", line)
 
         folder = out if job.tolerant else None
-
         names = names_of(job.roster, job.plan.clients)
         driven: list[FederatedStrategy] = []
 
@@ -94,10 +92,8 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
             strategy.without_unready = without_unready
             strategy.scores = (job.federation.classes, job.input)
             if job.plan.committee:
-                agreed = job_digest(fields, strategy.run)
-                strategy.secure = SecureRounds(
-                    Roster.from_text(job.roster), agreed, strategy.run, folder
-                )
+                roster, agreed = Roster.from_text(job.roster), job_digest(fields, strategy.run)
+                strategy.secure = SecureRounds(roster, agreed, strategy.run, folder)
             strategy.assign_sites(met if job.tolerant else ())
             if job.tolerant:
                 prompt.names = {node: names[site] for node, site in strategy.roster.items()}
@@ -108,14 +104,14 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
                 note_progress(out, done, planned)
 
         outcome = job.run(drive, moved, folder=folder, resume=resume)
-        if job.tolerant and not job.plan.secret_sample:
-            outcome = replace(outcome, message_bytes=(prompt.bytes_up, prompt.bytes_down))
-        if job.tolerant:
-            took_part = driven[0].took_part.to_result(names, secret=job.plan.secret_sample)
-            artifact = outcome.artifact.of_sites(took_part)
-            outcome = replace(outcome, sites=took_part, artifact=artifact)
         rows = {key: str(fields.get(key, "")) for key in ("data", "partition", "engine")}
         outcome = replace(outcome, job={**outcome.job, **rows})
+        if job.tolerant:
+            secret = job.plan.secret_sample
+            sites = driven[0].took_part.to_result(names, secret=secret)
+            sent = None if secret else (prompt.bytes_up, prompt.bytes_down)
+            artifact = outcome.artifact.of_sites(sites)
+            outcome = replace(outcome, sites=sites, artifact=artifact, message_bytes=sent)
         if out is None:
             _show(job, outcome)
         else:
@@ -183,23 +179,18 @@ def wait_for_nodes(
             app = "" if model is None else ": does the app's ClientApp call fedcal.add_answers?"
             raise RoundFailed(f"no connected site has answered; no question was sent{app}")
         if model is not None and all(who.classes is None for who in met):
-            raise RoundFailed(
-                "no client can score rows with the model; no question was sent; see the clients' "
-                "own logs"
-            )
-        if job.roster:
-            there = {who.place for who in met}
-            names = names_of(job.roster, clients)
-            if away := [name for k, name in enumerate(names) if k not in there]:
-                log.warning("fedcal: not there: %s", listed(away))
+            why = "no client can score rows with the model; no question was sent"
+            raise RoundFailed(f"{why}; see the clients' own logs")
+        there, names = {who.place for who in met}, names_of(job.roster, clients)
+        away = [name for k, name in enumerate(names) if job.roster and k not in there]
+        if away:
+            log.warning("fedcal: not there: %s", listed(away))
         return clients, met
     met = ask_node_info(grid, nodes[:1], job.timeout)
     if not clients:
         if not met or met[0].clients is None:
-            raise InputError(
-                "'clients' of the run config is 0, and these nodes do not say how many they are: "
-                "give their number"
-            )
+            why = "and these nodes do not say how many they are: give their number"
+            raise InputError(f"'clients' of the run config is 0, {why}")
         clients = met[0].clients
         _nodes(grid, job, clients)
     return clients, met
@@ -208,33 +199,28 @@ def wait_for_nodes(
 def _nodes(grid: Grid, job: Job, clients: int) -> list[int]:
     """Return the nodes, once there is one for each client; with 0 clients, once there is any."""
     deadline = time.monotonic() + job.grace
-    while len(nodes := list(grid.get_node_ids())) < max(clients, 1):
+    while (there := len(nodes := list(grid.get_node_ids()))) < max(clients, 1):
         if time.monotonic() >= deadline:
             break
         time.sleep(0.05)
     if job.tolerant and clients:
-        facts = job.federation
-        least = (
-            facts.fewest()
-            if facts.committee
-            else TRUSTS[str(facts.trust)].quorum(facts.quorum, clients)
-        )
-        if least <= len(nodes) < clients:
-            log.warning("fedcal: %d of %d sites are connected: the run begins", len(nodes), clients)
+        facts, few = job.federation, f"{there} of {clients} sites"
+        least = TRUSTS[str(facts.trust)].quorum(facts.quorum, clients)
+        if facts.committee:
+            least = facts.fewest()
+        if least <= there < clients:
+            log.warning("fedcal: %s are connected: the run begins", few)
             return nodes
-        if len(nodes) < clients:
-            raise RoundFailed(
-                f"{len(nodes)} of {clients} sites had connected after {job.grace:g} s, and a run "
-                f"needs {least} or more; no question was sent"
-            )
-        if len(nodes) > clients:
-            raise RoundFailed(
-                f"there are {len(nodes)} sites, and the run is for {clients} clients: give their "
-                "number, or unregister those that do not take part; no question was sent"
-            )
-    if not nodes or (clients and len(nodes) != clients):
+        if there < clients:
+            late = f"{few} had connected after {job.grace:g} s, and a run needs {least} or more"
+            raise RoundFailed(f"{late}; no question was sent")
+        if there > clients:
+            many = f"there are {there} sites, and the run is for {clients} clients"
+            which = "give their number, or unregister those that do not take part"
+            raise RoundFailed(f"{many}: {which}; no question was sent")
+    if not nodes or (clients and there != clients):
         wanted = f" for {clients} clients; start as many, or give clients = 0" if clients else ""
-        raise RoundFailed(f"there are {len(nodes)} nodes{wanted}")
+        raise RoundFailed(f"there are {there} nodes{wanted}")
     return nodes
 
 
@@ -280,10 +266,9 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: NodeInfo | None) -> 
     job = Job.from_fields(fields, nodes=clients, classes=_ANY)
     known = who is None or who.site is not None
     if job.tolerant and not known and job.plan.model.shared and not job.plan.committee:
-        raise InputError(
-            f"trust '{job.plan.trust}' with real sites needs secure aggregation among them: the "
-            "server would see each share of the noise; give --federation, or use central or local"
-        )
+        why = "the server would see each share of the noise"
+        needs = f"trust '{job.plan.trust}' with real sites needs secure aggregation among them"
+        raise InputError(f"{needs}: {why}; give --federation, or use central or local")
     rows_open = lacks_rows(job.method, job.federation, job.settings)
     missing = [key for key in ("classes", "input") if not fields[key]]
     # Rows in a file that was written for this run were looked at by who wrote it.

@@ -296,7 +296,7 @@ class FedConformal(ConformalSettings, FederatedStrategy):
 
     @override
     def query(self, round_number: int) -> SetQuery:
-        return self._rule.query(round_number)
+        return self._rule.opening
 
     @override
     def questions(self) -> tuple[Question, ...]:
@@ -330,11 +330,10 @@ def chosen(wanted: ConformalSettings) -> type[QuantileRule]:
     """
     quantile = one_of("quantile", wanted.quantile, (AUTO, *QUANTILES))
     named = QUANTILES if quantile == AUTO else {quantile: QUANTILES[quantile]}
-    reasons = dict[str, str]()
+    causes = list[str]()
     for name, rule in named.items():
-        obstacles = [why for why, there in rule.obstacles(wanted).items() if there]
-        if not obstacles:
+        why = next((why for why, there in rule.obstacles(wanted).items() if there), None)
+        if why is None:
             return rule
-        reasons[name] = obstacles[0]
-    causes = "; ".join(f"{name}: {why}" for name, why in reasons.items())
-    raise InputError(f"no way of finding thresholds can serve here: {causes}")
+        causes.append(f"{name}: {why}")
+    raise InputError(f"no way of finding thresholds can serve here: {'; '.join(causes)}")

@@ -78,19 +78,17 @@ class EvaluationSettings(Settings):
     def question(self) -> ScoreCounts:
         """The counts, not encoded."""
         f, edges = self.federation, np.array([float(self.bins)])
-        views: Views = "model"
+        two: Views = "model,other" if self.other else "model,calibrated"
         if self.cuts:
             cuts = (fraction("each number of cuts", at) for at in self.cuts)
             edges = np.array([0.0, *cuts, 1.0])
         elif self.edges == "fine-tails":
             edges = fine_tails(self.bins, nodes=self.score != "classes" and not encodes(f))
-        if self.other or self.calibrator:
-            views = "model,other" if self.other else "model,calibrated"
         return ScoreCounts(
             classes=f.classes,
             edges=edges,
             score=self.score,
-            views=views,
+            views=two if self.other or self.calibrator else "model",
             groups=names_text(self.groups),
             by=self.by,
             within=names_text(self.within),
@@ -439,15 +437,13 @@ class FedAccuracy(FederatedStrategy):
 
     def prepare(self) -> Plan:
         """Return the plan of one draw, or of rounds with a noisy residual each."""
-        self._how: How = "rounds"
-        if not self.federation.private:
-            self._how = "exact"
-        elif self.draws_index:
+        private, rows = self.federation.private, 1.0
+        self._how: How = "rounds" if private else "exact"
+        if private and self.draws_index:
             self._how = "draw"
         rounds = ASKED if self._how == "rounds" else 1
         self.check_rounds(rounds, f" --only {Accuracy.name}")
-        rows = 1.0  # without privacy nothing is made of them
-        if self.federation.private:
+        if private:  # else nothing is made of them
             rows = self.nominal_rows(f"{self.name} with privacy")
         self._rows = rows * self.federation.clients * self.federation.sampling_rate
         self._scale = max(0.7 * math.sqrt(rows), 1.0) if self.hides_clients else 1.0

@@ -130,7 +130,7 @@ class QuantileRule(ABC):
     takes_known, takes_shift
         whether it makes use of a public number of rows, and of label shares
     opening
-        the first question, which the plan is made for
+        the next question; the plan is made for the first one
     plan
         once it is made
     bound
@@ -189,10 +189,6 @@ class QuantileRule(ABC):
     def planned(self, plan: Plan) -> None:
         """Keep the plan, before anything is asked."""
         self.plan = plan
-
-    def query(self, number: int) -> SetQuery:
-        """Return the question of a round, here the first one."""
-        return self.opening
 
     def questions(self) -> tuple[Question, ...]:
         """Declare what rounds may ask; see `Method.questions`. Here the first one in all rounds."""

@@ -387,8 +387,8 @@ class TemperatureSearch(FederatedStrategy):
         """Any temperature of the interval, also once the search is over; or all of the grid."""
         if self._search is None:
             return super().questions()
-        within = Range(self.low, self.high)
-        return (Question.like(self.question(1.0), self._all_rounds, temperatures=within),)
+        asked, within = self.question(1.0), Range(self.low, self.high)
+        return (Question.like(asked, (1, self.plan.rounds), temperatures=within),)
 
     def update(self, release: Release) -> None:
         """Tell the search, or keep the temperature that was drawn."""

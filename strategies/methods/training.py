@@ -18,7 +18,7 @@ from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.numerics import LOG_A_LIMIT, softplus
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Gaussian
-from fedcal.privacy import SEED, Federation, Plan, Question, Range, Release
+from fedcal.privacy import SEED, Federation, Plan, Range, Release
 from fedcal.privacy.privacy import MOST_ROUNDS
 from fedcal.strategies import base
 from fedcal.strategies.method import Family
@@ -244,8 +244,8 @@ class FedSGD(_Network, Descent):
         self._clipping: Rule = self.clipping or ("row" if private else "none")
         if self._clipping == "none":
             unused("clipping 'none'", clip=self.clip)
-            if private:
-                raise InputError("clipping 'none' bounds nothing: it needs epsilon = inf")
+        if self._clipping == "none" and private:
+            raise InputError("clipping 'none' bounds nothing: it needs epsilon = inf")
         if self._clipping != "global":
             unused(f"clipping '{self._clipping}' has no reach", reach=self.reach)
         if private and UNITS[f.unit].per != "row":
@@ -330,10 +330,9 @@ class FedAvg(_Local):
             *self.local_sgd, seed=self.federation.seed, round=round_number, classes=self.classes
         )
 
-    def questions(self) -> tuple[Question, ...]:
-        """Return questions at any w, with a different order of rows in each round."""
-        rounds = Range(1, self.plan.rounds, whole=True)
-        return (Question.like(self.query(1), self._all_rounds, w=Range(), round=rounds),)
+    def moving(self) -> dict[str, Range]:
+        """Any w, with a different order of rows in each round."""
+        return {"w": Range(), "round": Range(1, self.plan.rounds, whole=True)}
 
     def update(self, release: Release) -> None:
         """One step by the clients' average.
@@ -422,13 +421,11 @@ class DPFedAvg(_Local):
             classes=self.classes,
         )
 
-    def questions(self) -> tuple[Question, ...]:
-        """Return questions at any w, any order of rows and every clip that the rounds can reach."""
-        moving = {"w": Range(), "seed": SEED}
-        if self.unclipped is not None:
-            factor = math.exp(CLIP_LR * self.plan.rounds)
-            moving["clip"] = Range(self.clip / factor, self.clip * factor)
-        return (Question.like(self.query(1), self._all_rounds, **moving),)
+    def moving(self) -> dict[str, Range]:
+        """Any w, any order of rows and every clip that the rounds can reach."""
+        factor = math.exp(CLIP_LR * self.plan.rounds)
+        clip = {"clip": Range(self.clip / factor, self.clip * factor)}
+        return {"w": Range(), "seed": SEED, **({} if self.unclipped is None else clip)}
 
     def update(self, release: Release) -> None:
         """One step by the mean update, and one of the clip; the divisor q K is public.

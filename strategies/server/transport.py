@@ -107,8 +107,8 @@ class FlowerTransport(Method, Strategy):
             If a client raised an error that is no dropout, or too few of those asked answered.
         """
         planned = self.plan.rounds
-        asked = planned if num_rounds is None else num_rounds
-        same("num_rounds, for which the privacy plan was made,", asked, planned)
+        if num_rounds is not None:
+            same("num_rounds, for which the privacy plan was made,", num_rounds, planned)
         self._timeout, self.model = timeout, initial_arrays or None
         ending = _Ending()
         log.addFilter(ending)
@@ -153,8 +153,7 @@ class FlowerTransport(Method, Strategy):
             content["masking"] = ConfigRecord(
                 {"seed": self.plan.mask_seed, "cohort": asked.clients.tolist()}
             )
-        unavailable = self.unavailable
-        gone = set() if unavailable is None else set(unavailable(asked.round).tolist())
+        gone = set(self.unavailable(asked.round).tolist())
         return [
             message(content, self._sites[k], ANSWER, asked.round, self._timeout)
             for k in asked.clients.tolist()
@@ -381,9 +380,6 @@ class FlowerTransport(Method, Strategy):
         self.class_digest = self.class_digest or who.digest
         what = f"digest of the classes of {self._called(site)} (all need the same --class-names)"
         same(what, who.digest, self.class_digest)
-        self._check_inputs(who, site)
-
-    def _check_inputs(self, who: participation.NodeInfo, site: int) -> None:
         reads, own = self.reads, who.inputs
         if own is not None if reads is None else reads != (own or (who.classes,)):
             has = "scores" if own is None else f"rows of shape {text_of(own)}, to train on"
