@@ -16,12 +16,10 @@ import numpy as np
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError, PrivacyError
 from fedcal.core.types import Floats, Integers, Words
-from fedcal.privacy import Federation, Ledger, Plan, Query, Question, Range
+from fedcal.privacy import Federation, Ledger, Plan, Query, Question, Range, declared
 from fedcal.privacy.curator import Curator, OpenRound, Release
-from fedcal.privacy.declared import check_question
-from fedcal.secure_aggregation import SECURE_AGGREGATION
+from fedcal.secure_aggregation import SECURE_AGGREGATION, messages
 from fedcal.secure_aggregation.committee import Committee
-from fedcal.secure_aggregation.messages import message_bytes
 from fedcal.storage.artifact import Artifact
 from fedcal.units import UNITS
 
@@ -174,13 +172,13 @@ class Method(ABC):
         if query is None:
             return None
         if round_number <= self.plan.rounds:  # the curator refuses later ones
-            check_question(self._declared, round_number, query)
+            declared.check_question(self._declared, round_number, query)
         asked = self._curator.open(round_number, query, self.norms)
         share = 1.0 if query.everyone else self.plan.share_asked
         numbers, committee = asked.request.bound.length, self.plan.committee
         size = 8 * numbers  # under the protocol with header and members' seeds
         if committee is not None:
-            size = message_bytes(Committee.of_first(*committee), numbers)[0]
+            size = messages.message_bytes(Committee.of_first(*committee), numbers)[0]
         self.bytes_up += share * size
         self.bytes_down += share * asked.request.payload_bytes
         return asked

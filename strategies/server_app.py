@@ -19,24 +19,15 @@ from flwr.app import ArrayRecord, ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedcal import datasets
-from fedcal.core.checks import read
+from fedcal.core import checks, optional, printable
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
-from fedcal.core.optional import named
-from fedcal.core.printable import Printable, listed
 from fedcal.partition import DEALT, deal
 from fedcal.privacy.agreement import job_digest
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.strategies import register
-from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.server.collector import SecureRounds
-from fedcal.strategies.server.exchange import PromptGrid, message
+from fedcal.strategies import base, register, settings, warnings
+from fedcal.strategies.server import collector, exchange, participation, run_folder, transport
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import RELEASED, Outcome
-from fedcal.strategies.server.participation import NodeInfo, ask_node_info, names_of
-from fedcal.strategies.server.run_folder import held, note_progress
-from fedcal.strategies.server.transport import RESULT
-from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
-from fedcal.strategies.warnings import underpowered
 from fedcal.trust import TRUSTS
 
 WITHOUT_UNREADY = "without-unready"
@@ -65,27 +56,27 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
 
     Raises FedcalError as `Job.run`; it is also written into the folder `out`, for `read_error`.
     """
-    resume, method = read(fields, "resume", bool), read(fields, "method", str)
-    without_unready = read({**FRESH, **fields}, WITHOUT_UNREADY, bool)  # a new key
+    resume, method = checks.read(fields, "resume", bool), checks.read(fields, "method", str)
+    without_unready = checks.read({**FRESH, **fields}, WITHOUT_UNREADY, bool)  # a new key
     if ":" in method:  # of another package, named by who starts the run
-        register(named("method", method))
+        register(optional.named("method", method))
     out = Path(str(fields["out"])) if fields.get("out") else None
-    prompt = PromptGrid(grid)
+    prompt = exchange.PromptGrid(grid)
     grid = cast(Grid, prompt)
-    with _logged(), nullcontext() if out is None else held(out, resume=resume):
+    with _logged(), nullcontext() if out is None else run_folder.held(out, resume=resume):
         # what is wrong in it is said before anybody waits
         early = Job.from_fields(fields, nodes=1, classes=_ANY)
         clients, met = wait_for_nodes(grid, early, int(fields["clients"]), model)
         known = [who for who in met if who.classes is not None]  # of an app's clients not all do
         job = _resolved(fields, clients, next(iter([*known, *met]), None))
-        for line in underpowered(job.method, None, job):
+        for line in warnings.underpowered(job.method, None, job):
             log.warning("fedcal: %s", line)
 
         folder = out if job.tolerant else None
-        names = names_of(job.roster, job.plan.clients)
-        driven: list[FederatedStrategy] = []
+        names = participation.names_of(job.roster, job.plan.clients)
+        driven: list[base.FederatedStrategy] = []
 
-        def drive(strategy: FederatedStrategy) -> None:
+        def drive(strategy: base.FederatedStrategy) -> None:
             driven.append(strategy)
             strategy.unavailable = job.unavailable
             strategy.tolerant, strategy.class_digest = job.tolerant, job.class_digest
@@ -93,7 +84,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
             strategy.scores = (job.federation.classes, job.input)
             if job.plan.committee:
                 roster, agreed = Roster.from_text(job.roster), job_digest(fields, strategy.run)
-                strategy.secure = SecureRounds(roster, agreed, strategy.run, folder)
+                strategy.secure = collector.SecureRounds(roster, agreed, strategy.run, folder)
             strategy.assign_sites(met if job.tolerant else ())
             if job.tolerant:
                 prompt.names = {node: names[site] for node, site in strategy.roster.items()}
@@ -101,7 +92,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
 
         def moved(done: int, planned: int) -> None:
             if out is not None:
-                note_progress(out, done, planned)
+                run_folder.note_progress(out, done, planned)
 
         outcome = job.run(drive, moved, folder=folder, resume=resume)
         rows = {key: str(fields.get(key, "")) for key in ("data", "partition", "engine")}
@@ -116,7 +107,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
             _show(job, outcome)
         else:
             outcome.save(out)
-        if read(fields, "deliver", bool):
+        if checks.read(fields, "deliver", bool):
             called = {node: names[site] for node, site in driven[0].roster.items()}
             deliver(grid, job, outcome, called)
         return outcome
@@ -128,7 +119,7 @@ def _logged() -> Iterator[None]:
 
     What sites and files say is logged as printable text.
     """
-    harmless = Printable(lines=True)
+    harmless = printable.Printable(lines=True)
     log.addFilter(harmless)
     try:
         yield
@@ -141,7 +132,7 @@ def _logged() -> Iterator[None]:
 
 def wait_for_nodes(
     grid: Grid, job: Job, clients: int, model: ArrayRecord | None = None
-) -> tuple[int, list[NodeInfo]]:
+) -> tuple[int, list[participation.NodeInfo]]:
     """Return once a node of each client is there and one of them has answered; of real sites all.
 
     Flower starts the server before the nodes are known and before Ray is up: nothing is
@@ -175,18 +166,18 @@ def wait_for_nodes(
     """
     nodes = _nodes(grid, job, clients)
     if job.tolerant and clients:
-        if not (met := ask_node_info(grid, nodes, job.timeout, True, model)):
+        if not (met := participation.ask_node_info(grid, nodes, job.timeout, True, model)):
             app = "" if model is None else ": does the app's ClientApp call fedcal.add_answers?"
             raise RoundFailed(f"no connected site has answered; no question was sent{app}")
         if model is not None and all(who.classes is None for who in met):
             why = "no client can score rows with the model; no question was sent"
             raise RoundFailed(f"{why}; see the clients' own logs")
-        there, names = {who.place for who in met}, names_of(job.roster, clients)
+        there, names = {who.place for who in met}, participation.names_of(job.roster, clients)
         away = [name for k, name in enumerate(names) if job.roster and k not in there]
         if away:
-            log.warning("fedcal: not there: %s", listed(away))
+            log.warning("fedcal: not there: %s", printable.listed(away))
         return clients, met
-    met = ask_node_info(grid, nodes[:1], job.timeout)
+    met = participation.ask_node_info(grid, nodes[:1], job.timeout)
     if not clients:
         if not met or met[0].clients is None:
             why = "and these nodes do not say how many they are: give their number"
@@ -239,7 +230,7 @@ def deliver(grid: Grid, job: Job, outcome: Outcome, called: Mapping[int, str]) -
     run = ConfigRecord({"run": outcome.run, "form": form})
     content = {"files": ConfigRecord({**files}), "run": run}
     nodes = list(grid.get_node_ids())
-    sending = [message(content, node, RESULT, 0, job.timeout) for node in nodes]
+    sending = [exchange.message(content, node, transport.RESULT, 0, job.timeout) for node in nodes]
     receivers: set[int] = set()
     with suppress(RoundFailed):  # Flower takes none: the run is done all the same
         replies = grid.send_and_receive(sending, timeout=job.timeout)
@@ -249,11 +240,11 @@ def deliver(grid: Grid, job: Job, outcome: Outcome, called: Mapping[int, str]) -
         logging.WARNING if without else logging.INFO,
         "fedcal: %d of %d sites have the %s%s",
         *(len(nodes) - len(without), len(nodes), outcome.artifact.noun),
-        f", not {listed(sorted(without))}" if without else "",
+        f", not {printable.listed(sorted(without))}" if without else "",
     )
 
 
-def _resolved(fields: Mapping[str, Any], clients: int, who: NodeInfo | None) -> Job:
+def _resolved(fields: Mapping[str, Any], clients: int, who: participation.NodeInfo | None) -> Job:
     """Return the job; open fields come from a site's statement or from the simulated data."""
     dealt = who is not None and who.clients is not None
     if who is not None and who.classes is not None:
@@ -269,10 +260,10 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: NodeInfo | None) -> 
         why = "the server would see each share of the noise"
         needs = f"trust '{job.plan.trust}' with real sites needs secure aggregation among them"
         raise InputError(f"{needs}: {why}; give --federation, or use central or local")
-    rows_open = lacks_rows(job.method, job.federation, job.settings)
+    rows_open = settings.lacks_rows(job.method, job.federation, job.settings)
     missing = [key for key in ("classes", "input") if not fields[key]]
     # Rows in a file that was written for this run were looked at by who wrote it.
-    by_data = dealt and needs_subjects(job.federation) and fields["partition"] != DEALT
+    by_data = dealt and settings.needs_subjects(job.federation) and fields["partition"] != DEALT
     if not rows_open and not missing and not by_data:
         return job
     if not dealt and missing:
@@ -288,7 +279,7 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: NodeInfo | None) -> 
     seed = job.federation.seed
     data = datasets.load(str(fields["data"])).read_by(job.method, seed)
     shards = deal(data, str(fields["partition"]), clients, seed)
-    check_subjects(job.federation, shards)
+    settings.check_subjects(job.federation, shards)
     job = Job.from_fields(fields, nodes=clients, classes=shards.classes, input=shards.input)
     if not rows_open:
         return job

@@ -18,13 +18,11 @@ from fedcal.core.errors import InputError
 from fedcal.core.fields import Classes, Finite, NotNegative, Vector, increasing, vector
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
+from fedcal.metrics import encodings, score_table
 from fedcal.metrics.conformity import BY, Conformity, quantile_costs
-from fedcal.metrics.encodings import Height, check_encoding, column_norm, decoder_of, matrix_of
-from fedcal.metrics.score_table import check_names
 from fedcal.privacy.query import ROOM, Order, Part, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
-from fedcal.units import Example, Subject
-from fedcal.units.bounding import Bound
+from fedcal.units import Example, Subject, bounding
 
 _LARGEST = 1e6
 """Limit of what a row of a class adds."""
@@ -88,7 +86,7 @@ class SetQuery(CountedRows):
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the groups; () = rows are not counted by group."""
-        return check_names(self.groups) if self.groups else ()
+        return score_table.check_names(self.groups) if self.groups else ()
 
     @property
     def parts(self) -> int:
@@ -96,7 +94,7 @@ class SetQuery(CountedRows):
         return {"none": 1, "class": self.classes, "group": len(self.names) + 1}[self.by]
 
     @override
-    def counts_rows(self, bound: Bound) -> bool:
+    def counts_rows(self, bound: bounding.Bound) -> bool:
         most = min(bound.norms, default=0.0) * bound.most
         return not self.once and self.row_norm(bound.order) <= most
 
@@ -292,11 +290,11 @@ class SetCounts(SetQuery):
 
     ends = "up to 1"
     encoding: str = "flat"
-    height: Height = 1
+    height: encodings.Height = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_encoding(self.encoding, self.buckets, self.height)
+        encodings.check_encoding(self.encoding, self.buckets, self.height)
 
     @property
     def buckets(self) -> int:
@@ -306,12 +304,12 @@ class SetCounts(SetQuery):
     @property
     def matrix(self) -> Floats:
         """Matrix that maps a part's counts to answers, (answers, buckets)."""
-        return matrix_of(self.encoding, self.buckets, self.height)
+        return encodings.matrix_of(self.encoding, self.buckets, self.height)
 
     @property
     def decoder(self) -> Floats:
         """Matrix that maps a part's answers to counts, (buckets, answers)."""
-        return decoder_of(self.encoding, self.buckets, self.height)
+        return encodings.decoder_of(self.encoding, self.buckets, self.height)
 
     def decode(self, answers: Floats) -> Floats:
         """Return counts from a sum of answers, (parts, buckets)."""
@@ -327,7 +325,7 @@ class SetCounts(SetQuery):
 
     def row_norm(self, order: Order) -> float:
         """Return the largest norm of the contribution of a row to all numbers together."""
-        return column_norm(self.encoding, self.buckets, self.height, order)
+        return encodings.column_norm(self.encoding, self.buckets, self.height, order)
 
     @override
     def added(self, part: Part, order: Order) -> float:

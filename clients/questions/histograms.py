@@ -12,8 +12,7 @@ from fedcal.core.fields import Classes, Seed, within
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
 from fedcal.privacy.query import OneHotQuery, Order, Part, Query, Summed
-from fedcal.units import Example
-from fedcal.units.bounding import Bound
+from fedcal.units import Example, bounding
 
 MOST_BINS = 2**16
 
@@ -62,7 +61,7 @@ class HistogramQuery(Query):
     def ones(self, order: Order) -> float:
         """Return a row's counts in the norm of this order, to its power, for 3 classes or more."""
 
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> bounding.Bound:
         """Return the bound of all blocks, each in units of its norm, to norm 1 together.
 
         For a row, the norms follow from what a row adds, so that hardly any is clipped: a single 1
@@ -74,8 +73,8 @@ class HistogramQuery(Query):
             one = 1.0 if self.classes == 2 else float(self.ones(order) ** (1.0 / order))
             norms = self.norms(one, one)
             if order == 1 and self.whole(part):
-                return Bound(self.lengths(), norms, order=order, per=part, whole=True)
-        return Bound(self.lengths(), norms, order=order)
+                return bounding.Bound(self.lengths(), norms, order=order, per=part, whole=True)
+        return bounding.Bound(self.lengths(), norms, order=order)
 
     def whole(self, part: Part) -> bool:
         """Return whether a row adds ones within equal norms, which are their number."""
@@ -190,16 +189,16 @@ class BinOutcomes(Query):
         """Return one block with all counts."""
         return (2 * self.bins,)
 
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> bounding.Bound:
         """Return the bound of all counts together; of a row a single 1, or a 1 in each half."""
         if self.takes_clips(part, clips, 1):
-            return Bound(self.lengths(), (clips[0],), order=order)
+            return bounding.Bound(self.lengths(), (clips[0],), order=order)
         one: dict[str, Any] = {"order": order}
         if order == 1 and self.whole(part):
             one |= {"per": part, "whole": True}
         if self.counts == "correct_wrong":
-            return Bound(self.lengths(), (1.0,), **one)
-        return Bound((self.bins, self.bins), (1.0, 1.0), "per_block", **one)
+            return bounding.Bound(self.lengths(), (1.0,), **one)
+        return bounding.Bound((self.bins, self.bins), (1.0, 1.0), "per_block", **one)
 
     def whole(self, part: Part) -> bool:
         """Return whether the part is a row, which is a single 1, or a 1 in each half."""

@@ -19,8 +19,7 @@ from fedcal.core.fields import Finite, Positive, within
 from fedcal.core.numerics import row_sum
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
-from fedcal.metrics.binning import MOST_BINS, bin_index
-from fedcal.metrics.score_table import SubjectRows
+from fedcal.metrics import binning, score_table
 from fedcal.privacy.query import Order, Part, Summed
 
 MOST_TEMPERATURES = 65536
@@ -142,11 +141,11 @@ class CalibrationGaps(TemperatureQuery):
     kind = "calibration_gaps"
     examples = ({"temperatures": 1.7, "bins": 15}, {"temperatures": (0.5, 1.0, 3.0), "bins": 4})
 
-    bins: Annotated[int, within(1, MOST_BINS)]
+    bins: Annotated[int, within(1, binning.MOST_BINS)]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole("points x bins", len(self.each) * self.bins, 1, MOST_BINS)
+        whole("points x bins", len(self.each) * self.bins, 1, binning.MOST_BINS)
 
     @property
     @override
@@ -164,7 +163,7 @@ class CalibrationGaps(TemperatureQuery):
 
         def gaps(t: float) -> Floats:
             confidence = top_confidence(shifted_logits(shards) / t)
-            cells = bin_index(confidence, bins)
+            cells = binning.bin_index(confidence, bins)
             return shards.sum_rows(correct(shards) - confidence, cells, bins)
 
         return _each(shards, self, gaps)
@@ -198,7 +197,7 @@ class MeanGaps(Summed):
     high: Finite
     points: Annotated[int, within(1, 65536)] = 1
     gain: Positive = 1.0
-    subject_rows: SubjectRows = 0
+    subject_rows: score_table.SubjectRows = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

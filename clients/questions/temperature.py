@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from fedcal.core import numerics
-from fedcal.core.checks import interval
+from fedcal.core import checks, numerics
 from fedcal.core.fields import Classes, Positive, within
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
@@ -24,7 +23,7 @@ LIMIT = 20.0
 
 MOST_STEPS, MOST_POINTS = 10**6, 65536
 
-Logarithm = Annotated[float, interval("[-100, 100]")]
+Logarithm = Annotated[float, checks.interval("[-100, 100]")]
 """Logarithm of a temperature, or a number of that size, within +-100."""
 
 ROW_GRADIENT = 4.0
@@ -34,7 +33,7 @@ COUNTED = 2.0
 """Bound of a count that is at most 1, and so is never clipped."""
 
 
-check_limit = interval("(1, 1e6]")
+check_limit = checks.interval("(1, 1e6]")
 """Check of the largest 1/T and T."""
 
 
@@ -204,7 +203,7 @@ class TemperatureScores(Summed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        interval(f"({self.low!r}, inf)", "above low")("high", self.high)
+        checks.interval(f"({self.low!r}, inf)", "above low")("high", self.high)
 
     def lengths(self) -> tuple[int, ...]:
         """Return one block with a score for each temperature."""

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedcal.clients.questions.conformal import SetCounts, SetGaps, SetQuery
-from fedcal.conformal import PredictionSets
+from fedcal.conformal import PredictionSets, page
 from fedcal.conformal.levels import Noise, after_last, centred_level, client_clip
-from fedcal.conformal.page import SOURCE, of_release
 from fedcal.conformal.set_release import FAILS, SetRelease, weighted_level
 from fedcal.core.checks import one_of, unused
 from fedcal.core.errors import InputError
@@ -19,8 +18,7 @@ from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
 from fedcal.privacy import AUTO, Federation, Plan, Question, Release
 from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.methods import quantiles
-from fedcal.strategies.methods.counting import quietest
+from fedcal.strategies.methods import counting, quantiles
 from fedcal.strategies.methods.quantiles import ConformalSettings, QuantileRule
 
 BINS, BINS_OF_PARTS = 256, 64
@@ -119,7 +117,7 @@ class NoisyGaps(Noisy):
         """Guarantee, with its assumption about clipping."""
         promise, clipped = self.clipped(self._clip, "")
         if self.wanted.shift is not None:
-            return promise, SOURCE, clipped
+            return promise, page.SOURCE, clipped
         rows = f"{self.wanted.expected:,.6g} rows"
         return promise, f"This counts on about {rows} in all, or more.", clipped
 
@@ -140,7 +138,7 @@ class PrefixCounts(Noisy):
         super().__init__(wanted)
         more: dict[str, Any] = {"by": "class"} if wanted.shift else {}
         bins = wanted.bins or (BINS_OF_PARTS if wanted.apart or wanted.shift else BINS)
-        law, encoding, height = quietest(wanted.federation, bins, self.rounds)
+        law, encoding, height = counting.quietest(wanted.federation, bins, self.rounds)
         more |= {"once": wanted.one_row_each, "encoding": encoding, "height": height}
         self.opening = self.ask(SetCounts, self.thresholds(bins, arcs=True), **more)
         part = self.opening.part(wanted.federation.unit)
@@ -193,7 +191,7 @@ class PrefixCounts(Noisy):
         """Exact: of exchangeable rows, and the law of the noise."""
         if self.release is None:
             return (self.promise,)
-        return of_release(self.release, self.alpha, self.wanted.parts_by, self.wanted.shift)
+        return page.of_release(self.release, self.alpha, self.wanted.parts_by, self.wanted.shift)
 
 
 QUANTILES: dict[str, type[QuantileRule]] = registry(

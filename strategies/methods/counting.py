@@ -14,8 +14,7 @@ from fedcal.clients.questions.scores import ScoreCell, ScoreCounts
 from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
-from fedcal.evaluation.findings import Counted
-from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.evaluation import findings, score_release
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, NoiseLaw, Target, Unary
 from fedcal.metrics import encodings
 from fedcal.metrics.buckets import arcsine_edges
@@ -23,8 +22,7 @@ from fedcal.metrics.encodings import FLAT, PREFIX, TREE, column_norm, prefix_std
 from fedcal.privacy import AUTO, SEED, Federation, Plan, Question, Range, Release
 from fedcal.privacy.query import Order
 from fedcal.trust import TRUSTS
-from fedcal.units import UNITS, Example
-from fedcal.units.bounding import Bound
+from fedcal.units import UNITS, Example, bounding
 
 if TYPE_CHECKING:
     from fedcal.strategies.methods.evaluate import EvaluationSettings
@@ -50,7 +48,7 @@ class Sums:
     """
 
     rounds: int = 1
-    counted: Counted | Literal[""] = ""
+    counted: findings.Counted | Literal[""] = ""
 
     def __init__(self, wanted: EvaluationSettings) -> None:
         f = wanted.federation
@@ -78,11 +76,11 @@ class Sums:
         """Declare what rounds may ask, before anything is learned; see `Method.questions`."""
         return (Question.like(self.last, (1, 1), seed=SEED),)
 
-    def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
+    def learn(self, release: Release, law: NoiseLaw) -> score_release.ScoreRelease:
         """Return the counts known after a release with noise of this distribution."""
         asked = self.query(release.round)
         counts, std = asked.decode(release.values), float(release.std.max(initial=0.0))
-        return ScoreRelease(asked, counts / asked.gain, std / asked.gain, law)
+        return score_release.ScoreRelease(asked, counts / asked.gain, std / asked.gain, law)
 
 
 class EdgesFirst(Sums):
@@ -114,7 +112,7 @@ class EdgesFirst(Sums):
         first = Question.like(self.first, (1, 1), seed=SEED)
         return first, Question.like(asked, (2, 2), **moving)
 
-    def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
+    def learn(self, release: Release, law: NoiseLaw) -> score_release.ScoreRelease:
         """Return the counts; a residual is added to the reference that it was computed from."""
         seen = super().learn(release, law)
         if release.round == self.rounds:
@@ -162,7 +160,7 @@ class Residuals(EdgesFirst):
             # What a client differs by from what is expected of it, and what that itself is off by:
             # one count by its noise / clients.
             made = self.mechanism.calibrate(Target(f.epsilon, f.delta, 2))
-            one = Bound((1,), (FIRST * rows * first.row_norm(self.mechanism.order),))
+            one = bounding.Bound((1,), (FIRST * rows * first.row_norm(self.mechanism.order),))
             off = float(made.std(made.scale(one, 1), 1.0, one).max()) / f.clients
             norm = math.sqrt(rows + OFF * math.prod(first.shape) * off**2)
             clips = FIRST * rows, RESIDUAL * norm
@@ -178,7 +176,7 @@ class Levels:
     """
 
     mechanism = Unary
-    counted: Counted = "clients"
+    counted: findings.Counted = "clients"
 
     def __init__(self, wanted: EvaluationSettings) -> None:
         plain = wanted.question
@@ -205,7 +203,7 @@ class Levels:
         rounds = range(1, self.rounds + 1)
         return tuple(Question.like(self.query(n), (n, n), seed=SEED) for n in rounds)
 
-    def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
+    def learn(self, release: Release, law: NoiseLaw) -> score_release.ScoreRelease:
         """Return least-squares counts from the levels known so far, scaled to all clients."""
         level, q = release.round - 1, self.question
         more = float(self._asked.sum() / max(self._asked[level], 1))
@@ -220,7 +218,7 @@ class Levels:
             decoder = np.linalg.pinv(encodings.matrix_of(q.encoding, q.buckets, q.height)[rows])
         nodes = np.concatenate([self._sums[k] for k in sorted(self._sums)], axis=1)
         counts = (nodes @ decoder.T).ravel()
-        return ScoreRelease(q, counts, math.sqrt(self._variance), law)
+        return score_release.ScoreRelease(q, counts, math.sqrt(self._variance), law)
 
 
 def choose_counting(wanted: EvaluationSettings) -> Sums | Levels:
@@ -264,7 +262,7 @@ def equi_depth(edges: Floats, counts: Floats, buckets: int) -> Floats:
     return distinct
 
 
-def _rows_in(release: ScoreRelease, nominal: float) -> float:
+def _rows_in(release: score_release.ScoreRelease, nominal: float) -> float:
     """Return the number of rows: the public nominal one, unless the counts contradict it.
 
     Counts may be up to half lower because of clipping.
@@ -276,7 +274,7 @@ def _rows_in(release: ScoreRelease, nominal: float) -> float:
     return nominal if likely else max(counted, 0.0)
 
 
-def _shares(first: ScoreRelease, asked: ScoreCounts) -> Floats:
+def _shares(first: score_release.ScoreRelease, asked: ScoreCounts) -> Floats:
     """Return the expected counts of one row in the buckets of `asked`, (asked.counts,).
 
     Counts lose what makes them negative all alike (Norm-Sub, Wang et al. 2020): cut at 0, hundreds
@@ -385,7 +383,7 @@ def quietest(
         made = law.calibrate(target)
         for name in names:
             for height in heights if name == TREE else (1,):
-                bound = Bound((1,), (weight(name, height, law.order),), order=law.order)
+                bound = bounding.Bound((1,), (weight(name, height, law.order),), order=law.order)
                 noise = float(made.std(made.scale(bound, 1), 1.0, bound).max())
                 noise *= prefix_std(name, buckets, height, law.order)
                 if best is None or noise < best[0]:

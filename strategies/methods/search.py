@@ -31,14 +31,12 @@ from fedcal.clients.questions.search import (
     TemperatureQuery,
 )
 from fedcal.clients.questions.temperature import MOST_POINTS, TemperatureScores
-from fedcal.core import checks
+from fedcal.core import checks, numerics
 from fedcal.core.checks import positive, unused
-from fedcal.core.numerics import log_grid
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Exponential, Gaussian, Laplace, Mechanism
 from fedcal.metrics.binning import MOST_BINS
-from fedcal.privacy import Federation, Plan, Question, Range, Release
-from fedcal.privacy.privacy import MOST_ROUNDS
+from fedcal.privacy import Federation, Plan, Question, Range, Release, privacy
 from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import FederatedStrategy, Positive, integer
 
@@ -316,7 +314,7 @@ class TemperatureSearch(FederatedStrategy):
 
     search: str
     points: Annotated[int, integer(2, 4096)] | None
-    iterations: Annotated[int, integer(1, MOST_ROUNDS - 1)] | None = None
+    iterations: Annotated[int, integer(1, privacy.MOST_ROUNDS - 1)] | None = None
     low: Positive = 0.5
     high: Positive = 3.0
     clip: Positive | None = None
@@ -336,7 +334,7 @@ class TemperatureSearch(FederatedStrategy):
         clips = (self.client_clip(self.clip_share, self.least_clip),)
         self._search: Search | None = None
         if self.search == "exponential":
-            self._temperatures = np.exp(log_grid(self.low, self.high, self.points or 101))
+            self._temperatures = np.exp(numerics.log_grid(self.low, self.high, self.points or 101))
             return self.plan_for(self.query(1), clips, 1, 1, prefers=(Exponential,))
         if not self.signed:
             why = f"search '{self.search}' asks for one temperature at a time"
@@ -622,7 +620,7 @@ class FedOneShot(FederatedStrategy):
         elif self.federation.private:
             asked = ASKED
         self._query = query = TemperatureScores(self.low, self.high, asked)
-        self._log_t = log_grid(query.low, query.high, self.points)
+        self._log_t = numerics.log_grid(query.low, query.high, self.points)
         clip = self.gradient_clip()
         return self.plan_for(query, (clip,), 1, prefers=prefers)
 

@@ -14,9 +14,8 @@ import numpy as np
 from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.types import Words
 from fedcal.privacy.request import Request
-from fedcal.secure_aggregation import messages
+from fedcal.secure_aggregation import keys, messages
 from fedcal.secure_aggregation.committee import opened
-from fedcal.secure_aggregation.keys import usable_exchange_key
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.atomic import whole_file
 
@@ -68,7 +67,7 @@ class Collector:
             and header.vector == messages.vector_digest(sent.words)
             and set(header.receivers) == set(sent.sealed) <= set(committee.members)
             and len(header.commitments) == len(committee.pieces)
-            and usable_exchange_key(header.exchange)  # else no member confirms the sum
+            and keys.usable_exchange_key(header.exchange)  # else no member confirms the sum
             and messages.header_by(self._roster.sites[site].key, sent.header)
         )
         if sound:

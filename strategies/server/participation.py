@@ -13,9 +13,8 @@ from typing import Any, NamedTuple, Self
 from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 
+from fedcal.core import fields, flower_internals
 from fedcal.core.errors import InputError, RoundFailed
-from fedcal.core.fields import MOST_CLASSES
-from fedcal.core.flower_internals import ErrorCode
 from fedcal.core.printable import listed, printable
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies.server.exchange import message
@@ -28,9 +27,9 @@ MODEL = "model"
 """Record of such a message with the arrays of a model."""
 
 ABSENT = (
-    ErrorCode.MESSAGE_UNAVAILABLE,
-    ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
-    ErrorCode.NODE_UNAVAILABLE,
+    flower_internals.ErrorCode.MESSAGE_UNAVAILABLE,
+    flower_internals.ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
+    flower_internals.ErrorCode.NODE_UNAVAILABLE,
 )
 """Error replies of Flower itself: the node is gone. Every other error is the client's own."""
 
@@ -113,7 +112,7 @@ def _who(reply: Message) -> NodeInfo:
         said: Mapping[str, Any] = reply.content.config_records["who"]
         counts = {k: int(said[k]) for k in ("site", "place", "clients", "classes") if k in said}
         words = {k: str(said[k]) for k in ("names", "input", "inputs") if k in said}
-        if not 2 <= counts.get("classes", 2) <= MOST_CLASSES:
+        if not 2 <= counts.get("classes", 2) <= fields.MOST_CLASSES:
             raise RoundFailed("a node reports an impossible number of classes")
         shape = shape_of(words["inputs"]) if "inputs" in words else None
         node, digest, input = reply.metadata.src_node_id, words.get("names"), words.get("input")

@@ -10,15 +10,13 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from fedcal.core import flower_internals, printable
 from fedcal.core.checks import same
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
-from fedcal.core.flower_internals import limit_pulls
-from fedcal.core.printable import listed
 from fedcal.core.types import Words
 from fedcal.privacy import Plan
 from fedcal.privacy.curator import OpenRound
-from fedcal.secure_aggregation import unmask
-from fedcal.secure_aggregation.messages import SAID
+from fedcal.secure_aggregation import messages, unmask
 from fedcal.strategies.method import Method
 from fedcal.strategies.server import participation
 from fedcal.strategies.server.collector import Content, SecureRounds
@@ -138,7 +136,7 @@ class FlowerTransport(Method, Strategy):
         if asked is None:
             return []
         if self.tolerant:
-            limit_pulls(WHOLE_S + 8 * asked.request.bound.length / SLOWEST)
+            flower_internals.limit_pulls(WHOLE_S + 8 * asked.request.bound.length / SLOWEST)
         self.discover_nodes(grid)
         content = {
             "query": ConfigRecord(asked.request.to_fields(noise=self.secure is None)),
@@ -213,7 +211,7 @@ class FlowerTransport(Method, Strategy):
         texts = {}
         for site, reply in self._answers(replies):
             with suppress(participation.UNREADABLE):
-                text = reply.content.config_records[SAID][SAID]
+                text = reply.content.config_records[messages.SAID][messages.SAID]
                 if isinstance(text, bytes) and site >= 0:
                     texts[site] = text
         return texts
@@ -256,7 +254,7 @@ class FlowerTransport(Method, Strategy):
             log.warning(
                 "fedcal: round %d: %d of %d clients answered%s",
                 *(asked.round, len(answered), len(asked.clients)),
-                f", not {listed([*map(self._called, missing)])}" if self.tolerant else "",
+                f", not {printable.listed([*map(self._called, missing)])}" if self.tolerant else "",
             )
 
     def configure_evaluate(self, *args: Any, **options: Any) -> Iterable[Message]:
