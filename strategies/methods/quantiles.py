@@ -11,13 +11,7 @@ import numpy as np
 from fedcal.calibrators.base import text_of
 from fedcal.clients.questions.conformal import SetGaps, SetQuery, SetRanks
 from fedcal.conformal import angelopoulos, coverage, page, set_release, sets
-from fedcal.conformal.levels import (
-    OF_CLIENTS,
-    OF_ROWS,
-    Draw,
-    client_clip,
-    sure_coverage,
-)
+from fedcal.conformal.levels import OF_CLIENTS, OF_ROWS, Draw, client_clip, sure_coverage
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Exponential, Gaussian, Mechanism
