@@ -31,6 +31,11 @@ _APART = 0x5E75
 """Key that separates the hash that draws a row from the one that randomises its score."""
 
 
+def _at(*thresholds: float, **more: Any) -> dict[str, Any]:
+    """Return the arguments of an example, of three classes."""
+    return {"classes": 3, "thresholds": np.array(thresholds), **more}
+
+
 @dataclass(frozen=True, eq=False)
 class SetQuery(CountedRows):
     """Base class of questions about conformity scores: the score, thresholds and parts of rows.
@@ -140,14 +145,9 @@ class SetGaps(SetQuery):
     kind = "set_gaps"
     rule = "per_value"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0]), "need": np.array([0.9])},
-        {
-            "classes": 3,
-            "thresholds": np.array([0.5, 1.0]),
-            "need": np.array([0.9, 0.45, 0.0]),
-            "hit": np.array([1.0, 0.5, 0.0]),
-        },
-        {"classes": 3, "thresholds": np.array([0.7, 1.0]), "need": np.array([0.8]), "by": "class"},
+        _at(0.25, 0.5, 1.0, need=np.array([0.9])),
+        _at(0.5, 1.0, need=np.array([0.9, 0.45, 0.0]), hit=np.array([1.0, 0.5, 0.0])),
+        _at(0.7, 1.0, need=np.array([0.8]), by="class"),
     )
 
     need: Any = None
@@ -240,10 +240,7 @@ class SetRanks(SetGaps):
 
     kind = "set_ranks"
     signed = False
-    examples = (
-        {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0]), "quantile": 0.9},
-        {"classes": 3, "thresholds": np.array([0.5, 1.0]), "quantile": 0.4},
-    )
+    examples = _at(0.25, 0.5, 1.0, quantile=0.9), _at(0.5, 1.0, quantile=0.4)
 
     ends = "up to 1"
     need: Any = (0.0,)
@@ -277,15 +274,9 @@ class SetCounts(SetQuery):
     kind = "set_counts"
     signed = False
     examples = (
-        {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0])},
-        {"classes": 3, "thresholds": np.array([0.3, 0.6, 0.9, 1.0]), "encoding": "prefix"},
-        {
-            "classes": 3,
-            "thresholds": np.array([0.3, 0.6, 1.0]),
-            "encoding": "tree",
-            "height": 2,
-            "by": "class",
-        },
+        _at(0.25, 0.5, 1.0),
+        _at(0.3, 0.6, 0.9, 1.0, encoding="prefix"),
+        _at(0.3, 0.6, 1.0, encoding="tree", height=2, by="class"),
     )
 
     ends = "up to 1"
@@ -294,22 +285,17 @@ class SetCounts(SetQuery):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        encodings.check_encoding(self.encoding, self.buckets, self.height)
-
-    @property
-    def buckets(self) -> int:
-        """Number of buckets, which is that of the thresholds."""
-        return len(self.thresholds)
+        encodings.check_encoding(self.encoding, len(self.thresholds), self.height)
 
     @property
     def matrix(self) -> Floats:
         """Matrix that maps a part's counts to answers, (answers, buckets)."""
-        return encodings.matrix_of(self.encoding, self.buckets, self.height)
+        return encodings.matrix_of(self.encoding, len(self.thresholds), self.height)
 
     @property
     def decoder(self) -> Floats:
         """Matrix that maps a part's answers to counts, (buckets, answers)."""
-        return encodings.decoder_of(self.encoding, self.buckets, self.height)
+        return encodings.decoder_of(self.encoding, len(self.thresholds), self.height)
 
     def decode(self, answers: Floats) -> Floats:
         """Return counts from a sum of answers, (parts, buckets)."""
@@ -325,7 +311,7 @@ class SetCounts(SetQuery):
 
     def row_norm(self, order: Order) -> float:
         """Return the largest norm of the contribution of a row to all numbers together."""
-        return encodings.column_norm(self.encoding, self.buckets, self.height, order)
+        return encodings.column_norm(self.encoding, len(self.thresholds), self.height, order)
 
     @override
     def added(self, part: Part, order: Order) -> float:

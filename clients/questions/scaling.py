@@ -28,6 +28,8 @@ _MATRIX = np.concatenate([np.eye(3).ravel() + np.linspace(-0.125, 0.125, 9), [0.
 _MLP = np.linspace(-0.25, 0.25, 129 * 3 + 4224)
 """Parameters of three classes, for the examples."""
 
+_FIT = {"proximal": 0.0, "steps": 8, "count": False}
+
 
 def form_of(kind: Any) -> type[ParametricScaling]:
     """Return the class of the scaling calibrator of this kind, or InputError."""
@@ -83,16 +85,10 @@ class ScalingUpdate(_OfForm, temperature.Update):
     kind = "scaling_update"
     learned = ("w",)
     examples = (
-        {"form": "vector", "w": _VECTOR, "proximal": 0.0, "steps": 50, "count": True},
-        {"form": "vector", "w": _VECTOR, "proximal": 1.0, "steps": 20, "count": False},
-        {"form": "matrix", "w": _MATRIX, "proximal": 0.5, "steps": 8, "count": False},
-        {
-            "form": "order-preserving-vector",
-            "w": _VECTOR,
-            "proximal": 0.0,
-            "steps": 8,
-            "count": False,
-        },
+        {"form": "vector", "w": _VECTOR, **_FIT, "steps": 50, "count": True},
+        {"form": "vector", "w": _VECTOR, **_FIT, "proximal": 1.0, "steps": 20},
+        {"form": "matrix", "w": _MATRIX, **_FIT, "proximal": 0.5},
+        {"form": "order-preserving-vector", "w": _VECTOR, **_FIT},
     )
 
     w: Vector

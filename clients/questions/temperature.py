@@ -153,11 +153,7 @@ class TemperatureNewton(Newton):
     """
 
     kind = "temperature_newton"
-    examples = (
-        {"log_a": 0.0, "classes": 3},
-        {"log_a": -0.875, "classes": 3},
-        {"log_a": 2.5, "classes": 3},
-    )
+    examples = tuple({"log_a": log_a, "classes": 3} for log_a in (0.0, -0.875, 2.5))
 
     log_a: Logarithm
     classes: Classes

@@ -29,7 +29,8 @@ FINE = 2.0**-36
 
 MOST_EPOCHS, MOST_BATCH, MOST_ROUNDS = 10**4, 2**31, 10**5
 
-_W = np.linspace(-0.5, 0.5, 12)
+_SOFTMAX = {"network": "softmax", "shape": "3", "w": np.linspace(-0.5, 0.5, 12), "classes": 3}
+"""Arguments of the examples, of three classes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,16 +115,8 @@ class Gradients(_OfNetwork):
     kind = "gradients"
     fine = True
     examples = (
-        {"network": "softmax", "shape": "3", "w": _W, "clip": 0.5, "classes": 3},
-        {
-            "network": "softmax",
-            "shape": "3",
-            "w": _W,
-            "clip": 0.25,
-            "clipping": "global",
-            "reach": 100.0,
-            "classes": 3,
-        },
+        {**_SOFTMAX, "clip": 0.5},
+        {**_SOFTMAX, "clip": 0.25, "clipping": "global", "reach": 100.0},
     )
 
     clip: Positive
@@ -197,9 +190,6 @@ class Gradients(_OfNetwork):
         return np.clip(steps, -ring.limit, ring.limit).view(np.uint64)
 
 
-_SGD = {"network": "softmax", "shape": "3", "w": _W, "classes": 3}
-
-
 @dataclass(frozen=True, eq=False)
 class _OfLocalSGD(_OfNetwork):
     """Question for the result of SGD on a client's own rows, started at w."""
@@ -248,8 +238,8 @@ class LocalUpdate(_OfLocalSGD):
 
     kind = "local_update"
     examples = (
-        {**_SGD, "epochs": 2, "batch": 8, "lr": 0.5, "clip": 0.25, "count": True, "seed": 3},
-        {**_SGD, "epochs": 1, "batch": 64, "lr": 0.1, "clip": 2.0, "count": False, "seed": 3},
+        {**_SOFTMAX, "epochs": 2, "batch": 8, "lr": 0.5, "clip": 0.25, "count": True, "seed": 3},
+        {**_SOFTMAX, "epochs": 1, "batch": 64, "lr": 0.1, "clip": 2.0, "count": False, "seed": 3},
     )
 
     clip: Positive
@@ -321,7 +311,7 @@ class WeightedUpdate(_OfLocalSGD):
 
     kind = "weighted_update"
     by_site = True
-    examples = ({**_SGD, "epochs": 2, "batch": 8, "lr": 0.5, "seed": 3, "round": 1},)
+    examples = ({**_SOFTMAX, "epochs": 2, "batch": 8, "lr": 0.5, "seed": 3, "round": 1},)
 
     seed: Seed
     round: Annotated[int, within(1, MOST_ROUNDS)]

@@ -12,7 +12,7 @@ from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.clients.questions import scaling, temperature
 from fedcal.core.checks import interval
 from fedcal.core.types import Floats, override
-from fedcal.privacy import SEED, Plan, Range, Release, noise_plan
+from fedcal.privacy import SEED, Plan, Query, Range, Release, noise_plan
 from fedcal.storage.artifact import at_end
 from fedcal.strategies import base
 
@@ -60,10 +60,13 @@ class Averaging(base.FederatedStrategy):
 
     @abstractmethod
     def begin(self) -> None:
-        """Set the parameters to the identity.
+        """Set the parameters to the identity."""
 
-        Questions are for the step from w that training on a client's own rows takes; without
-        privacy they also ask whether the client has rows.
+    @abstractmethod
+    def query(self, round_number: int) -> Query:
+        """Return the question for the step from w that training on a client's own rows takes.
+
+        Without privacy it also asks whether the client has rows.
         """
 
     def update(self, release: Release) -> None:

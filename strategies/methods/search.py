@@ -335,7 +335,8 @@ class TemperatureSearch(FederatedStrategy):
         self._search: Search | None = None
         if self.search == "exponential":
             self._temperatures = np.exp(numerics.log_grid(self.low, self.high, self.points or 101))
-            return self.plan_for(self.query(1), clips, 1, 1, prefers=(Exponential,))
+            query = self.question(tuple(self._temperatures.tolist()))
+            return self.plan_for(query, clips, 1, 1, prefers=(Exponential,))
         if not self.signed:
             why = f"search '{self.search}' asks for one temperature at a time"
             unused(why, points=self.points)

@@ -1,6 +1,7 @@
 """Training of networks, and recalibration, by gradients of rows or updates of clients."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
@@ -15,7 +16,7 @@ from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.numerics import LOG_A_LIMIT, softplus
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Gaussian
-from fedcal.privacy import SEED, Federation, Plan, Range, Release, privacy
+from fedcal.privacy import SEED, Federation, Plan, Query, Range, Release, privacy
 from fedcal.strategies import base, method
 from fedcal.training import networks, optimisers
 from fedcal.units import UNITS
@@ -155,6 +156,10 @@ class Descent(Training):
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
         """Return True: rates and denominators are public."""
         return True
+
+    @abstractmethod
+    def query(self, round_number: int) -> Query:
+        """Return the question for the gradient at w."""
 
     def moving(self) -> dict[str, Range]:
         """Any w: steps are not bounded."""

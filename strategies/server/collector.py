@@ -22,9 +22,8 @@ from fedcal.storage.atomic import whole_file
 
 def enrolled(roster: Roster, job: str, replies: Mapping[int, bytes]) -> dict[int, bytes]:
     """Enrolments by member, of those that sites can use; the others count as missing."""
-    return {
-        s: text for s, text in replies.items() if s in messages.exchange_keys(roster, job, [text])
-    }
+    usable = (s for s, text in replies.items() if s in messages.exchange_keys(roster, job, [text]))
+    return {site: replies[site] for site in usable}
 
 
 class Collector:
@@ -129,6 +128,11 @@ class Collector:
             for member in sorted(members)
         }
 
+    @property
+    def openers(self) -> list[int]:
+        """Members that have confirmed the sum."""
+        return sorted(self._confirmed)
+
     def confirmed(self, replies: Mapping[int, bytes]) -> list[bytes]:
         """Return the signatures under this sum.
 
@@ -148,12 +152,7 @@ class Collector:
                 f"round {self._request.round}: {len(self._confirmed)} members of the committee "
                 f"confirmed the sum, {threshold} must; it stays hidden"
             )
-        return [self._confirmed[member] for member in sorted(self._confirmed)]
-
-    @property
-    def openers(self) -> list[int]:
-        """Members that have confirmed the sum."""
-        return sorted(self._confirmed)
+        return [self._confirmed[member] for member in self.openers]
 
     def total(self, replies: Mapping[int, bytes]) -> Words:
         """Return the sum of the contributions, (length,) uint64.
@@ -239,25 +238,19 @@ class SecureRounds:
         known = [self._enrolled[member] for member in sorted(self._enrolled)]
         return {"members": {"enrolments": known}}
 
-    def collector(self, request: Request) -> Collector:
-        """Return the collector for the contributions of a round."""
-        return Collector(self.roster, self.job, request)
-
     def settle(self, collector: Collector, number: int) -> int:
         """Decide who is in the sum of a round; how many they are.
 
         Raises RoundFailed if members were asked before to confirm a sum with others in it, who are
         away now.
         """
-        collector.settle(self._asked_before(number))
+        before = None
+        if self._kept is not None and self._kept.exists():
+            record = json.loads(self._kept.read_text("utf-8"))
+            if (record["job"], record["round"]) == (self.job, number):
+                before = list(record["sites"])
+        collector.settle(before)
         return len(collector.contributions)
-
-    def _asked_before(self, number: int) -> list[int] | None:
-        if self._kept is None or not self._kept.exists():
-            return None
-        record = json.loads(self._kept.read_text("utf-8"))
-        same = (record["job"], record["round"]) == (self.job, number)
-        return list(record["sites"]) if same else None
 
     def total(self, collector: Collector, number: int, there: Iterable[int], ask: Ask) -> Words:
         """Return the sum of a charged round's contributions, (length,) uint64.

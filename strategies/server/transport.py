@@ -19,7 +19,7 @@ from fedcal.privacy.curator import OpenRound
 from fedcal.secure_aggregation import messages, unmask
 from fedcal.strategies.method import Method
 from fedcal.strategies.server import participation
-from fedcal.strategies.server.collector import Content, SecureRounds
+from fedcal.strategies.server.collector import Collector, Content, SecureRounds
 from fedcal.strategies.server.exchange import message
 from fedcal.training.networks import text_of
 
@@ -188,7 +188,7 @@ class FlowerTransport(Method, Strategy):
     def _secure_total(
         self, secure: SecureRounds, asked: OpenRound, replies: Iterable[Message]
     ) -> Words:
-        collector, number = secure.collector(asked.request), asked.round
+        collector, number = Collector(secure.roster, secure.job, asked.request), asked.round
         for site, reply in self._said(replies).items():
             if not collector.add(site, reply) and not self.tolerant:
                 raise RoundFailed(f"round {number}: {self._called(site)} sent what cannot be used")
