@@ -81,6 +81,11 @@ class Settings:
             check, value = self.checks[name], settings.get(name, parameter.default)
             setattr(self, name, check(value) if check else value)
 
+    def unused(self, why: str, *names: str) -> None:
+        """Refuse settings that would do nothing: `names` that differ from their defaults."""
+        given = {name: getattr(self, name) for name in names}
+        unused(why, **{k: v for k, v in given.items() if v != self.declared[k].default})
+
     @property
     def hides_clients(self) -> bool:
         """Whether whole clients are protected."""
@@ -173,9 +178,9 @@ class FederatedStrategy(Settings, FlowerTransport):
         """
         f, rows = self.federation, self.rows_per_client
         if not f.private:
-            unused("without privacy there is no clipping", clip=self.clip)
+            self.unused("without privacy there is no clipping", "clip")
         if not UNITS[f.unit].whole_client:
-            unused(f"unit '{f.unit}' knows what a row adds", clip=self.clip)
+            self.unused(f"unit '{f.unit}' knows what a row adds", "clip")
             return 1.0
         if f.private and self.clip is None:
             self.nominal_rows(f"{self.name} with unit 'user' and no clip")

@@ -11,7 +11,7 @@ from fedcal.clients.questions.conformal import SetCounts, SetGaps, SetQuery
 from fedcal.conformal import PredictionSets, page
 from fedcal.conformal.levels import Noise, after_last, centred_level, client_clip
 from fedcal.conformal.set_release import FAILS, SetRelease, weighted_level
-from fedcal.core.checks import one_of, unused
+from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
 from fedcal.core.types import Floats, override
@@ -263,12 +263,11 @@ class FedConformal(ConformalSettings, FederatedStrategy):
         self.check()
         self._rule = rule = chosen(self)(self)
         if not rule.takes_known:
-            why = f"quantile '{rule.name}' makes no use of it"
-            unused(why, rows_known=self.rows_known or None)
+            self.unused(f"quantile '{rule.name}' makes no use of it", "rows_known")
         if rule.needs_rows and self.federation.private:
             self.nominal_rows(f"conformal with quantile '{rule.name}'")
         if not (self.randomised or rule.opening.once):
-            unused("nothing is drawn by it", score_seed=self.score_seed)
+            self.unused("nothing is drawn by it", "score_seed")
         self.check_rounds(rule.rounds)
         more = {"prefers": rule.prefers, "row_sums": rule.opening.row_sums}
         plan = self.plan_with(rule.rounds, rule.bound, **more)

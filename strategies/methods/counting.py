@@ -11,7 +11,6 @@ import numpy as np
 
 from fedcal.calibrators.histogram_binning import norm_sub
 from fedcal.clients.questions.scores import ScoreCell, ScoreCounts
-from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.evaluation import findings, score_release
@@ -323,11 +322,10 @@ def _least_noise(wanted: EvaluationSettings, rounds: int) -> tuple[type[Mechanis
     federation, question = wanted.federation, wanted.question
     encoding, height = wanted.encoding, wanted.height
     if encoding not in (AUTO, TREE):
-        unused(f"encoding '{encoding}' has no levels", height=height or None)
+        wanted.unused(f"encoding '{encoding}' has no levels", "height")
     names = (TREE,) if height else tuple(encodings.ENCODINGS) if encoding == AUTO else (encoding,)
     if not federation.private:
-        given = {"encoding": None if encoding == AUTO else encoding, "height": height or None}
-        unused("without privacy there is no noise", **given)
+        wanted.unused("without privacy there is no noise", "encoding", "height")
         return Laplace, question
 
     def weight(name: str, levels: int, norm: Order) -> float:

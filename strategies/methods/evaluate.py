@@ -89,37 +89,28 @@ class EvaluationSettings(Settings):
 
     def check(self) -> None:
         """InputError for settings that do not go together."""
-        checks.unused("FedAccuracy asks for one metric", only=self.only or None)
-        edges = self.edges if self.edges != "fine-tails" else None
+        self.unused("FedAccuracy asks for one metric", "only")
         if self.cuts:
-            bins = None if self.bins == BUCKETS else self.bins
-            checks.unused("cuts are the edges of the buckets", edges=edges, bins=bins)
+            self.unused("cuts are the edges of the buckets", "edges", "bins")
         if self.other:
-            why = "two views are compared at most: with other, no calibrator"
-            checks.unused(why, calibrator=self.calibrator or None)
+            self.unused("two views are compared at most: with other, no calibrator", "calibrator")
         if encodes(self.federation):
-            checks.unused(
-                "unary encoding hides one cell of a row, in a tree of buckets that are known",
-                other=self.other or None,
-                calibrator=self.calibrator or None,
-                groups=self.groups or None,
-                encoding=None if self.encoding == AUTO else self.encoding,
-                edges=edges if self.equi_depth else None,
-            )
+            edges = ["edges"] if self.equi_depth else []
+            why = "unary encoding hides one cell of a row, in a tree of buckets that are known"
+            self.unused(why, "other", "calibrator", "groups", "encoding", *edges)
         elif self.hides_clients:
             self.nominal_rows("evaluate with unit 'user'")
-        question, threshold = self.question, None if self.threshold == 0.5 else self.threshold
+        question = self.question
         if question.score != "positive":
-            checks.unused(f"the score '{question.score}' has no threshold", threshold=threshold)
+            self.unused(f"the score '{question.score}' has no threshold", "threshold")
         elif self.equi_depth:
-            checks.unused("of equi-depth edges only 0.5 is known beforehand", threshold=threshold)
+            self.unused("of equi-depth edges only 0.5 is known beforehand", "threshold")
         else:  # refused before anything is asked
-            if threshold is None and 0.5 not in question.bucket_edges:
+            if self.threshold == 0.5 and 0.5 not in question.bucket_edges:
                 raise InputError("bins must be even, so that the threshold 0.5 is an edge of two")
             read = question.edges_read
-            edge_index(
-                histogram.Histogram.exact(read, np.zeros((2, len(read) - 1))), self.threshold
-            )
+            none = histogram.Histogram.exact(read, np.zeros((2, len(read) - 1)))
+            edge_index(none, self.threshold)
 
 
 class FedEvaluate(EvaluationSettings, FederatedStrategy):

@@ -16,7 +16,7 @@ from fedcal.clients.questions.histograms import (
     OutcomeCell,
     PooledHistograms,
 )
-from fedcal.core.checks import same, unused
+from fedcal.core.checks import same
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Laplace, Unary
 from fedcal.privacy import AUTO, SEED, Federation, Plan, Question, Range, Release
@@ -110,17 +110,16 @@ class FedBin(FederatedStrategy):
     def prepare(self) -> Plan:
         """Return the plan, for the blocks of an answer and their norms."""
         self.bins, self.pooled = 2**self.bins_exponent, self.tables == "pooled"
-        clips = {"clip_positive": self.clip_positive, "clip_negative": self.clip_negative}
+        clips = "clipping", "clip_positive", "clip_negative"
         if not self.federation.private:
-            unused("without privacy there is no clipping", clipping=self.clipping, **clips)
-            unused("without privacy no count is negative", negatives=self.negatives)
+            self.unused("without privacy there is no clipping", *clips)
+            self.unused("without privacy no count is negative", "negatives")
         elif self.pooled and self.classes == 2:
-            unused("of two classes, pooled, only P is sent", clip_negative=self.clip_negative)
+            self.unused("of two classes, pooled, only P is sent", "clip_negative")
         histograms = PooledHistograms if self.pooled else ClassHistograms
         self._query = query = histograms(self.bins, self.classes)
         if not UNITS[self.federation.unit].whole_client:
-            why = f"unit '{self.federation.unit}' knows how much a row counts"
-            unused(why, clipping=self.clipping, **clips)
+            self.unused(f"unit '{self.federation.unit}' knows how much a row counts", *clips)
             bound = query.bound(query.part(self.federation.unit), order=order_of(self.federation))
         else:
             bound = query.bound("client", (self.clip_positive or 2.0, self.clip_negative or 10.0))
@@ -306,7 +305,7 @@ class DPHistogram(FederatedStrategy):
             clips = (self.client_clip(0.08, 1.0),)
             return self.plan_for(query, clips, 1, 1, prefers=(Laplace,))
         same("counts for mechanism 'unary', which hides one cell,", self.counts, "correct_wrong")
-        unused("unary encoding sends one cell of each client", clip=self.clip)
+        self.unused("unary encoding sends one cell of each client", "clip")
         return self.plan_for(query, (), 1, prefers=(Unary,))
 
     @classmethod

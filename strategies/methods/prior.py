@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedcal.clients.questions import scores, temperature
-from fedcal.core import checks, shards
+from fedcal.core import shards
 from fedcal.core.types import override
 from fedcal.evaluation.findings import counted_of, subject_rows
 from fedcal.evaluation.sites.effects import edges_of
@@ -67,11 +67,11 @@ class FedPrior(FederatedStrategy):
         self._query: scores.ScoreCounts | temperature.SiteEffects
         if self.hides_clients:
             why = "a client that is protected as a whole is not counted separately"
-            checks.unused(why, groups=self.groups or None, rows_per_subject=self.rows_per_subject)
+            self.unused(why, "groups", "rows_per_subject")
             self._query = temperature.SiteEffects(self.federation.classes)
             clip, order = self.clip or CLIP, federation.order_of(f)
             return self.plan_for(self._query, (clip,), 1, order)
-        checks.unused("counting needs none", clip=self.clip)
+        self.unused("counting needs none", "clip")
         score, asked = check_score("", self.classes), f.mechanism
         tree = (
             asked != AUTO and self.federation.private and MECHANISMS[asked].order != Laplace.order

@@ -32,7 +32,7 @@ from fedcal.clients.questions.search import (
 )
 from fedcal.clients.questions.temperature import MOST_POINTS, TemperatureScores
 from fedcal.core import checks, numerics
-from fedcal.core.checks import positive, unused
+from fedcal.core.checks import positive
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Exponential, Gaussian, Laplace, Mechanism
 from fedcal.metrics.binning import MOST_BINS
@@ -338,8 +338,7 @@ class TemperatureSearch(FederatedStrategy):
             query = self.question(tuple(self._temperatures.tolist()))
             return self.plan_for(query, clips, 1, 1, prefers=(Exponential,))
         if not self.signed:
-            why = f"search '{self.search}' asks for one temperature at a time"
-            unused(why, points=self.points)
+            self.unused(f"search '{self.search}' asks for one temperature at a time", "points")
         plan = self.plan_for(self.question(1.0), clips, rounds, 1, prefers=(Laplace,))
         if self.search == "golden":
             self._search = GoldenSection(self.low, self.high, rounds - 1)
@@ -361,7 +360,7 @@ class TemperatureSearch(FederatedStrategy):
         """Return the number of rounds of the search."""
         iterations = self.iterations
         if self.search == "exponential":
-            unused("search 'exponential' asks once", iterations=iterations)
+            self.unused("search 'exponential' asks once", "iterations")
             self.check_rounds(1, " with search 'exponential'")
             return 1
         if iterations is not None:

@@ -132,7 +132,7 @@ class Descent(Training):
         self.batch_rows = rows if batch is None else min(batch, rows)
         chosen = optimisers.OPTIMISERS[self.optimiser]
         if not chosen.has_momentum:
-            unused(f"the optimiser {self.optimiser} has none", momentum=self.momentum or None)
+            self.unused(f"the optimiser {self.optimiser} has none", "momentum")
         self.w, self.steps = start, chosen(start.size, self.momentum)
         if chosen.by_noise and not self.federation.private:
             raise InputError(
@@ -242,17 +242,17 @@ class FedSGD(_Network, Descent):
         private = f.private
         self._clipping: networks.Rule = self.clipping or ("row" if private else "none")
         if self._clipping == "none":
-            unused("clipping 'none'", clip=self.clip)
+            self.unused("clipping 'none'", "clip")
         if self._clipping == "none" and private:
             raise InputError("clipping 'none' bounds nothing: it needs epsilon = inf")
         if self._clipping != "global":
-            unused(f"clipping '{self._clipping}' has no reach", reach=self.reach)
+            self.unused(f"clipping '{self._clipping}' has no reach", "reach")
         if private and UNITS[f.unit].per != "row":
-            unused(f"all rows take part in each round for unit '{f.unit}'", batch=batch)
+            self.unused(f"all rows take part in each round for unit '{f.unit}'", "batch")
         elif batch is None:
             batch = BATCH
         if optimisers.OPTIMISERS[self.optimiser].by_noise:
-            unused(f"the optimiser {self.optimiser} takes its step from the noise", lr=lr)
+            self.unused(f"the optimiser {self.optimiser} takes its step from the noise", "lr")
         self._clip = self.clip or 1.0
         return self.descend(
             self.first_weights(),
