@@ -18,7 +18,7 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.noise_plan import Federation
 from fedcal.privacy.query import Query
 from fedcal.privacy.request import Request
-from fedcal.strategies import FedConformal
+from fedcal.strategies.methods.conformal import FedConformal
 
 CLIENTS, ROWS, EPSILON = 60, 20, 1.0
 

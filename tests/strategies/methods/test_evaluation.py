@@ -13,7 +13,8 @@ from fedcal.privacy import Federation
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.query import Query
 from fedcal.privacy.request import Request
-from fedcal.strategies import STRATEGIES, FedEvaluate
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.methods.evaluate import FedEvaluate
 
 CLIENTS = 30
 TRUSTS = ("central", "distributed", "local")

@@ -14,7 +14,7 @@ from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring
-from fedcal.strategies import DPFedAvg, FedAvg
+from fedcal.strategies.methods.training import DPFedAvg, FedAvg
 from fedcal.training.networks import NETWORKS, LocalSGD
 from fedcal.units.bounding import Bound, bounded
 

@@ -17,7 +17,7 @@ from fedcal.privacy import Federation
 from fedcal.privacy.curator import OpenRound, Release
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring
-from fedcal.strategies import FedSGD
+from fedcal.strategies.methods.training import FedSGD
 from fedcal.training.networks import NETWORKS
 from fedcal.training.optimisers import scheduled
 from fedcal.units.bounding import Bound

@@ -26,7 +26,7 @@ from fedcal.metrics.binning import bin_index
 from fedcal.metrics.buckets import bucket_of, equal_width, scored
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
-from fedcal.strategies import FedEvaluate
+from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.trust import SecAgg
 
 CELLS = 240 * 64

@@ -41,7 +41,7 @@ from fedcal.mechanisms import Exponential
 from fedcal.mechanisms.choice import draw_index
 from fedcal.metrics.conformity import spread
 from fedcal.privacy.noise_plan import Federation
-from fedcal.strategies import FedConformal
+from fedcal.strategies.methods.conformal import FedConformal
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Central
 

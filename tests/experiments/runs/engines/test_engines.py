@@ -21,7 +21,8 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
-from fedcal.strategies import FederatedStrategy, FedNewton
+from fedcal.strategies import FederatedStrategy
+from fedcal.strategies.methods.newton import FedNewton
 
 CLIENTS, CLASSES = 12, 3
 engines = pytest.mark.parametrize("run", [run_inline, run_in_process])
