@@ -123,10 +123,8 @@ class FederatedStrategy(Settings, FlowerTransport):
         Settings.__init__(self, federation, **settings)
         self.classes = federation.classes
         if federation.private and self.exact_only:
-            raise InputError(
-                f"{self.name} cannot be run with privacy: use {self.instead}, or epsilon inf where "
-                "exact sums may be seen"
-            )
+            other = f"use {self.instead}, or epsilon inf where exact sums may be seen"
+            raise InputError(f"{self.name} cannot be run with privacy: {other}")
         options = {"ledger": ledger, "secure_aggregation": secure_aggregation}
         FlowerTransport.__init__(self, self.prepare(), **options)
 

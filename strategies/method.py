@@ -87,9 +87,8 @@ class Method(ABC):
     ) -> None:
         one_of("secure aggregation", secure_aggregation, SECURE_AGGREGATION)
         if (secure_aggregation == "protocol") != bool(plan.committee):
-            raise InputError(
-                "secure aggregation 'protocol' needs a committee of sites, and a committee needs it"
-            )
+            needs = "needs a committee of sites, and a committee needs it"
+            raise InputError(f"secure aggregation 'protocol' {needs}")
         self.plan = plan
         self.secure_aggregation = secure_aggregation
         self.releases: list[Release] = []

@@ -267,15 +267,13 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: participation.NodeIn
     if not rows_open and not missing and not by_data:
         return job
     if not dealt and missing:
-        raise InputError(
-            f"{missing[0]!r} of the run config is {fields[missing[0]]!r}, and the clients' data "
-            "are not simulated: give it (classes: their number; input: logits or probs)"
-        )
+        why = f"{missing[0]!r} of the run config is {fields[missing[0]]!r}"
+        give = "give it (classes: their number; input: logits or probs)"
+        raise InputError(f"{why}, and the clients' data are not simulated: {give}")
     if not dealt:
-        raise InputError(
-            f"{job.method} with privacy needs a public nominal number of rows of a client: give "
-            """settings='{"rows_per_client": 50}' in the run config"""
-        )
+        give = """give settings='{"rows_per_client": 50}' in the run config"""
+        needs = "needs a public nominal number of rows of a client"
+        raise InputError(f"{job.method} with privacy {needs}: {give}")
     seed = job.federation.seed
     data = datasets.load(str(fields["data"])).read_by(job.method, seed)
     shards = deal(data, str(fields["partition"]), clients, seed)

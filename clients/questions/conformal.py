@@ -161,10 +161,11 @@ class SetGaps(SetQuery):
         need = vector("need", self.need)
         fits = {len(hit), len(need)} <= {1, self.classes}
         if not fits or (hit < need).any() or need.min() < 0 or not 0 < hit.max() <= _LARGEST:
-            raise InputError(
-                f"hit and need must have 1 or {self.classes} numbers, hit >= need >= 0 and <= "
-                f"{_LARGEST:g}, not all 0; got {len(hit)} and {len(need)} numbers"
+            allowed = (
+                f"1 or {self.classes} numbers, hit >= need >= 0 and <= {_LARGEST:g}, not all 0"
             )
+            got = f"got {len(hit)} and {len(need)} numbers"
+            raise InputError(f"hit and need must have {allowed}; {got}")
         self._set(hit=hit, need=need)
 
     def lengths(self) -> tuple[int, ...]:

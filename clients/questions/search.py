@@ -203,9 +203,8 @@ class MeanGaps(Summed):
         super().__post_init__()
         points, low, high = self.points, self.low, self.high
         if not 0 <= low <= high <= 1 or (points == 1) != (low == high):
-            raise InputError(
-                f"{points} candidates in [0, 1] cannot lie from low = {low:g} to high = {high:g}"
-            )
+            ends = f"from low = {low:g} to high = {high:g}"
+            raise InputError(f"{points} candidates in [0, 1] cannot lie {ends}")
         self._set(rule="per_value" if points > 1 else "joint")
 
     @property

@@ -183,10 +183,8 @@ class Gradients(_OfNetwork):
             clip, rule = min(bound.norms), "row" if rule == "none" else rule
         steps = self._steps(shards, networks.Clipping(clip, rule, self.reach), ring.grid)
         if not bound.finite and (np.abs(steps) > ring.limit).any():
-            raise ContributionRefused(
-                f"a sum of gradients does not fit the ring of {ring.clients} clients: take fewer "
-                "rows or features of a smaller norm"
-            )
+            why = f"a sum of gradients does not fit the ring of {ring.clients} clients"
+            raise ContributionRefused(f"{why}: take fewer rows or features of a smaller norm")
         return np.clip(steps, -ring.limit, ring.limit).view(np.uint64)
 
 

@@ -135,9 +135,8 @@ class Descent(Training):
             self.unused(f"the optimiser {self.optimiser} has none", "momentum")
         self.w, self.steps = start, chosen(start.size, self.momentum)
         if chosen.by_noise and not self.federation.private:
-            raise InputError(
-                f"the optimiser {self.optimiser} takes its step from the noise: epsilon"
-            )
+            why = "takes its step from the noise: epsilon"
+            raise InputError(f"the optimiser {self.optimiser} {why}")
         steps = self.federation.rounds
         if epochs is not None:
             steps = math.ceil(epochs * rows / self.batch_rows)
@@ -340,10 +339,8 @@ class FedAvg(_Local):
         """
         loss, rows, diverged = release.values[-3:].tolist()
         if diverged:
-            raise RoundFailed(
-                f"round {release.round}: the training diverged (at clients with {diverged:g} of "
-                f"{rows:g} rows); lower --lr (it is {self.lr})"
-            )
+            where = f"(at clients with {diverged:g} of {rows:g} rows); lower --lr (it is {self.lr})"
+            raise RoundFailed(f"round {release.round}: the training diverged {where}")
         self.losses.append(loss / rows if rows else math.nan)
         if rows:
             step = self.server_lr * release.values[:-3] / rows

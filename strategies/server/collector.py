@@ -46,6 +46,7 @@ class Collector:
 
     def __init__(self, roster: Roster, job: str, request: Request) -> None:
         self._roster, self._job, self._request = roster, bytes.fromhex(job), request
+        self._round = f"round {request.round}"
         self.contributions: dict[int, messages.Contribution] = {}
         self._receivers: dict[int, tuple[int, ...]] = {}
         self._confirmed: dict[int, bytes] = {}
@@ -103,10 +104,9 @@ class Collector:
                     key=len,
                 )
         if not set(only) <= set(self.contributions):
-            raise RoundFailed(
-                f"round {self._request.round}: members were asked to confirm a sum before the "
-                "server restarted, and not all sites in it are online; start them and resume"
-            )
+            before = "members were asked to confirm a sum before the server restarted"
+            away = "not all sites in it are online; start them and resume"
+            raise RoundFailed(f"{self._round}: {before}, and {away}")
         self.contributions = {site: self.contributions[site] for site in sorted(only)}
 
     def _common(self, sites: Iterable[int]) -> set[int]:
@@ -148,10 +148,8 @@ class Collector:
                 self._confirmed[member] = text
         threshold = self._roster.committee.threshold
         if len(self._confirmed) < threshold:
-            raise RoundFailed(
-                f"round {self._request.round}: {len(self._confirmed)} members of the committee "
-                f"confirmed the sum, {threshold} must; it stays hidden"
-            )
+            few = f"{len(self._confirmed)} members of the committee confirmed the sum"
+            raise RoundFailed(f"{self._round}: {few}, {threshold} must; it stays hidden")
         return [self._confirmed[member] for member in self.openers]
 
     def total(self, replies: Mapping[int, bytes]) -> Words:
@@ -178,7 +176,7 @@ class Collector:
         try:
             return opened(hidden_sum, openings, len(committee.pieces))
         except RoundFailed as e:
-            raise RoundFailed(f"round {self._request.round}: {e}") from None
+            raise RoundFailed(f"{self._round}: {e}") from None
 
 
 ENROL, CONFIRM, OPEN = "query.enrol", "query.confirm", "query.open"
@@ -227,10 +225,10 @@ class SecureRounds:
             replies = ask(ENROL, dict.fromkeys(new, content), 0)
             self._enrolled |= enrolled(self.roster, self.job, replies)
         if len(self._enrolled) < (least := self.roster.committee.threshold):
-            raise RoundFailed(
-                f"{len(self._enrolled)} members of the committee take part, and {least} open a "
-                "sum; no question was sent (see the others' own logs)"
+            few = (
+                f"{len(self._enrolled)} members of the committee take part, and {least} open a sum"
             )
+            raise RoundFailed(f"{few}; no question was sent (see the others' own logs)")
 
     @property
     def content(self) -> Content:

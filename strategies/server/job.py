@@ -281,6 +281,5 @@ def _settings(text: str) -> dict[str, Setting]:
         settings = json.loads(text)
         if isinstance(settings, dict) and all(isinstance(v, Plain) for v in settings.values()):
             return settings
-    raise InputError(
-        f"'settings' of the run config must be a JSON object of plain values, got {text!r}"
-    )
+    allowed = "a JSON object of plain values"
+    raise InputError(f"'settings' of the run config must be {allowed}, got {text!r}")

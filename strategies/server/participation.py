@@ -26,11 +26,8 @@ WHO = "query.who"
 MODEL = "model"
 """Record of such a message with the arrays of a model."""
 
-ABSENT = (
-    flower_internals.ErrorCode.MESSAGE_UNAVAILABLE,
-    flower_internals.ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
-    flower_internals.ErrorCode.NODE_UNAVAILABLE,
-)
+_CODE = flower_internals.ErrorCode
+ABSENT = _CODE.MESSAGE_UNAVAILABLE, _CODE.REPLY_MESSAGE_UNAVAILABLE, _CODE.NODE_UNAVAILABLE
 """Error replies of Flower itself: the node is gone. Every other error is the client's own."""
 
 UNREADABLE = Exception
@@ -282,9 +279,7 @@ def ask_ready(
         log.warning("fedcal: %s%s%s", names[node], " " if reason == NOT_READY else ": ", reason)
     if unfit and stop:
         kind = RoundFailed if set(unfit.values()) == {NOT_READY} else InputError
-        raise kind(
-            f"the run does not start: {', '.join(sorted(names[node] for node in unfit))} cannot "
-            "take part, as the lines above say; no question was sent and nothing is booked. "
-            "--without-unready continues without them"
-        )
+        who = ", ".join(sorted(names[node] for node in unfit))
+        so = "no question was sent and nothing is booked. --without-unready continues without them"
+        raise kind(f"the run does not start: {who} cannot take part, as the lines above say; {so}")
     return {node: not reason for node, reason in why.items()}

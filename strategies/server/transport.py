@@ -148,9 +148,8 @@ class FlowerTransport(Method, Strategy):
             self.secure.enrol(self._sites, self._ask)
             content |= _records(self.secure.content)
         if self.secure_aggregation == "masks":
-            content["masking"] = ConfigRecord(
-                {"seed": self.plan.mask_seed, "cohort": asked.clients.tolist()}
-            )
+            cohort = asked.clients.tolist()
+            content["masking"] = ConfigRecord({"seed": self.plan.mask_seed, "cohort": cohort})
         gone = set(self.unavailable(asked.round).tolist())
         return [
             message(content, self._sites[k], ANSWER, asked.round, self._timeout)
@@ -224,10 +223,8 @@ class FlowerTransport(Method, Strategy):
         except FedcalError:
             if not self.plan.private:
                 raise
-            raise RoundFailed(
-                f"round {number}: a sampled client failed or sent what cannot be used; no sum was "
-                "released (see its own log)"
-            ) from None
+            why = "a sampled client failed or sent what cannot be used; no sum was released"
+            raise RoundFailed(f"round {number}: {why} (see its own log)") from None
 
     def _contributions(self, asked: OpenRound, replies: Iterable[Message]) -> dict[int, Words]:
         """Return each answering client's contribution, masked or not: site -> words."""
@@ -276,9 +273,8 @@ class FlowerTransport(Method, Strategy):
         self._sites = {site: node for site, node in self._sites.items() if node in nodes}
         new = sorted(nodes - set(self._sites.values()) - self._passed)
         if new:
-            self.assign_sites(
-                participation.ask_node_info(grid, new, self._timeout, self.tolerant, self.model)
-            )
+            asked = grid, new, self._timeout, self.tolerant, self.model
+            self.assign_sites(participation.ask_node_info(*asked))
 
     def _check_ready(self, grid: Grid, content: dict[str, ConfigRecord], number: int) -> None:
         """Ask real sites that are new whether they can take part.
@@ -347,28 +343,23 @@ class FlowerTransport(Method, Strategy):
                 raise RoundFailed(f"a node says it is site {own}, which cannot be{same}")
             return own
         if self.secure is not None:
-            raise RoundFailed(
-                "a site does not say which one of the federation it is: it was started without "
-                "--federation"
-            )
+            why = "it was started without --federation"
+            raise RoundFailed(f"a site does not say which one of the federation it is: {why}")
         if not self.tolerant:
             raise RoundFailed("a node does not say which site it is")
         if who.node in self.roster:
             return self.roster[who.node]
         free = sorted(set(range(enrolled)) - set(self.roster.values()))
         if not free:
-            raise RoundFailed(
-                f"there are more sites than the {enrolled} clients that the plan was made for"
-            )
+            clients = f"the {enrolled} clients that the plan was made for"
+            raise RoundFailed(f"there are more sites than {clients}")
         return free[0]
 
     def _check(self, who: participation.NodeInfo, site: int) -> None:
         """Refuse a site that deals other data, or has other classes."""
         if who.clients not in (None, self.plan.clients):
-            raise RoundFailed(
-                f"{self._called(site)} deals the data to {who.clients} clients, not "
-                f"{self.plan.clients}"
-            )
+            to = f"{who.clients} clients, not {self.plan.clients}"
+            raise RoundFailed(f"{self._called(site)} deals the data to {to}")
         if self.scores[0] and who.classes and (who.classes, who.input) != self.scores:
             both = (who.classes, who.input), self.scores
             has, wanted = (f"{kind} of {classes} classes" for classes, kind in both)
@@ -416,7 +407,6 @@ def _contribution(reply: Message, site: int, length: int) -> Words:
     except participation.UNREADABLE:
         raise RoundFailed(f"site {site} sent no words that can be read") from None
     if words.dtype != np.uint64 or words.shape != (length,):
-        raise RoundFailed(
-            f"site {site} sent {words.dtype} of shape {words.shape}, not uint64 of ({length},)"
-        )
+        got = f"{words.dtype} of shape {words.shape}"
+        raise RoundFailed(f"site {site} sent {got}, not uint64 of ({length},)")
     return words
