@@ -161,11 +161,9 @@ class SetGaps(SetQuery):
         need = vector("need", self.need)
         fits = {len(hit), len(need)} <= {1, self.classes}
         if not fits or (hit < need).any() or need.min() < 0 or not 0 < hit.max() <= _LARGEST:
-            allowed = (
-                f"1 or {self.classes} numbers, hit >= need >= 0 and <= {_LARGEST:g}, not all 0"
-            )
-            got = f"got {len(hit)} and {len(need)} numbers"
-            raise InputError(f"hit and need must have {allowed}; {got}")
+            many = f"hit and need must have 1 or {self.classes} numbers"
+            got = f"not all 0; got {len(hit)} and {len(need)} numbers"
+            raise InputError(f"{many}, hit >= need >= 0 and <= {_LARGEST:g}, {got}")
         self._set(hit=hit, need=need)
 
     def lengths(self) -> tuple[int, ...]:

@@ -225,10 +225,9 @@ class SecureRounds:
             replies = ask(ENROL, dict.fromkeys(new, content), 0)
             self._enrolled |= enrolled(self.roster, self.job, replies)
         if len(self._enrolled) < (least := self.roster.committee.threshold):
-            few = (
-                f"{len(self._enrolled)} members of the committee take part, and {least} open a sum"
-            )
-            raise RoundFailed(f"{few}; no question was sent (see the others' own logs)")
+            so = f"{least} open a sum; no question was sent (see the others' own logs)"
+            part = f"{len(self._enrolled)} members of the committee take part"
+            raise RoundFailed(f"{part}, and {so}")
 
     @property
     def content(self) -> Content:
