@@ -282,11 +282,8 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: participation.NodeIn
     if not rows_open:
         return job
     rows = len(shards.labels) / shards.clients
-    log.info(
-        "fedcal: rows_per_client %g is rows / clients of the simulated data; a deployment must "
-        "choose this public number without looking",
-        rows,
-    )
+    why = "a deployment must choose this public number without looking"
+    log.info("fedcal: rows_per_client %g is rows / clients of the simulated data; %s", rows, why)
     return replace(job, settings={**job.settings, "rows_per_client": rows})
 
 

@@ -154,11 +154,8 @@ class MLPUpdate(_OfForm, temperature.Update):
         w, batch, shards = self.w, self.batch, shards.ordered
         out = np.zeros((shards.clients, len(w)))
         y, rank = rows_of(mlp.OrderPreservingMLP, shards)
-        orders = {
-            n: mlp.batches(n, self.epochs, batch, self.seed)
-            for n in np.unique(shards.rows).tolist()
-            if n
-        }
+        sizes = np.unique(shards.rows[shards.rows > 0]).tolist()
+        orders = {n: mlp.batches(n, self.epochs, batch, self.seed) for n in sizes}
         for ids in _groups(shards.rows, batch):
             trained = np.repeat(w[None], len(ids), axis=0)
             plans = [orders[n] for n in shards.rows[ids].tolist()]

@@ -272,11 +272,8 @@ class ScoreCell(OneHotQuery):
         super().__post_init__()
         counts = self.as_counts
         same("number of a row's cells, of which unary encoding hides one,", counts.ones, 1)
-        self._set(
-            edges=counts.edges,
-            score=counts.score,
-            level=whole("level", self.level, 0, len(counts.levels) - 1),
-        )
+        level = whole("level", self.level, 0, len(counts.levels) - 1)
+        self._set(edges=counts.edges, score=counts.score, level=level)
 
     @cached_property
     def as_counts(self) -> ScoreCounts:

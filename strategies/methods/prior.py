@@ -73,9 +73,7 @@ class FedPrior(FederatedStrategy):
             return self.plan_for(self._query, (clip,), 1, order)
         self.unused("counting needs none", "clip")
         score, asked = check_score("", self.classes), f.mechanism
-        tree = (
-            asked != AUTO and self.federation.private and MECHANISMS[asked].order != Laplace.order
-        )
+        tree = f.private and MECHANISMS.get(asked, Laplace).order != Laplace.order
         self._query = scores.ScoreCounts(
             *(self.classes, edges_of(score), score, *((TREE, HEIGHT) if tree else (FLAT, 1))),
             groups=names_text(self.groups or shards.numbered(f.clients)),

@@ -96,11 +96,9 @@ class ConformalSettings(Settings):
             raise InputError("target is for one threshold: it needs by = 'none'")
         sampled = self.federation.sampling_rate < 1
         if self.rows_known and (self.rows_per_client is None or sampled or self.one_row_each):
-            raise InputError(
-                "rows_known states that the number of rows is public: it needs rows_per_client, "
-                f"all clients in each round, and another unit than one of subjects, "
-                f"got unit '{self.federation.unit}'"
-            )
+            needs = "it needs rows_per_client, all clients in each round, and another unit than one"
+            got = f"{needs} of subjects, got unit '{self.federation.unit}'"
+            raise InputError(f"rows_known states that the number of rows is public: {got}")
 
 
 Q = TypeVar("Q", bound=SetQuery)
@@ -214,12 +212,9 @@ class QuantileRule(ABC):
     @property
     def whose(self) -> str:
         """Whom a threshold is for, where rows or subjects are pooled: the end of a sentence."""
-        if not self.wanted.one_row_each:
-            return set_release.ANY_ROW
-        return (
-            "for one row, drawn at random, of a subject that is exchangeable with all clients' "
-            "subjects taken together."
-        )
+        subject = "a subject that is exchangeable with all clients' subjects taken together."
+        one = f"for one row, drawn at random, of {subject}"
+        return one if self.wanted.one_row_each else set_release.ANY_ROW
 
     @property
     def noun(self) -> str:
@@ -380,12 +375,9 @@ class Drawn(QuantileRule):
 
     def too_few(self, rows: float, noun: str, more: str = "") -> list[str]:
         """Return the sentence that sets hold all labels, if they do."""
-        if self.enough:
-            return []
-        return [
-            f"Sets hold all labels: with {rows:,.6g} {noun} this budget is too small for a share "
-            f"of {1 - self.alpha:.4g}{more}."
-        ]
+        small = f"this budget is too small for a share of {1 - self.alpha:.4g}{more}."
+        line = f"Sets hold all labels: with {rows:,.6g} {noun} {small}"
+        return [] if self.enough else [line]
 
 
 class Crossing(Drawn):

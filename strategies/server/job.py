@@ -227,9 +227,8 @@ class Job(Running):
             if folder is not None:
                 once = strategy.keeps_releases or plan.federation.noise_source == "system"
                 fields = {**self.to_fields(), **(about or {})}
-                checkpoint = Checkpoint.follow(
-                    strategy, fields, folder, resume=resume, every=1 if once else every
-                )
+                every = 1 if once else every
+                checkpoint = Checkpoint.follow(strategy, fields, folder, resume=resume, every=every)
                 start -= checkpoint.seconds
             try:
                 drive(strategy)
