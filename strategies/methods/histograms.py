@@ -9,17 +9,11 @@ import numpy as np
 from fedcal import calibrators
 from fedcal.calibrators import Calibrator, HistogramBinning, histogram_binning
 from fedcal.calibrators.histogram_binning import Counts, Estimate, Negatives
-from fedcal.clients.questions.histograms import (
-    BinOutcomes,
-    ClassCounts,
-    ClassHistograms,
-    OutcomeCell,
-    PooledHistograms,
-)
+from fedcal.clients.questions import histograms
 from fedcal.core.checks import same
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Laplace, Unary
-from fedcal.privacy import AUTO, SEED, Federation, Plan, Question, Range, Release
+from fedcal.privacy import AUTO, SEED, Federation, Plan, Query, Question, Range, Release
 from fedcal.privacy.federation import order_of
 from fedcal.strategies.base import FederatedStrategy, Positive, integer
 from fedcal.units import UNITS
@@ -116,8 +110,8 @@ class FedBin(FederatedStrategy):
             self.unused("without privacy no count is negative", "negatives")
         elif self.pooled and self.classes == 2:
             self.unused("of two classes, pooled, only P is sent", "clip_negative")
-        histograms = PooledHistograms if self.pooled else ClassHistograms
-        self._query = query = histograms(self.bins, self.classes)
+        kind = histograms.PooledHistograms if self.pooled else histograms.ClassHistograms
+        self._query = query = kind(self.bins, self.classes)
         if not UNITS[self.federation.unit].whole_client:
             self.unused(f"unit '{self.federation.unit}' knows how much a row counts", *clips)
             bound = query.bound(query.part(self.federation.unit), order=order_of(self.federation))
@@ -130,10 +124,10 @@ class FedBin(FederatedStrategy):
         counting = int(self.weighting != "none")
         return self.plan_with(1, bound, row_sums=query.row_sums, counting_rounds=counting)
 
-    def query(self, round_number: int) -> ClassCounts | ClassHistograms | PooledHistograms:
+    def query(self, round_number: int) -> Query:
         """Histograms; before them, where needed, everybody's rows per class."""
         if not self.plan.private and self.weighting != "none" and round_number == 1:
-            return ClassCounts(self.classes)
+            return histograms.ClassCounts(self.classes)
         return self._query
 
     def questions(self) -> tuple[Question, ...]:
@@ -314,17 +308,17 @@ class DPHistogram(FederatedStrategy):
         return not _encodes(federation) and super().needs_rows(federation, settings)
 
     @override
-    def query(self, round_number: int) -> BinOutcomes | OutcomeCell:
+    def query(self, round_number: int) -> Query:
         return self._question(self.plan.client_seed)
 
     def moving(self) -> dict[str, Range]:
         """Return the range of the drawn cell's seed."""
         return {"seed": SEED} if self.unary else {}
 
-    def _question(self, seed: int) -> BinOutcomes | OutcomeCell:
+    def _question(self, seed: int) -> Query:
         if self.unary:
-            return OutcomeCell(self.bins, seed)
-        return BinOutcomes(self.bins, self.counts)
+            return histograms.OutcomeCell(self.bins, seed)
+        return histograms.BinOutcomes(self.bins, self.counts)
 
     def update(self, release: Release) -> None:
         """Keep the counts; all are exactly 0 if no client was asked, or none has rows."""
