@@ -152,10 +152,8 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
         labels = np.array([math.nan if y is None else y for y in labels.ravel().tolist()])
         scored = {**scored, "labels": labels}
     if labels.dtype.kind not in "iufb":
-        raise InputError(
-            "labels must be the numbers of the columns of scores, so that all clients mean the "
-            "same; AfterTraining(class_names=...) names them"
-        )
+        so = "so that all clients mean the same; AfterTraining(class_names=...) names them"
+        raise InputError(f"labels must be the numbers of the columns of scores, {so}")
     shards = deal(from_arrays(**_usable(scored)), "iid", 1, 0)
     arrays = {name: getattr(shards, name) for name in ("logits", "labels", "subjects", "groups")}
     arrays_kept = {name: Array(value) for name, value in arrays.items() if value is not None}

@@ -24,7 +24,20 @@ from fedcal.core.removed import refuse
 if TYPE_CHECKING:
     from fedcal.clients.any_app import add_answers
     from fedcal.experiments import *  # noqa: F403
-    from fedcal.strategies import *  # noqa: F403
+    from fedcal.strategies.base import FederatedStrategy
+    from fedcal.strategies.methods.averaging import (
+        FedCal,
+        FedMatrix,
+        FedOPVector,
+        FedTemp,
+        FedVector,
+    )
+    from fedcal.strategies.methods.conformal import FedConformal
+    from fedcal.strategies.methods.evaluate import FedAccuracy, FedEvaluate
+    from fedcal.strategies.methods.histograms import DPHistogram, FedBBQ, FedBin
+    from fedcal.strategies.methods.newton import FedNewton, FedNewtonEntropy, FedNewtonVector
+    from fedcal.strategies.methods.search import ECET, NLLT, AccT, FedOneShot
+    from fedcal.strategies.methods.training import DPTS, DPFedAvg, DPPlatt, FedAvg, FedSGD
 
 __version__: str
 __all__ = [

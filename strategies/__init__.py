@@ -16,36 +16,7 @@ from fedcal.strategies.methods.prior import FedPrior
 from fedcal.strategies.methods.search import ECET, NLLT, AccT, FedOneShot
 from fedcal.strategies.methods.training import DPTS, DPFedAvg, DPPlatt, FedAvg, FedSGD
 
-__all__ = [
-    "DPTS",
-    "ECET",
-    "NLLT",
-    "STRATEGIES",
-    "AccT",
-    "DPFedAvg",
-    "DPHistogram",
-    "DPPlatt",
-    "FedAccuracy",
-    "FedAvg",
-    "FedBBQ",
-    "FedBin",
-    "FedCal",
-    "FedConformal",
-    "FedEvaluate",
-    "FedMatrix",
-    "FedNewton",
-    "FedNewtonEntropy",
-    "FedNewtonVector",
-    "FedOPVector",
-    "FedOneShot",
-    "FedPrior",
-    "FedSGD",
-    "FedTemp",
-    "FedVector",
-    "FederatedStrategy",
-    "Method",
-    "register",
-]
+__all__ = ["STRATEGIES", "FedAccuracy", "FederatedStrategy", "Method", "register"]
 
 STRATEGIES: dict[str, type[FederatedStrategy]] = registry(
     *(FedTemp, FedNewton, FedOneShot, FedBin, FedBBQ),

@@ -16,8 +16,7 @@ from fedcal.privacy.query import Order
 from fedcal.strategies.method import Family
 from fedcal.strategies.server.transport import FlowerTransport
 from fedcal.trust import TRUSTS
-from fedcal.units import UNITS
-from fedcal.units.bounding import Bound
+from fedcal.units import UNITS, bounding
 
 
 def _number(name: str, value: Any) -> Any:
@@ -82,6 +81,11 @@ class Settings:
             check, value = self.checks[name], settings.get(name, parameter.default)
             setattr(self, name, check(value) if check else value)
 
+    def unused(self, why: str, *names: str) -> None:
+        """Refuse settings that would do nothing: `names` that differ from their defaults."""
+        given = {name: getattr(self, name) for name in names}
+        unused(why, **{k: v for k, v in given.items() if v != self.declared[k].default})
+
     @property
     def hides_clients(self) -> bool:
         """Whether whole clients are protected."""
@@ -119,10 +123,8 @@ class FederatedStrategy(Settings, FlowerTransport):
         Settings.__init__(self, federation, **settings)
         self.classes = federation.classes
         if federation.private and self.exact_only:
-            raise InputError(
-                f"{self.name} cannot be run with privacy: use {self.instead}, or epsilon inf where "
-                "exact sums may be seen"
-            )
+            other = f"use {self.instead}, or epsilon inf where exact sums may be seen"
+            raise InputError(f"{self.name} cannot be run with privacy: {other}")
         options = {"ledger": ledger, "secure_aggregation": secure_aggregation}
         FlowerTransport.__init__(self, self.prepare(), **options)
 
@@ -148,7 +150,7 @@ class FederatedStrategy(Settings, FlowerTransport):
         bound = query.bound(query.part(self.federation.unit), clips, order)
         return self.plan_with(rounds, bound, row_sums=query.row_sums, **more)
 
-    def plan_with(self, rounds: int, bound: Bound, **more: Any) -> Plan:
+    def plan_with(self, rounds: int, bound: bounding.Bound, **more: Any) -> Plan:
         """Return the plan of so many rounds, unless the federation has its own; see `make_plan`."""
         f = self.federation
         return make_plan(f, rounds=f.rounds or rounds, bound=bound, **more)
@@ -174,9 +176,9 @@ class FederatedStrategy(Settings, FlowerTransport):
         """
         f, rows = self.federation, self.rows_per_client
         if not f.private:
-            unused("without privacy there is no clipping", clip=self.clip)
+            self.unused("without privacy there is no clipping", "clip")
         if not UNITS[f.unit].whole_client:
-            unused(f"unit '{f.unit}' knows what a row adds", clip=self.clip)
+            self.unused(f"unit '{f.unit}' knows what a row adds", "clip")
             return 1.0
         if f.private and self.clip is None:
             self.nominal_rows(f"{self.name} with unit 'user' and no clip")

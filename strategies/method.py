@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError, PrivacyError
 from fedcal.core.types import Floats, Integers, Words
-from fedcal.privacy import Federation, Ledger, Plan, Query, Question, Range
+from fedcal.privacy import Federation, Ledger, Plan, Query, Question, Range, declared
 from fedcal.privacy.curator import Curator, OpenRound, Release
-from fedcal.privacy.declared import check_question
-from fedcal.secure_aggregation import SECURE_AGGREGATION
+from fedcal.secure_aggregation import SECURE_AGGREGATION, messages
 from fedcal.secure_aggregation.committee import Committee
-from fedcal.secure_aggregation.messages import message_bytes
 from fedcal.storage.artifact import Artifact
 from fedcal.units import UNITS
 
@@ -87,17 +87,16 @@ class Method(ABC):
     ) -> None:
         one_of("secure aggregation", secure_aggregation, SECURE_AGGREGATION)
         if (secure_aggregation == "protocol") != bool(plan.committee):
-            raise InputError(
-                "secure aggregation 'protocol' needs a committee of sites, and a committee needs it"
-            )
+            needs = "needs a committee of sites, and a committee needs it"
+            raise InputError(f"secure aggregation 'protocol' {needs}")
         self.plan = plan
         self.secure_aggregation = secure_aggregation
         self.releases: list[Release] = []
         self.resumed = 0
         self.bytes_up = self.bytes_down = 0.0
         self.on_release: Callable[[Release], None] | None = None
-        self.unavailable: Callable[[int], Integers] | None = None
-        self._curator = self._charging(ledger)
+        self.unavailable: Callable[[int], Integers] = lambda round_number: np.zeros(0, np.int64)
+        self._curator = Curator(plan, ledger, masked=secure_aggregation != "none")
 
     def charge_to(self, ledger: Ledger | None) -> None:
         """Charge another ledger, before anything is asked; None = one of its own.
@@ -106,10 +105,7 @@ class Method(ABC):
         """
         if self._curator.opened:
             raise PrivacyError("a run that has asked something keeps its ledger")
-        self._curator = self._charging(ledger)
-
-    def _charging(self, ledger: Ledger | None) -> Curator:
-        return Curator(self.plan, ledger, masked=self.secure_aggregation != "none")
+        self._curator = Curator(self.plan, ledger, masked=self.secure_aggregation != "none")
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
@@ -155,15 +151,12 @@ class Method(ABC):
         not overridden.
         """
         query = self.query(1)
-        return () if query is None else (Question.like(query, self._all_rounds, **self.moving()),)
+        rounds = 1, self.plan.rounds
+        return () if query is None else (Question.like(query, rounds, **self.moving()),)
 
     def moving(self) -> Mapping[str, Range]:
         """Parameters of the query that change from round to round, and their ranges."""
         return {}
-
-    @property
-    def _all_rounds(self) -> tuple[int, int]:
-        return 1, self.plan.rounds
 
     @cached_property
     def _declared(self) -> tuple[Question, ...]:
@@ -178,18 +171,16 @@ class Method(ABC):
         if query is None:
             return None
         if round_number <= self.plan.rounds:  # the curator refuses later ones
-            check_question(self._declared, round_number, query)
+            declared.check_question(self._declared, round_number, query)
         asked = self._curator.open(round_number, query, self.norms)
         share = 1.0 if query.everyone else self.plan.share_asked
-        self.bytes_up += share * self._bytes_of(asked.request.bound.length)
+        numbers, committee = asked.request.bound.length, self.plan.committee
+        size = 8 * numbers  # under the protocol with header and members' seeds
+        if committee is not None:
+            size = messages.message_bytes(Committee.of_first(*committee), numbers)[0]
+        self.bytes_up += share * size
         self.bytes_down += share * asked.request.payload_bytes
         return asked
-
-    def _bytes_of(self, numbers: int) -> int:
-        """Return the bytes of an answer, with header and members' seeds under the protocol."""
-        if self.plan.committee is None:
-            return 8 * numbers
-        return message_bytes(Committee.of_first(*self.plan.committee), numbers)[0]
 
     def charge_round(self, asked: OpenRound, repliers: int) -> None:
         """Charge the ledger for a round, before its `repliers` answers are added up or unmasked.

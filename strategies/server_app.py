@@ -19,24 +19,15 @@ from flwr.app import ArrayRecord, ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedcal import datasets
-from fedcal.core.checks import read
+from fedcal.core import checks, optional, printable
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
-from fedcal.core.optional import named
-from fedcal.core.printable import Printable, listed
 from fedcal.partition import DEALT, deal
 from fedcal.privacy.agreement import job_digest
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.strategies import register
-from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.server.collector import SecureRounds
-from fedcal.strategies.server.exchange import PromptGrid, message
+from fedcal.strategies import base, register, settings, warnings
+from fedcal.strategies.server import collector, exchange, participation, run_folder, transport
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import RELEASED, Outcome
-from fedcal.strategies.server.participation import NodeInfo, ask_node_info, names_of
-from fedcal.strategies.server.run_folder import held, note_progress
-from fedcal.strategies.server.transport import RESULT
-from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
-from fedcal.strategies.warnings import underpowered
 from fedcal.trust import TRUSTS
 
 WITHOUT_UNREADY = "without-unready"
@@ -65,39 +56,35 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
 
     Raises FedcalError as `Job.run`; it is also written into the folder `out`, for `read_error`.
     """
-    resume = read(fields, "resume", bool)
-    without_unready = read({**FRESH, **fields}, WITHOUT_UNREADY, bool)  # a new key
-    method = read(fields, "method", str)
+    resume, method = checks.read(fields, "resume", bool), checks.read(fields, "method", str)
+    without_unready = checks.read({**FRESH, **fields}, WITHOUT_UNREADY, bool)  # a new key
     if ":" in method:  # of another package, named by who starts the run
-        register(named("method", method))
+        register(optional.named("method", method))
     out = Path(str(fields["out"])) if fields.get("out") else None
-    prompt = PromptGrid(grid)
+    prompt = exchange.PromptGrid(grid)
     grid = cast(Grid, prompt)
-    with _logged(), nullcontext() if out is None else held(out, resume=resume):
+    with _logged(), nullcontext() if out is None else run_folder.held(out, resume=resume):
         # what is wrong in it is said before anybody waits
         early = Job.from_fields(fields, nodes=1, classes=_ANY)
         clients, met = wait_for_nodes(grid, early, int(fields["clients"]), model)
         known = [who for who in met if who.classes is not None]  # of an app's clients not all do
         job = _resolved(fields, clients, next(iter([*known, *met]), None))
-        for line in underpowered(job.method, None, job):
+        for line in warnings.underpowered(job.method, None, job):
             log.warning("fedcal: %s", line)
 
         folder = out if job.tolerant else None
+        names = participation.names_of(job.roster, job.plan.clients)
+        driven: list[base.FederatedStrategy] = []
 
-        names = names_of(job.roster, job.plan.clients)
-        driven: list[FederatedStrategy] = []
-
-        def drive(strategy: FederatedStrategy) -> None:
+        def drive(strategy: base.FederatedStrategy) -> None:
             driven.append(strategy)
             strategy.unavailable = job.unavailable
             strategy.tolerant, strategy.class_digest = job.tolerant, job.class_digest
             strategy.without_unready = without_unready
             strategy.scores = (job.federation.classes, job.input)
             if job.plan.committee:
-                agreed = job_digest(fields, strategy.run)
-                strategy.secure = SecureRounds(
-                    Roster.from_text(job.roster), agreed, strategy.run, folder
-                )
+                roster, agreed = Roster.from_text(job.roster), job_digest(fields, strategy.run)
+                strategy.secure = collector.SecureRounds(roster, agreed, strategy.run, folder)
             strategy.assign_sites(met if job.tolerant else ())
             if job.tolerant:
                 prompt.names = {node: names[site] for node, site in strategy.roster.items()}
@@ -105,22 +92,22 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
 
         def moved(done: int, planned: int) -> None:
             if out is not None:
-                note_progress(out, done, planned)
+                run_folder.note_progress(out, done, planned)
 
         outcome = job.run(drive, moved, folder=folder, resume=resume)
-        if job.tolerant and not job.plan.secret_sample:
-            outcome = replace(outcome, message_bytes=(prompt.bytes_up, prompt.bytes_down))
-        if job.tolerant:
-            took_part = driven[0].took_part.to_result(names, secret=job.plan.secret_sample)
-            artifact = outcome.artifact.of_sites(took_part)
-            outcome = replace(outcome, sites=took_part, artifact=artifact)
         rows = {key: str(fields.get(key, "")) for key in ("data", "partition", "engine")}
         outcome = replace(outcome, job={**outcome.job, **rows})
+        if job.tolerant:
+            secret = job.plan.secret_sample
+            sites = driven[0].took_part.to_result(names, secret=secret)
+            sent = None if secret else (prompt.bytes_up, prompt.bytes_down)
+            artifact = outcome.artifact.of_sites(sites)
+            outcome = replace(outcome, sites=sites, artifact=artifact, message_bytes=sent)
         if out is None:
             _show(job, outcome)
         else:
             outcome.save(out)
-        if read(fields, "deliver", bool):
+        if checks.read(fields, "deliver", bool):
             called = {node: names[site] for node, site in driven[0].roster.items()}
             deliver(grid, job, outcome, called)
         return outcome
@@ -132,7 +119,7 @@ def _logged() -> Iterator[None]:
 
     What sites and files say is logged as printable text.
     """
-    harmless = Printable(lines=True)
+    harmless = printable.Printable(lines=True)
     log.addFilter(harmless)
     try:
         yield
@@ -145,7 +132,7 @@ def _logged() -> Iterator[None]:
 
 def wait_for_nodes(
     grid: Grid, job: Job, clients: int, model: ArrayRecord | None = None
-) -> tuple[int, list[NodeInfo]]:
+) -> tuple[int, list[participation.NodeInfo]]:
     """Return once a node of each client is there and one of them has answered; of real sites all.
 
     Flower starts the server before the nodes are known and before Ray is up: nothing is
@@ -179,27 +166,22 @@ def wait_for_nodes(
     """
     nodes = _nodes(grid, job, clients)
     if job.tolerant and clients:
-        if not (met := ask_node_info(grid, nodes, job.timeout, True, model)):
+        if not (met := participation.ask_node_info(grid, nodes, job.timeout, True, model)):
             app = "" if model is None else ": does the app's ClientApp call fedcal.add_answers?"
             raise RoundFailed(f"no connected site has answered; no question was sent{app}")
         if model is not None and all(who.classes is None for who in met):
-            raise RoundFailed(
-                "no client can score rows with the model; no question was sent; see the clients' "
-                "own logs"
-            )
-        if job.roster:
-            there = {who.place for who in met}
-            names = names_of(job.roster, clients)
-            if away := [name for k, name in enumerate(names) if k not in there]:
-                log.warning("fedcal: not there: %s", listed(away))
+            why = "no client can score rows with the model; no question was sent"
+            raise RoundFailed(f"{why}; see the clients' own logs")
+        there, names = {who.place for who in met}, participation.names_of(job.roster, clients)
+        away = [name for k, name in enumerate(names) if job.roster and k not in there]
+        if away:
+            log.warning("fedcal: not there: %s", printable.listed(away))
         return clients, met
-    met = ask_node_info(grid, nodes[:1], job.timeout)
+    met = participation.ask_node_info(grid, nodes[:1], job.timeout)
     if not clients:
         if not met or met[0].clients is None:
-            raise InputError(
-                "'clients' of the run config is 0, and these nodes do not say how many they are: "
-                "give their number"
-            )
+            why = "and these nodes do not say how many they are: give their number"
+            raise InputError(f"'clients' of the run config is 0, {why}")
         clients = met[0].clients
         _nodes(grid, job, clients)
     return clients, met
@@ -208,33 +190,28 @@ def wait_for_nodes(
 def _nodes(grid: Grid, job: Job, clients: int) -> list[int]:
     """Return the nodes, once there is one for each client; with 0 clients, once there is any."""
     deadline = time.monotonic() + job.grace
-    while len(nodes := list(grid.get_node_ids())) < max(clients, 1):
+    while (there := len(nodes := list(grid.get_node_ids()))) < max(clients, 1):
         if time.monotonic() >= deadline:
             break
         time.sleep(0.05)
     if job.tolerant and clients:
-        facts = job.federation
-        least = (
-            facts.fewest()
-            if facts.committee
-            else TRUSTS[str(facts.trust)].quorum(facts.quorum, clients)
-        )
-        if least <= len(nodes) < clients:
-            log.warning("fedcal: %d of %d sites are connected: the run begins", len(nodes), clients)
+        facts, few = job.federation, f"{there} of {clients} sites"
+        least = TRUSTS[str(facts.trust)].quorum(facts.quorum, clients)
+        if facts.committee:
+            least = facts.fewest()
+        if least <= there < clients:
+            log.warning("fedcal: %s are connected: the run begins", few)
             return nodes
-        if len(nodes) < clients:
-            raise RoundFailed(
-                f"{len(nodes)} of {clients} sites had connected after {job.grace:g} s, and a run "
-                f"needs {least} or more; no question was sent"
-            )
-        if len(nodes) > clients:
-            raise RoundFailed(
-                f"there are {len(nodes)} sites, and the run is for {clients} clients: give their "
-                "number, or unregister those that do not take part; no question was sent"
-            )
-    if not nodes or (clients and len(nodes) != clients):
+        if there < clients:
+            late = f"{few} had connected after {job.grace:g} s, and a run needs {least} or more"
+            raise RoundFailed(f"{late}; no question was sent")
+        if there > clients:
+            many = f"there are {there} sites, and the run is for {clients} clients"
+            which = "give their number, or unregister those that do not take part"
+            raise RoundFailed(f"{many}: {which}; no question was sent")
+    if not nodes or (clients and there != clients):
         wanted = f" for {clients} clients; start as many, or give clients = 0" if clients else ""
-        raise RoundFailed(f"there are {len(nodes)} nodes{wanted}")
+        raise RoundFailed(f"there are {there} nodes{wanted}")
     return nodes
 
 
@@ -253,7 +230,7 @@ def deliver(grid: Grid, job: Job, outcome: Outcome, called: Mapping[int, str]) -
     run = ConfigRecord({"run": outcome.run, "form": form})
     content = {"files": ConfigRecord({**files}), "run": run}
     nodes = list(grid.get_node_ids())
-    sending = [message(content, node, RESULT, 0, job.timeout) for node in nodes]
+    sending = [exchange.message(content, node, transport.RESULT, 0, job.timeout) for node in nodes]
     receivers: set[int] = set()
     with suppress(RoundFailed):  # Flower takes none: the run is done all the same
         replies = grid.send_and_receive(sending, timeout=job.timeout)
@@ -263,11 +240,11 @@ def deliver(grid: Grid, job: Job, outcome: Outcome, called: Mapping[int, str]) -
         logging.WARNING if without else logging.INFO,
         "fedcal: %d of %d sites have the %s%s",
         *(len(nodes) - len(without), len(nodes), outcome.artifact.noun),
-        f", not {listed(sorted(without))}" if without else "",
+        f", not {printable.listed(sorted(without))}" if without else "",
     )
 
 
-def _resolved(fields: Mapping[str, Any], clients: int, who: NodeInfo | None) -> Job:
+def _resolved(fields: Mapping[str, Any], clients: int, who: participation.NodeInfo | None) -> Job:
     """Return the job; open fields come from a site's statement or from the simulated data."""
     dealt = who is not None and who.clients is not None
     if who is not None and who.classes is not None:
@@ -280,39 +257,33 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: NodeInfo | None) -> 
     job = Job.from_fields(fields, nodes=clients, classes=_ANY)
     known = who is None or who.site is not None
     if job.tolerant and not known and job.plan.model.shared and not job.plan.committee:
-        raise InputError(
-            f"trust '{job.plan.trust}' with real sites needs secure aggregation among them: the "
-            "server would see each share of the noise; give --federation, or use central or local"
-        )
-    rows_open = lacks_rows(job.method, job.federation, job.settings)
+        why = "the server would see each share of the noise"
+        needs = f"trust '{job.plan.trust}' with real sites needs secure aggregation among them"
+        raise InputError(f"{needs}: {why}; give --federation, or use central or local")
+    rows_open = settings.lacks_rows(job.method, job.federation, job.settings)
     missing = [key for key in ("classes", "input") if not fields[key]]
     # Rows in a file that was written for this run were looked at by who wrote it.
-    by_data = dealt and needs_subjects(job.federation) and fields["partition"] != DEALT
+    by_data = dealt and settings.needs_subjects(job.federation) and fields["partition"] != DEALT
     if not rows_open and not missing and not by_data:
         return job
     if not dealt and missing:
-        raise InputError(
-            f"{missing[0]!r} of the run config is {fields[missing[0]]!r}, and the clients' data "
-            "are not simulated: give it (classes: their number; input: logits or probs)"
-        )
+        why = f"{missing[0]!r} of the run config is {fields[missing[0]]!r}"
+        give = "give it (classes: their number; input: logits or probs)"
+        raise InputError(f"{why}, and the clients' data are not simulated: {give}")
     if not dealt:
-        raise InputError(
-            f"{job.method} with privacy needs a public nominal number of rows of a client: give "
-            """settings='{"rows_per_client": 50}' in the run config"""
-        )
+        give = """give settings='{"rows_per_client": 50}' in the run config"""
+        needs = "needs a public nominal number of rows of a client"
+        raise InputError(f"{job.method} with privacy {needs}: {give}")
     seed = job.federation.seed
     data = datasets.load(str(fields["data"])).read_by(job.method, seed)
     shards = deal(data, str(fields["partition"]), clients, seed)
-    check_subjects(job.federation, shards)
+    settings.check_subjects(job.federation, shards)
     job = Job.from_fields(fields, nodes=clients, classes=shards.classes, input=shards.input)
     if not rows_open:
         return job
     rows = len(shards.labels) / shards.clients
-    log.info(
-        "fedcal: rows_per_client %g is rows / clients of the simulated data; a deployment must "
-        "choose this public number without looking",
-        rows,
-    )
+    why = "a deployment must choose this public number without looking"
+    log.info("fedcal: rows_per_client %g is rows / clients of the simulated data; %s", rows, why)
     return replace(job, settings={**job.settings, "rows_per_client": rows})
 
 

@@ -52,7 +52,7 @@ def _quiet_flower():
 @pytest.fixture(autouse=True, scope="session")
 def _sites_hide_among_few():
     """Tests of all methods have few clients; how many FedPrior takes test_prior.py says."""
-    from fedcal.strategies import FedPrior
+    from fedcal.strategies.methods.prior import FedPrior
 
     pytest.MonkeyPatch().setattr(FedPrior, "fewest_users", 0)
 

@@ -18,19 +18,22 @@ from fedcal.core.errors import InputError
 from fedcal.core.fields import Classes, Finite, NotNegative, Vector, increasing, vector
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
+from fedcal.metrics import encodings, score_table
 from fedcal.metrics.conformity import BY, Conformity, quantile_costs
-from fedcal.metrics.encodings import Height, check_encoding, column_norm, decoder_of, matrix_of
-from fedcal.metrics.score_table import check_names
 from fedcal.privacy.query import ROOM, Order, Part, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
-from fedcal.units import Example, Subject
-from fedcal.units.bounding import Bound
+from fedcal.units import Example, Subject, bounding
 
 _LARGEST = 1e6
 """Limit of what a row of a class adds."""
 
 _APART = 0x5E75
 """Key that separates the hash that draws a row from the one that randomises its score."""
+
+
+def _at(*thresholds: float, **more: Any) -> dict[str, Any]:
+    """Return the arguments of an example, of three classes."""
+    return {"classes": 3, "thresholds": np.array(thresholds), **more}
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +91,7 @@ class SetQuery(CountedRows):
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the groups; () = rows are not counted by group."""
-        return check_names(self.groups) if self.groups else ()
+        return score_table.check_names(self.groups) if self.groups else ()
 
     @property
     def parts(self) -> int:
@@ -96,7 +99,7 @@ class SetQuery(CountedRows):
         return {"none": 1, "class": self.classes, "group": len(self.names) + 1}[self.by]
 
     @override
-    def counts_rows(self, bound: Bound) -> bool:
+    def counts_rows(self, bound: bounding.Bound) -> bool:
         most = min(bound.norms, default=0.0) * bound.most
         return not self.once and self.row_norm(bound.order) <= most
 
@@ -142,14 +145,9 @@ class SetGaps(SetQuery):
     kind = "set_gaps"
     rule = "per_value"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0]), "need": np.array([0.9])},
-        {
-            "classes": 3,
-            "thresholds": np.array([0.5, 1.0]),
-            "need": np.array([0.9, 0.45, 0.0]),
-            "hit": np.array([1.0, 0.5, 0.0]),
-        },
-        {"classes": 3, "thresholds": np.array([0.7, 1.0]), "need": np.array([0.8]), "by": "class"},
+        _at(0.25, 0.5, 1.0, need=np.array([0.9])),
+        _at(0.5, 1.0, need=np.array([0.9, 0.45, 0.0]), hit=np.array([1.0, 0.5, 0.0])),
+        _at(0.7, 1.0, need=np.array([0.8]), by="class"),
     )
 
     need: Any = None
@@ -163,10 +161,9 @@ class SetGaps(SetQuery):
         need = vector("need", self.need)
         fits = {len(hit), len(need)} <= {1, self.classes}
         if not fits or (hit < need).any() or need.min() < 0 or not 0 < hit.max() <= _LARGEST:
-            raise InputError(
-                f"hit and need must have 1 or {self.classes} numbers, hit >= need >= 0 and <= "
-                f"{_LARGEST:g}, not all 0; got {len(hit)} and {len(need)} numbers"
-            )
+            many = f"hit and need must have 1 or {self.classes} numbers"
+            got = f"not all 0; got {len(hit)} and {len(need)} numbers"
+            raise InputError(f"{many}, hit >= need >= 0 and <= {_LARGEST:g}, {got}")
         self._set(hit=hit, need=need)
 
     def lengths(self) -> tuple[int, ...]:
@@ -242,10 +239,7 @@ class SetRanks(SetGaps):
 
     kind = "set_ranks"
     signed = False
-    examples = (
-        {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0]), "quantile": 0.9},
-        {"classes": 3, "thresholds": np.array([0.5, 1.0]), "quantile": 0.4},
-    )
+    examples = _at(0.25, 0.5, 1.0, quantile=0.9), _at(0.5, 1.0, quantile=0.4)
 
     ends = "up to 1"
     need: Any = (0.0,)
@@ -279,39 +273,28 @@ class SetCounts(SetQuery):
     kind = "set_counts"
     signed = False
     examples = (
-        {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0])},
-        {"classes": 3, "thresholds": np.array([0.3, 0.6, 0.9, 1.0]), "encoding": "prefix"},
-        {
-            "classes": 3,
-            "thresholds": np.array([0.3, 0.6, 1.0]),
-            "encoding": "tree",
-            "height": 2,
-            "by": "class",
-        },
+        _at(0.25, 0.5, 1.0),
+        _at(0.3, 0.6, 0.9, 1.0, encoding="prefix"),
+        _at(0.3, 0.6, 1.0, encoding="tree", height=2, by="class"),
     )
 
     ends = "up to 1"
     encoding: str = "flat"
-    height: Height = 1
+    height: encodings.Height = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_encoding(self.encoding, self.buckets, self.height)
-
-    @property
-    def buckets(self) -> int:
-        """Number of buckets, which is that of the thresholds."""
-        return len(self.thresholds)
+        encodings.check_encoding(self.encoding, len(self.thresholds), self.height)
 
     @property
     def matrix(self) -> Floats:
         """Matrix that maps a part's counts to answers, (answers, buckets)."""
-        return matrix_of(self.encoding, self.buckets, self.height)
+        return encodings.matrix_of(self.encoding, len(self.thresholds), self.height)
 
     @property
     def decoder(self) -> Floats:
         """Matrix that maps a part's answers to counts, (buckets, answers)."""
-        return decoder_of(self.encoding, self.buckets, self.height)
+        return encodings.decoder_of(self.encoding, len(self.thresholds), self.height)
 
     def decode(self, answers: Floats) -> Floats:
         """Return counts from a sum of answers, (parts, buckets)."""
@@ -327,7 +310,7 @@ class SetCounts(SetQuery):
 
     def row_norm(self, order: Order) -> float:
         """Return the largest norm of the contribution of a row to all numbers together."""
-        return column_norm(self.encoding, self.buckets, self.height, order)
+        return encodings.column_norm(self.encoding, len(self.thresholds), self.height, order)
 
     @override
     def added(self, part: Part, order: Order) -> float:

@@ -1,9 +1,9 @@
 """Questions for counts: histograms of predicted probabilities, by class or pooled; class counts."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -12,8 +12,7 @@ from fedcal.core.fields import Classes, Seed, within
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
 from fedcal.privacy.query import OneHotQuery, Order, Part, Query, Summed
-from fedcal.units import Example
-from fedcal.units.bounding import Bound
+from fedcal.units import Example, bounding
 
 MOST_BINS = 2**16
 
@@ -37,9 +36,22 @@ class HistogramQuery(Query):
 
     facts = ("classes",)
     signed = False
+    cells: ClassVar[Callable[[Floats, Integers, int], Integers]]
+    """Cells that each row counts in, of probabilities and labels."""
 
     bins: Annotated[int, within(2, MOST_BINS)]
     classes: Classes
+
+    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
+        """Count rows in P(b) and in N(b) of each client (Maddock et al., Algorithm 1).
+
+        Returns (clients, numbers) in rows, positives first. Pooled, they are sums over classes:
+        P(b) = #{p_y in b} and N(b) = #{j != y, p_j in b}; a client with m rows has m positives and
+        m (c - 1) negatives, most of these in the first bin.
+        """
+        kind, bins, cells_of = self.kind, self.bins, type(self).cells
+        cells = shards.derived((kind, bins), lambda s: cells_of(s.probs, s.labels, bins))
+        return _counted(shards, cells, sum(self.lengths()))
 
     @abstractmethod
     def norms(self, positive: float, negative: float) -> tuple[float, ...]:
@@ -49,7 +61,7 @@ class HistogramQuery(Query):
     def ones(self, order: Order) -> float:
         """Return a row's counts in the norm of this order, to its power, for 3 classes or more."""
 
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> bounding.Bound:
         """Return the bound of all blocks, each in units of its norm, to norm 1 together.
 
         For a row, the norms follow from what a row adds, so that hardly any is clipped: a single 1
@@ -61,8 +73,8 @@ class HistogramQuery(Query):
             one = 1.0 if self.classes == 2 else float(self.ones(order) ** (1.0 / order))
             norms = self.norms(one, one)
             if order == 1 and self.whole(part):
-                return Bound(self.lengths(), norms, order=order, per=part, whole=True)
-        return Bound(self.lengths(), norms, order=order)
+                return bounding.Bound(self.lengths(), norms, order=order, per=part, whole=True)
+        return bounding.Bound(self.lengths(), norms, order=order)
 
     def whole(self, part: Part) -> bool:
         """Return whether a row adds ones within equal norms, which are their number."""
@@ -77,6 +89,7 @@ class ClassHistograms(HistogramQuery):
     """
 
     kind = "class_histograms"
+    cells = binning.cells_of
     examples = ({"bins": 16, "classes": 3}, {"bins": 128, "classes": 3})
 
     def lengths(self) -> tuple[int, ...]:
@@ -92,17 +105,6 @@ class ClassHistograms(HistogramQuery):
         """Return c: a row is a 1 in P of its class and a 1 in N of each other class."""
         return float(self.classes)
 
-    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
-        """P_j(b) and N_j(b) of each client (Maddock et al., Algorithm 1).
-
-        Returns (clients, 2 * tables * bins): positives of every class first, then negatives; for
-        two classes only class 1's. Unit: rows.
-        """
-        bins = self.bins
-        cells = shards.derived(("cells", bins), lambda s: binning.cells_of(s.probs, s.labels, bins))
-        size = 2 * binning.tables(self.classes) * bins
-        return binning.count_cells(cells, size, shards.owner, shards.clients).astype(np.float64)
-
 
 @dataclass(frozen=True)
 class PooledHistograms(HistogramQuery):
@@ -113,6 +115,7 @@ class PooledHistograms(HistogramQuery):
     """
 
     kind = "pooled_histograms"
+    cells = binning.pooled_cells_of
     examples = ({"bins": 16, "classes": 3}, {"bins": 128, "classes": 3})
 
     def lengths(self) -> tuple[int, ...]:
@@ -128,22 +131,6 @@ class PooledHistograms(HistogramQuery):
     def ones(self, order: Order) -> float:
         """Return the counts: 1 in P, `OUTSIDE` in N, and half a norm in N's first bin."""
         return 1.0 + OUTSIDE + 0.5**order
-
-    def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
-        """P(b) = #{p_y in b} and N(b) = #{j != y, p_j in b} of each client: sums over classes.
-
-        A client with m rows has m positives and m (c - 1) negatives, most of these in the first
-        bin.
-
-        Returns (clients, 2 * bins), P then N; of two classes N mirrors P: (clients, bins). Unit:
-        rows.
-        """
-        bins = self.bins
-        cells = shards.derived(
-            ("pooled cells", bins), lambda s: binning.pooled_cells_of(s.probs, s.labels, bins)
-        )
-        size = bins if self.classes == 2 else 2 * bins
-        return binning.count_cells(cells, size, shards.owner, shards.clients).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -174,10 +161,7 @@ class ClassCounts(Summed):
 
     def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
         """Rows of each class, (clients, classes)."""
-        c = shards.classes
-        cells = shards.owner * c + shards.labels
-        counts = np.bincount(cells, minlength=shards.clients * c)
-        return counts.reshape(shards.clients, c).astype(np.float64)
+        return _counted(shards, shards.labels[:, None], shards.classes)
 
 
 @dataclass(frozen=True)
@@ -205,16 +189,16 @@ class BinOutcomes(Query):
         """Return one block with all counts."""
         return (2 * self.bins,)
 
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> bounding.Bound:
         """Return the bound of all counts together; of a row a single 1, or a 1 in each half."""
         if self.takes_clips(part, clips, 1):
-            return Bound(self.lengths(), (clips[0],), order=order)
+            return bounding.Bound(self.lengths(), (clips[0],), order=order)
         one: dict[str, Any] = {"order": order}
         if order == 1 and self.whole(part):
             one |= {"per": part, "whole": True}
         if self.counts == "correct_wrong":
-            return Bound(self.lengths(), (1.0,), **one)
-        return Bound((self.bins, self.bins), (1.0, 1.0), "per_block", **one)
+            return bounding.Bound(self.lengths(), (1.0,), **one)
+        return bounding.Bound((self.bins, self.bins), (1.0, 1.0), "per_block", **one)
 
     def whole(self, part: Part) -> bool:
         """Return whether the part is a row, which is a single 1, or a 1 in each half."""
@@ -228,9 +212,7 @@ class BinOutcomes(Query):
         Returns (clients, 2 * bins) in rows.
         """
         bins = self.bins
-        cells = shards.owner * (2 * bins) + _cells(shards, bins)
-        counts = np.bincount(cells, minlength=shards.clients * 2 * bins)
-        out = counts.reshape(shards.clients, 2 * bins).astype(np.float64)
+        out = _counted(shards, _cells(shards, bins)[:, None], 2 * bins)
         if self.counts == "correct_total":
             out[:, bins:] += out[:, :bins]
         return out
@@ -269,8 +251,12 @@ class OutcomeCell(OneHotQuery):
 
         Returns (clients, 2 * bins): a single 1; zeros if the client has no rows.
         """
-        cells = _cells(shards, self.bins)
-        return one_of_each(shards, cells, 2 * self.bins, self.seed)
+        return one_of_each(shards, _cells(shards, self.bins), 2 * self.bins, self.seed)
+
+
+def _counted(shards: Shards, cells: Integers, size: int) -> Floats:
+    """Return how many of each client's rows are in each cell, (clients, size)."""
+    return binning.count_cells(cells, size, shards.owner, shards.clients).astype(np.float64)
 
 
 def one_of_each(shards: Shards, cells: Integers, numbers: int, seed: int) -> Floats:

@@ -6,15 +6,12 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from fedcal.calibrators import base, minimisers, scaling
 from fedcal.calibrators import order_preserving as mlp
-from fedcal.calibrators.base import kinds
-from fedcal.calibrators.minimisers import residuals
 from fedcal.calibrators.parametric import LocalLosses, ParametricScaling, local_fits, rows_of
-from fedcal.calibrators.scaling import TemperatureScaling
 from fedcal.clients.questions import temperature
-from fedcal.core.checks import one_of, same
+from fedcal.core import checks, numerics
 from fedcal.core.fields import Classes, NotNegative, Positive, Seed, Vector, within
-from fedcal.core.numerics import sigmoid, softplus, tempered_mean
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.privacy.query import Order, Part, Query, Summed
@@ -31,11 +28,13 @@ _MATRIX = np.concatenate([np.eye(3).ravel() + np.linspace(-0.125, 0.125, 9), [0.
 _MLP = np.linspace(-0.25, 0.25, 129 * 3 + 4224)
 """Parameters of three classes, for the examples."""
 
+_FIT = {"proximal": 0.0, "steps": 8, "count": False}
+
 
 def form_of(kind: Any) -> type[ParametricScaling]:
     """Return the class of the scaling calibrator of this kind, or InputError."""
-    forms = {k: form for k, form in kinds().items() if issubclass(form, ParametricScaling)}
-    return forms[one_of("form", kind, forms)]
+    forms = {k: form for k, form in base.kinds().items() if issubclass(form, ParametricScaling)}
+    return forms[checks.one_of("form", kind, forms)]
 
 
 Form = Annotated[str, lambda _, value: form_of(value).kind]
@@ -52,14 +51,14 @@ class _OfForm(Query):
     def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any]:
         """Return parameters near the identity."""
         name = example.get("form", "order-preserving-mlp")
-        if name == TemperatureScaling.kind:
+        if name == scaling.TemperatureScaling.kind:
             return {}
         near = form_of(name).identity(classes)
         return {"w": near + np.linspace(-0.25, 0.25, len(near))}
 
     def _check_size(self, size: int) -> None:
         """Refuse a number of parameters that differs from that of the form."""
-        same(_parameters(self.form, self.classes), len(self.w), size)
+        checks.same(_parameters(self.form, self.classes), len(self.w), size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,16 +85,10 @@ class ScalingUpdate(_OfForm, temperature.Update):
     kind = "scaling_update"
     learned = ("w",)
     examples = (
-        {"form": "vector", "w": _VECTOR, "proximal": 0.0, "steps": 50, "count": True},
-        {"form": "vector", "w": _VECTOR, "proximal": 1.0, "steps": 20, "count": False},
-        {"form": "matrix", "w": _MATRIX, "proximal": 0.5, "steps": 8, "count": False},
-        {
-            "form": "order-preserving-vector",
-            "w": _VECTOR,
-            "proximal": 0.0,
-            "steps": 8,
-            "count": False,
-        },
+        {"form": "vector", "w": _VECTOR, **_FIT, "steps": 50, "count": True},
+        {"form": "vector", "w": _VECTOR, **_FIT, "proximal": 1.0, "steps": 20},
+        {"form": "matrix", "w": _MATRIX, **_FIT, "proximal": 0.5},
+        {"form": "order-preserving-vector", "w": _VECTOR, **_FIT},
     )
 
     w: Vector
@@ -161,11 +154,8 @@ class MLPUpdate(_OfForm, temperature.Update):
         w, batch, shards = self.w, self.batch, shards.ordered
         out = np.zeros((shards.clients, len(w)))
         y, rank = rows_of(mlp.OrderPreservingMLP, shards)
-        orders = {
-            n: mlp.batches(n, self.epochs, batch, self.seed)
-            for n in np.unique(shards.rows).tolist()
-            if n
-        }
+        sizes = np.unique(shards.rows[shards.rows > 0]).tolist()
+        orders = {n: mlp.batches(n, self.epochs, batch, self.seed) for n in sizes}
         for ids in _groups(shards.rows, batch):
             trained = np.repeat(w[None], len(ids), axis=0)
             plans = [orders[n] for n in shards.rows[ids].tolist()]
@@ -271,7 +261,7 @@ class ScalingGradients(_OfForm, Summed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one = self.form == TemperatureScaling.kind
+        one = self.form == scaling.TemperatureScaling.kind
         self._check_size(1 if one else form_of(self.form).size(self.classes))
 
     def lengths(self) -> tuple[int, ...]:
@@ -298,13 +288,13 @@ class ScalingGradients(_OfForm, Summed):
 
 def _gradients(shards: Shards, query: ScalingGradients) -> Floats:
     """Return the gradient of each row, (n, size)."""
-    if query.form == TemperatureScaling.kind:
-        a, slope = softplus(query.w)[0], sigmoid(query.w)[0]
-        mean = tempered_mean(temperature.shifted_logits(shards), a)
+    if query.form == scaling.TemperatureScaling.kind:
+        a, slope = numerics.softplus(query.w)[0], numerics.sigmoid(query.w)[0]
+        mean = numerics.tempered_mean(temperature.shifted_logits(shards), a)
         return np.asarray(slope * (mean - temperature.label_logits(shards)))[:, None]
     form = _form(shards, query)
     x, columns = rows_of(form, shards)
-    residual = residuals(form.scores(x, query.w), columns)[1]
+    residual = minimisers.residuals(form.scores(x, query.w), columns)[1]
     return form.pull_back(x, query.w, residual)
 
 
@@ -313,7 +303,7 @@ def _form(
 ) -> type[ParametricScaling]:
     """Return the form of scaling; InputError if its parameters do not fit such rows."""
     form = form_of(query.form)
-    same(_parameters(form.kind, shards.classes), query.w.size, form.size(shards.classes))
+    checks.same(_parameters(form.kind, shards.classes), query.w.size, form.size(shards.classes))
     return form
 
 

@@ -10,21 +10,18 @@ import numpy as np
 
 from fedcal.calibrators.base import of_text
 from fedcal.clients.questions.histograms import one_of_each
+from fedcal.core import scores, streams
 from fedcal.core.checks import needed, same, whole
 from fedcal.core.errors import InputError
 from fedcal.core.fields import Classes, Numbers, Positive, Seed, vector
 from fedcal.core.printable import look_of
-from fedcal.core.scores import probs_of
 from fedcal.core.shards import Shards, on_grid
-from fedcal.core.streams import in_unit_interval, row_hashes
 from fedcal.core.types import Floats, Integers, Words, override
+from fedcal.metrics import encodings, score_table
 from fedcal.metrics.buckets import Score, bucket_of, far_share, fine_tails, scored
-from fedcal.metrics.encodings import Height, node_of
-from fedcal.metrics.score_table import By, ScoreTable
 from fedcal.privacy.query import OneHotQuery, Order, Part, Summed, with_room
 from fedcal.secure_aggregation import ClientSums, Ring
-from fedcal.units import Example, Subject
-from fedcal.units.bounding import Bound
+from fedcal.units import Example, Subject, bounding
 
 
 class CountedRows(Summed):
@@ -38,14 +35,14 @@ class CountedRows(Summed):
         """Return the largest norm that bounds what a row adds."""
 
     @abstractmethod
-    def counts_rows(self, bound: Bound) -> bool:
+    def counts_rows(self, bound: bounding.Bound) -> bool:
         """Return whether rows can be counted, and none of them is clipped by the bound."""
 
     @abstractmethod
     def add_rows(self, sums: ClientSums, shards: Shards, ring: Ring) -> None:
         """Add up the encoded contributions of rows."""
 
-    def row_words(self, shards: Shards, bound: Bound, ring: Ring) -> Words | None:
+    def row_words(self, shards: Shards, bound: bounding.Bound, ring: Ring) -> Words | None:
         """Return each client's sum over its rows, every row encoded by itself; None = not so.
 
         The words are those that clipping, encoding and adding up row after row gives.
@@ -64,7 +61,7 @@ class CountedRows(Summed):
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreCounts(ScoreTable, CountedRows):
+class ScoreCounts(score_table.ScoreTable, CountedRows):
     """Question for the number of rows of each outcome in each bucket of the score.
 
     A client sends its encoded counts, laid out by `ScoreTable`, whose parameters come first.
@@ -189,7 +186,7 @@ class ScoreCounts(ScoreTable, CountedRows):
             share, owner = far[rows], shards.owner[rows]
             key = owner * 0 if sites is None else sites[owner]
             each = np.column_stack([shards.uniforms(self.seed)[rows], key])
-            drawn = in_unit_interval(row_hashes(each))
+            drawn = streams.in_unit_interval(streams.row_hashes(each))
             cells[rows] += (np.sign(share) * (drawn[:, None] < np.abs(share))).astype(np.int64)
         return cells
 
@@ -209,7 +206,7 @@ class ScoreCounts(ScoreTable, CountedRows):
         return answers if self.gain == 1 else answers * self.gain
 
     @override
-    def counts_rows(self, bound: Bound) -> bool:
+    def counts_rows(self, bound: bounding.Bound) -> bool:
         plain = not self.pad and not self.subject_rows and self.reference is None
         drawn = bool(self.seed) or not self.tail_nodes
         most = min(bound.norms, default=0.0) * bound.most
@@ -266,7 +263,7 @@ class ScoreCell(OneHotQuery):
 
     classes: Classes
     edges: Any
-    height: Height
+    height: encodings.Height
     level: int
     seed: Seed
     score: str = ""
@@ -275,11 +272,8 @@ class ScoreCell(OneHotQuery):
         super().__post_init__()
         counts = self.as_counts
         same("number of a row's cells, of which unary encoding hides one,", counts.ones, 1)
-        self._set(
-            edges=counts.edges,
-            score=counts.score,
-            level=whole("level", self.level, 0, len(counts.levels) - 1),
-        )
+        level = whole("level", self.level, 0, len(counts.levels) - 1)
+        self._set(edges=counts.edges, score=counts.score, level=level)
 
     @cached_property
     def as_counts(self) -> ScoreCounts:
@@ -303,7 +297,7 @@ class ScoreCell(OneHotQuery):
         """
         asked = self.as_counts
         outcome, bucket = np.divmod(asked.cells_of(shards)[:, 0], asked.buckets)
-        nodes = self.nodes.start + node_of(asked.buckets, asked.height, self.level)
+        nodes = self.nodes.start + encodings.node_of(asked.buckets, asked.height, self.level)
         return one_of_each(
             shards, outcome * sum(asked.levels) + nodes[bucket], self.lengths()[0], self.seed
         )
@@ -377,7 +371,7 @@ def _cells(shards: Shards, query: ScoreCounts) -> Integers:
     return np.concatenate(columns, axis=1)
 
 
-def group_of(shards: Shards, names: tuple[str, ...], by: By = "group") -> Integers:
+def group_of(shards: Shards, names: tuple[str, ...], by: score_table.By = "group") -> Integers:
     """Return the index of each row's group among the names, (n,); the last group is "all others".
 
     Raises InputError for rows without such a column, or a client whose name is not in `names`.
@@ -401,5 +395,5 @@ def view_probs(shards: Shards, view: str, query: ScoreCounts) -> Floats:
         return shards.probs
     if view == "other":
         why = "the question is about two, but these rows have only one"
-        return probs_of(shards.input, needed("a second model", shards.other, why))
+        return scores.probs_of(shards.input, needed("a second model", shards.other, why))
     return of_text(query.calibrator).calibrated(shards.logits, shards.input)

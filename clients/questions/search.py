@@ -4,7 +4,7 @@ At one temperature all numbers are clipped together. At several, each temperatur
 one draw, and is clipped by itself.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -19,16 +19,14 @@ from fedcal.core.fields import Finite, Positive, within
 from fedcal.core.numerics import row_sum
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
-from fedcal.metrics.binning import MOST_BINS, bin_index
-from fedcal.metrics.score_table import SubjectRows
-from fedcal.privacy.query import Order, Part, Query, Summed
-from fedcal.units.bounding import Bound, Rule
+from fedcal.metrics import binning, score_table
+from fedcal.privacy.query import Order, Part, Summed
 
 MOST_TEMPERATURES = 65536
 
 
 @dataclass(frozen=True)
-class TemperatureQuery(Query):
+class TemperatureQuery(Summed):
     """Base class of questions at temperatures; `bound` needs a client's clip.
 
     Parameters
@@ -46,6 +44,7 @@ class TemperatureQuery(Query):
             self._set(temperatures=positive("a temperature", value))
             return
         several = value.tolist() if isinstance(value, np.ndarray) else list(value)
+        self._set(rule="per_block" if self.numbers > 1 else "per_value")
         if not isinstance(several, list) or not 1 <= len(several) <= MOST_TEMPERATURES:
             raise InputError(f"temperatures must be 1 to {MOST_TEMPERATURES:,} numbers")
         self._set(temperatures=tuple(positive("a temperature", t) for t in several))
@@ -60,22 +59,14 @@ class TemperatureQuery(Query):
         """Length of the answer for one temperature."""
         return 1
 
-    @property
-    def row_bound(self) -> float:
-        """Largest L1 norm of what one row adds to the answer for one temperature."""
+    def added(self, part: Part, order: Order) -> float:
+        """Return the largest L1 norm of what a row adds to the answer for one temperature."""
         return 1.0
 
     def lengths(self) -> tuple[int, ...]:
         """Return a block for each temperature; one block for all if each has a single number."""
         many = len(self.each)
         return (self.numbers,) * many if self.numbers > 1 else (many,)
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Return the bound of each temperature's numbers: a client's clip, or `row_bound`."""
-        norm = clips[0] if self.takes_clips(part, clips, 1) else self.row_bound
-        lengths, several = self.lengths(), isinstance(self.temperatures, tuple)
-        each: Rule = "per_block" if self.numbers > 1 else "per_value"
-        return Bound(lengths, (norm,) * len(lengths), each if several else "joint", order)
 
 
 @dataclass(frozen=True)
@@ -92,7 +83,12 @@ class AccuracyGap(TemperatureQuery):
 
         Returns (clients, temperatures) in rows.
         """
-        return _each(shards, self, lambda t: shards.sum_rows(_gap(shards, t))[:, None])
+
+        def gap(t: float) -> Floats:
+            confidence = top_confidence(shifted_logits(shards) / t)
+            return shards.sum_rows(correct(shards) - confidence)[:, None]
+
+        return _each(shards, self, gap)
 
 
 @dataclass(frozen=True)
@@ -114,10 +110,8 @@ class ClippedNLL(TemperatureQuery):
 
     nll_clip: Positive
 
-    @property
-    @override
-    def row_bound(self) -> float:
-        """Clip of the statistic itself, in nats."""
+    def added(self, part: Part, order: Order) -> float:
+        """Return the clip of the statistic itself, in nats."""
         return self.nll_clip
 
     def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
@@ -147,11 +141,11 @@ class CalibrationGaps(TemperatureQuery):
     kind = "calibration_gaps"
     examples = ({"temperatures": 1.7, "bins": 15}, {"temperatures": (0.5, 1.0, 3.0), "bins": 4})
 
-    bins: Annotated[int, within(1, MOST_BINS)]
+    bins: Annotated[int, within(1, binning.MOST_BINS)]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole("points x bins", len(self.each) * self.bins, 1, MOST_BINS)
+        whole("points x bins", len(self.each) * self.bins, 1, binning.MOST_BINS)
 
     @property
     @override
@@ -169,7 +163,7 @@ class CalibrationGaps(TemperatureQuery):
 
         def gaps(t: float) -> Floats:
             confidence = top_confidence(shifted_logits(shards) / t)
-            cells = bin_index(confidence, bins)
+            cells = binning.bin_index(confidence, bins)
             return shards.sum_rows(correct(shards) - confidence, cells, bins)
 
         return _each(shards, self, gaps)
@@ -203,15 +197,14 @@ class MeanGaps(Summed):
     high: Finite
     points: Annotated[int, within(1, 65536)] = 1
     gain: Positive = 1.0
-    subject_rows: SubjectRows = 0
+    subject_rows: score_table.SubjectRows = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         points, low, high = self.points, self.low, self.high
         if not 0 <= low <= high <= 1 or (points == 1) != (low == high):
-            raise InputError(
-                f"{points} candidates in [0, 1] cannot lie from low = {low:g} to high = {high:g}"
-            )
+            ends = f"from low = {low:g} to high = {high:g}"
+            raise InputError(f"{points} candidates in [0, 1] cannot lie {ends}")
         self._set(rule="per_value" if points > 1 else "joint")
 
     @property
@@ -242,7 +235,3 @@ def _each(shards: Shards, query: TemperatureQuery, one: Callable[[float], Floats
     if not len(shards.labels):
         return np.zeros((shards.clients, sum(query.lengths())))
     return np.concatenate([one(t) for t in query.each], axis=1)
-
-
-def _gap(shards: Shards, temperature: float) -> Floats:
-    return np.asarray(correct(shards) - top_confidence(shifted_logits(shards) / temperature))

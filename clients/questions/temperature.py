@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from fedcal.core import numerics
-from fedcal.core.checks import interval
+from fedcal.core import checks, numerics
 from fedcal.core.fields import Classes, Positive, within
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, override
@@ -24,7 +23,7 @@ LIMIT = 20.0
 
 MOST_STEPS, MOST_POINTS = 10**6, 65536
 
-Logarithm = Annotated[float, interval("[-100, 100]")]
+Logarithm = Annotated[float, checks.interval("[-100, 100]")]
 """Logarithm of a temperature, or a number of that size, within +-100."""
 
 ROW_GRADIENT = 4.0
@@ -34,22 +33,8 @@ COUNTED = 2.0
 """Bound of a count that is at most 1, and so is never clipped."""
 
 
-check_limit = interval("(1, 1e6]")
+check_limit = checks.interval("(1, 1e6]")
 """Check of the largest 1/T and T."""
-
-
-def row_curvature(classes: int) -> float:
-    """Return the bound of one row's curvature in log(1/T), in nats: 2 + log(c)^2 / 2.
-
-    It is twice the bound of the variance of log-probabilities of c classes (Reeb & Wolf 2015), so
-    that gradients use up most of the joint clip.
-    """
-    return 2.0 + math.log(classes) ** 2 / 2.0
-
-
-def client_curvature(gradient: float) -> float:
-    """Return the bound of one client's curvature in log(1/T): 3 times its gradient's."""
-    return 3.0 * gradient
 
 
 class Update(Query):
@@ -142,10 +127,14 @@ class Newton(Query):
     facts = ("classes",)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Return the bounds of G and H: the clip and 3 times the clip; a row has constants."""
-        norms = ROW_GRADIENT, row_curvature(self.classes)
+        """Return the bounds of G and H: the clip and 3 times the clip; a row has constants.
+
+        In log(1/T), in nats. A row's H has 2 + log(c)^2 / 2, twice the bound of the variance of
+        log-probabilities of c classes (Reeb & Wolf 2015), so that G uses up most of the joint clip.
+        """
         if self.takes_clips(part, clips, 1):
-            norms = clips[0], client_curvature(clips[0])
+            return Bound(self.lengths(), (clips[0], 3.0 * clips[0]), order=order)
+        norms = ROW_GRADIENT, 2.0 + math.log(self.classes) ** 2 / 2.0
         return Bound(self.lengths(), norms, order=order)
 
 
@@ -164,11 +153,7 @@ class TemperatureNewton(Newton):
     """
 
     kind = "temperature_newton"
-    examples = (
-        {"log_a": 0.0, "classes": 3},
-        {"log_a": -0.875, "classes": 3},
-        {"log_a": 2.5, "classes": 3},
-    )
+    examples = tuple({"log_a": log_a, "classes": 3} for log_a in (0.0, -0.875, 2.5))
 
     log_a: Logarithm
     classes: Classes
@@ -214,7 +199,7 @@ class TemperatureScores(Summed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        interval(f"({self.low!r}, inf)", "above low")("high", self.high)
+        checks.interval(f"({self.low!r}, inf)", "above low")("high", self.high)
 
     def lengths(self) -> tuple[int, ...]:
         """Return one block with a score for each temperature."""

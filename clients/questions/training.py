@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -29,7 +29,8 @@ FINE = 2.0**-36
 
 MOST_EPOCHS, MOST_BATCH, MOST_ROUNDS = 10**4, 2**31, 10**5
 
-_W = np.linspace(-0.5, 0.5, 12)
+_SOFTMAX = {"network": "softmax", "shape": "3", "w": np.linspace(-0.5, 0.5, 12), "classes": 3}
+"""Arguments of the examples, of three classes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +65,17 @@ class _OfNetwork(Query):
     def reads(self) -> tuple[int, ...]:
         """Shape of one input of the network."""
         return networks.shape_of(self.shape)
+
+    def inputs(self, shards: Shards) -> NDArray[Any]:
+        """Return the rows' inputs, of the shape that the network reads.
+
+        Rows without inputs of their own have the logits of a model that is there already.
+        """
+        inputs = shards.logits if shards.inputs is None else shards.inputs
+        own = networks.text_of(shards.input_shape), shards.classes
+        asked = networks.text_of(self.reads), self.classes
+        same("inputs that the network reads, and its number of classes,", asked, own)
+        return np.asarray(inputs)
 
     @property
     def key(self) -> str:
@@ -103,26 +115,13 @@ class Gradients(_OfNetwork):
     kind = "gradients"
     fine = True
     examples = (
-        {"network": "softmax", "shape": "3", "w": _W, "clip": 0.5, "classes": 3},
-        {
-            "network": "softmax",
-            "shape": "3",
-            "w": _W,
-            "clip": 0.25,
-            "clipping": "global",
-            "reach": 100.0,
-            "classes": 3,
-        },
+        {**_SOFTMAX, "clip": 0.5},
+        {**_SOFTMAX, "clip": 0.25, "clipping": "global", "reach": 100.0},
     )
 
     clip: Positive
     clipping: networks.Rule = "row"
     reach: Positive = 1.0
-
-    @property
-    def rows(self) -> networks.Clipping:
-        """Clipping rule of a row's gradient."""
-        return networks.Clipping(self.clip, self.clipping, self.reach)
 
     @property
     def grid(self) -> float:
@@ -152,8 +151,15 @@ class Gradients(_OfNetwork):
 
     def sums(self, shards: Shards, sites: Integers | None = None) -> Floats:
         """Sum over each client's rows of their bounded gradients, (clients, size), in nats."""
-        grid = self.grid
-        return np.asarray(_steps(shards, self, self.rows, grid) * grid)
+        rows, grid = networks.Clipping(self.clip, self.clipping, self.reach), self.grid
+        return np.asarray(self._steps(shards, rows, grid) * grid)
+
+    def _steps(self, shards: Shards, rows: networks.Clipping, grid: float) -> Integers:
+        shards = shards.ordered
+        if not len(inputs := self.inputs(shards)):
+            return np.zeros((shards.clients, len(self.w)), np.int64)
+        of = networks.row_gradients(self.architecture, self.reads, self.classes)
+        return of.steps(self.w, inputs, shards.labels, shards.offsets, rows, grid)
 
     def row_words(self, shards: Shards, bound: Bound, ring: Ring) -> Words | None:
         """Return the gradients in steps of the ring if rows are bounded, all rows together.
@@ -172,20 +178,14 @@ class Gradients(_OfNetwork):
         """
         if bound.order != 2:
             return None  # rows are bounded in L2 here
-        clipping = self.rows
+        clip, rule = self.clip, self.clipping
         if bound.finite:  # the norm is the plan's
-            rule = "row" if clipping.rule == "none" else clipping.rule
-            clipping = networks.Clipping(min(bound.norms), rule, self.reach)
-        steps = _steps(shards, self, clipping, ring.grid)
+            clip, rule = min(bound.norms), "row" if rule == "none" else rule
+        steps = self._steps(shards, networks.Clipping(clip, rule, self.reach), ring.grid)
         if not bound.finite and (np.abs(steps) > ring.limit).any():
-            raise ContributionRefused(
-                f"a sum of gradients does not fit the ring of {ring.clients} clients: take fewer "
-                "rows or features of a smaller norm"
-            )
+            why = f"a sum of gradients does not fit the ring of {ring.clients} clients"
+            raise ContributionRefused(f"{why}: take fewer rows or features of a smaller norm")
         return np.clip(steps, -ring.limit, ring.limit).view(np.uint64)
-
-
-_SGD = {"network": "softmax", "shape": "3", "w": _W, "classes": 3}
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,10 +198,19 @@ class _OfLocalSGD(_OfNetwork):
     batch: Annotated[int, within(1, MOST_BATCH)]
     lr: Positive
 
-    @property
-    def sgd(self) -> networks.LocalSGD:
-        """Settings of a client's SGD."""
-        return networks.LocalSGD(self.epochs, self.batch, self.lr)
+    def trained(
+        self, shards: Shards, rng: Callable[[int, int], np.random.Generator]
+    ) -> Iterator[tuple[int, int, Floats, float]]:
+        """Run SGD on the rows of each client that has some.
+
+        `shards` are in order; `rng` is of a client's place and number of rows. Yields the client's
+        place, its number of rows, what it adds to w, and the mean loss on the way.
+        """
+        inputs, sgd = self.inputs(shards), networks.LocalSGD(self.epochs, self.batch, self.lr)
+        for k in np.flatnonzero(shards.rows).tolist():
+            n, rows = int(shards.rows[k]), slice(int(shards.offsets[k]), int(shards.offsets[k + 1]))
+            own = self.w, inputs[rows], shards.labels[rows], self.classes, sgd, rng(k, n)
+            yield k, n, *self.architecture.local_update(*own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,8 +236,8 @@ class LocalUpdate(_OfLocalSGD):
 
     kind = "local_update"
     examples = (
-        {**_SGD, "epochs": 2, "batch": 8, "lr": 0.5, "clip": 0.25, "count": True, "seed": 3},
-        {**_SGD, "epochs": 1, "batch": 64, "lr": 0.1, "clip": 2.0, "count": False, "seed": 3},
+        {**_SOFTMAX, "epochs": 2, "batch": 8, "lr": 0.5, "clip": 0.25, "count": True, "seed": 3},
+        {**_SOFTMAX, "epochs": 1, "batch": 64, "lr": 0.1, "clip": 2.0, "count": False, "seed": 3},
     )
 
     clip: Positive
@@ -262,11 +271,12 @@ class LocalUpdate(_OfLocalSGD):
         SGD diverges.
         """
         shards, size = shards.ordered, len(self.w)
-        inputs = _inputs(shards, self)
         out = np.zeros((shards.clients, sum(self.lengths())))
-        for k, n in _with_rows(shards):
-            rng = stream(self.seed, Purpose.SAMPLING, 0, f"{n} rows")
-            update, _ = _trained(shards, inputs, self, k, rng)
+
+        def rng(k: int, n: int) -> np.random.Generator:
+            return stream(self.seed, Purpose.SAMPLING, 0, f"{n} rows")
+
+        for k, _, update, _ in self.trained(shards, rng):
             norm = float(np.linalg.norm(update)) / self.clip
             if np.isfinite(norm):
                 out[k, :size] = update / (self.clip * max(norm, 1.0))
@@ -299,7 +309,7 @@ class WeightedUpdate(_OfLocalSGD):
 
     kind = "weighted_update"
     by_site = True
-    examples = ({**_SGD, "epochs": 2, "batch": 8, "lr": 0.5, "seed": 3, "round": 1},)
+    examples = ({**_SOFTMAX, "epochs": 2, "batch": 8, "lr": 0.5, "seed": 3, "round": 1},)
 
     seed: Seed
     round: Annotated[int, within(1, MOST_ROUNDS)]
@@ -330,55 +340,16 @@ class WeightedUpdate(_OfLocalSGD):
             (clients, size + 3); zeros without rows
         """
         shards, size = shards.ordered, len(self.w)
-        inputs = _inputs(shards, self)
         out = np.zeros((shards.clients, size + 3))
-        for k, n in _with_rows(shards):
+
+        def rng(k: int, n: int) -> np.random.Generator:
             site = 0 if sites is None else int(sites[k])
-            rng = stream(self.seed, Purpose.SAMPLING, self.round, f"batches of {site}")
-            update, loss = _trained(shards, inputs, self, k, rng)
+            return stream(self.seed, Purpose.SAMPLING, self.round, f"batches of {site}")
+
+        for k, n, update, loss in self.trained(shards, rng):
             if np.abs(update).max() <= FARTHEST and abs(loss) <= FARTHEST:  # and both are finite
                 out[k, :size] = n * update
                 out[k, size:] = n * loss, n, 0
             else:
                 out[k, size:] = 0, n, n
         return out
-
-
-def _inputs(shards: Shards, query: Gradients | LocalUpdate | WeightedUpdate) -> NDArray[Any]:
-    """Return the rows' inputs, of the shape that the network reads.
-
-    Rows without inputs of their own have the logits of a model that is there already.
-    """
-    inputs = shards.logits if shards.inputs is None else shards.inputs
-    own = networks.text_of(shards.input_shape), shards.classes
-    asked = networks.text_of(query.reads), query.classes
-    same("inputs that the network reads, and its number of classes,", asked, own)
-    return np.asarray(inputs)
-
-
-def _steps(shards: Shards, query: Gradients, clipping: networks.Clipping, grid: float) -> Integers:
-    shards = shards.ordered
-    inputs = _inputs(shards, query)
-    if not len(inputs):
-        return np.zeros((shards.clients, len(query.w)), np.int64)
-    rows = networks.row_gradients(query.architecture, query.reads, query.classes)
-    return rows.steps(query.w, inputs, shards.labels, shards.offsets, clipping, grid)
-
-
-def _with_rows(shards: Shards) -> list[tuple[int, int]]:
-    """Each client that has rows, and how many."""
-    return [(k, n) for k, n in enumerate(shards.rows.tolist()) if n]
-
-
-def _trained(
-    shards: Shards,
-    inputs: Any,
-    query: LocalUpdate | WeightedUpdate,
-    k: int,
-    rng: np.random.Generator,
-) -> tuple[Floats, float]:
-    """Run SGD on the rows of client k; return what it adds to w, and the mean loss on the way."""
-    rows = slice(int(shards.offsets[k]), int(shards.offsets[k + 1]))
-    return query.architecture.local_update(
-        query.w, inputs[rows], shards.labels[rows], query.classes, query.sgd, rng
-    )

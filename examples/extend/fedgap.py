@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 
 from fedcal.calibrators import TemperatureScaling
-from fedcal.clients.questions import AccuracyGap
+from fedcal.clients.questions.search import AccuracyGap
 from fedcal.core.checks import unused
 from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release

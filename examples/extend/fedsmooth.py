@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedcal.calibrators import Smoothing
-from fedcal.clients.questions import AccuracyGap
+from fedcal.clients.questions.search import AccuracyGap
 from fedcal.core.checks import unused
 from fedcal.privacy import Plan
 from fedcal.privacy.curator import Release

@@ -17,7 +17,10 @@ from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.jobs import METHOD
 from fedcal.privacy.federation import Federation
 from fedcal.storage import atomic, toml_files
-from fedcal.strategies import FedConformal, FedPrior, FedSGD, server_app, settings
+from fedcal.strategies import server_app, settings
+from fedcal.strategies.methods.conformal import FedConformal
+from fedcal.strategies.methods.prior import FedPrior
+from fedcal.strategies.methods.training import FedSGD
 from fedcal.strategies.server.job import Job
 
 FILE = "pyproject.toml"

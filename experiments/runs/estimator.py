@@ -41,7 +41,7 @@ from fedcal.experiments.deploy.at_home import priors_of
 from fedcal.experiments.runs import jobs, simulation
 from fedcal.experiments.runs.config import Config, merge
 from fedcal.personal.at_site import calibrator_of, recalibrated
-from fedcal.strategies import FedPrior
+from fedcal.strategies.methods.prior import FedPrior
 from fedcal.strategies.settings import calibrating
 
 FOLDS = 5

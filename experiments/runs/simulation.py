@@ -26,7 +26,7 @@ from fedcal.experiments.runs.result import SimulationResult
 from fedcal.partition import DEALT
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
-from fedcal.strategies import FedConformal
+from fedcal.strategies.methods.conformal import FedConformal
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
 from fedcal.strategies.server.run_folder import forget

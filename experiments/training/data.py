@@ -32,7 +32,8 @@ from fedcal.experiments.training.config import TrainConfig
 from fedcal.partition import deal, held_out
 from fedcal.partition.owners import CLIENTS
 from fedcal.storage import atomic, npz
-from fedcal.strategies import STRATEGIES, DPFedAvg, FedSGD
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.methods.training import DPFedAvg, FedSGD
 from fedcal.training.networks import network_named
 from fedcal.units import UNITS
 

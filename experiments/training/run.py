@@ -25,7 +25,7 @@ from fedcal.experiments.training.data import IN_MEMORY, PARTS, ClientData, load
 from fedcal.metrics import below_floor, summary
 from fedcal.privacy.noise_plan import Plan
 from fedcal.storage.atomic import locked, path_of
-from fedcal.strategies import FedSGD
+from fedcal.strategies.methods.training import FedSGD
 from fedcal.strategies.server import checkpoint, run_folder
 from fedcal.strategies.server.outcome import OUTCOME, RELEASED, Outcome
 from fedcal.training import networks

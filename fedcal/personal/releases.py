@@ -169,7 +169,7 @@ def prior_from_moments(moments: Floats, std: float, clients: float, classes: int
 
 @dataclass(frozen=True, eq=False)
 class MomentsPrior(JudgedAtHome):
-    """Noisy moments of the sites' own recalibrations (`fedcal.clients.questions.SiteEffects`).
+    """Noisy moments of the sites' own recalibrations (`SiteEffects`, a question to clients).
 
     Attributes
     ----------

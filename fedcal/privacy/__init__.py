@@ -4,6 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fedcal.core.removed import refuse
+from fedcal.privacy.curator import Release as Release
 from fedcal.privacy.declared import SEED as SEED
 from fedcal.privacy.declared import Question as Question
 from fedcal.privacy.declared import Range as Range

@@ -194,7 +194,7 @@ class Query(CheckedFields, ABC):
 
 
 class Summed(Query):
-    """Question whose bound is one norm for all numbers equally.
+    """Question whose bound is one norm for all blocks of an answer equally, mostly a single one.
 
     Attributes
     ----------
@@ -210,12 +210,12 @@ class Summed(Query):
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """Return the bound: the clip for a client, `added` for a row or a subject."""
-        if self.takes_clips(part, clips, 1):
-            return Bound(self.lengths(), (clips[0],), self.rule, order)
-        norm = self.added(part, order)
+        lengths, client = self.lengths(), self.takes_clips(part, clips, 1)
+        norm = clips[0] if client else self.added(part, order)
         if order == 1 and self.whole(part):
-            return Bound(self.lengths(), (norm,), self.rule, order, part, whole=True)
-        return Bound(self.lengths(), (self.unclipped(norm),), self.rule, order)
+            return Bound(lengths, (norm,) * len(lengths), self.rule, order, part, whole=True)
+        norm = norm if client else self.unclipped(norm)
+        return Bound(lengths, (norm,) * len(lengths), self.rule, order)
 
     def unclipped(self, norm: float) -> float:
         """Return a bound for what has this norm; a bit more, where the clip should cut nothing."""

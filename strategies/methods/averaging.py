@@ -9,21 +9,17 @@ import numpy as np
 from fedcal import calibrators
 from fedcal.calibrators import TemperatureScaling, order_preserving
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
-from fedcal.clients.questions import MLPUpdate, ScalingUpdate, TemperatureUpdate
-from fedcal.clients.questions.temperature import LIMIT as T_LIMIT
-from fedcal.clients.questions.temperature import Average, check_limit
+from fedcal.clients.questions import scaling, temperature
 from fedcal.core.checks import interval
 from fedcal.core.types import Floats, override
-from fedcal.privacy import SEED, Plan, Query, Range
-from fedcal.privacy.curator import Release
-from fedcal.privacy.noise_plan import EXACT_GRID
+from fedcal.privacy import SEED, Plan, Query, Range, Release, noise_plan
 from fedcal.storage.artifact import at_end
 from fedcal.strategies import base
 
 CLIP = 0.5
 """Bound of one client's update; Maddock et al., A.3.2."""
 
-_LEAST_CLIP = 1024 * EXACT_GRID
+_LEAST_CLIP = 1024 * noise_plan.EXACT_GRID
 
 
 class Averaging(base.FederatedStrategy):
@@ -111,8 +107,8 @@ class FedTemp(Averaging):
 
     name = "fedtemp"
     examples = ({}, {"average": "temperature"}, {"clip": 0.2, "server_lr": 0.5})
-    average: Average = "inverse"
-    limit: Annotated[float, check_limit] = T_LIMIT
+    average: temperature.Average = "inverse"
+    limit: Annotated[float, temperature.check_limit] = temperature.LIMIT
     steps: base.Count | None = None
 
     @override
@@ -125,9 +121,9 @@ class FedTemp(Averaging):
         return math.exp(self._log_w)
 
     @override
-    def query(self, round_number: int) -> TemperatureUpdate:
+    def query(self, round_number: int) -> temperature.TemperatureUpdate:
         count = not self.federation.private
-        return TemperatureUpdate(self.w, self.average, count, self.limit, self.steps)
+        return temperature.TemperatureUpdate(self.w, self.average, count, self.limit, self.steps)
 
     def moving(self) -> dict[str, Range]:
         """Any w within the limit."""
@@ -221,9 +217,9 @@ class FedVector(_Scaling):
     steps: Annotated[int, base.integer(2)] = 50
 
     @override
-    def query(self, round_number: int) -> ScalingUpdate:
+    def query(self, round_number: int) -> scaling.ScalingUpdate:
         count = not self.federation.private
-        return ScalingUpdate(self.w, self.form.kind, self.proximal, self.steps, count)
+        return scaling.ScalingUpdate(self.w, self.form.kind, self.proximal, self.steps, count)
 
 
 class FedMatrix(FedVector):
@@ -277,10 +273,10 @@ class FedCal(_Scaling):
     batch: base.Count = order_preserving.BATCH
     lr: base.Positive = order_preserving.LR
 
-    def query(self, round_number: int) -> MLPUpdate:
+    def query(self, round_number: int) -> scaling.MLPUpdate:
         """Return the question for an update by  with a new seed for the order of rows."""
         sgd, count = (self.epochs, self.batch, self.lr), not self.federation.private
-        return MLPUpdate(self.w, *sgd, seed=round_number, count=count)
+        return scaling.MLPUpdate(self.w, *sgd, seed=round_number, count=count)
 
     def moving(self) -> dict[str, Range]:
         """Any w that is near enough to the identity, with any order of rows."""

@@ -8,20 +8,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedcal.clients.questions.conformal import SetCounts, SetGaps, SetQuery
-from fedcal.conformal import PredictionSets
+from fedcal.conformal import PredictionSets, page
 from fedcal.conformal.levels import Noise, after_last, centred_level, client_clip
-from fedcal.conformal.page import SOURCE, of_release
 from fedcal.conformal.set_release import FAILS, SetRelease, weighted_level
-from fedcal.core.checks import one_of, unused
+from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
-from fedcal.privacy import AUTO, Federation, Plan, Question
-from fedcal.privacy.curator import Release
+from fedcal.privacy import AUTO, Federation, Plan, Question, Release
 from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.methods import quantiles
-from fedcal.strategies.methods.counting import quietest
+from fedcal.strategies.methods import counting, quantiles
 from fedcal.strategies.methods.quantiles import ConformalSettings, QuantileRule
 
 BINS, BINS_OF_PARTS = 256, 64
@@ -120,7 +117,7 @@ class NoisyGaps(Noisy):
         """Guarantee, with its assumption about clipping."""
         promise, clipped = self.clipped(self._clip, "")
         if self.wanted.shift is not None:
-            return promise, SOURCE, clipped
+            return promise, page.SOURCE, clipped
         rows = f"{self.wanted.expected:,.6g} rows"
         return promise, f"This counts on about {rows} in all, or more.", clipped
 
@@ -141,7 +138,7 @@ class PrefixCounts(Noisy):
         super().__init__(wanted)
         more: dict[str, Any] = {"by": "class"} if wanted.shift else {}
         bins = wanted.bins or (BINS_OF_PARTS if wanted.apart or wanted.shift else BINS)
-        law, encoding, height = quietest(wanted.federation, bins, self.rounds)
+        law, encoding, height = counting.quietest(wanted.federation, bins, self.rounds)
         more |= {"once": wanted.one_row_each, "encoding": encoding, "height": height}
         self.opening = self.ask(SetCounts, self.thresholds(bins, arcs=True), **more)
         part = self.opening.part(wanted.federation.unit)
@@ -194,7 +191,7 @@ class PrefixCounts(Noisy):
         """Exact: of exchangeable rows, and the law of the noise."""
         if self.release is None:
             return (self.promise,)
-        return of_release(self.release, self.alpha, self.wanted.parts_by, self.wanted.shift)
+        return page.of_release(self.release, self.alpha, self.wanted.parts_by, self.wanted.shift)
 
 
 QUANTILES: dict[str, type[QuantileRule]] = registry(
@@ -266,12 +263,11 @@ class FedConformal(ConformalSettings, FederatedStrategy):
         self.check()
         self._rule = rule = chosen(self)(self)
         if not rule.takes_known:
-            why = f"quantile '{rule.name}' makes no use of it"
-            unused(why, rows_known=self.rows_known or None)
+            self.unused(f"quantile '{rule.name}' makes no use of it", "rows_known")
         if rule.needs_rows and self.federation.private:
             self.nominal_rows(f"conformal with quantile '{rule.name}'")
         if not (self.randomised or rule.opening.once):
-            unused("nothing is drawn by it", score_seed=self.score_seed)
+            self.unused("nothing is drawn by it", "score_seed")
         self.check_rounds(rule.rounds)
         more = {"prefers": rule.prefers, "row_sums": rule.opening.row_sums}
         plan = self.plan_with(rule.rounds, rule.bound, **more)
@@ -297,7 +293,7 @@ class FedConformal(ConformalSettings, FederatedStrategy):
 
     @override
     def query(self, round_number: int) -> SetQuery:
-        return self._rule.query(round_number)
+        return self._rule.opening
 
     @override
     def questions(self) -> tuple[Question, ...]:
@@ -331,11 +327,10 @@ def chosen(wanted: ConformalSettings) -> type[QuantileRule]:
     """
     quantile = one_of("quantile", wanted.quantile, (AUTO, *QUANTILES))
     named = QUANTILES if quantile == AUTO else {quantile: QUANTILES[quantile]}
-    reasons = dict[str, str]()
+    causes = list[str]()
     for name, rule in named.items():
-        obstacles = [why for why, there in rule.obstacles(wanted).items() if there]
-        if not obstacles:
+        why = next((why for why, there in rule.obstacles(wanted).items() if there), None)
+        if why is None:
             return rule
-        reasons[name] = obstacles[0]
-    causes = "; ".join(f"{name}: {why}" for name, why in reasons.items())
-    raise InputError(f"no way of finding thresholds can serve here: {causes}")
+        causes.append(f"{name}: {why}")
+    raise InputError(f"no way of finding thresholds can serve here: {'; '.join(causes)}")

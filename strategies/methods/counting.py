@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
@@ -11,29 +10,27 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedcal.calibrators.histogram_binning import norm_sub
-from fedcal.clients.questions import ScoreCell, ScoreCounts
-from fedcal.core.checks import unused
+from fedcal.clients.questions.scores import ScoreCell, ScoreCounts
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
-from fedcal.evaluation.findings import Counted
-from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.evaluation import findings, score_release
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, NoiseLaw, Target, Unary
 from fedcal.metrics import encodings
 from fedcal.metrics.buckets import arcsine_edges
 from fedcal.metrics.encodings import FLAT, PREFIX, TREE, column_norm, prefix_std
-from fedcal.privacy import AUTO, SEED, Federation, Plan, Query, Question, Range
-from fedcal.privacy.curator import Release
+from fedcal.privacy import AUTO, SEED, Federation, Plan, Question, Range, Release
 from fedcal.privacy.query import Order
 from fedcal.trust import TRUSTS
-from fedcal.units import UNITS, Example
-from fedcal.units.bounding import Bound
+from fedcal.units import UNITS, Example, bounding
 
 if TYPE_CHECKING:
     from fedcal.strategies.methods.evaluate import EvaluationSettings
 
 
-class CountingStrategy(ABC):
-    """A way of asking for counts: the questions of the rounds, and the counts known after each.
+class Sums:
+    """A way of asking for counts: sums of the clients' counts, in one round.
+
+    Other ways (`Levels`, and those that look at less before) have the same attributes and methods.
 
     Attributes
     ----------
@@ -49,32 +46,8 @@ class CountingStrategy(ABC):
         what is counted once each; "" = as the question says
     """
 
-    question: ScoreCounts
-    opening: Query
-    bound: Bound
-    mechanism: type[Mechanism]
     rounds: int = 1
-    counted: Counted | Literal[""] = ""
-
-    def planned(self, plan: Plan) -> None:
-        """Complete the questions by what follows from the plan."""
-        return
-
-    @abstractmethod
-    def query(self, number: int) -> Query:
-        """Return the question of a round."""
-
-    @abstractmethod
-    def questions(self) -> tuple[Question, ...]:
-        """Declare what rounds may ask, before anything is learned; see `Method.questions`."""
-
-    @abstractmethod
-    def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
-        """Return the counts known after a release with noise of this distribution."""
-
-
-class Sums(CountingStrategy):
-    """Sums of the clients' counts, in one round; other ways look at less before."""
+    counted: findings.Counted | Literal[""] = ""
 
     def __init__(self, wanted: EvaluationSettings) -> None:
         f = wanted.federation
@@ -91,19 +64,22 @@ class Sums(CountingStrategy):
     def first_look(self, wanted: EvaluationSettings) -> None:
         """Set what is asked before the last round."""
 
-    @override
+    def planned(self, plan: Plan) -> None:
+        """Complete the questions by what follows from the plan."""
+
     def query(self, number: int) -> ScoreCounts:
+        """Return the question of a round."""
         return self.last
 
-    @override
     def questions(self) -> tuple[Question, ...]:
+        """Declare what rounds may ask, before anything is learned; see `Method.questions`."""
         return (Question.like(self.last, (1, 1), seed=SEED),)
 
-    @override
-    def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
+    def learn(self, release: Release, law: NoiseLaw) -> score_release.ScoreRelease:
+        """Return the counts known after a release with noise of this distribution."""
         asked = self.query(release.round)
         counts, std = asked.decode(release.values), float(release.std.max(initial=0.0))
-        return ScoreRelease(asked, counts / asked.gain, std / asked.gain, law)
+        return score_release.ScoreRelease(asked, counts / asked.gain, std / asked.gain, law)
 
 
 class EdgesFirst(Sums):
@@ -135,7 +111,7 @@ class EdgesFirst(Sums):
         first = Question.like(self.first, (1, 1), seed=SEED)
         return first, Question.like(asked, (2, 2), **moving)
 
-    def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
+    def learn(self, release: Release, law: NoiseLaw) -> score_release.ScoreRelease:
         """Return the counts; a residual is added to the reference that it was computed from."""
         seen = super().learn(release, law)
         if release.round == self.rounds:
@@ -183,7 +159,7 @@ class Residuals(EdgesFirst):
             # What a client differs by from what is expected of it, and what that itself is off by:
             # one count by its noise / clients.
             made = self.mechanism.calibrate(Target(f.epsilon, f.delta, 2))
-            one = Bound((1,), (FIRST * rows * first.row_norm(self.mechanism.order),))
+            one = bounding.Bound((1,), (FIRST * rows * first.row_norm(self.mechanism.order),))
             off = float(made.std(made.scale(one, 1), 1.0, one).max()) / f.clients
             norm = math.sqrt(rows + OFF * math.prod(first.shape) * off**2)
             clips = FIRST * rows, RESIDUAL * norm
@@ -192,13 +168,14 @@ class Residuals(EdgesFirst):
         self.last = replace(last, gain=1 / (clips[1] * last_norm))
 
 
-class Levels(CountingStrategy):
+class Levels:
     """Unary encoding: the node of one row of each client, a level of a tree in each round.
 
     Each round asks other clients.
     """
 
-    mechanism, counted = Unary, "clients"
+    mechanism = Unary
+    counted: findings.Counted = "clients"
 
     def __init__(self, wanted: EvaluationSettings) -> None:
         plain = wanted.question
@@ -210,13 +187,13 @@ class Levels(CountingStrategy):
         self._sums: dict[int, Floats] = {}
         self._variance = 0.0
 
-    @override
     def planned(self, plan: Plan) -> None:
+        """Take the numbers of clients that are asked, and the seed of their draws."""
         self._asked = np.array([len(plan.sample(k + 1)) for k in range(plan.rounds)])
         self._seed = plan.client_seed
 
-    @override
     def query(self, number: int) -> ScoreCell:
+        """Return the question for a node of the round's level."""
         q = self.question
         return ScoreCell(q.classes, q.edges, q.height, number - 1, self._seed, q.score)
 
@@ -225,7 +202,7 @@ class Levels(CountingStrategy):
         rounds = range(1, self.rounds + 1)
         return tuple(Question.like(self.query(n), (n, n), seed=SEED) for n in rounds)
 
-    def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
+    def learn(self, release: Release, law: NoiseLaw) -> score_release.ScoreRelease:
         """Return least-squares counts from the levels known so far, scaled to all clients."""
         level, q = release.round - 1, self.question
         more = float(self._asked.sum() / max(self._asked[level], 1))
@@ -240,10 +217,10 @@ class Levels(CountingStrategy):
             decoder = np.linalg.pinv(encodings.matrix_of(q.encoding, q.buckets, q.height)[rows])
         nodes = np.concatenate([self._sums[k] for k in sorted(self._sums)], axis=1)
         counts = (nodes @ decoder.T).ravel()
-        return ScoreRelease(q, counts, math.sqrt(self._variance), law)
+        return score_release.ScoreRelease(q, counts, math.sqrt(self._variance), law)
 
 
-def choose_counting(wanted: EvaluationSettings) -> CountingStrategy:
+def choose_counting(wanted: EvaluationSettings) -> Sums | Levels:
     """Return the way to collect these counts."""
     if encodes(wanted.federation):
         return Levels(wanted)
@@ -284,7 +261,7 @@ def equi_depth(edges: Floats, counts: Floats, buckets: int) -> Floats:
     return distinct
 
 
-def _rows_in(release: ScoreRelease, nominal: float) -> float:
+def _rows_in(release: score_release.ScoreRelease, nominal: float) -> float:
     """Return the number of rows: the public nominal one, unless the counts contradict it.
 
     Counts may be up to half lower because of clipping.
@@ -296,7 +273,7 @@ def _rows_in(release: ScoreRelease, nominal: float) -> float:
     return nominal if likely else max(counted, 0.0)
 
 
-def _shares(first: ScoreRelease, asked: ScoreCounts) -> Floats:
+def _shares(first: score_release.ScoreRelease, asked: ScoreCounts) -> Floats:
     """Return the expected counts of one row in the buckets of `asked`, (asked.counts,).
 
     Counts lose what makes them negative all alike (Norm-Sub, Wang et al. 2020): cut at 0, hundreds
@@ -323,12 +300,9 @@ def _as_shares(counts: Floats) -> Floats:
 
 def encodes(federation: Federation) -> bool:
     """Return whether each client's answer is encoded bit by bit."""
-    asked, trust = federation.mechanism, TRUSTS[str(federation.trust)]
-    if not federation.private:
-        return False
-    if asked != AUTO:
-        return MECHANISMS[asked].answers == "onehot"
-    return trust.accepts(Unary) and UNITS[federation.unit].whole_client
+    if not federation.private or federation.mechanism != AUTO:
+        return federation.private and MECHANISMS[federation.mechanism].answers == "onehot"
+    return TRUSTS[str(federation.trust)].accepts(Unary) and UNITS[federation.unit].whole_client
 
 
 def best_height(buckets: int) -> int:
@@ -348,11 +322,10 @@ def _least_noise(wanted: EvaluationSettings, rounds: int) -> tuple[type[Mechanis
     federation, question = wanted.federation, wanted.question
     encoding, height = wanted.encoding, wanted.height
     if encoding not in (AUTO, TREE):
-        unused(f"encoding '{encoding}' has no levels", height=height or None)
+        wanted.unused(f"encoding '{encoding}' has no levels", "height")
     names = (TREE,) if height else tuple(encodings.ENCODINGS) if encoding == AUTO else (encoding,)
     if not federation.private:
-        given = {"encoding": None if encoding == AUTO else encoding, "height": height or None}
-        unused("without privacy there is no noise", **given)
+        wanted.unused("without privacy there is no noise", "encoding", "height")
         return Laplace, question
 
     def weight(name: str, levels: int, norm: Order) -> float:
@@ -408,7 +381,7 @@ def quietest(
         made = law.calibrate(target)
         for name in names:
             for height in heights if name == TREE else (1,):
-                bound = Bound((1,), (weight(name, height, law.order),), order=law.order)
+                bound = bounding.Bound((1,), (weight(name, height, law.order),), order=law.order)
                 noise = float(made.std(made.scale(bound, 1), 1.0, bound).max())
                 noise *= prefix_std(name, buckets, height, law.order)
                 if best is None or noise < best[0]:

@@ -16,27 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.calibrators.base import text_of
-from fedcal.clients.questions import MeanGaps, ScoreCounts
-from fedcal.core.checks import fraction, one_of, unused
+from fedcal.clients.questions.scores import ScoreCounts
+from fedcal.clients.questions.search import MeanGaps
+from fedcal.core import checks, fields, pages, removed
 from fedcal.core.errors import InputError
-from fedcal.core.fields import Finite
-from fedcal.core.pages import Table
-from fedcal.core.removed import check_kept
 from fedcal.core.types import override
-from fedcal.evaluation import intervals
+from fedcal.evaluation import findings, histogram, intervals, score_release
 from fedcal.evaluation.estimators.metrics import Accuracy, edge_index
-from fedcal.evaluation.findings import Counted, Estimand, Weighting, counted_of, subject_rows
-from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate
 from fedcal.evaluation.page import texts
-from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.mechanisms import Exponential, Laplace, Mechanism
-from fedcal.metrics.buckets import fine_tails
-from fedcal.metrics.encodings import ENCODINGS
-from fedcal.metrics.names import heading
-from fedcal.metrics.score_table import By, Views, names_text
-from fedcal.privacy import AUTO, Federation, Plan, Query, Question, Range
-from fedcal.privacy.curator import Release
+from fedcal.metrics import buckets, encodings, names, score_table
+from fedcal.privacy import AUTO, Federation, Plan, Query, Question, Range, Release
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies import base
 from fedcal.strategies.base import FederatedStrategy, Names, Positive, Settings
@@ -56,16 +47,16 @@ class EvaluationSettings(Settings):
     score: str = ""
     bins: Annotated[int, base.integer(2)] = BUCKETS
     edges: Edges = "fine-tails"
-    encoding: Annotated[str, base.among((AUTO, *ENCODINGS))] = AUTO
+    encoding: Annotated[str, base.among((AUTO, *encodings.ENCODINGS))] = AUTO
     height: Annotated[int, base.integer(0)] = 0
     other: bool = False
     calibrator: str = ""
     groups: Names = ()
-    by: By = "group"
+    by: score_table.By = "group"
     within: Names = ()
     cuts: base.Numbers = ()
-    threshold: Finite = 0.5
-    estimand: Estimand = "rows"
+    threshold: fields.Finite = 0.5
+    estimand: findings.Estimand = "rows"
     rows_per_client: Positive | None = None
     rows_per_subject: base.Count | None = None
 
@@ -78,57 +69,48 @@ class EvaluationSettings(Settings):
     def question(self) -> ScoreCounts:
         """The counts, not encoded."""
         f, edges = self.federation, np.array([float(self.bins)])
-        views: Views = "model"
+        two: score_table.Views = "model,other" if self.other else "model,calibrated"
         if self.cuts:
-            cuts = (fraction("each number of cuts", at) for at in self.cuts)
+            cuts = (checks.fraction("each number of cuts", at) for at in self.cuts)
             edges = np.array([0.0, *cuts, 1.0])
         elif self.edges == "fine-tails":
-            edges = fine_tails(self.bins, nodes=self.score != "classes" and not encodes(f))
-        if self.other or self.calibrator:
-            views = "model,other" if self.other else "model,calibrated"
+            edges = buckets.fine_tails(self.bins, nodes=self.score != "classes" and not encodes(f))
         return ScoreCounts(
             classes=f.classes,
             edges=edges,
             score=self.score,
-            views=views,
-            groups=names_text(self.groups),
+            views=two if self.other or self.calibrator else "model",
+            groups=score_table.names_text(self.groups),
             by=self.by,
-            within=names_text(self.within),
+            within=score_table.names_text(self.within),
             calibrator=text_of(self.calibrator, f.classes) if self.calibrator else "",
-            subject_rows=subject_rows(f.unit, self.rows_per_subject),
+            subject_rows=findings.subject_rows(f.unit, self.rows_per_subject),
         )
 
     def check(self) -> None:
         """InputError for settings that do not go together."""
-        unused("FedAccuracy asks for one metric", only=self.only or None)
-        edges = self.edges if self.edges != "fine-tails" else None
+        self.unused("FedAccuracy asks for one metric", "only")
         if self.cuts:
-            bins = None if self.bins == BUCKETS else self.bins
-            unused("cuts are the edges of the buckets", edges=edges, bins=bins)
+            self.unused("cuts are the edges of the buckets", "edges", "bins")
         if self.other:
-            why = "two views are compared at most: with other, no calibrator"
-            unused(why, calibrator=self.calibrator or None)
+            self.unused("two views are compared at most: with other, no calibrator", "calibrator")
         if encodes(self.federation):
-            unused(
-                "unary encoding hides one cell of a row, in a tree of buckets that are known",
-                other=self.other or None,
-                calibrator=self.calibrator or None,
-                groups=self.groups or None,
-                encoding=None if self.encoding == AUTO else self.encoding,
-                edges=edges if self.equi_depth else None,
-            )
+            edges = ["edges"] if self.equi_depth else []
+            why = "unary encoding hides one cell of a row, in a tree of buckets that are known"
+            self.unused(why, "other", "calibrator", "groups", "encoding", *edges)
         elif self.hides_clients:
             self.nominal_rows("evaluate with unit 'user'")
-        question, threshold = self.question, None if self.threshold == 0.5 else self.threshold
+        question = self.question
         if question.score != "positive":
-            unused(f"the score '{question.score}' has no threshold", threshold=threshold)
+            self.unused(f"the score '{question.score}' has no threshold", "threshold")
         elif self.equi_depth:
-            unused("of equi-depth edges only 0.5 is known beforehand", threshold=threshold)
+            self.unused("of equi-depth edges only 0.5 is known beforehand", "threshold")
         else:  # refused before anything is asked
-            if threshold is None and 0.5 not in question.bucket_edges:
+            if self.threshold == 0.5 and 0.5 not in question.bucket_edges:
                 raise InputError("bins must be even, so that the threshold 0.5 is an edge of two")
             read = question.edges_read
-            edge_index(Histogram.exact(read, np.zeros((2, len(read) - 1))), self.threshold)
+            none = histogram.Histogram.exact(read, np.zeros((2, len(read) - 1)))
+            edge_index(none, self.threshold)
 
 
 class FedEvaluate(EvaluationSettings, FederatedStrategy):
@@ -211,8 +193,8 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
         more = {"row_sums": asked.row_sums, "asked_once": asked.asked_once}
         plan = self.plan_with(counting.rounds, counting.bound, prefers=prefers, **more)
         counting.planned(plan)
-        self._nothing = ScoreRelease(question, np.zeros(question.counts), known=False)
-        self._counted = counting.counted or counted_of(question.subject_rows)
+        self._nothing = score_release.ScoreRelease(question, np.zeros(question.counts), known=False)
+        self._counted = counting.counted or findings.counted_of(question.subject_rows)
         self._read, self._over = self._nothing, False
         return plan
 
@@ -221,8 +203,8 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
     def of(cls, settings: Mapping[str, Any]) -> Callable[..., Any]:
         if not (only := settings.get("only")):
             return cls
-        check_kept(str(only))
-        one_of("only", only, (Accuracy.name,))
+        removed.check_kept(str(only))
+        checks.one_of("only", only, (Accuracy.name,))
         return FedAccuracy
 
     @classmethod
@@ -254,7 +236,7 @@ class FedEvaluate(EvaluationSettings, FederatedStrategy):
         self._read = self._nothing if self._over else self._counting.learn(release, law)
 
     @override
-    def result(self) -> ScoreRelease:
+    def result(self) -> score_release.ScoreRelease:
         return replace(
             self._read,
             threshold=self.threshold,
@@ -331,7 +313,7 @@ class SingleMetric(Artifact):
     name: str
     estimate: Estimate
     excluded: tuple[str, ...] = ()
-    counted: Counted = "rows"
+    counted: findings.Counted = "rows"
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Name, numbers, and whether the noise drowns it."""
@@ -351,26 +333,26 @@ class SingleMetric(Artifact):
         warning, drowned = str(arrays["warning"]), bool(arrays["drowned"])
         estimate = Estimate(**numbers, drowned=drowned, warning=warning)
         excluded = json.loads(str(arrays["excluded"]))
-        counted = one_of("counted", str(arrays["counted"]), get_args(Counted))
+        counted = checks.one_of("counted", str(arrays["counted"]), get_args(findings.Counted))
         return cls(str(arrays["name"]), estimate, tuple(map(str, excluded)), counted)
 
     def results(self) -> dict[str, Any]:
         """Return the metric, the population of its interval and the errors that it excludes."""
         return {
-            "weighting": Weighting(self.counted).words,
-            "estimand": Weighting(self.counted).intervals("rows"),
+            "weighting": findings.Weighting(self.counted).words,
+            "estimand": findings.Weighting(self.counted).intervals("rows"),
             "intervals_exclude": list(self.excluded),
             "metrics": {self.name: self.estimate.to_json()},
         }
 
     def page(self) -> list[Any]:
         """Return a table with one row."""
-        row = (heading(self.name), *texts(self.name, self.estimate))
-        what = Weighting(self.counted)
+        row = (names.heading(self.name), *texts(self.name, self.estimate))
+        what = findings.Weighting(self.counted)
         note = f"Interval: the noise of the release and sampling of {what.counted}."
         note += intervals.beyond(self.excluded)
         title = f"Metric: {what.head}"
-        return [Table(title, ("metric", "value", "95 % interval"), (row,), note)]
+        return [pages.Table(title, ("metric", "value", "95 % interval"), (row,), note)]
 
 
 class FedAccuracy(FederatedStrategy):
@@ -434,24 +416,22 @@ class FedAccuracy(FederatedStrategy):
         self, federation: Federation, *, only: str = Accuracy.name, **settings: Any
     ) -> None:
         named = {"rows_per_client", "ledger", "secure_aggregation"}
-        unused(f"{only} is asked alone", **{k: settings[k] for k in settings.keys() - named})
+        checks.unused(f"{only} is asked alone", **{k: settings[k] for k in settings.keys() - named})
         super().__init__(federation, **settings)
 
     def prepare(self) -> Plan:
         """Return the plan of one draw, or of rounds with a noisy residual each."""
-        self._how: How = "rounds"
-        if not self.federation.private:
-            self._how = "exact"
-        elif self.draws_index:
+        private, rows = self.federation.private, 1.0
+        self._how: How = "rounds" if private else "exact"
+        if private and self.draws_index:
             self._how = "draw"
         rounds = ASKED if self._how == "rounds" else 1
         self.check_rounds(rounds, f" --only {Accuracy.name}")
-        rows = 1.0  # without privacy nothing is made of them
-        if self.federation.private:
+        if private:  # else nothing is made of them
             rows = self.nominal_rows(f"{self.name} with privacy")
         self._rows = rows * self.federation.clients * self.federation.sampling_rate
         self._scale = max(0.7 * math.sqrt(rows), 1.0) if self.hides_clients else 1.0
-        self._subject_rows = subject_rows(self.federation.unit)
+        self._subject_rows = findings.subject_rows(self.federation.unit)
         self._value, self._noise, self._known = 0.5, 0.0, False
         self._heard: list[tuple[float, float]] = []  # candidate, and its sum
         law: type[Mechanism] = Exponential if self._how == "draw" else Laplace
@@ -500,5 +480,5 @@ class FedAccuracy(FederatedStrategy):
             half = math.hypot(_TAILS * self._noise, intervals.normal_quantile(LEVEL) * sampling)
             span = intervals.Span(value, value - half, value + half, sampling, self._noise)
             found = intervals.estimate(span, 0.0, Accuracy.bounds, Accuracy.scale, LEVEL)
-        beyond, counted = excluded(self.plan), counted_of(self._subject_rows)
+        beyond, counted = excluded(self.plan), findings.counted_of(self._subject_rows)
         return SingleMetric(name, intervals.warned({name: found}, beyond)[name], beyond, counted)

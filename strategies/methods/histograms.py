@@ -9,18 +9,11 @@ import numpy as np
 from fedcal import calibrators
 from fedcal.calibrators import Calibrator, HistogramBinning, histogram_binning
 from fedcal.calibrators.histogram_binning import Counts, Estimate, Negatives
-from fedcal.clients.questions import (
-    BinOutcomes,
-    ClassCounts,
-    ClassHistograms,
-    OutcomeCell,
-    PooledHistograms,
-)
-from fedcal.core.checks import same, unused
+from fedcal.clients.questions import histograms
+from fedcal.core.checks import same
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Laplace, Unary
-from fedcal.privacy import AUTO, SEED, Federation, Plan, Question, Range
-from fedcal.privacy.curator import Release
+from fedcal.privacy import AUTO, SEED, Federation, Plan, Query, Question, Range, Release
 from fedcal.privacy.federation import order_of
 from fedcal.strategies.base import FederatedStrategy, Positive, integer
 from fedcal.units import UNITS
@@ -111,17 +104,16 @@ class FedBin(FederatedStrategy):
     def prepare(self) -> Plan:
         """Return the plan, for the blocks of an answer and their norms."""
         self.bins, self.pooled = 2**self.bins_exponent, self.tables == "pooled"
-        clips = {"clip_positive": self.clip_positive, "clip_negative": self.clip_negative}
+        clips = "clipping", "clip_positive", "clip_negative"
         if not self.federation.private:
-            unused("without privacy there is no clipping", clipping=self.clipping, **clips)
-            unused("without privacy no count is negative", negatives=self.negatives)
+            self.unused("without privacy there is no clipping", *clips)
+            self.unused("without privacy no count is negative", "negatives")
         elif self.pooled and self.classes == 2:
-            unused("of two classes, pooled, only P is sent", clip_negative=self.clip_negative)
-        histograms = PooledHistograms if self.pooled else ClassHistograms
-        self._query = query = histograms(self.bins, self.classes)
+            self.unused("of two classes, pooled, only P is sent", "clip_negative")
+        kind = histograms.PooledHistograms if self.pooled else histograms.ClassHistograms
+        self._query = query = kind(self.bins, self.classes)
         if not UNITS[self.federation.unit].whole_client:
-            why = f"unit '{self.federation.unit}' knows how much a row counts"
-            unused(why, clipping=self.clipping, **clips)
+            self.unused(f"unit '{self.federation.unit}' knows how much a row counts", *clips)
             bound = query.bound(query.part(self.federation.unit), order=order_of(self.federation))
         else:
             bound = query.bound("client", (self.clip_positive or 2.0, self.clip_negative or 10.0))
@@ -132,17 +124,17 @@ class FedBin(FederatedStrategy):
         counting = int(self.weighting != "none")
         return self.plan_with(1, bound, row_sums=query.row_sums, counting_rounds=counting)
 
-    def query(self, round_number: int) -> ClassCounts | ClassHistograms | PooledHistograms:
+    def query(self, round_number: int) -> Query:
         """Histograms; before them, where needed, everybody's rows per class."""
         if not self.plan.private and self.weighting != "none" and round_number == 1:
-            return ClassCounts(self.classes)
+            return histograms.ClassCounts(self.classes)
         return self._query
 
     def questions(self) -> tuple[Question, ...]:
         """Histograms in all rounds, but for the one that counts classes."""
         first, then = self.query(1), self._query
         if first is then:
-            return (Question.like(then, self._all_rounds),)
+            return super().questions()
         return Question.like(first, (1, 1)), Question.like(then, (2, self.plan.rounds))
 
     def update(self, release: Release) -> None:
@@ -307,7 +299,7 @@ class DPHistogram(FederatedStrategy):
             clips = (self.client_clip(0.08, 1.0),)
             return self.plan_for(query, clips, 1, 1, prefers=(Laplace,))
         same("counts for mechanism 'unary', which hides one cell,", self.counts, "correct_wrong")
-        unused("unary encoding sends one cell of each client", clip=self.clip)
+        self.unused("unary encoding sends one cell of each client", "clip")
         return self.plan_for(query, (), 1, prefers=(Unary,))
 
     @classmethod
@@ -316,17 +308,17 @@ class DPHistogram(FederatedStrategy):
         return not _encodes(federation) and super().needs_rows(federation, settings)
 
     @override
-    def query(self, round_number: int) -> BinOutcomes | OutcomeCell:
+    def query(self, round_number: int) -> Query:
         return self._question(self.plan.client_seed)
 
     def moving(self) -> dict[str, Range]:
         """Return the range of the drawn cell's seed."""
         return {"seed": SEED} if self.unary else {}
 
-    def _question(self, seed: int) -> BinOutcomes | OutcomeCell:
+    def _question(self, seed: int) -> Query:
         if self.unary:
-            return OutcomeCell(self.bins, seed)
-        return BinOutcomes(self.bins, self.counts)
+            return histograms.OutcomeCell(self.bins, seed)
+        return histograms.BinOutcomes(self.bins, self.counts)
 
     def update(self, release: Release) -> None:
         """Keep the counts; all are exactly 0 if no client was asked, or none has rows."""

@@ -5,14 +5,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedcal.calibrators import Calibrator, TemperatureScaling
-from fedcal.calibrators.parametric import LIMIT, ParametricScaling
-from fedcal.calibrators.scaling import EntropyTemperature, VectorScaling
-from fedcal.clients.questions import ScalingNewton, TemperatureNewton
+from fedcal.calibrators import Calibrator, TemperatureScaling, parametric, scaling
+from fedcal.clients.questions.scaling import ScalingNewton
+from fedcal.clients.questions.temperature import TemperatureNewton
 from fedcal.core.numerics import LOG_A_LIMIT
 from fedcal.core.types import Floats
-from fedcal.privacy import Plan, Range
-from fedcal.privacy.curator import Release
+from fedcal.privacy import Plan, Range, Release
 from fedcal.strategies.base import FederatedStrategy, Positive, near_identity
 from fedcal.units.bounding import Bound
 
@@ -47,7 +45,7 @@ class FedNewton(FederatedStrategy):
     """
 
     name = "fednewton"
-    form: ClassVar[type[ParametricScaling] | None] = None
+    form: ClassVar[type[parametric.ParametricScaling] | None] = None
     """What is fitted; None = a temperature."""
     prior: ClassVar[tuple[float, ...]] = ()
     """With privacy: std of each parameter's distance from the identity before anything is known."""
@@ -59,7 +57,7 @@ class FedNewton(FederatedStrategy):
         if self.form is None:
             self._identity, self._limit, self._steps = np.zeros(1), LOG_A_LIMIT, _Guarded()
         else:
-            self._identity, self._limit = self.form.identity(self.classes), LIMIT
+            self._identity, self._limit = self.form.identity(self.classes), parametric.LIMIT
             if self.federation.private:
                 self._steps = KalmanFilter(np.array(self.prior))
         self.w = self._identity.copy()
@@ -122,7 +120,7 @@ class FedNewtonEntropy(FedNewton):
         "user", not used otherwise
     """
 
-    name, form = "fednewton-entropy", EntropyTemperature
+    name, form = "fednewton-entropy", scaling.EntropyTemperature
     prior = 1.0, 0.35  # of log(1/T) and of the slope
 
 
@@ -142,7 +140,7 @@ class FedNewtonVector(FedNewton):
         not used
     """
 
-    name, form = "fednewton-vector", VectorScaling
+    name, form = "fednewton-vector", scaling.VectorScaling
     exact_only, instead = True, FedNewton.name
 
 

@@ -6,9 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.clients.questions import ScoreCounts, SiteEffects
-from fedcal.core.checks import unused
-from fedcal.core.shards import numbered
+from fedcal.clients.questions import scores, temperature
+from fedcal.core import shards
 from fedcal.core.types import override
 from fedcal.evaluation.findings import counted_of, subject_rows
 from fedcal.evaluation.sites.effects import edges_of
@@ -17,9 +16,7 @@ from fedcal.metrics.buckets import check_score
 from fedcal.metrics.encodings import FLAT, TREE
 from fedcal.metrics.score_table import names_text
 from fedcal.personal.releases import MomentsPrior, SitesRelease
-from fedcal.privacy import AUTO, Plan, Query
-from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import order_of
+from fedcal.privacy import AUTO, Plan, Query, Release, federation
 from fedcal.strategies.base import Count, FederatedStrategy, Names, Positive
 from fedcal.strategies.methods.counting import excluded
 
@@ -67,25 +64,23 @@ class FedPrior(FederatedStrategy):
         f = self.federation
         self.check_rounds(1)
         self._seen: Release | None = None
-        self._query: ScoreCounts | SiteEffects
+        self._query: scores.ScoreCounts | temperature.SiteEffects
         if self.hides_clients:
             why = "a client that is protected as a whole is not counted separately"
-            unused(why, groups=self.groups or None, rows_per_subject=self.rows_per_subject)
-            self._query = SiteEffects(self.federation.classes)
-            clip, order = self.clip or CLIP, order_of(f)
+            self.unused(why, "groups", "rows_per_subject")
+            self._query = temperature.SiteEffects(self.federation.classes)
+            clip, order = self.clip or CLIP, federation.order_of(f)
             return self.plan_for(self._query, (clip,), 1, order)
-        unused("counting needs none", clip=self.clip)
+        self.unused("counting needs none", "clip")
         score, asked = check_score("", self.classes), f.mechanism
-        tree = (
-            asked != AUTO and self.federation.private and MECHANISMS[asked].order != Laplace.order
-        )
-        self._query = ScoreCounts(
+        tree = f.private and MECHANISMS.get(asked, Laplace).order != Laplace.order
+        self._query = scores.ScoreCounts(
             *(self.classes, edges_of(score), score, *((TREE, HEIGHT) if tree else (FLAT, 1))),
-            groups=names_text(self.groups or numbered(f.clients)),
+            groups=names_text(self.groups or shards.numbered(f.clients)),
             by="site",
             subject_rows=subject_rows(f.unit, self.rows_per_subject),
         )
-        order = 1 if asked == AUTO else order_of(f)
+        order = 1 if asked == AUTO else federation.order_of(f)
         return self.plan_for(self._query, (1.0,), 1, order, prefers=(Laplace,))
 
     @override
@@ -102,7 +97,7 @@ class FedPrior(FederatedStrategy):
         asked, plan, seen = self._query, self.plan, self._seen
         values = np.zeros(sum(asked.lengths())) if seen is None else seen.values
         std = 0.0 if seen is None else float(seen.std.max(initial=0.0))
-        if isinstance(asked, SiteEffects):
+        if isinstance(asked, temperature.SiteEffects):
             clients = plan.federation.sampling_rate * plan.clients
             noise = math.inf if seen is None else std / clients
             return MomentsPrior(values / clients, noise, clients, asked.classes)

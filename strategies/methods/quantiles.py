@@ -10,30 +10,17 @@ import numpy as np
 
 from fedcal.calibrators.base import text_of
 from fedcal.clients.questions.conformal import SetGaps, SetQuery, SetRanks
-from fedcal.conformal import angelopoulos
-from fedcal.conformal.coverage import Basis
-from fedcal.conformal.levels import (
-    OF_CLIENTS,
-    OF_ROWS,
-    Draw,
-    client_clip,
-    sure_coverage,
-)
-from fedcal.conformal.page import SOURCE, if_not_clipped, of_whom
-from fedcal.conformal.set_release import ANY_ROW, LabelShift, SetRelease, shift_of
-from fedcal.conformal.sets import ALL_LABELS
+from fedcal.conformal import angelopoulos, coverage, page, set_release, sets
+from fedcal.conformal.levels import OF_CLIENTS, OF_ROWS, Draw, client_clip, sure_coverage
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Exponential, Gaussian, Mechanism
+from fedcal.metrics import encodings, score_table
 from fedcal.metrics.conformity import BY, Conformity
-from fedcal.metrics.encodings import MOST_BUCKETS
-from fedcal.metrics.score_table import names_text
-from fedcal.privacy import AUTO, Plan, Question, Range
-from fedcal.privacy.curator import Release
+from fedcal.privacy import AUTO, Plan, Question, Range, Release
 from fedcal.strategies.base import Names, Number, Numbers, Positive, Settings, Share, among, integer
 from fedcal.trust import TRUSTS
-from fedcal.units import UNITS
-from fedcal.units.bounding import Bound
+from fedcal.units import UNITS, bounding
 
 
 class ConformalSettings(Settings):
@@ -59,9 +46,9 @@ class ConformalSettings(Settings):
     rows_known: bool = False
 
     @cached_property
-    def shift(self) -> LabelShift | None:
+    def shift(self) -> set_release.LabelShift | None:
         """Label shares where sets are used; None = those of the clients' rows."""
-        return shift_of(self.federation.classes, self.target, self.source)
+        return set_release.shift_of(self.federation.classes, self.target, self.source)
 
     @cached_property
     def conformity(self) -> Conformity:
@@ -75,7 +62,7 @@ class ConformalSettings(Settings):
         """Fields of `SetQuery`: the score, and what has thresholds of its own."""
         score = asdict(self.conformity)
         score["score"] = score.pop("name")
-        return {**score, "by": self.parts_by, "groups": names_text(self.groups)}
+        return {**score, "by": self.parts_by, "groups": score_table.names_text(self.groups)}
 
     @property
     def parts_by(self) -> str:
@@ -109,11 +96,9 @@ class ConformalSettings(Settings):
             raise InputError("target is for one threshold: it needs by = 'none'")
         sampled = self.federation.sampling_rate < 1
         if self.rows_known and (self.rows_per_client is None or sampled or self.one_row_each):
-            raise InputError(
-                "rows_known states that the number of rows is public: it needs rows_per_client, "
-                f"all clients in each round, and another unit than one of subjects, "
-                f"got unit '{self.federation.unit}'"
-            )
+            needs = "it needs rows_per_client, all clients in each round, and another unit than one"
+            got = f"{needs} of subjects, got unit '{self.federation.unit}'"
+            raise InputError(f"rows_known states that the number of rows is public: {got}")
 
 
 Q = TypeVar("Q", bound=SetQuery)
@@ -131,7 +116,7 @@ class QuantileRule(ABC):
     takes_known, takes_shift
         whether it makes use of a public number of rows, and of label shares
     opening
-        the first question, which the plan is made for
+        the next question; the plan is made for the first one
     plan
         once it is made
     bound
@@ -154,10 +139,10 @@ class QuantileRule(ABC):
     takes_shift: ClassVar[bool] = True
     opening: SetQuery
     plan: Plan
-    bound: Bound
+    bound: bounding.Bound
     prefers: tuple[type[Mechanism], ...]
     rounds: int = 1
-    release: SetRelease | None = None
+    release: set_release.SetRelease | None = None
     fewest: int | None = None
     counted: tuple[tuple[float, ...], float] = ((), 0.0)
 
@@ -182,7 +167,7 @@ class QuantileRule(ABC):
         """Return a question about these thresholds."""
         return kind(self.wanted.federation.classes, thresholds, **{**self.wanted.asked, **more})
 
-    def bound_by(self, clip: float) -> Bound:
+    def bound_by(self, clip: float) -> bounding.Bound:
         """Return the bound of an answer to the first question; the clip is of whole clients."""
         clips = (clip,) if self.wanted.whole_client else ()
         return self.opening.bound(self.opening.part(self.wanted.federation.unit), clips)
@@ -190,10 +175,6 @@ class QuantileRule(ABC):
     def planned(self, plan: Plan) -> None:
         """Keep the plan, before anything is asked."""
         self.plan = plan
-
-    def query(self, number: int) -> SetQuery:
-        """Return the question of a round, here the first one."""
-        return self.opening
 
     def questions(self) -> tuple[Question, ...]:
         """Declare what rounds may ask; see `Method.questions`. Here the first one in all rounds."""
@@ -213,7 +194,7 @@ class QuantileRule(ABC):
             total number of rows; None = not declared
         """
 
-    def basis(self, thresholds: Floats) -> Basis | None:
+    def basis(self, thresholds: Floats) -> coverage.Basis | None:
         """Return how many rows these thresholds were computed from; None if unknown.
 
         Where single rows are protected the nominal number is not used: a simulation may have taken
@@ -226,17 +207,14 @@ class QuantileRule(ABC):
             rows = (f.clients * f.sampling_rate if clients else self.wanted.expected,)
         if self.wanted.shift is not None or len(rows) != len(thresholds) or not any(rows):
             return None
-        return Basis(rows, std, not f.private, self.fewest, self.noun)
+        return coverage.Basis(rows, std, not f.private, self.fewest, self.noun)
 
     @property
     def whose(self) -> str:
         """Whom a threshold is for, where rows or subjects are pooled: the end of a sentence."""
-        if not self.wanted.one_row_each:
-            return ANY_ROW
-        return (
-            "for one row, drawn at random, of a subject that is exchangeable with all clients' "
-            "subjects taken together."
-        )
+        subject = "a subject that is exchangeable with all clients' subjects taken together."
+        one = f"for one row, drawn at random, of {subject}"
+        return one if self.wanted.one_row_each else set_release.ANY_ROW
 
     @property
     def noun(self) -> str:
@@ -254,7 +232,7 @@ class QuantileRule(ABC):
         if wanted.shift is None and not wanted.apart and wanted.rows_per_client is not None:
             sure = sure_coverage(clip, wanted.rows_per_client, self.alpha)
         return (
-            if_not_clipped(self.promise, sure, wanted.rows_per_client),
+            page.if_not_clipped(self.promise, sure, wanted.rows_per_client),
             f"An assumption: what clipping to {clip:.4g} rows cuts off clients that have far more "
             f"misses than others, near the threshold, is a small part of all rows{why}; coverage "
             "may be lower by that part. No release tells it.",
@@ -263,7 +241,7 @@ class QuantileRule(ABC):
     @property
     def promise(self) -> str:
         """Coverage that is proven, as a sentence."""
-        return of_whom(self.alpha, self.wanted.parts_by, self.whose, self.wanted.shift)
+        return page.of_whom(self.alpha, self.wanted.parts_by, self.whose, self.wanted.shift)
 
     @property
     @abstractmethod
@@ -297,7 +275,7 @@ class Exact(QuantileRule):
         self._each = max(POINTS // parts, 16)
         self.fewest = math.ceil(round((1.0 - self.alpha) / self.alpha, 9))
         self._ask()
-        self.bound, self.prefers = Bound(self.opening.lengths()), (Gaussian,)
+        self.bound, self.prefers = bounding.Bound(self.opening.lengths()), (Gaussian,)
 
     @classmethod
     @override
@@ -393,16 +371,13 @@ class Drawn(QuantileRule):
     def learn(self, release: Release) -> Floats:
         """Return the drawn threshold, or all labels if public numbers say that rows are too few."""
         drawn = float(self.opening.thresholds[int(release.values[0])])
-        return np.array([drawn if self.enough else ALL_LABELS])
+        return np.array([drawn if self.enough else sets.ALL_LABELS])
 
     def too_few(self, rows: float, noun: str, more: str = "") -> list[str]:
         """Return the sentence that sets hold all labels, if they do."""
-        if self.enough:
-            return []
-        return [
-            f"Sets hold all labels: with {rows:,.6g} {noun} this budget is too small for a share "
-            f"of {1 - self.alpha:.4g}{more}."
-        ]
+        small = f"this budget is too small for a share of {1 - self.alpha:.4g}{more}."
+        line = f"Sets hold all labels: with {rows:,.6g} {noun} {small}"
+        return [] if self.enough else [line]
 
 
 class Crossing(Drawn):
@@ -456,7 +431,7 @@ class Crossing(Drawn):
         promise, clipped = self.promise, list[str]()
         if self.wanted.whole_client:
             promise, *clipped = self.clipped(self._clip, " (0.0001 to 0.002 on the shipped data)")
-        lines += [promise] if self.wanted.shift is None else [promise, SOURCE]
+        lines += [promise] if self.wanted.shift is None else [promise, page.SOURCE]
         lines += [f"This counts on at least {self.fewest:,} {self.noun} in all.", *clipped]
         if self.wanted.whole_client:
             lines.append("A client that is not among these may be covered less often.")
@@ -481,7 +456,7 @@ class ExponentialQuantile(Drawn):
         f, whole = wanted.federation, wanted.whole_client
         self._n = max(round(f.clients if whole else wanted.expected), 1)
         bins = wanted.bins or angelopoulos.best_bins(self._n, f.epsilon, self.alpha)
-        at = angelopoulos.thresholds(min(bins, MOST_BUCKETS))
+        at = angelopoulos.thresholds(min(bins, encodings.MOST_BUCKETS))
         self.opening = self.ask(SetRanks, at, once=whole)
         self.bound = self.bound_by(1.0)
 

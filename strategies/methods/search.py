@@ -24,18 +24,19 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from fedcal.calibrators import TemperatureScaling
-from fedcal.clients.questions import AccuracyGap, CalibrationGaps, ClippedNLL, TemperatureScores
-from fedcal.clients.questions.search import TemperatureQuery
-from fedcal.clients.questions.temperature import MOST_POINTS
-from fedcal.core import checks
-from fedcal.core.checks import positive, unused
-from fedcal.core.numerics import log_grid
+from fedcal.clients.questions.search import (
+    AccuracyGap,
+    CalibrationGaps,
+    ClippedNLL,
+    TemperatureQuery,
+)
+from fedcal.clients.questions.temperature import MOST_POINTS, TemperatureScores
+from fedcal.core import checks, numerics
+from fedcal.core.checks import positive
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Exponential, Gaussian, Laplace, Mechanism
 from fedcal.metrics.binning import MOST_BINS
-from fedcal.privacy import Federation, Plan, Question, Range
-from fedcal.privacy.curator import Release
-from fedcal.privacy.privacy import MOST_ROUNDS
+from fedcal.privacy import Federation, Plan, Question, Range, Release, privacy
 from fedcal.storage.artifact import at_end
 from fedcal.strategies.base import FederatedStrategy, Positive, integer
 
@@ -65,13 +66,9 @@ class Search(ABC):
     def next(self) -> Floats | None:
         """Return the next points of evaluation, (searches,); None if the search is over."""
 
+    @abstractmethod
     def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
         """Take the objective's values at `t` = `next()`, with the std of their noise."""
-        self.left -= 1
-        self._learn(t, value, std)
-
-    @abstractmethod
-    def _learn(self, t: Floats, value: float | Floats, std: float) -> None: ...
 
     def answer(self) -> Floats:
         """Return the best guess so far, (searches,); the result once `next` is None.
@@ -109,8 +106,9 @@ class GoldenSection(Search):
         left, right = self._inner
         return np.where(self._right, right, left) if self.left else None
 
-    def _learn(self, t: Floats, value: float | Floats, std: float) -> None:
+    def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
         """Shrink the interval once both inner points have a value; `std` is not used."""
+        self.left -= 1
         if self._kept is None:
             self._kept, self._right = np.asarray(value), ~self._right
             return
@@ -180,9 +178,9 @@ class PosteriorBisection(Search):
             self._asked = np.array([np.interp(0.5, row, self._roots) for row in sums])
         return self._asked
 
-    def _learn(self, t: Floats, value: float | Floats, std: float) -> None:
+    def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
         """Multiply each posterior with the likelihood of its `value`."""
-        self._asked = None
+        self.left, self._asked = self.left - 1, None
         values = np.broadcast_to(value, len(self._log))
         for k in range(0, len(values), _AT_ONCE):
             some = slice(k, k + _AT_ONCE)
@@ -316,7 +314,7 @@ class TemperatureSearch(FederatedStrategy):
 
     search: str
     points: Annotated[int, integer(2, 4096)] | None
-    iterations: Annotated[int, integer(1, MOST_ROUNDS - 1)] | None = None
+    iterations: Annotated[int, integer(1, privacy.MOST_ROUNDS - 1)] | None = None
     low: Positive = 0.5
     high: Positive = 3.0
     clip: Positive | None = None
@@ -328,18 +326,19 @@ class TemperatureSearch(FederatedStrategy):
 
     def prepare(self) -> Plan:
         """Return the plan of the evaluations."""
-        self.search = self._best() if self.search == "auto" else self.search
+        if self.search == "auto":  # what measured best under the trust model and mechanism
+            noisy = self.federation.private and (self.signed or self.draws_index)
+            self.search = ("posterior" if self.signed else "exponential") if noisy else "golden"
         interval(self.low, self.high)
         self._drawn, self._heard, rounds = 1.0, False, self._evaluations(self.federation.rounds)
         clips = (self.client_clip(self.clip_share, self.least_clip),)
         self._search: Search | None = None
         if self.search == "exponential":
-            self._temperatures = np.exp(log_grid(self.low, self.high, self.points or 101))
+            self._temperatures = np.exp(numerics.log_grid(self.low, self.high, self.points or 101))
             query = self.question(tuple(self._temperatures.tolist()))
             return self.plan_for(query, clips, 1, 1, prefers=(Exponential,))
         if not self.signed:
-            why = f"search '{self.search}' asks for one temperature at a time"
-            unused(why, points=self.points)
+            self.unused(f"search '{self.search}' asks for one temperature at a time", "points")
         plan = self.plan_for(self.question(1.0), clips, rounds, 1, prefers=(Laplace,))
         if self.search == "golden":
             self._search = GoldenSection(self.low, self.high, rounds - 1)
@@ -357,19 +356,11 @@ class TemperatureSearch(FederatedStrategy):
         best = search == "auto" and cls.signed and federation.private
         return search == "posterior" or best or super().needs_rows(federation, settings)
 
-    def _best(self) -> str:
-        """Return the search that measured best under the run's trust model and mechanism."""
-        if not self.federation.private:
-            return "golden"
-        if self.signed:
-            return "posterior"
-        return "exponential" if self.draws_index else "golden"
-
     def _evaluations(self, rounds: int | None) -> int:
         """Return the number of rounds of the search."""
         iterations = self.iterations
         if self.search == "exponential":
-            unused("search 'exponential' asks once", iterations=iterations)
+            self.unused("search 'exponential' asks once", "iterations")
             self.check_rounds(1, " with search 'exponential'")
             return 1
         if iterations is not None:
@@ -394,8 +385,8 @@ class TemperatureSearch(FederatedStrategy):
         """Any temperature of the interval, also once the search is over; or all of the grid."""
         if self._search is None:
             return super().questions()
-        within = Range(self.low, self.high)
-        return (Question.like(self.question(1.0), self._all_rounds, temperatures=within),)
+        asked, within = self.question(1.0), Range(self.low, self.high)
+        return (Question.like(asked, (1, self.plan.rounds), temperatures=within),)
 
     def update(self, release: Release) -> None:
         """Tell the search, or keep the temperature that was drawn."""
@@ -410,12 +401,10 @@ class TemperatureSearch(FederatedStrategy):
                 index = int(np.argmin([self.objective(values) for values in each]))
             self._drawn = float(self._temperatures[index])
             return
-        t = self._search.next()
-        if t is None:
-            return
         posterior = self.search == "posterior"
         value = float(release.values[0]) if posterior else self.objective(release.values)
-        self._search.tell(t, value, float(release.std[0]))
+        if (t := self._search.next()) is not None:
+            self._search.tell(t, value, float(release.std[0]))
 
     def objective(self, values: Floats) -> float:
         """Return the value that golden section minimises, from one evaluation's numbers."""
@@ -631,7 +620,7 @@ class FedOneShot(FederatedStrategy):
         elif self.federation.private:
             asked = ASKED
         self._query = query = TemperatureScores(self.low, self.high, asked)
-        self._log_t = log_grid(query.low, query.high, self.points)
+        self._log_t = numerics.log_grid(query.low, query.high, self.points)
         clip = self.gradient_clip()
         return self.plan_for(query, (clip,), 1, prefers=prefers)
 

@@ -8,24 +8,17 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from fedcal.calibrators import TemperatureScaling
-from fedcal.calibrators.order_preserving import UNIT
-from fedcal.calibrators.parametric import LIMIT
+from fedcal.calibrators import TemperatureScaling, order_preserving, parametric
 from fedcal.calibrators.scaling import VectorScaling
-from fedcal.clients.questions import Gradients, LocalUpdate, ScalingGradients, WeightedUpdate
-from fedcal.clients.questions.scaling import ROW_CLIP
+from fedcal.clients.questions import scaling, training
 from fedcal.core.checks import unused, whole
 from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.numerics import LOG_A_LIMIT, softplus
 from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Gaussian
-from fedcal.privacy import SEED, Federation, Plan, Query, Question, Range
-from fedcal.privacy.curator import Release
-from fedcal.privacy.privacy import MOST_ROUNDS
-from fedcal.strategies import base
-from fedcal.strategies.method import Family
-from fedcal.training.networks import Rule, TrainedModel, network_named, shape_of
-from fedcal.training.optimisers import OPTIMISERS, SGD, Optimiser, Schedule, langevin_lr, scheduled
+from fedcal.privacy import SEED, Federation, Plan, Query, Range, Release, privacy
+from fedcal.strategies import base, method
+from fedcal.training import networks, optimisers
 from fedcal.units import UNITS
 
 
@@ -37,7 +30,7 @@ class Training(base.FederatedStrategy):
 
     keeps_releases = False
     w: Floats
-    steps: Optimiser
+    steps: optimisers.Optimiser
     done = 0
 
     def move(self, step: Floats, release: Release, mend: str) -> None:
@@ -69,14 +62,14 @@ class _Network(Training):
         logits of a model that is there already
     """
 
-    family: ClassVar[Family] = "train"
+    family: ClassVar[method.Family] = "train"
     shape: base.Text | None = None
     network: str = "softmax"
 
     @cached_property
     def reads(self) -> tuple[int, ...]:
         """Shape of a row of the data."""
-        return shape_of(self.asked[1])
+        return networks.shape_of(self.asked[1])
 
     @property
     def asked(self) -> tuple[str, str]:
@@ -85,12 +78,12 @@ class _Network(Training):
 
     def first_weights(self) -> Floats:
         """Return the weights of the first round."""
-        network = network_named(self.network)
+        network = networks.network_named(self.network)
         return network.initial(self.reads, self.classes, self.federation.seed)
 
     @override
-    def result(self) -> TrainedModel:
-        return TrainedModel(self.network, self.reads, self.classes, self.w)
+    def result(self) -> networks.TrainedModel:
+        return networks.TrainedModel(self.network, self.reads, self.classes, self.w)
 
 
 class Descent(Training):
@@ -118,7 +111,7 @@ class Descent(Training):
     """
 
     rows_per_client: base.Positive | None = None
-    schedule: Schedule
+    schedule: optimisers.Schedule
     optimiser: str
     momentum: float
     weight_decay: float
@@ -137,25 +130,24 @@ class Descent(Training):
         """
         rows = self.nominal_rows(self.name) * self.federation.clients
         self.batch_rows = rows if batch is None else min(batch, rows)
-        chosen = OPTIMISERS[self.optimiser]
+        chosen = optimisers.OPTIMISERS[self.optimiser]
         if not chosen.has_momentum:
-            unused(f"the optimiser {self.optimiser} has none", momentum=self.momentum or None)
+            self.unused(f"the optimiser {self.optimiser} has none", "momentum")
         self.w, self.steps = start, chosen(start.size, self.momentum)
         if chosen.by_noise and not self.federation.private:
-            raise InputError(
-                f"the optimiser {self.optimiser} takes its step from the noise: epsilon"
-            )
+            why = "takes its step from the noise: epsilon"
+            raise InputError(f"the optimiser {self.optimiser} {why}")
         steps = self.federation.rounds
         if epochs is not None:
             steps = math.ceil(epochs * rows / self.batch_rows)
             if self.federation.rounds not in (None, steps):
                 unused("rounds are given, and these are others", epochs=epochs)
-        steps = whole("rounds", steps, 1, MOST_ROUNDS)
+        steps = whole("rounds", steps, 1, privacy.MOST_ROUNDS)
         query, rate = self.query(1), self.batch_rows / rows
         more: dict[str, Any] = {"prefers": (Gaussian,), "row_rate": rate, "fine": query.fine}
         plan = self.plan_for(query, (clip,), steps, **more)
         if chosen.by_noise and plan.noise_std is not None:
-            lr = langevin_lr(self.batch_rows, rows, plan.noise_std[0])
+            lr = optimisers.langevin_lr(self.batch_rows, rows, plan.noise_std[0])
         self.step_size = lr
         return plan
 
@@ -180,7 +172,7 @@ class Descent(Training):
         self.done += 1
         gradient = release.values / (self.batch_rows * self.plan.federation.sampling_rate)
         gradient = gradient + self.weight_decay * self.w
-        lr = self.step_size * scheduled(self.schedule, self.done, self.plan.rounds)
+        lr = self.step_size * optimisers.scheduled(self.schedule, self.done, self.plan.rounds)
         self.move(self.steps.step(gradient, lr), release, f"lr ({self.step_size})")
 
 
@@ -235,44 +227,44 @@ class FedSGD(_Network, Descent):
     batch: base.Positive | None = None
     epochs: base.Positive | None = None
     lr: base.Positive | None = None
-    schedule: Schedule = "constant"
-    optimiser: Annotated[str, base.among(OPTIMISERS)] = "sgd"
+    schedule: optimisers.Schedule = "constant"
+    optimiser: Annotated[str, base.among(optimisers.OPTIMISERS)] = "sgd"
     momentum: base.NotNegative = 0.0
     weight_decay: base.NotNegative = 0.0
     clip: base.Positive | None = None
-    clipping: Rule | None = None
+    clipping: networks.Rule | None = None
     reach: base.Positive | None = None
 
     def prepare(self) -> Plan:
         """Return the plan of the descent, from the network's first weights."""
         batch, lr, f = self.batch, self.lr, self.federation
         private = f.private
-        self._clipping: Rule = self.clipping or ("row" if private else "none")
+        self._clipping: networks.Rule = self.clipping or ("row" if private else "none")
         if self._clipping == "none":
-            unused("clipping 'none'", clip=self.clip)
-            if private:
-                raise InputError("clipping 'none' bounds nothing: it needs epsilon = inf")
+            self.unused("clipping 'none'", "clip")
+        if self._clipping == "none" and private:
+            raise InputError("clipping 'none' bounds nothing: it needs epsilon = inf")
         if self._clipping != "global":
-            unused(f"clipping '{self._clipping}' has no reach", reach=self.reach)
+            self.unused(f"clipping '{self._clipping}' has no reach", "reach")
         if private and UNITS[f.unit].per != "row":
-            unused(f"all rows take part in each round for unit '{f.unit}'", batch=batch)
+            self.unused(f"all rows take part in each round for unit '{f.unit}'", "batch")
         elif batch is None:
             batch = BATCH
-        if OPTIMISERS[self.optimiser].by_noise:
-            unused(f"the optimiser {self.optimiser} takes its step from the noise", lr=lr)
+        if optimisers.OPTIMISERS[self.optimiser].by_noise:
+            self.unused(f"the optimiser {self.optimiser} takes its step from the noise", "lr")
         self._clip = self.clip or 1.0
         return self.descend(
             self.first_weights(),
             batch=batch,
             epochs=self.epochs or (None if f.rounds else EPOCHS),
-            lr=lr or network_named(self.network).lr,
+            lr=lr or networks.network_named(self.network).lr,
             clip=self._clip,
         )
 
     @override
-    def query(self, round_number: int) -> Gradients:
+    def query(self, round_number: int) -> training.Gradients:
         how: Any = (self._clip, self._clipping, self.reach or 1.0)
-        return Gradients(*self.asked, self.w, *how, classes=self.classes)
+        return training.Gradients(*self.asked, self.w, *how, classes=self.classes)
 
 
 class _Local(_Network):
@@ -330,16 +322,15 @@ class FedAvg(_Local):
         bound = self.query(1).bound("client", (1.0, 1.0))
         return self.plan_with(100, bound, cohort=True)
 
-    def query(self, round_number: int) -> WeightedUpdate:
+    def query(self, round_number: int) -> training.WeightedUpdate:
         """Return the question for the local update at w, weighted by rows."""
-        return WeightedUpdate(
+        return training.WeightedUpdate(
             *self.local_sgd, seed=self.federation.seed, round=round_number, classes=self.classes
         )
 
-    def questions(self) -> tuple[Question, ...]:
-        """Return questions at any w, with a different order of rows in each round."""
-        rounds = Range(1, self.plan.rounds, whole=True)
-        return (Question.like(self.query(1), self._all_rounds, w=Range(), round=rounds),)
+    def moving(self) -> dict[str, Range]:
+        """Any w, with a different order of rows in each round."""
+        return {"w": Range(), "round": Range(1, self.plan.rounds, whole=True)}
 
     def update(self, release: Release) -> None:
         """One step by the clients' average.
@@ -348,10 +339,8 @@ class FedAvg(_Local):
         """
         loss, rows, diverged = release.values[-3:].tolist()
         if diverged:
-            raise RoundFailed(
-                f"round {release.round}: the training diverged (at clients with {diverged:g} of "
-                f"{rows:g} rows); lower --lr (it is {self.lr})"
-            )
+            where = f"(at clients with {diverged:g} of {rows:g} rows); lower --lr (it is {self.lr})"
+            raise RoundFailed(f"round {release.round}: the training diverged {where}")
         self.losses.append(loss / rows if rows else math.nan)
         if rows:
             step = self.server_lr * release.values[:-3] / rows
@@ -415,12 +404,12 @@ class DPFedAvg(_Local):
     def prepare(self) -> Plan:
         """Return the plan, in units of the clip."""
         self.w, self.current_clip = self.first_weights(), self.clip
-        self.steps = SGD(self.w.size, self.momentum)
+        self.steps = optimisers.SGD(self.w.size, self.momentum)
         return self.plan_with(20, self.query(1).bound("client"), prefers=(Gaussian,))
 
-    def query(self, round_number: int) -> LocalUpdate:
+    def query(self, round_number: int) -> training.LocalUpdate:
         """Return the question for the local update at w, with a new seed for the order of rows."""
-        return LocalUpdate(
+        return training.LocalUpdate(
             *self.local_sgd,
             self.current_clip,
             count=self.unclipped is not None,
@@ -428,13 +417,11 @@ class DPFedAvg(_Local):
             classes=self.classes,
         )
 
-    def questions(self) -> tuple[Question, ...]:
-        """Return questions at any w, any order of rows and every clip that the rounds can reach."""
-        moving = {"w": Range(), "seed": SEED}
-        if self.unclipped is not None:
-            factor = math.exp(CLIP_LR * self.plan.rounds)
-            moving["clip"] = Range(self.clip / factor, self.clip * factor)
-        return (Question.like(self.query(1), self._all_rounds, **moving),)
+    def moving(self) -> dict[str, Range]:
+        """Any w, any order of rows and every clip that the rounds can reach."""
+        factor = math.exp(CLIP_LR * self.plan.rounds)
+        clip = {"clip": Range(self.clip / factor, self.clip * factor)}
+        return {"w": Range(), "seed": SEED, **({} if self.unclipped is None else clip)}
 
     def update(self, release: Release) -> None:
         """One step by the mean update, and one of the clip; the divisor q K is public.
@@ -479,21 +466,21 @@ class _Recalibration(Descent):
             clip = self.wider * self.gradient_clip()
         self._row_clip = None if whole else clip
         return self.descend(
-            self.first_w(self.federation.classes),
+            self.first_w(),
             batch=None,
             epochs=None if self.federation.rounds else RECALIBRATION_EPOCHS,
             lr=self.lr,
-            clip=ROW_CLIP if clip is None else clip,  # not used without privacy
+            clip=scaling.ROW_CLIP if clip is None else clip,  # not used without privacy
         )
 
-    @staticmethod
-    @abstractmethod
-    def first_w(classes: int) -> Floats:
-        """Return the parameters of the first round."""
+    def first_w(self) -> Floats:
+        """Return the parameters of the first round; of a temperature softplus(u) = 1/T = 1."""
+        one = self.form == TemperatureScaling.kind
+        return np.array([order_preserving.UNIT]) if one else VectorScaling.identity(self.classes)
 
-    def query(self, round_number: int) -> ScalingGradients:
+    def query(self, round_number: int) -> scaling.ScalingGradients:
         """Return the question for the sum of the gradients at w."""
-        return ScalingGradients(self.form, self.w, self.classes, self._row_clip)
+        return scaling.ScalingGradients(self.form, self.w, self.classes, self._row_clip)
 
 
 class DPTS(_Recalibration):
@@ -528,11 +515,6 @@ class DPTS(_Recalibration):
     name, form = "dp-ts", TemperatureScaling.kind
     wider = 1.0
 
-    @staticmethod
-    @override
-    def first_w(classes: int) -> Floats:
-        return np.array([UNIT])
-
     def result(self) -> TemperatureScaling:
         """Temperature scaling by T, kept in [1/20, 20]."""
         log_a = math.log(max(float(softplus(self.w)[0]), 1e-300))
@@ -565,16 +547,11 @@ class DPPlatt(_Recalibration):
     wider = 5.0
     lr: base.Positive = 1.0
 
-    @staticmethod
-    @override
-    def first_w(classes: int) -> Floats:
-        return VectorScaling.identity(classes)
-
     def update(self, release: Release) -> None:
         """One step; no parameter leaves its identity by more than 20."""
         super().update(release)
-        identity = self.first_w(self.classes)
-        self.w = np.clip(self.w, identity - LIMIT, identity + LIMIT)
+        identity = self.first_w()
+        self.w = np.clip(self.w, identity - parametric.LIMIT, identity + parametric.LIMIT)
 
     @override
     def result(self) -> VectorScaling:

@@ -99,19 +99,14 @@ class Checkpoint:
             same(f"version of {path}", plain["version"], VERSION)
             releases, (up, down) = plain["releases"], plain.get("sent", (0.0, 0.0))
             took_part, state = plain.get("took_part"), plain.get("state")
+            of: dict[str, Any] = {"round": int, "kind": str, "values": _array, "std": _array}
             return cls(
                 run=str(plain["run"]),
                 job=dict(plain["job"]),
-                releases=[
-                    Release(
-                        *(int(one["round"]), str(one["kind"])),
-                        *(np.array(one[key], np.float64) for key in ("values", "std")),
-                    )
-                    for one in releases
-                ],
+                releases=[Release(**{k: of[k](v) for k, v in one.items()}) for one in releases],
                 seconds=float(plain["seconds"]),
                 roster={int(node): int(site) for node, site in plain["roster"].items()},
-                state=None if state is None else {k: _unpacked(v) for k, v in state.items()},
+                state=None if state is None else {k: _array(v) for k, v in state.items()},
                 sent=(float(up), float(down)),
                 # a run that was begun before it was kept, and is paid for, goes on all the same
                 took_part=Participation.from_json(took_part) if took_part else Participation(),
@@ -143,7 +138,8 @@ class Checkpoint:
         """
         checkpoint = cls.load(folder) if resume else cls(strategy.run, job)
         if resume:
-            checkpoint.check(job)
+            for key in sorted({*checkpoint.job, *job} - set(WAITING)):
+                same(f"{key} of a run that continues", job.get(key), checkpoint.job.get(key))
             strategy.roster.update(checkpoint.roster)
             strategy.took_part = checkpoint.took_part
             if strategy.keeps_releases:
@@ -171,11 +167,6 @@ class Checkpoint:
         checkpoint.save(folder)
         return checkpoint
 
-    def check(self, job: Mapping[str, Any]) -> None:
-        """Refuse to go on with another job; how long to wait may change."""
-        for key in sorted({*self.job, *job} - set(WAITING)):
-            same(f"{key} of a run that continues", job.get(key), self.job.get(key))
-
 
 def _packed(values: Floats) -> dict[str, Any]:
     """Return a network's weights as text; one number at a time is twice as long, and slow."""
@@ -183,7 +174,7 @@ def _packed(values: Floats) -> dict[str, Any]:
     return {"shape": list(values.shape), "float64": base64.b64encode(raw).decode()}
 
 
-def _unpacked(value: Any) -> Floats:
+def _array(value: Any) -> Floats:
     if isinstance(value, dict):
         raw = base64.b64decode(value["float64"], validate=True)
         return np.frombuffer(raw, "<f8").reshape(value["shape"]).copy()

@@ -14,18 +14,16 @@ import numpy as np
 from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.types import Words
 from fedcal.privacy.request import Request
-from fedcal.secure_aggregation import messages
+from fedcal.secure_aggregation import keys, messages
 from fedcal.secure_aggregation.committee import opened
-from fedcal.secure_aggregation.keys import usable_exchange_key
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.atomic import whole_file
 
 
 def enrolled(roster: Roster, job: str, replies: Mapping[int, bytes]) -> dict[int, bytes]:
     """Enrolments by member, of those that sites can use; the others count as missing."""
-    return {
-        s: text for s, text in replies.items() if s in messages.exchange_keys(roster, job, [text])
-    }
+    usable = (s for s, text in replies.items() if s in messages.exchange_keys(roster, job, [text]))
+    return {site: replies[site] for site in usable}
 
 
 class Collector:
@@ -48,6 +46,7 @@ class Collector:
 
     def __init__(self, roster: Roster, job: str, request: Request) -> None:
         self._roster, self._job, self._request = roster, bytes.fromhex(job), request
+        self._round = f"round {request.round}"
         self.contributions: dict[int, messages.Contribution] = {}
         self._receivers: dict[int, tuple[int, ...]] = {}
         self._confirmed: dict[int, bytes] = {}
@@ -68,7 +67,7 @@ class Collector:
             and header.vector == messages.vector_digest(sent.words)
             and set(header.receivers) == set(sent.sealed) <= set(committee.members)
             and len(header.commitments) == len(committee.pieces)
-            and usable_exchange_key(header.exchange)  # else no member confirms the sum
+            and keys.usable_exchange_key(header.exchange)  # else no member confirms the sum
             and messages.header_by(self._roster.sites[site].key, sent.header)
         )
         if sound:
@@ -105,10 +104,9 @@ class Collector:
                     key=len,
                 )
         if not set(only) <= set(self.contributions):
-            raise RoundFailed(
-                f"round {self._request.round}: members were asked to confirm a sum before the "
-                "server restarted, and not all sites in it are online; start them and resume"
-            )
+            before = "members were asked to confirm a sum before the server restarted"
+            away = "not all sites in it are online; start them and resume"
+            raise RoundFailed(f"{self._round}: {before}, and {away}")
         self.contributions = {site: self.contributions[site] for site in sorted(only)}
 
     def _common(self, sites: Iterable[int]) -> set[int]:
@@ -130,6 +128,11 @@ class Collector:
             for member in sorted(members)
         }
 
+    @property
+    def openers(self) -> list[int]:
+        """Members that have confirmed the sum."""
+        return sorted(self._confirmed)
+
     def confirmed(self, replies: Mapping[int, bytes]) -> list[bytes]:
         """Return the signatures under this sum.
 
@@ -145,16 +148,9 @@ class Collector:
                 self._confirmed[member] = text
         threshold = self._roster.committee.threshold
         if len(self._confirmed) < threshold:
-            raise RoundFailed(
-                f"round {self._request.round}: {len(self._confirmed)} members of the committee "
-                f"confirmed the sum, {threshold} must; it stays hidden"
-            )
-        return [self._confirmed[member] for member in sorted(self._confirmed)]
-
-    @property
-    def openers(self) -> list[int]:
-        """Members that have confirmed the sum."""
-        return sorted(self._confirmed)
+            few = f"{len(self._confirmed)} members of the committee confirmed the sum"
+            raise RoundFailed(f"{self._round}: {few}, {threshold} must; it stays hidden")
+        return [self._confirmed[member] for member in self.openers]
 
     def total(self, replies: Mapping[int, bytes]) -> Words:
         """Return the sum of the contributions, (length,) uint64.
@@ -180,7 +176,7 @@ class Collector:
         try:
             return opened(hidden_sum, openings, len(committee.pieces))
         except RoundFailed as e:
-            raise RoundFailed(f"round {self._request.round}: {e}") from None
+            raise RoundFailed(f"{self._round}: {e}") from None
 
 
 ENROL, CONFIRM, OPEN = "query.enrol", "query.confirm", "query.open"
@@ -229,10 +225,9 @@ class SecureRounds:
             replies = ask(ENROL, dict.fromkeys(new, content), 0)
             self._enrolled |= enrolled(self.roster, self.job, replies)
         if len(self._enrolled) < (least := self.roster.committee.threshold):
-            raise RoundFailed(
-                f"{len(self._enrolled)} members of the committee take part, and {least} open a "
-                "sum; no question was sent (see the others' own logs)"
-            )
+            so = f"{least} open a sum; no question was sent (see the others' own logs)"
+            part = f"{len(self._enrolled)} members of the committee take part"
+            raise RoundFailed(f"{part}, and {so}")
 
     @property
     def content(self) -> Content:
@@ -240,25 +235,19 @@ class SecureRounds:
         known = [self._enrolled[member] for member in sorted(self._enrolled)]
         return {"members": {"enrolments": known}}
 
-    def collector(self, request: Request) -> Collector:
-        """Return the collector for the contributions of a round."""
-        return Collector(self.roster, self.job, request)
-
     def settle(self, collector: Collector, number: int) -> int:
         """Decide who is in the sum of a round; how many they are.
 
         Raises RoundFailed if members were asked before to confirm a sum with others in it, who are
         away now.
         """
-        collector.settle(self._asked_before(number))
+        before = None
+        if self._kept is not None and self._kept.exists():
+            record = json.loads(self._kept.read_text("utf-8"))
+            if (record["job"], record["round"]) == (self.job, number):
+                before = list(record["sites"])
+        collector.settle(before)
         return len(collector.contributions)
-
-    def _asked_before(self, number: int) -> list[int] | None:
-        if self._kept is None or not self._kept.exists():
-            return None
-        record = json.loads(self._kept.read_text("utf-8"))
-        same = (record["job"], record["round"]) == (self.job, number)
-        return list(record["sites"]) if same else None
 
     def total(self, collector: Collector, number: int, there: Iterable[int], ask: Ask) -> Words:
         """Return the sum of a charged round's contributions, (length,) uint64.

@@ -81,9 +81,8 @@ class PromptGrid:
         ids = zip(self._grid.push_messages(sent), sent, strict=False)
         waiting = {one: to.metadata.dst_node_id for one, to in ids if one}
         if not waiting:
-            raise RoundFailed(
-                "Flower took none of the messages: are they larger than it lets through?"
-            )
+            why = "are they larger than it lets through?"
+            raise RoundFailed(f"Flower took none of the messages: {why}")
         replies = list[Message]()
         start, limit, wait = time.monotonic(), timeout or 3600.0, _FIRST_WAIT
         tell = TELL_S if self.names else math.inf

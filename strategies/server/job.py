@@ -20,15 +20,12 @@ from fedcal.core.options import DATA, PRIVACY, SITES, Options, like, option, rea
 from fedcal.core.scores import Kind
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
-from fedcal.privacy import Federation, Ledger, Plan
-from fedcal.privacy.agreement import Terms
+from fedcal.privacy import Federation, Ledger, Plan, agreement
 from fedcal.privacy.ledger import CAP_DELTA, check_caps
 from fedcal.secure_aggregation import SECURE_AGGREGATION
-from fedcal.strategies import STRATEGIES
-from fedcal.strategies.base import FederatedStrategy
+from fedcal.strategies import STRATEGIES, base
+from fedcal.strategies.server import outcome, run_folder
 from fedcal.strategies.server.checkpoint import Checkpoint
-from fedcal.strategies.server.outcome import Outcome, Progress, Watch
-from fedcal.strategies.server.run_folder import absolute
 from fedcal.strategies.settings import Plain, Setting, as_text, check_settings
 
 TIMEOUT, GRACE = 120.0, 60.0
@@ -156,7 +153,7 @@ class Job(Running):
         """
         known = read_fields(cls, fields, input=input)
         if known["ledger"]:
-            absolute("ledger", known["ledger"])
+            run_folder.absolute("ledger", known["ledger"])
         one_of("method", known["method"], STRATEGIES, "fedcal simulate --help")
         settings = _settings(read(fields, "settings", str))
         check_settings(known["method"], settings)
@@ -169,13 +166,13 @@ class Job(Running):
         return self._made[0].plan
 
     @cached_property
-    def _made(self) -> list[FederatedStrategy]:
+    def _made(self) -> list[base.FederatedStrategy]:
         """The strategy that made the plan, until a run takes it."""
         return [self.strategy()]
 
-    def strategy(self) -> FederatedStrategy:
+    def strategy(self) -> base.FederatedStrategy:
         """Return a new strategy; InputError for settings that are not allowed."""
-        method: Callable[..., FederatedStrategy] = STRATEGIES[self.method].of(self.settings)
+        method: Callable[..., base.FederatedStrategy] = STRATEGIES[self.method].of(self.settings)
         return method(self.federation, secure_aggregation=self.secure_aggregation, **self.settings)
 
     def unavailable(self, round_number: int) -> Integers:
@@ -187,14 +184,14 @@ class Job(Running):
 
     def run(
         self,
-        drive: Callable[[FederatedStrategy], object],
-        progress: Progress | None = None,
+        drive: Callable[[base.FederatedStrategy], object],
+        progress: outcome.Progress | None = None,
         *,
         folder: Path | None = None,
         resume: bool = False,
         every: int = 1,
         about: Mapping[str, Any] | None = None,
-    ) -> Outcome:
+    ) -> outcome.Outcome:
         """Let `drive` run a fresh strategy through all its rounds.
 
         Parameters
@@ -225,14 +222,13 @@ class Job(Running):
         with books as ledger:
             strategy = self._made.pop() if self._made else self.strategy()
             strategy.charge_to(ledger)
-            watch = Watch(strategy, progress)
+            watch = outcome.Watch(strategy, progress)
             start = time.perf_counter()
             if folder is not None:
                 once = strategy.keeps_releases or plan.federation.noise_source == "system"
                 fields = {**self.to_fields(), **(about or {})}
-                checkpoint = Checkpoint.follow(
-                    strategy, fields, folder, resume=resume, every=1 if once else every
-                )
+                every = 1 if once else every
+                checkpoint = Checkpoint.follow(strategy, fields, folder, resume=resume, every=every)
                 start -= checkpoint.seconds
             try:
                 drive(strategy)
@@ -244,7 +240,7 @@ class Job(Running):
         artifact = strategy.result()
         for learnt in (artifact, *watch.history):
             learnt.learnt_on(self.input)
-        return Outcome(
+        return outcome.Outcome(
             artifact=artifact,
             history=watch.history,
             records=watch.records,
@@ -258,7 +254,7 @@ class Job(Running):
         )
 
 
-def terms_of_job(fields: Mapping[str, Any], classes: int, input: Kind) -> Terms:
+def terms_of_job(fields: Mapping[str, Any], classes: int, input: Kind) -> agreement.Terms:
     """Return the terms of a job from its fields alone, against which a site checks a request.
 
     Parameters
@@ -276,7 +272,7 @@ def terms_of_job(fields: Mapping[str, Any], classes: int, input: Kind) -> Terms:
     strategy = Job.from_fields(fields, classes=classes, input=input).strategy()
     result = strategy.result()
     size = sum(array.nbytes for array in result.arrays().values())
-    return Terms(strategy.plan, strategy.questions(), result.form, size)
+    return agreement.Terms(strategy.plan, strategy.questions(), result.form, size)
 
 
 def _settings(text: str) -> dict[str, Setting]:
@@ -284,6 +280,5 @@ def _settings(text: str) -> dict[str, Setting]:
         settings = json.loads(text)
         if isinstance(settings, dict) and all(isinstance(v, Plain) for v in settings.values()):
             return settings
-    raise InputError(
-        f"'settings' of the run config must be a JSON object of plain values, got {text!r}"
-    )
+    allowed = "a JSON object of plain values"
+    raise InputError(f"'settings' of the run config must be {allowed}, got {text!r}")

@@ -130,10 +130,8 @@ class Watch:
         }
         if not keeps:  # releases of an earlier process, which nobody kept, count all the same
             missed = range(len(self.records) + 1, release.round)
-            self.records += [
-                {"round": number, **record, **self._method.round_record(number)}
-                for number in missed
-            ]
+            of = self._method.round_record
+            self.records += [{"round": number, **record, **of(number)} for number in missed]
         facts = {**artifact.record(), **self._method.round_record(release.round)}
         self.records.append({"round": release.round, **record, **facts})
         if keeps:

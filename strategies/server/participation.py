@@ -13,9 +13,8 @@ from typing import Any, NamedTuple, Self
 from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 
+from fedcal.core import fields, flower_internals
 from fedcal.core.errors import InputError, RoundFailed
-from fedcal.core.fields import MOST_CLASSES
-from fedcal.core.flower_internals import ErrorCode
 from fedcal.core.printable import listed, printable
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies.server.exchange import message
@@ -27,11 +26,8 @@ WHO = "query.who"
 MODEL = "model"
 """Record of such a message with the arrays of a model."""
 
-ABSENT = (
-    ErrorCode.MESSAGE_UNAVAILABLE,
-    ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
-    ErrorCode.NODE_UNAVAILABLE,
-)
+_CODE = flower_internals.ErrorCode
+ABSENT = _CODE.MESSAGE_UNAVAILABLE, _CODE.REPLY_MESSAGE_UNAVAILABLE, _CODE.NODE_UNAVAILABLE
 """Error replies of Flower itself: the node is gone. Every other error is the client's own."""
 
 UNREADABLE = Exception
@@ -103,27 +99,21 @@ def ask_node_info(
 
 def reason(reply: Message) -> str:
     """Why a client failed, in one line: the end of its text, which is a traceback under Ray."""
-    lines = [line.strip() for line in str(reply.error.reason).splitlines() if line.strip()]
-    last = lines[-1] if lines else "no reason given"
+    last = (str(reply.error.reason).strip() or "no reason given").splitlines()[-1]
     return printable(last.rpartition("occurred. Message: ")[2].removesuffix("'>")[:300])
 
 
 def _who(reply: Message) -> NodeInfo:
     """Return a node's statement about itself."""
     try:
-        fields: Mapping[str, Any] = reply.content.config_records["who"]
-        site, place, clients, classes = (
-            int(fields[key]) if key in fields else None
-            for key in ("site", "place", "clients", "classes")
-        )
-        digest, input, inputs = (
-            str(fields[key]) if key in fields else None for key in ("names", "input", "inputs")
-        )
-        if classes is not None and not 2 <= classes <= MOST_CLASSES:
+        said: Mapping[str, Any] = reply.content.config_records["who"]
+        counts = {k: int(said[k]) for k in ("site", "place", "clients", "classes") if k in said}
+        words = {k: str(said[k]) for k in ("names", "input", "inputs") if k in said}
+        if not 2 <= counts.get("classes", 2) <= fields.MOST_CLASSES:
             raise RoundFailed("a node reports an impossible number of classes")
-        shape = None if inputs is None else shape_of(inputs)
-        node = reply.metadata.src_node_id
-        return NodeInfo(node, site, place, clients, classes, digest, input, shape)
+        shape = shape_of(words["inputs"]) if "inputs" in words else None
+        node, digest, input = reply.metadata.src_node_id, words.get("names"), words.get("input")
+        return NodeInfo(node, **counts, digest=digest, input=input, inputs=shape)
     except RoundFailed:
         raise
     except UNREADABLE:
@@ -151,12 +141,8 @@ class Participation:
         self.asked[number], self.answered[number] = sorted(asked), sorted(answered)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the participation as plain values."""
-        return {
-            "there": sorted(self.there),
-            "asked": {str(k): sites for k, sites in self.asked.items()},
-            "answered": {str(k): sites for k, sites in self.answered.items()},
-        }
+        """Return the participation as plain values for JSON, which writes the rounds as texts."""
+        return {**vars(self), "there": sorted(self.there)}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
@@ -293,9 +279,7 @@ def ask_ready(
         log.warning("fedcal: %s%s%s", names[node], " " if reason == NOT_READY else ": ", reason)
     if unfit and stop:
         kind = RoundFailed if set(unfit.values()) == {NOT_READY} else InputError
-        raise kind(
-            f"the run does not start: {', '.join(sorted(names[node] for node in unfit))} cannot "
-            "take part, as the lines above say; no question was sent and nothing is booked. "
-            "--without-unready continues without them"
-        )
+        who = ", ".join(sorted(names[node] for node in unfit))
+        so = "no question was sent and nothing is booked. --without-unready continues without them"
+        raise kind(f"the run does not start: {who} cannot take part, as the lines above say; {so}")
     return {node: not reason for node, reason in why.items()}

@@ -54,16 +54,15 @@ def held(out: Path, *, resume: bool) -> Iterator[None]:
     resume
         the checkpoint that is there is this run's
     """
-    if not out.is_absolute():  # relative to what? Flower decides where this process runs
-        raise InputError(f"'out' of the run config must be an absolute path, got {str(out)!r}")
+    absolute("out", str(out))
     with system_errors(f"cannot write the outcome to {out}"):
         out.mkdir(parents=True, exist_ok=True)
     with alone(out):
-        if not resume:
-            for name in (OUTCOME, RESULT):
-                must_not_exist(out / name, "the result of a run. Choose another folder")
-            why = "a run has not ended. Continue it (resume), or choose another folder"
-            must_not_exist(out / CHECKPOINT, why)
+        ended = "the result of a run. Choose another folder"
+        open_run = "a run has not ended. Continue it (resume), or choose another folder"
+        for name, why in {OUTCOME: ended, RESULT: ended, CHECKPOINT: open_run}.items():
+            if not resume:
+                must_not_exist(out / name, why)
         with system_errors(f"cannot write the outcome to {out}"):
             forget(out, checkpoint=not resume)
         with _left_for_reader(out):
@@ -82,11 +81,8 @@ def forget(out: Path, *, checkpoint: bool) -> None:
 def _left_for_reader(out: Path) -> Iterator[None]:
     handler = logging.FileHandler(out / _NOTICES, delay=True, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(message)s"))
-    handler.addFilter(
-        lambda record: (
-            record.levelno == logging.WARNING and record.getMessage().startswith("fedcal: ")
-        )
-    )
+    level, ours = logging.WARNING, "fedcal: "
+    handler.addFilter(lambda one: one.levelno == level and one.getMessage().startswith(ours))
     _log.addHandler(handler)
     try:
         yield

@@ -10,18 +10,16 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from fedcal.core import flower_internals, printable
 from fedcal.core.checks import same
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
-from fedcal.core.flower_internals import limit_pulls
-from fedcal.core.printable import listed
 from fedcal.core.types import Words
 from fedcal.privacy import Plan
 from fedcal.privacy.curator import OpenRound
-from fedcal.secure_aggregation import unmask
-from fedcal.secure_aggregation.messages import SAID
+from fedcal.secure_aggregation import messages, unmask
 from fedcal.strategies.method import Method
 from fedcal.strategies.server import participation
-from fedcal.strategies.server.collector import Content, SecureRounds
+from fedcal.strategies.server.collector import Collector, Content, SecureRounds
 from fedcal.strategies.server.exchange import message
 from fedcal.training.networks import text_of
 
@@ -107,8 +105,8 @@ class FlowerTransport(Method, Strategy):
             If a client raised an error that is no dropout, or too few of those asked answered.
         """
         planned = self.plan.rounds
-        asked = planned if num_rounds is None else num_rounds
-        same("num_rounds, for which the privacy plan was made,", asked, planned)
+        if num_rounds is not None:
+            same("num_rounds, for which the privacy plan was made,", num_rounds, planned)
         self._timeout, self.model = timeout, initial_arrays or None
         ending = _Ending()
         log.addFilter(ending)
@@ -138,7 +136,7 @@ class FlowerTransport(Method, Strategy):
         if asked is None:
             return []
         if self.tolerant:
-            limit_pulls(WHOLE_S + 8 * asked.request.bound.length / SLOWEST)
+            flower_internals.limit_pulls(WHOLE_S + 8 * asked.request.bound.length / SLOWEST)
         self.discover_nodes(grid)
         content = {
             "query": ConfigRecord(asked.request.to_fields(noise=self.secure is None)),
@@ -150,11 +148,9 @@ class FlowerTransport(Method, Strategy):
             self.secure.enrol(self._sites, self._ask)
             content |= _records(self.secure.content)
         if self.secure_aggregation == "masks":
-            content["masking"] = ConfigRecord(
-                {"seed": self.plan.mask_seed, "cohort": asked.clients.tolist()}
-            )
-        unavailable = self.unavailable
-        gone = set() if unavailable is None else set(unavailable(asked.round).tolist())
+            cohort = asked.clients.tolist()
+            content["masking"] = ConfigRecord({"seed": self.plan.mask_seed, "cohort": cohort})
+        gone = set(self.unavailable(asked.round).tolist())
         return [
             message(content, self._sites[k], ANSWER, asked.round, self._timeout)
             for k in asked.clients.tolist()
@@ -191,7 +187,7 @@ class FlowerTransport(Method, Strategy):
     def _secure_total(
         self, secure: SecureRounds, asked: OpenRound, replies: Iterable[Message]
     ) -> Words:
-        collector, number = secure.collector(asked.request), asked.round
+        collector, number = Collector(secure.roster, secure.job, asked.request), asked.round
         for site, reply in self._said(replies).items():
             if not collector.add(site, reply) and not self.tolerant:
                 raise RoundFailed(f"round {number}: {self._called(site)} sent what cannot be used")
@@ -214,7 +210,7 @@ class FlowerTransport(Method, Strategy):
         texts = {}
         for site, reply in self._answers(replies):
             with suppress(participation.UNREADABLE):
-                text = reply.content.config_records[SAID][SAID]
+                text = reply.content.config_records[messages.SAID][messages.SAID]
                 if isinstance(text, bytes) and site >= 0:
                     texts[site] = text
         return texts
@@ -227,10 +223,8 @@ class FlowerTransport(Method, Strategy):
         except FedcalError:
             if not self.plan.private:
                 raise
-            raise RoundFailed(
-                f"round {number}: a sampled client failed or sent what cannot be used; no sum was "
-                "released (see its own log)"
-            ) from None
+            why = "a sampled client failed or sent what cannot be used; no sum was released"
+            raise RoundFailed(f"round {number}: {why} (see its own log)") from None
 
     def _contributions(self, asked: OpenRound, replies: Iterable[Message]) -> dict[int, Words]:
         """Return each answering client's contribution, masked or not: site -> words."""
@@ -257,7 +251,7 @@ class FlowerTransport(Method, Strategy):
             log.warning(
                 "fedcal: round %d: %d of %d clients answered%s",
                 *(asked.round, len(answered), len(asked.clients)),
-                f", not {listed([*map(self._called, missing)])}" if self.tolerant else "",
+                f", not {printable.listed([*map(self._called, missing)])}" if self.tolerant else "",
             )
 
     def configure_evaluate(self, *args: Any, **options: Any) -> Iterable[Message]:
@@ -279,9 +273,8 @@ class FlowerTransport(Method, Strategy):
         self._sites = {site: node for site, node in self._sites.items() if node in nodes}
         new = sorted(nodes - set(self._sites.values()) - self._passed)
         if new:
-            self.assign_sites(
-                participation.ask_node_info(grid, new, self._timeout, self.tolerant, self.model)
-            )
+            asked = grid, new, self._timeout, self.tolerant, self.model
+            self.assign_sites(participation.ask_node_info(*asked))
 
     def _check_ready(self, grid: Grid, content: dict[str, ConfigRecord], number: int) -> None:
         """Ask real sites that are new whether they can take part.
@@ -350,28 +343,23 @@ class FlowerTransport(Method, Strategy):
                 raise RoundFailed(f"a node says it is site {own}, which cannot be{same}")
             return own
         if self.secure is not None:
-            raise RoundFailed(
-                "a site does not say which one of the federation it is: it was started without "
-                "--federation"
-            )
+            why = "it was started without --federation"
+            raise RoundFailed(f"a site does not say which one of the federation it is: {why}")
         if not self.tolerant:
             raise RoundFailed("a node does not say which site it is")
         if who.node in self.roster:
             return self.roster[who.node]
         free = sorted(set(range(enrolled)) - set(self.roster.values()))
         if not free:
-            raise RoundFailed(
-                f"there are more sites than the {enrolled} clients that the plan was made for"
-            )
+            clients = f"the {enrolled} clients that the plan was made for"
+            raise RoundFailed(f"there are more sites than {clients}")
         return free[0]
 
     def _check(self, who: participation.NodeInfo, site: int) -> None:
         """Refuse a site that deals other data, or has other classes."""
         if who.clients not in (None, self.plan.clients):
-            raise RoundFailed(
-                f"{self._called(site)} deals the data to {who.clients} clients, not "
-                f"{self.plan.clients}"
-            )
+            to = f"{who.clients} clients, not {self.plan.clients}"
+            raise RoundFailed(f"{self._called(site)} deals the data to {to}")
         if self.scores[0] and who.classes and (who.classes, who.input) != self.scores:
             both = (who.classes, who.input), self.scores
             has, wanted = (f"{kind} of {classes} classes" for classes, kind in both)
@@ -381,9 +369,6 @@ class FlowerTransport(Method, Strategy):
         self.class_digest = self.class_digest or who.digest
         what = f"digest of the classes of {self._called(site)} (all need the same --class-names)"
         same(what, who.digest, self.class_digest)
-        self._check_inputs(who, site)
-
-    def _check_inputs(self, who: participation.NodeInfo, site: int) -> None:
         reads, own = self.reads, who.inputs
         if own is not None if reads is None else reads != (own or (who.classes,)):
             has = "scores" if own is None else f"rows of shape {text_of(own)}, to train on"
@@ -422,7 +407,6 @@ def _contribution(reply: Message, site: int, length: int) -> Words:
     except participation.UNREADABLE:
         raise RoundFailed(f"site {site} sent no words that can be read") from None
     if words.dtype != np.uint64 or words.shape != (length,):
-        raise RoundFailed(
-            f"site {site} sent {words.dtype} of shape {words.shape}, not uint64 of ({length},)"
-        )
+        got = f"{words.dtype} of shape {words.shape}"
+        raise RoundFailed(f"site {site} sent {got}, not uint64 of ({length},)")
     return words

@@ -10,11 +10,13 @@ from laws import ADDITIVE, prefer
 
 from fedcal.clients import answers
 from fedcal.clients.answers import answer, contribute
-from fedcal.clients.questions import QUERIES, AccuracyGap, BinOutcomes, ClippedNLL, OutcomeCell
+from fedcal.clients.questions.histograms import BinOutcomes, OutcomeCell
+from fedcal.clients.questions.search import AccuracyGap, ClippedNLL
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.privacy.curator import Curator
+from fedcal.privacy.query import QUERIES
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound, encode_bounded

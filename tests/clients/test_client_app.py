@@ -10,7 +10,8 @@ from flwr.common.constant import ErrorCode
 
 from fedcal.clients.answers import answer, contribute
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.clients.questions import ClassCounts, TemperatureScores
+from fedcal.clients.questions.histograms import ClassCounts
+from fedcal.clients.questions.temperature import TemperatureScores
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.privacy import Federation, make_plan

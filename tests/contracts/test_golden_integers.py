@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedcal.clients.answers import contribute
-from fedcal.clients.questions import AccuracyGap
+from fedcal.clients.questions.search import AccuracyGap
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.privacy import Federation, make_plan

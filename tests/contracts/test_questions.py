@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from fedcal.clients.questions import QUERIES
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards, numbered
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.declared import Question, cells_of, check_question
 from fedcal.privacy.federation import Federation
-from fedcal.privacy.query import Query
+from fedcal.privacy.query import QUERIES, Query
 from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.settings import settings_of
 from fedcal.trust import NOISY, TRUSTS

@@ -24,10 +24,9 @@ from neighbours import (
 )
 
 from fedcal.clients.answers import answer, contribute
-from fedcal.clients.questions import QUERIES
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
-from fedcal.privacy.query import Query
+from fedcal.privacy.query import QUERIES, Query
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring
 from fedcal.units import UNITS

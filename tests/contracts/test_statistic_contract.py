@@ -22,9 +22,8 @@ from neighbours import (
 )
 
 from fedcal.clients.answers import answer
-from fedcal.clients.questions import QUERIES
 from fedcal.core.shards import Shards
-from fedcal.privacy.query import Query
+from fedcal.privacy.query import QUERIES, Query
 from fedcal.units.bounding import Bound, Per, Rule
 
 

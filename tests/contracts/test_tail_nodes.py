@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedcal.clients.answers import answer
-from fedcal.clients.questions import ScoreCounts
+from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.evaluation import evaluate
@@ -19,7 +19,7 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.mechanisms import NoiseLaw
 from fedcal.privacy import Federation
 from fedcal.privacy.request import Request
-from fedcal.strategies import FedEvaluate
+from fedcal.strategies.methods.evaluate import FedEvaluate
 
 CLIENTS, ROWS = 5, 600
 SETTINGS: list[dict[str, Any]] = [

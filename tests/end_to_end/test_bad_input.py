@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.clients.questions import TemperatureNewton
+from fedcal.clients.questions.temperature import TemperatureNewton
 from fedcal.experiments.cli.main import _run
 from fedcal.privacy.ledger import Ledger
 

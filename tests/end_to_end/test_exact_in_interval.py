@@ -32,7 +32,7 @@ from fedcal.metrics import bin_index
 from fedcal.metrics.buckets import fine_tails
 from fedcal.metrics.names import heading
 from fedcal.privacy import Federation
-from fedcal.strategies import FedEvaluate
+from fedcal.strategies.methods.evaluate import FedEvaluate
 
 FLOOR = 1e-12
 STORED = Path(__file__).parent / "stored" / "release.npz"

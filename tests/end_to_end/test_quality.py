@@ -17,7 +17,9 @@ from fedcal.datasets import Dataset, catalogue
 from fedcal.experiments import simulate
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.noise_plan import Federation
-from fedcal.strategies import STRATEGIES, FedBin, FederatedStrategy, FedNewton
+from fedcal.strategies import STRATEGIES, FederatedStrategy
+from fedcal.strategies.methods.histograms import FedBin
+from fedcal.strategies.methods.newton import FedNewton
 from fedcal.strategies.settings import calibrating, settings_of
 
 CLASSES = 10

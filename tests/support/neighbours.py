@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.clients.questions import QUERIES
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Words
-from fedcal.privacy.query import Query
+from fedcal.privacy.query import QUERIES, Query
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound

@@ -20,7 +20,7 @@ from fedcal.experiments.research.benchmarks.timing import (
 )
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
-from fedcal.strategies import FedEvaluate
+from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.units import Example
 
 OURS = "fedcal, all metrics, epsilon 1"

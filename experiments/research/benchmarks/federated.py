@@ -36,7 +36,8 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import OpenRound
 from fedcal.privacy.noise_plan import Federation
 from fedcal.storage.artifact import Artifact
-from fedcal.strategies import FedBin, FederatedStrategy
+from fedcal.strategies import FederatedStrategy
+from fedcal.strategies.methods.histograms import FedBin
 from fedcal.strategies.server.job import Job
 
 _ROWS = 50  # of a client

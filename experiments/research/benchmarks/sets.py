@@ -21,7 +21,7 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.runs.sweep import Row
 from fedcal.metrics.conformity import uniform_of
 from fedcal.privacy.federation import Federation
-from fedcal.strategies import FedConformal
+from fedcal.strategies.methods.conformal import FedConformal
 
 ALPHA = 0.1
 DATA = ("densenet-cifar100", "mmlu-llama")

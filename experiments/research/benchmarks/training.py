@@ -19,7 +19,7 @@ from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.benchmarks.timing import Case, Contestant, Prepare, named
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
-from fedcal.strategies import FedSGD
+from fedcal.strategies.methods.training import FedSGD
 from fedcal.training.networks import Clipping, enlist, network_named, row_gradients, text_of
 from fedcal.units import Example
 

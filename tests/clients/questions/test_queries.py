@@ -9,19 +9,29 @@ import numpy as np
 import pytest
 from refusals import each_is_refused, refused
 
-from fedcal.clients import questions
+from fedcal.clients.questions.histograms import (
+    BinOutcomes,
+    ClassHistograms,
+    OutcomeCell,
+    PooledHistograms,
+)
+from fedcal.clients.questions.scaling import ScalingNewton
+from fedcal.clients.questions.search import AccuracyGap, CalibrationGaps, ClippedNLL
+from fedcal.clients.questions.temperature import (
+    TemperatureNewton,
+    TemperatureScores,
+    TemperatureUpdate,
+)
 from fedcal.core.errors import InputError
-from fedcal.privacy.query import Query, fits
+from fedcal.privacy.query import QUERIES, Query, fits
 from fedcal.units.bounding import Bound
 
-EXAMPLES = [
-    (kind, i) for kind, query in questions.QUERIES.items() for i in range(len(query.examples))
-]
+EXAMPLES = [(kind, i) for kind, query in QUERIES.items() for i in range(len(query.examples))]
 every_example = pytest.mark.parametrize(("kind", "number"), EXAMPLES)
 
 
 def example(kind: str, number: int = 0) -> Query:
-    return questions.QUERIES[kind](**questions.QUERIES[kind].examples[number])
+    return QUERIES[kind](**QUERIES[kind].examples[number])
 
 
 def read(query: Query, **changes: Any) -> Query:
@@ -113,7 +123,7 @@ def test_bounds_fit_the_answer(kind, number):
 
 
 def test_the_part_that_is_clipped_follows_from_the_unit():
-    for query in questions.QUERIES.values():
+    for query in QUERIES.values():
         assert query.part("user") == "client"
         assert query.part("example") == ("row" if query.row_sums else "client")
 
@@ -125,71 +135,61 @@ def test_bounds_of_one_row(classes):
     ones = {2: 1.0 if c == 2 else math.sqrt(c), 1: 1.0 if c == 2 else float(c)}
     pooled = {2: math.sqrt(3.25), 1: 3.5}
     half = 2 + math.log(c) ** 2 / 2
-    assert questions.TemperatureNewton(0.0, c).bound("row") == Bound((1, 1), (4.0, half))
-    entropy = questions.ScalingNewton("entropy-temperature", np.zeros(2), c)
+    assert TemperatureNewton(0.0, c).bound("row") == Bound((1, 1), (4.0, half))
+    entropy = ScalingNewton("entropy-temperature", np.zeros(2), c)
     assert entropy.bound("row") == Bound((2, 3), (4.0, half))
     for order in (1, 2):
         norm = pytest.approx(ones[order], rel=1e-15)
-        bound = questions.ClassHistograms(8, c).bound("row", order=order)
+        bound = ClassHistograms(8, c).bound("row", order=order)
         assert (bound.lengths, bound.rule) == ((8,) * (2 * tables), "joint")
         assert bound.norms == (norm,) * (2 * tables)
-        bound = questions.PooledHistograms(8, c).bound("row", order=order)
+        bound = PooledHistograms(8, c).bound("row", order=order)
         norm = pytest.approx(pooled[order], rel=1e-15)
         first = pytest.approx(2 * (c - 1) * pooled[order], rel=1e-15)
         assert bound.norms == ((1.0,) if c == 2 else (norm, first, norm))
 
 
 def test_bounds_of_one_row_in_a_search():
-    assert questions.TemperatureScores(0.5, 2.0, 5).bound("row") == Bound((5,), (4.0,), "per_value")
-    assert questions.AccuracyGap(1.5).bound("row", order=1) == Bound((1,), (1.0,), "joint", 1)
-    assert questions.AccuracyGap((1, 2)).bound("row", order=1) == Bound(
-        (2,), (1.0,), "per_value", 1
-    )
-    assert questions.ClippedNLL(1.5, 7.0).bound("row", order=1) == Bound((1,), (7.0,), "joint", 1)
-    assert questions.CalibrationGaps(1.5, 4).bound("row", order=1) == Bound(
-        (4,), (1.0,), "joint", 1
-    )
-    several = questions.CalibrationGaps((1.5, 2.0), 4).bound("row", order=1)
+    assert TemperatureScores(0.5, 2.0, 5).bound("row") == Bound((5,), (4.0,), "per_value")
+    assert AccuracyGap(1.5).bound("row", order=1) == Bound((1,), (1.0,), "joint", 1)
+    assert AccuracyGap((1, 2)).bound("row", order=1) == Bound((2,), (1.0,), "per_value", 1)
+    assert ClippedNLL(1.5, 7.0).bound("row", order=1) == Bound((1,), (7.0,), "joint", 1)
+    assert CalibrationGaps(1.5, 4).bound("row", order=1) == Bound((4,), (1.0,), "joint", 1)
+    several = CalibrationGaps((1.5, 2.0), 4).bound("row", order=1)
     assert several == Bound((4, 4), (1.0, 1.0), "per_block", 1)
-    assert questions.CalibrationGaps((1.5, 2.0), 1).bound("row", order=1).rule == "per_value"
+    assert CalibrationGaps((1.5, 2.0), 1).bound("row", order=1).rule == "per_value"
     whole: dict[str, Any] = {"order": 1, "per": "row", "whole": True}
-    assert questions.BinOutcomes(3, "correct_wrong").bound("row", order=1) == Bound(
-        (6,), (1.0,), **whole
-    )
-    total = questions.BinOutcomes(3, "correct_total").bound("row", order=1)
+    assert BinOutcomes(3, "correct_wrong").bound("row", order=1) == Bound((6,), (1.0,), **whole)
+    total = BinOutcomes(3, "correct_total").bound("row", order=1)
     assert total == Bound((3, 3), (1.0, 1.0), "per_block", **whole)
 
 
 def test_bounds_of_one_client():
-    assert questions.TemperatureNewton(0.0, 3).bound("client", (5.0,)) == Bound((1, 1), (5.0, 15.0))
-    vector = questions.ScalingNewton("vector", np.zeros(6), 3)
+    assert TemperatureNewton(0.0, 3).bound("client", (5.0,)) == Bound((1, 1), (5.0, 15.0))
+    vector = ScalingNewton("vector", np.zeros(6), 3)
     assert vector.bound("client", (2.0,)) == Bound((6, 21), (2.0, 6.0))
-    assert questions.PooledHistograms(8, 3).bound("client", (1.0, 0.5)) == Bound(
-        (8, 1, 7), (1.0, 4.0, 0.5)
-    )
-    assert questions.PooledHistograms(8, 2).bound("client", (1.0, 0.5)) == Bound((8,), (1.0,))
-    assert questions.TemperatureUpdate(1.0, "inverse", False).bound("client", (0.5,)) == Bound(
-        (1,), (0.5,)
-    )
-    counted = questions.TemperatureUpdate(1.0, "inverse", True).bound("client", (0.5,))
+    assert PooledHistograms(8, 3).bound("client", (1.0, 0.5)) == Bound((8, 1, 7), (1.0, 4.0, 0.5))
+    assert PooledHistograms(8, 2).bound("client", (1.0, 0.5)) == Bound((8,), (1.0,))
+    assert TemperatureUpdate(1.0, "inverse", False).bound("client", (0.5,)) == Bound((1,), (0.5,))
+    counted = TemperatureUpdate(1.0, "inverse", True).bound("client", (0.5,))
     assert counted == Bound((1, 1), (0.5, 2.0), "per_block")
-    assert questions.OutcomeCell(3, 1).bound("client") == Bound((6,), (2.0,))
+    assert OutcomeCell(3, 1).bound("client") == Bound((6,), (2.0,))
 
 
 def test_sizes_that_are_too_large_or_do_not_fit_are_refused():
     table: list[tuple[tuple[Any, ...], str]] = [
-        ((questions.ClassHistograms, 2**16, 10**6), ""),
-        ((questions.ScalingNewton, "matrix", np.zeros(300 * 301), 300), ""),
-        ((questions.CalibrationGaps, (1.0, 2.0), 2**20), ""),
-        ((questions.TemperatureScores, 0.5, 2.0, 2**20), ""),
-        ((questions.AccuracyGap, (1.0,) * (2**16 + 1)), ""),
-        ((questions.ScalingNewton, "vector", np.zeros(6), 4), ""),
+        ((ClassHistograms, 2**16, 10**6), ""),
+        ((ScalingNewton, "matrix", np.zeros(300 * 301), 300), ""),
+        ((CalibrationGaps, (1.0, 2.0), 2**20), ""),
+        ((TemperatureScores, 0.5, 2.0, 2**20), ""),
+        ((AccuracyGap, (1.0,) * (2**16 + 1)), ""),
+        ((ScalingNewton, "vector", np.zeros(6), 4), ""),
     ]
     each_is_refused(table, lambda made: made[0](*made[1:]).bound("row"))
 
 
 def test_edges_of_buckets_increase_from_0_to_1():
-    whole = questions.QUERIES["score_counts"](3, np.array([0.0, 0.4, 1.0]))
+    whole = QUERIES["score_counts"](3, np.array([0.0, 0.4, 1.0]))
     each_is_refused(
         [
             (edges, "edges of buckets must increase from 0 to 1")

@@ -15,7 +15,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
 from fedcal.privacy.request import Request
-from fedcal.strategies import FedBin
+from fedcal.strategies.methods.histograms import FedBin
 from fedcal.strategies.server.job import Job, terms_of_job
 
 FEDERATION = Federation(5, 2, epsilon=1.0, trust="local", noise_source="system")

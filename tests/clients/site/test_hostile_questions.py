@@ -13,7 +13,7 @@ import pytest
 from flwr.app import ConfigRecord, Message
 from hostile_server import FEDERATION, JOB, asked_by, content_of, hostile
 
-from fedcal.clients.questions import OutcomeCell
+from fedcal.clients.questions.histograms import OutcomeCell
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.clients.site.process.site_app import site_app
 from fedcal.clients.site.records.records import records_of

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from fedcal.clients.questions import SetGaps
+from fedcal.clients.questions.conformal import SetGaps
 from fedcal.conformal.levels import Draw, Noise, Normal
 from fedcal.conformal.set_release import LabelShift, SetRelease, weighted_level
 from fedcal.core.types import Floats, Integers

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from laws import noise as noise_of
 
-from fedcal.clients import questions
+from fedcal.clients.questions.scaling import MLPUpdate, ScalingUpdate
+from fedcal.clients.questions.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.core.streams import key_of
 from fedcal.mechanisms import Laplace
 from fedcal.privacy import Federation, Plan, make_plan
@@ -43,15 +44,15 @@ def test_what_differs_has_another_key():
 
 
 def request(**change: object) -> Request:
-    whole = Request(questions.ClippedNLL((1.0, 1.5, 2.0), 10.0), BOUND, Ring(10, 2.0**-8), 1)
+    whole = Request(ClippedNLL((1.0, 1.5, 2.0), 10.0), BOUND, Ring(10, 2.0**-8), 1)
     return replace(whole, **change)
 
 
 @pytest.mark.parametrize(
     "query",
     [
-        questions.ScalingUpdate(np.linspace(-1, 1, 6), "vector", 10.0, 50, True),
-        questions.MLPUpdate(np.linspace(-1, 1, 6), 3, 64, 0.03, 2, False),
+        ScalingUpdate(np.linspace(-1, 1, 6), "vector", 10.0, 50, True),
+        MLPUpdate(np.linspace(-1, 1, 6), 3, 64, 0.03, 2, False),
     ],
 )
 def test_what_is_learned_is_in_no_noise_key(query):
@@ -66,13 +67,13 @@ def test_what_is_learned_is_in_no_noise_key(query):
 
 
 def test_a_question_s_key_survives_the_wire_and_has_all_that_the_noise_follows_from():
-    asked = request(query=questions.CalibrationGaps(np.array([0.7]), 3))
+    asked = request(query=CalibrationGaps(np.array([0.7]), 3))
     assert Request.from_fields(asked.to_fields(), asked.context_fields()).key == asked.key
     changes: list[dict[str, Any]] = [
         {},
-        {"query": questions.AccuracyGap((1.0, 1.5, 2.0))},
-        {"query": questions.ClippedNLL((1.0, 1.5000001, 2.0), 10.0)},
-        {"query": questions.ClippedNLL((1.0, 1.5, 2.0), 10.000001)},
+        {"query": AccuracyGap((1.0, 1.5, 2.0))},
+        {"query": ClippedNLL((1.0, 1.5000001, 2.0), 10.0)},
+        {"query": ClippedNLL((1.0, 1.5, 2.0), 10.000001)},
         {"bound": replace(BOUND, order=1)},
         {"bound": replace(BOUND, per="row")},
         {"bound": replace(BOUND, norms=(1.0, 3.5))},

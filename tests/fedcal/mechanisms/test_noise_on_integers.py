@@ -9,13 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedcal.clients.questions import (
-    BinOutcomes,
-    ClassHistograms,
-    PooledHistograms,
-    ScoreCounts,
-    SetCounts,
-)
+from fedcal.clients.questions.conformal import SetCounts
+from fedcal.clients.questions.histograms import BinOutcomes, ClassHistograms, PooledHistograms
+from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.conformal.levels import Noise as SumNoise
 from fedcal.core.errors import PrivacyError
 from fedcal.evaluation.estimators.metrics import Accuracy, Precision

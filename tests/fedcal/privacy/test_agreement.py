@@ -9,18 +9,14 @@ from typing import Any
 import pytest
 from refusals import refused
 
-from fedcal.clients.questions import (
-    QUERIES,
-    AccuracyGap,
-    BinOutcomes,
-    ClassCounts,
-    ClassHistograms,
-    TemperatureScores,
-)
+from fedcal.clients.questions.histograms import BinOutcomes, ClassCounts, ClassHistograms
+from fedcal.clients.questions.search import AccuracyGap
+from fedcal.clients.questions.temperature import TemperatureScores
 from fedcal.core.errors import InputError
 from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation
 from fedcal.privacy.agreement import AGREED, PROTOCOL, job_digest, own_request
+from fedcal.privacy.query import QUERIES
 from fedcal.privacy.request import Request
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job, terms_of_job

@@ -10,7 +10,7 @@ from asks import Asks
 from laws import prefer
 from refusals import refused
 
-from fedcal.clients.questions import ClassCounts
+from fedcal.clients.questions.histograms import ClassCounts
 from fedcal.core.errors import BudgetExceeded, InputError, PrivacyError, RoundFailed
 from fedcal.core.streams import Purpose, stream
 from fedcal.mechanisms import Noise

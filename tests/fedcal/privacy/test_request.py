@@ -8,7 +8,11 @@ import pytest
 from laws import noise as noise_of
 from refusals import each_is_refused
 
-from fedcal.clients import questions
+from fedcal.clients.questions.histograms import ClassCounts, ClassHistograms, OutcomeCell
+from fedcal.clients.questions.scaling import MLPUpdate, ScalingUpdate
+from fedcal.clients.questions.search import AccuracyGap, ClippedNLL
+from fedcal.clients.questions.temperature import TemperatureNewton, TemperatureUpdate
+from fedcal.privacy.query import QUERIES
 from fedcal.privacy.request import Context, Request
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
@@ -17,17 +21,11 @@ W = np.linspace(-1, 1, 6)
 SEVEN, NINE = Ring(7, 2.0**-31, 12345), Ring(9, 2.0**-20)
 CONTEXT = Context("run-1", "0" * 64, 3, 4, "example", "distributed", "laplace", 1.0, 0.0)
 REQUESTS = {
-    "newton": Request(
-        questions.TemperatureNewton(-0.1 + 0.3, 3), Bound((1, 1), (0.1, 30.0)), SEVEN, 4
-    ),
-    "update": Request(
-        questions.TemperatureUpdate(1.25, "inverse", False), Bound((1,), (0.5,)), SEVEN, 4
-    ),
-    "gap": Request(
-        questions.AccuracyGap((0.5, 1.0, 3.0)), Bound((3,), (2.0,), "per_value", 1), SEVEN, 1
-    ),
+    "newton": Request(TemperatureNewton(-0.1 + 0.3, 3), Bound((1, 1), (0.1, 30.0)), SEVEN, 4),
+    "update": Request(TemperatureUpdate(1.25, "inverse", False), Bound((1,), (0.5,)), SEVEN, 4),
+    "gap": Request(AccuracyGap((0.5, 1.0, 3.0)), Bound((3,), (2.0,), "per_value", 1), SEVEN, 1),
     "distributed, per row": Request(
-        questions.ClippedNLL(1.5, 10.0),
+        ClippedNLL(1.5, 10.0),
         Bound((1,), (10.0,), "joint", 1, "row"),
         Ring(50, 2.0**-31, 10**12),
         3,
@@ -37,21 +35,21 @@ REQUESTS = {
         CONTEXT,
     ),
     "histograms": Request(
-        questions.ClassHistograms(8, 3),
+        ClassHistograms(8, 3),
         Bound((8,) * 6, (2.0,) * 3 + (10.0,) * 3, "per_block"),
         Ring(2, 2.0**-3),
         1,
     ),
-    "no privacy": Request(questions.ClassCounts(3), Bound((3,)), Ring(100, 2.0**-24), 1),
+    "no privacy": Request(ClassCounts(3), Bound((3,)), Ring(100, 2.0**-24), 1),
     "local, unary": Request(
-        questions.OutcomeCell(2, 1),
+        OutcomeCell(2, 1),
         Bound((4,), (2.0,)),
         Ring(9, 1.0),
         1,
         noise_of("unary", (4,), (0.26894142136999512,)),
     ),
-    "vector": Request(questions.ScalingUpdate(W, "vector", 10.0, 50, True), Bound((6, 1)), NINE, 2),
-    "mlp": Request(questions.MLPUpdate(W, 3, 64, 0.03, 2, False), Bound((6,), (0.5,)), NINE, 2),
+    "vector": Request(ScalingUpdate(W, "vector", 10.0, 50, True), Bound((6, 1)), NINE, 2),
+    "mlp": Request(MLPUpdate(W, 3, 64, 0.03, 2, False), Bound((6,), (0.5,)), NINE, 2),
 }
 PINNED = {
     "newton": ("723c6323f7d59161", "9974208576c1b965", 95),
@@ -73,7 +71,7 @@ OPTIONAL = ("order", "per", "noise", "rate", "seed")
 
 REQUESTS |= {  # a question that no line above is about, as it is asked for each row
     kind: Request(asked := query(**query.examples[0]), asked.bound("row"), SEVEN, 1)
-    for kind, query in questions.QUERIES.items()
+    for kind, query in QUERIES.items()
     if query.row_sums and kind not in {request.query.kind for request in REQUESTS.values()}
 }
 requests = pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS.keys())

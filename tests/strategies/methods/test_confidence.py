@@ -17,7 +17,7 @@ from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms.choice import unary_flip
 from fedcal.privacy.noise_plan import Federation
-from fedcal.strategies import DPHistogram
+from fedcal.strategies.methods.histograms import DPHistogram
 
 CLIENTS, CLASSES = 12, 4
 COUNTS: tuple[Any, ...] = ("correct_wrong", "correct_total")

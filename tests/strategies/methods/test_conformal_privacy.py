@@ -9,7 +9,7 @@ import pytest
 from strategy_checks import assert_refused
 
 from fedcal.clients.answers import answer
-from fedcal.clients.questions import SetCounts, SetGaps
+from fedcal.clients.questions.conformal import SetCounts, SetGaps
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
@@ -18,7 +18,7 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.noise_plan import Federation
 from fedcal.privacy.query import Query
 from fedcal.privacy.request import Request
-from fedcal.strategies import FedConformal
+from fedcal.strategies.methods.conformal import FedConformal
 
 CLIENTS, ROWS, EPSILON = 60, 20, 1.0
 

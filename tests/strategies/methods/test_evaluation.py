@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from fedcal.clients.answers import answer
-from fedcal.clients.questions import ScoreCounts
+from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.query import Query
 from fedcal.privacy.request import Request
-from fedcal.strategies import STRATEGIES, FedEvaluate
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.methods.evaluate import FedEvaluate
 
 CLIENTS = 30
 TRUSTS = ("central", "distributed", "local")
@@ -147,6 +148,6 @@ def test_where_nobody_was_asked_nothing_is_known_and_nothing_exact_is_told(
     for metric, estimate in told["metrics"].items():
         assert estimate["value"] is None, metric
         assert estimate["drowned"], metric
-    assert found.parts
+    assert found.page()
     kept = type(found).from_arrays(found.arrays())
     assert kept.results() == found.results()

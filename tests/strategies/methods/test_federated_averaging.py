@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedcal.clients.answers import answer, contribute
-from fedcal.clients.questions import LocalUpdate
+from fedcal.clients.questions.training import LocalUpdate
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
@@ -14,7 +14,7 @@ from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring
-from fedcal.strategies import DPFedAvg, FedAvg
+from fedcal.strategies.methods.training import DPFedAvg, FedAvg
 from fedcal.training.networks import NETWORKS, LocalSGD
 from fedcal.units.bounding import Bound, bounded
 

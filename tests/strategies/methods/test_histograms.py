@@ -14,7 +14,8 @@ from fedcal.core.types import Floats
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
-from fedcal.strategies import FedBBQ, FedBin, FederatedStrategy
+from fedcal.strategies import FederatedStrategy
+from fedcal.strategies.methods.histograms import FedBBQ, FedBin
 
 CLASSES, BINS = 3, 4
 POSITIVE = np.array([[1.0, 2, 0, 5], [0, 0, 3, 1], [2, 2, 2, 2]])

@@ -13,8 +13,7 @@ from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
-from fedcal.strategies import FedNewtonEntropy, FedNewtonVector
-from fedcal.strategies.methods.newton import symmetric
+from fedcal.strategies.methods.newton import FedNewtonEntropy, FedNewtonVector, symmetric
 from fedcal.units import UNITS
 
 CLIENTS, CLASSES = 12, 3

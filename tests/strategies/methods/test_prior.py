@@ -8,7 +8,7 @@ from refusals import refused
 from strategy_checks import assert_std_is_one, nobody
 
 from fedcal import simulate
-from fedcal.clients.questions import ScoreCounts
+from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards, numbered
 from fedcal.evaluation.histogram import Histogram
@@ -20,8 +20,7 @@ from fedcal.metrics.score_table import names_text
 from fedcal.personal.prior import identity_prior, site_priors
 from fedcal.personal.releases import HIDES, MomentsPrior, prior_from_moments
 from fedcal.privacy.federation import Federation
-from fedcal.strategies import FedPrior
-from fedcal.strategies.methods.prior import FEWEST, HEIGHT
+from fedcal.strategies.methods.prior import FEWEST, HEIGHT, FedPrior
 from fedcal.units.bounding import Bound
 
 NAMES = ("d", "b", "c", "a")

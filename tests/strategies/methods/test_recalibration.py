@@ -13,7 +13,8 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
-from fedcal.strategies import STRATEGIES, DPPlatt
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.methods.training import DPPlatt
 
 ROWS, CLIENTS, CLASSES = 3000, 6, 4
 EXACT: dict[str, Any] = {"clients": CLIENTS, "classes": CLASSES}

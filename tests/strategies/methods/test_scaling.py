@@ -7,7 +7,8 @@ import pytest
 
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
-from fedcal.strategies import FedCal, FederatedStrategy, FedMatrix, FedOPVector, FedVector
+from fedcal.strategies import FederatedStrategy
+from fedcal.strategies.methods.averaging import FedCal, FedMatrix, FedOPVector, FedVector
 
 CLIENTS, CLASSES = 12, 3
 METHODS = (FedVector, FedMatrix, FedOPVector, FedCal)

@@ -15,7 +15,8 @@ from fedcal.core.types import Floats, Integers
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics import accuracy
 from fedcal.privacy.noise_plan import Federation
-from fedcal.strategies import ECET, NLLT, AccT, FederatedStrategy
+from fedcal.strategies import FederatedStrategy
+from fedcal.strategies.methods.search import ECET, NLLT, AccT
 
 CLIENTS, CLASSES = 12, 4
 METHODS: dict[str, type[Any]] = {"acct": AccT, "nllt": NLLT, "ecet": ECET}

@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.clients.questions import TemperatureNewton
+from fedcal.clients.questions.temperature import TemperatureNewton
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
-from fedcal.strategies import FederatedStrategy, FedNewton, FedOneShot, FedTemp
+from fedcal.strategies import FederatedStrategy
+from fedcal.strategies.methods.averaging import FedTemp
+from fedcal.strategies.methods.newton import FedNewton
+from fedcal.strategies.methods.search import FedOneShot
 
 federation = partial(Federation, clients=100, classes=3)
 

@@ -9,7 +9,7 @@ from strategy_checks import assert_std_is_one, nobody
 
 from fedcal.accounting import gaussian_multiplier, poisson_gaussian_epsilon
 from fedcal.clients.answers import answer, contribute
-from fedcal.clients.questions import Gradients
+from fedcal.clients.questions.training import Gradients
 from fedcal.core.errors import ContributionRefused
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
@@ -17,7 +17,7 @@ from fedcal.privacy import Federation
 from fedcal.privacy.curator import OpenRound, Release
 from fedcal.privacy.request import Request
 from fedcal.secure_aggregation import Ring
-from fedcal.strategies import FedSGD
+from fedcal.strategies.methods.training import FedSGD
 from fedcal.training.networks import NETWORKS
 from fedcal.training.optimisers import scheduled
 from fedcal.units.bounding import Bound

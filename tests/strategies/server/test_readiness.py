@@ -13,7 +13,7 @@ from policies import policy_text
 from refusals import refused
 
 import fedcal.strategies.server_app as server
-from fedcal.clients.questions import TemperatureScores
+from fedcal.clients.questions.temperature import TemperatureScores
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.clients.site.process import site_app
 from fedcal.clients.site.records.records import RECORDS, SiteRecords, records_of

@@ -52,7 +52,7 @@ from fedcal.experiments.research.studies.registry import study
 from fedcal.experiments.research.studies.rows import counted, rng_of, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.metrics.encodings import FLAT
-from fedcal.strategies import FedEvaluate
+from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Local, SecAgg
 from fedcal.units import Example, User

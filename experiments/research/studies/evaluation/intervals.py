@@ -41,8 +41,7 @@ from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, St
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics.buckets import fine_tails
 from fedcal.partition import owners
-from fedcal.strategies import FedEvaluate
-from fedcal.strategies.methods.evaluate import BUCKETS
+from fedcal.strategies.methods.evaluate import BUCKETS, FedEvaluate
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Central, Distributed, Local, SecAgg
 from fedcal.units import Example, User

@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from fedcal import datasets
-from fedcal.clients.questions import ScoreCell, ScoreCounts
+from fedcal.clients.questions.scores import ScoreCell, ScoreCounts
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import METRICS, Histogram
 from fedcal.evaluation.score_release import ScoreRelease
@@ -26,7 +26,7 @@ from fedcal.metrics.binning import bin_index
 from fedcal.metrics.buckets import bucket_of, equal_width, scored
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
-from fedcal.strategies import FedEvaluate
+from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.trust import SecAgg
 
 CELLS = 240 * 64

@@ -35,7 +35,7 @@ from fedcal.mechanisms import NoiseLaw
 from fedcal.metrics.buckets import bucket_of
 from fedcal.metrics.gap_change import ERROR, holm
 from fedcal.privacy.federation import Federation
-from fedcal.strategies import FedPrior
+from fedcal.strategies.methods.prior import FedPrior
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Distributed
 from fedcal.units import Subject

@@ -42,7 +42,7 @@ from fedcal.personal import at_site
 from fedcal.personal.at_site import HARM, normal_points, recalibrated
 from fedcal.personal.prior import SitePrior, common_spread, identity_prior, predictive
 from fedcal.privacy.federation import Federation
-from fedcal.strategies import FedEvaluate
+from fedcal.strategies.methods.evaluate import FedEvaluate
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Central
 from fedcal.units import Example, Subject

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 
 from fedcal import datasets
-from fedcal.clients.questions import SetCounts, SetGaps
+from fedcal.clients.questions.conformal import SetCounts, SetGaps
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
@@ -26,7 +26,7 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics.conformity import SCORES
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.privacy import AUTO
-from fedcal.strategies import FedConformal
+from fedcal.strategies.methods.conformal import FedConformal
 from fedcal.trust import Central, SecAgg
 from fedcal.units import UNITS, Example, Subject
 

@@ -21,7 +21,7 @@ from itertools import product
 import numpy as np
 
 from fedcal import datasets
-from fedcal.clients.questions import SetGaps
+from fedcal.clients.questions.conformal import SetGaps
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.conformal.levels import OF_CLIENTS, Draw
 from fedcal.core.shards import Shards
@@ -41,7 +41,7 @@ from fedcal.mechanisms import Exponential
 from fedcal.mechanisms.choice import draw_index
 from fedcal.metrics.conformity import spread
 from fedcal.privacy.noise_plan import Federation
-from fedcal.strategies import FedConformal
+from fedcal.strategies.methods.conformal import FedConformal
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Central
 

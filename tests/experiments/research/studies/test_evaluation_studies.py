@@ -16,7 +16,7 @@ from fedcal.experiments.research.studies.evaluation.worlds import released, rows
 from fedcal.experiments.research.studies.rows import rng_of
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.noise_plan import Federation
-from fedcal.strategies import FedEvaluate
+from fedcal.strategies.methods.evaluate import FedEvaluate
 
 
 def strategy(trust: str, unit: str = "example", clients: int = 20, seed: int = 3) -> FedEvaluate:

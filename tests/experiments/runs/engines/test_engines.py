@@ -13,7 +13,7 @@ from refusals import refused
 
 import fedcal.experiments.runs.engines.flower as flower_engine
 import fedcal.experiments.runs.engines.inline as inline_engine
-from fedcal.clients.questions import TemperatureNewton
+from fedcal.clients.questions.temperature import TemperatureNewton
 from fedcal.core import errors
 from fedcal.core.shards import Shards
 from fedcal.experiments.research.benchmarks.in_process import run_in_process
@@ -21,7 +21,8 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
-from fedcal.strategies import FederatedStrategy, FedNewton
+from fedcal.strategies import FederatedStrategy
+from fedcal.strategies.methods.newton import FedNewton
 
 CLIENTS, CLASSES = 12, 3
 engines = pytest.mark.parametrize("run", [run_inline, run_in_process])

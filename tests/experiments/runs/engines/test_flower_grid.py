@@ -13,7 +13,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 
 from fedcal.clients.answers import answer
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.clients.questions import ClassHistograms
+from fedcal.clients.questions.histograms import ClassHistograms
 from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.shards import Shards
 from fedcal.core.types import Words
@@ -22,7 +22,9 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Federation
 from fedcal.privacy.request import Request
-from fedcal.strategies import FedBin, FederatedStrategy, FedNewton
+from fedcal.strategies import FederatedStrategy
+from fedcal.strategies.methods.histograms import FedBin
+from fedcal.strategies.methods.newton import FedNewton
 from fedcal.strategies.server.participation import WHO
 from fedcal.strategies.server.transport import ANSWER
 

@@ -33,7 +33,7 @@ from fedcal.metrics import nll
 from fedcal.partition import deal
 from fedcal.personal.at_site import applied, recalibrated
 from fedcal.privacy.noise_plan import Federation
-from fedcal.strategies import FedNewton
+from fedcal.strategies.methods.newton import FedNewton
 
 
 def overconfident(n: int = 600, classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

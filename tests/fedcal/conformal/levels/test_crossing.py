@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from fedcal.clients.questions import SetGaps
+from fedcal.clients.questions.conformal import SetGaps
 from fedcal.conformal.levels import Draw, client_clip, sure_coverage
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.conformity import spread

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit
 
 from fedcal.calibrators.score_map import ScoreLogistic
-from fedcal.clients.questions import ScoreCounts
+from fedcal.clients.questions.scores import ScoreCounts
 from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import edges_of
