@@ -8,21 +8,13 @@ from typing import Any
 
 from fedcal.core.checks import one_of
 from fedcal.core.errors import FedcalError
-from fedcal.core.options import RUNNING
 from fedcal.experiments.cli import parameters
-from fedcal.experiments.cli.parameters import option
 from fedcal.experiments.report import tables, terminal
 from fedcal.experiments.runs.comparison import Comparison, compare, grid
 from fedcal.experiments.runs.comparison.run import FORMS
 from fedcal.experiments.runs.comparison.table import as_table, harmed
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.files import to_json
-
-EXAMPLES = (
-    "fedcal compare --method fednewton,fedtemp,fedbbq --epsilon inf,8,1 --seeds 3 --out sweep",
-    "fedcal compare --method 'fedbbq[weighting=none],fedbbq' --clients 100,1000",
-    "fedcal compare --out sweep --resume",
-)
 
 
 @parameters.with_options(
@@ -34,33 +26,48 @@ EXAMPLES = (
 @parameters.with_options(grid.Grid, "seeds")
 def command(
     *,
-    jobs: int | None = option(None, RUNNING, "Number of processes (default: the usable cores)."),
-    engine: str | None = option(
-        None, RUNNING, "inline: processes here | ray: tasks on Ray (default: inline)."
-    ),
-    ray_address: str | None = option(
-        None, RUNNING, "HOST:PORT of a Ray cluster, or local; implies --engine ray."
-    ),
-    resume: bool = option(
-        False,
-        RUNNING,
-        "Continue the comparison in --out, and repeat failed runs; the grid may grow.",
-    ),
+    jobs: int | None = None,
+    engine: str | None = None,
+    ray_address: str | None = None,
+    resume: bool = False,
     config: parameters.ConfigFile = None,
-    out: Path | None = option(None, parameters.FILES, "Folder for rows, tables and report."),
-    table: str | None = option(
-        None, parameters.FILES, "latex | markdown | csv: print the table in this form, alone."
-    ),
-    metric: str | None = option(
-        None, parameters.FILES, "Comma-separated metrics: columns of tables, panels of column.pdf."
-    ),
+    out: Path | None = None,
+    table: str | None = None,
+    metric: str | None = None,
     overwrite: parameters.Overwrite = False,
     no_report: parameters.NoReport = False,
     quiet: parameters.Quiet = False,
     json: parameters.Json = False,
     **options: Any,
 ) -> None:
-    """Run and show it; the exit code is 1 where runs failed."""
+    """Run and show it; the exit code is 1 where runs failed.
+
+    Running
+    -------
+    jobs
+        Number of processes (default: the usable cores).
+    engine
+        inline: processes here | ray: tasks on Ray (default: inline).
+    ray_address
+        HOST:PORT of a Ray cluster, or local; implies --engine ray.
+    resume
+        Continue the comparison in --out, and repeat failed runs; the grid may grow.
+
+    Files and output
+    ----------------
+    out
+        Folder for rows, tables and report.
+    table
+        latex | markdown | csv: print the table in this form, alone.
+    metric
+        Comma-separated metrics: columns of tables, panels of column.pdf.
+
+    Examples
+    --------
+    fedcal compare --method fednewton,fedtemp,fedbbq --epsilon inf,8,1 --seeds 3 --out sweep
+    fedcal compare --method 'fedbbq[weighting=none],fedbbq' --clients 100,1000
+    fedcal compare --out sweep --resume
+    """
     asked = {name: value for name, value in options.items() if value is not None}
     asked |= {"config": config, "out": out, "resume": resume, "overwrite": overwrite}
     asked |= {"jobs": jobs, "engine": engine, "ray_address": ray_address}

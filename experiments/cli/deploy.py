@@ -11,7 +11,6 @@ from rich.console import Console
 
 from fedcal.core import pages
 from fedcal.core.checks import needed, one_of, unused
-from fedcal.core.options import SITES
 from fedcal.core.printable import listed
 from fedcal.experiments.cli import parameters, simulate
 from fedcal.experiments.deploy.run import (
@@ -25,16 +24,6 @@ from fedcal.experiments.deploy.run import (
 from fedcal.experiments.report import tables, terminal
 from fedcal.experiments.runs import files, jobs
 from fedcal.experiments.runs.config import SIMULATED, Config, load_config, merge, read
-
-EXAMPLES = (
-    "fedcal deploy register site-a.pub --control 127.0.0.1:8000 --root-certificates ca.crt",
-    "fedcal deploy status --control 127.0.0.1:8000 --root-certificates ca.crt",
-    "fedcal deploy run --control 127.0.0.1:8000 --root-certificates ca.crt --clients 3 "
-    "--method fedoneshot --epsilon 1 --unit example --out run",
-    "fedcal deploy stop --out run",
-    "fedcal deploy resume --out run",
-)
-
 
 _FOLDER = "the folder of the run"
 ACTIONS = ("run", "resume", "status", "stop", "register")
@@ -52,22 +41,45 @@ _FIRST = ("control", "root_certificates", "federation", "method", "clients", "ep
 @parameters.with_options(Config, but=SIMULATED, unset=_UNSET, first=_FIRST)
 def command(
     *,
-    action: str = parameters.argument("run|resume|status|stop|register"),
-    keys: list[Path] | None = parameters.argument("[KEY.pub]...", default=None),
-    by: str = parameters.option(
-        "none", SITES, "none | site: evaluate each site of --federation separately."
-    ),
+    action: str,
+    keys: list[Path] | None = None,
+    by: str = "none",
     config: parameters.ConfigFile = None,
-    out: Path | None = parameters.option(None, parameters.FILES, "Folder of the run."),
+    out: Path | None = None,
     overwrite: parameters.Overwrite = False,
-    without_unready: bool = parameters.option(
-        False, SITES, "Continue without sites that cannot take part."
-    ),
+    without_unready: bool = False,
     quiet: parameters.Quiet = False,
     json: parameters.Json = False,
     **options: Any,
 ) -> None:
-    """Do it and show what came of it."""
+    """Do it and show what came of it.
+
+    Arguments
+    ---------
+    action : run|resume|status|stop|register
+    keys : [KEY.pub]...
+
+    Real sites (--engine grpc)
+    --------------------------
+    by
+        none | site: evaluate each site of --federation separately.
+    without_unready
+        Continue without sites that cannot take part.
+
+    Files and output
+    ----------------
+    out
+        Folder of the run.
+
+    Examples
+    --------
+    fedcal deploy register site-a.pub --control 127.0.0.1:8000 --root-certificates ca.crt
+    fedcal deploy status --control 127.0.0.1:8000 --root-certificates ca.crt
+    fedcal deploy run --control 127.0.0.1:8000 --root-certificates ca.crt --clients 3 --method
+        fedoneshot --epsilon 1 --unit example --out run
+    fedcal deploy stop --out run
+    fedcal deploy resume --out run
+    """
     one_of("action", action, ACTIONS)
     to = terminal.console()
     if action != "register":

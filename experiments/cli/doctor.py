@@ -18,15 +18,19 @@ from fedcal.experiments.runs.engines.superlink import scripts
 from fedcal.experiments.runs.files import to_json
 from fedcal.storage.atomic import posix_locks
 
-EXAMPLES = ("fedcal doctor", "fedcal doctor --json")
-
 _LOCKING = ("train --out", "site", "deploy")
 _FLOWER = ("site", "simulate --engine grpc")
 _DEVELOPERS = {"all", "bench", "dev", "docs"}
 
 
 def command(quiet: parameters.Quiet = False, json: parameters.Json = False) -> None:
-    """Inspect the installation and show the result."""
+    """Inspect the installation and show the result.
+
+    Examples
+    --------
+    fedcal doctor
+    fedcal doctor --json
+    """
     facts = look()
     if json:
         print(to_json(facts), end="")

@@ -8,74 +8,79 @@ from typing import Any
 
 from fedcal.core import checks, classes
 from fedcal.experiments.cli import parameters, simulate
-from fedcal.experiments.cli.parameters import option
 from fedcal.experiments.report import headline, tables, terminal
 from fedcal.experiments.runs import files, folders, jobs, rereading
 from fedcal.experiments.runs.config import Config, load_config, merge
-
-EXAMPLES = (
-    "fedcal evaluate --data imdb-binary --epsilon 1 --unit example --out run",
-    "fedcal evaluate --data rows.npz --by group --epsilon 1 --unit example",
-    "fedcal evaluate --calibrator run/calibrator.npz --epsilon 1",
-    "fedcal evaluate --release run/release.npz --at 'recall>=0.95'",
-)
-
-
-EVALUATION = "What is evaluated"
-AGAIN = "Reading a release again: no run, no charge"
 
 
 @parameters.with_options(Config, but=("method",))
 def command(
     *,
-    calibrator: Path | None = option(
-        None, EVALUATION, "Evaluate the model before and after this calibrator.npz."
-    ),
-    only: str | None = option(
-        None,
-        EVALUATION,
-        "accuracy: spend the complete budget on this metric, for more exact values.",
-    ),
-    by: str = option(
-        "none", EVALUATION, "none | site | group: evaluate by client, or by the column group."
-    ),
-    threshold: float | None = option(
-        None, EVALUATION, "Scores from this one on are predicted positive (default: above 0.5)."
-    ),
-    score: str | None = option(
-        None,
-        EVALUATION,
-        "positive | confidence | classes (default: positive for two classes, else confidence).",
-    ),
-    bins: int | None = option(None, EVALUATION, "Number of score buckets (default: 240)."),
-    estimand: str | None = option(
-        None, EVALUATION, "Target of the intervals: rows | these (default: rows)."
-    ),
-    rows_per_subject: int | None = option(
-        None,
-        EVALUATION,
-        "Unit subject: 1: each subject counts once | R: each row counts, up to R rows of a "
-        "subject, at R times the noise (default: 1).",
-    ),
-    release: Path | None = option(None, AGAIN, "Read the release.npz of an earlier run again."),
-    at: str | None = option(
-        None, AGAIN, "Find the threshold with 'recall>=SHARE' or 'precision>=SHARE'."
-    ),
-    calibrate: str | None = option(
-        None, AGAIN, "Fit a calibrator, written to --out: binning | isotonic | platt | beta | bbq."
-    ),
-    since: Path | None = option(None, AGAIN, "Test for changes since this earlier release.npz."),
+    calibrator: Path | None = None,
+    only: str | None = None,
+    by: str = "none",
+    threshold: float | None = None,
+    score: str | None = None,
+    bins: int | None = None,
+    estimand: str | None = None,
+    rows_per_subject: int | None = None,
+    release: Path | None = None,
+    at: str | None = None,
+    calibrate: str | None = None,
+    since: Path | None = None,
     config: parameters.ConfigFile = None,
-    out: Path | None = option(
-        None, parameters.FILES, "Folder for result files; with --calibrate a file."
-    ),
+    out: Path | None = None,
     overwrite: parameters.Overwrite = False,
     no_report: parameters.NoReport = False,
     quiet: parameters.Quiet = False,
     json: parameters.Json = False,
     **options: Any,
 ) -> None:
-    """Run and show it, or read a release again."""
+    """Run and show it, or read a release again.
+
+    What is evaluated
+    -----------------
+    calibrator
+        Evaluate the model before and after this calibrator.npz.
+    only
+        accuracy: spend the complete budget on this metric, for more exact values.
+    by
+        none | site | group: evaluate by client, or by the column group.
+    threshold
+        Scores from this one on are predicted positive (default: above 0.5).
+    score
+        positive | confidence | classes (default: positive for two classes, else confidence).
+    bins
+        Number of score buckets (default: 240).
+    estimand
+        Target of the intervals: rows | these (default: rows).
+    rows_per_subject
+        Unit subject: 1: each subject counts once | R: each row counts, up to R rows of a subject,
+        at R times the noise (default: 1).
+
+    Reading a release again: no run, no charge
+    ------------------------------------------
+    release
+        Read the release.npz of an earlier run again.
+    at
+        Find the threshold with 'recall>=SHARE' or 'precision>=SHARE'.
+    calibrate
+        Fit a calibrator, written to --out: binning | isotonic | platt | beta | bbq.
+    since
+        Test for changes since this earlier release.npz.
+
+    Files and output
+    ----------------
+    out
+        Folder for result files; with --calibrate a file.
+
+    Examples
+    --------
+    fedcal evaluate --data imdb-binary --epsilon 1 --unit example --out run
+    fedcal evaluate --data rows.npz --by group --epsilon 1 --unit example
+    fedcal evaluate --calibrator run/calibrator.npz --epsilon 1
+    fedcal evaluate --release run/release.npz --at 'recall>=0.95'
+    """
     of_runs: dict[str, Any] = {"calibrator": calibrator, "score": score, "bins": bins, "only": only}
     of_runs |= {"estimand": estimand, "rows_per_subject": rows_per_subject}
     if release is not None:

@@ -5,25 +5,23 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core.errors import InputError
-from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet, argument, option
+from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs import files, folders
 
-EXAMPLES = {
-    "report": ("fedcal report run",),
-    "export": ("fedcal export --calibrator run/calibrator.npz --out calibrator.onnx",),
-    "flower_app": ("fedcal flower-app app", "fedcal flower-app app --family evaluate"),
-    "datasets": ("fedcal datasets --json",),
-}
-"""Command lines of each command, for its `--help`."""
 
+def report(folder: Path, quiet: Quiet = False, json: Json = False) -> None:
+    """Write the report of a result folder again: one HTML file that works offline.
 
-def report(
-    folder: Path = argument("DIR", "Result folder of any command."),
-    quiet: Quiet = False,
-    json: Json = False,
-) -> None:
-    """Write the report of a result folder again: one HTML file that works offline."""
+    Arguments
+    ---------
+    folder : DIR
+        Result folder of any command.
+
+    Examples
+    --------
+    fedcal report run
+    """
     from fedcal.experiments.report import comparison, simulation
     from fedcal.experiments.report.page import read_json, reading
 
@@ -68,13 +66,25 @@ OF_FLOAT32 = (
 
 
 def export(
-    calibrator: Path = option(..., None, "calibrator.npz, sets.npz or model.npz."),
-    out: Path = option(..., None, "File to write: ONNX (.onnx) or a PyTorch program (.pt2)."),
+    calibrator: Path,
+    out: Path,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Export a calibrator or prediction sets to ONNX or PyTorch."""
+    """Export a calibrator or prediction sets to ONNX or PyTorch.
+
+    Options
+    -------
+    calibrator
+        calibrator.npz, sets.npz or model.npz.
+    out
+        File to write: ONNX (.onnx) or a PyTorch program (.pt2).
+
+    Examples
+    --------
+    fedcal export --calibrator run/calibrator.npz --out calibrator.onnx
+    """
     from fedcal import export
     from fedcal.conformal import PredictionSets
     from fedcal.experiments.cli.apply import fitted_in
@@ -92,21 +102,37 @@ def export(
 
 
 def flower_app(
-    folder: Path = argument("DIR", "Folder for `flwr run`."),
-    family: str = option(
-        "calibrate", None, "Kind of app: calibrate | evaluate | conformal | personal | train."
-    ),
-    quiet: Quiet = False,
-    json: Json = False,
+    folder: Path, family: str = "calibrate", quiet: Quiet = False, json: Json = False
 ) -> None:
-    """Write the folder that `flwr run` needs: a pyproject.toml with every key."""
+    """Write the folder that `flwr run` needs: a pyproject.toml with every key.
+
+    Arguments
+    ---------
+    folder : DIR
+        Folder for `flwr run`.
+
+    Options
+    -------
+    family
+        Kind of app: calibrate | evaluate | conformal | personal | train.
+
+    Examples
+    --------
+    fedcal flower-app app
+    fedcal flower-app app --family evaluate
+    """
     from fedcal.experiments.deploy.flower_app import write_app
 
     _show_written(write_app(folder, family), quiet=quiet, as_json=json)
 
 
 def datasets(quiet: Quiet = False, json: Json = False) -> None:
-    """List the data sets that ship with fedcal."""
+    """List the data sets that ship with fedcal.
+
+    Examples
+    --------
+    fedcal datasets --json
+    """
     from fedcal import datasets
 
     if json:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core import classes, errors, pages
-from fedcal.core.options import RUNNING
 from fedcal.evaluation.by_group import change_table
 from fedcal.experiments.cli import parameters
 from fedcal.experiments.report import headline, terminal
@@ -14,12 +13,6 @@ from fedcal.experiments.runs import result as results
 from fedcal.experiments.runs.config import Config, load_config, merge
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.metrics import names
-
-EXAMPLES = (
-    "fedcal simulate --epsilon 1 --out run",
-    "fedcal simulate --data rows.csv --partition natural --method fedbbq --set weighting=none",
-)
-
 
 _STARTING = {
     "ray": ": starting Ray",
@@ -32,18 +25,32 @@ _WAITING = ": waiting for the sites"
 @parameters.with_options(Config)
 def command(
     *,
-    resume: bool = parameters.option(
-        False, RUNNING, "For compare only: a single run is simply repeated."
-    ),
+    resume: bool = False,
     config: parameters.ConfigFile = None,
-    out: Path | None = parameters.option(None, parameters.FILES, "Folder for result files."),
+    out: Path | None = None,
     overwrite: parameters.Overwrite = False,
     no_report: parameters.NoReport = False,
     quiet: parameters.Quiet = False,
     json: parameters.Json = False,
     **options: Any,
 ) -> None:
-    """Run a simulation and show its result."""
+    """Run a simulation and show its result.
+
+    Running
+    -------
+    resume
+        For compare only: a single run is simply repeated.
+
+    Files and output
+    ----------------
+    out
+        Folder for result files.
+
+    Examples
+    --------
+    fedcal simulate --epsilon 1 --out run
+    fedcal simulate --data rows.csv --partition natural --method fedbbq --set weighting=none
+    """
     if resume:
         raise errors.InputError(
             "a single run is not resumed, it is run again: --config DIR/config.toml gives the "

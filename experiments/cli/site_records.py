@@ -12,7 +12,7 @@ from fedcal.clients.site.records.records import RECORDS, SiteRecords, records_in
 from fedcal.core.checks import needed
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Table
-from fedcal.experiments.cli.parameters import FILES, Json, argument, option
+from fedcal.experiments.cli.parameters import Json
 from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.files import to_json
@@ -20,21 +20,7 @@ from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import Roster, in_groups
 from fedcal.storage.atomic import must_exist, whole_file
 
-EXAMPLES = {
-    "ledger": ("fedcal site ledger", "fedcal site ledger --state state --json"),
-    "restored": (
-        "fedcal site restored --state state --spent nothing",
-        "fedcal site restored --state state --spent 1.5,1e-6,example",
-    ),
-    "key": ("fedcal site key signing.pem",),
-    "federation": (
-        "fedcal site federation federation.toml",
-        "fedcal site federation federation.toml --sign coordinator.pem",
-    ),
-}
-"""Command lines of each command, for its `--help`."""
-
-STATE = option(Path("fedcal-site"), FILES, "Folder of the site.")
+STATE = Path("fedcal-site")
 
 _COLUMNS = (
     *("job", "first answer (UTC)", "asked by", "method", "unit", "epsilon", "delta"),
@@ -43,7 +29,18 @@ _COLUMNS = (
 
 
 def ledger(*, state: Path = STATE, json: Json = False) -> None:
-    """Show what a site has spent, on which jobs of which server, and what is left."""
+    """Show what a site has spent, on which jobs of which server, and what is left.
+
+    Files and output
+    ----------------
+    state
+        Folder of the site.
+
+    Examples
+    --------
+    fedcal site ledger
+    fedcal site ledger --state state --json
+    """
     with opened_records(state) as records:
         booked, limits, refusal = records.booked(), records.limits, records.refusal
     if json:
@@ -142,19 +139,23 @@ def _time(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="seconds")
 
 
-def restored(
-    *,
-    state: Path = STATE,
-    spent: str | None = option(
-        None,
-        FILES,
-        "EPSILON,DELTA,UNIT: budget spent that is missing in these records and is booked now; "
-        "or the word nothing. Asked for where it is left out.",
-    ),
-) -> None:
+def restored(*, state: Path = STATE, spent: str | None = None) -> None:
     """Close all open jobs of a site, and book what was spent.
 
     Run it after restoring a backup of a site's folder or machine, or replacing a lost folder.
+
+    Files and output
+    ----------------
+    state
+        Folder of the site.
+    spent
+        EPSILON,DELTA,UNIT: budget spent that is missing in these records and is booked now; or the
+        word nothing. Asked for where it is left out.
+
+    Examples
+    --------
+    fedcal site restored --state state --spent nothing
+    fedcal site restored --state state --spent 1.5,1e-6,example
     """
     with opened_records(state) as records:
         least = records.missing()
@@ -174,8 +175,18 @@ def restored(
     )
 
 
-def key(file: Path = argument("FILE", "The private key, for this user alone (0600).")) -> None:
-    """Make this site's signing key, or show the public half of an existing one."""
+def key(file: Path) -> None:
+    """Make this site's signing key, or show the public half of an existing one.
+
+    Arguments
+    ---------
+    file : FILE
+        The private key, for this user alone (0600).
+
+    Examples
+    --------
+    fedcal site key signing.pem
+    """
     key = read_key(file) if file.exists() else make_key(file)
     to = console()
     to.print(f"{file} holds this site's private signing key: it never leaves this machine.")
@@ -188,15 +199,25 @@ _SHOWN = 100
 """Sites in the table; a federation may have 100,000."""
 
 
-def federation(
-    file: Path = argument("FILE", "The federation.toml."),
-    sign: Path | None = option(
-        None, FILES, "The coordinator's private key: add its signature to FILE."
-    ),
-) -> None:
+def federation(file: Path, sign: Path | None = None) -> None:
     """Check a federation.toml and show its digest, or sign it as its coordinator.
 
     Sites compare the digest by telephone.
+
+    Arguments
+    ---------
+    file : FILE
+        The federation.toml.
+
+    Files and output
+    ----------------
+    sign
+        The coordinator's private key: add its signature to FILE.
+
+    Examples
+    --------
+    fedcal site federation federation.toml
+    fedcal site federation federation.toml --sign coordinator.pem
     """
     roster = Roster.read(file)
     if sign is not None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.options import RUNNING, layered, options_of
+from fedcal.core.options import layered, options_of
 from fedcal.experiments.cli import parameters
 from fedcal.experiments.report import terminal
 from fedcal.experiments.runs.config import read_options
@@ -43,27 +43,35 @@ def _show(training: Mapping[str, Any], out: Path | None) -> None:
         )
 
 
-EXAMPLES = (
-    "fedcal train --data adult-features --epsilon 8 --delta 1e-5 --out model",
-    "fedcal train --data rows.npz --model mlp:64x32 --method fedavg --clients 20 --out model",
-    "fedcal train --data rows.npz --model nets:Net --epsilon 8 --out model",
-)
-
-
 @parameters.with_options(TrainConfig)
 def command(
     *,
-    resume: bool = parameters.option(False, RUNNING, "Continue the training in --out."),
+    resume: bool = False,
     config: parameters.ConfigFile = None,
-    out: Path | None = parameters.option(
-        None, parameters.FILES, "Folder for model, logits and checkpoint."
-    ),
+    out: Path | None = None,
     overwrite: parameters.Overwrite = False,
     quiet: parameters.Quiet = False,
     json: parameters.Json = False,
     **options: Any,
 ) -> None:
-    """Train and show it."""
+    """Train and show it.
+
+    Running
+    -------
+    resume
+        Continue the training in --out.
+
+    Files and output
+    ----------------
+    out
+        Folder for model, logits and checkpoint.
+
+    Examples
+    --------
+    fedcal train --data adult-features --epsilon 8 --delta 1e-5 --out model
+    fedcal train --data rows.npz --model mlp:64x32 --method fedavg --clients 20 --out model
+    fedcal train --data rows.npz --model nets:Net --epsilon 8 --out model
+    """
     given = layered(options_of(TrainConfig), read_options(config) if config else {}, options)
     with terminal.progress("reading", quiet=quiet) as steps:
 
