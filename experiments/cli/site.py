@@ -9,7 +9,7 @@ from typing import Any
 from fedcal.core import checks, classes, errors, pages
 from fedcal.experiments.cli.parameters import Csv, Json, Overwrite
 from fedcal.experiments.deploy.fleet import read_address
-from fedcal.experiments.report import tables, terminal
+from fedcal.experiments.report import page, tables, terminal
 from fedcal.experiments.runs import files, folders
 from fedcal.secure_aggregation.roster import in_words
 
@@ -129,15 +129,8 @@ def join(
         raise terminal.Stopped(
             "interrupted; the same command continues, with the keys made so far"
         ) from None
-    to = terminal.console()
-    to.print("\n".join([rows.described(), *warnings]))
-    to.print(
-        f"{kit / 'home' / 'report.html'}: this site's own exact calibration, for its eyes alone.\n"
-        f"{made}: send it to the coordinator. In it are two public keys, names and digests of "
-        "classes and terms: nothing that comes from a row. The private keys stay in "
-        f"{Kit.read(kit).own}, outside of {kit}: keep both.\n"
-        f"Next: you get a sealed study; fedcal site accept {kit} FILE.sealed"
-    )
+    told = page.said("study", "joined", kit=Kit.read(kit), made=made)
+    terminal.console().print("\n".join([rows.described(), *warnings, *told]))
 
 
 def accept(kit: Path, file: Path, *, yes: bool = False) -> None:

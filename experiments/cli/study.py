@@ -7,6 +7,7 @@ from fedcal.core import checks, errors
 from fedcal.core.classes import names_in
 from fedcal.core.pages import Table
 from fedcal.experiments.cli.parameters import Csv, Json, Quiet
+from fedcal.experiments.report.page import said
 from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import Stopped, console, progress
 from fedcal.experiments.runs.files import to_json
@@ -109,11 +110,7 @@ def init(
         epsilon=epsilon,
     )
     write_text(file, study.to_toml())
-    console().print(
-        f"written to {file}: read and edit it. Next: fedcal study check {file} predicts the "
-        f"results, fedcal study run {file} rehearsal --simulate rows.csv tries it on a file, "
-        f"fedcal study kit {file} makes a folder for each site."
-    )
+    console().print(*said("study", "begun", file=file))
 
 
 def _numbers(text: str | None) -> tuple[float, ...]:

@@ -14,6 +14,7 @@ from zlib import crc32
 
 from fedcal.core import pages
 from fedcal.core.errors import FedcalError, InputError, system_errors
+from fedcal.core.printable import printable
 from fedcal.experiments.report.figures import drawing, style
 from fedcal.experiments.report.figures.parts import drawn
 from fedcal.storage.atomic import whole_file
@@ -195,6 +196,13 @@ def words(template: str, **context: Any) -> dict[str, tuple[str, ...]]:
     blocks = re.split(r"^# (\w+)\n", render(f"{template}.txt.j2", **context), flags=re.MULTILINE)
     texts = (tuple(filter(None, map(str.strip, text.splitlines()))) for text in blocks[2::2])
     return dict(zip(blocks[1::2], texts, strict=True))
+
+
+def said(template: str, block: str, **context: Any) -> list[str]:
+    """Return the lines of one block of a template; no value begins a line, or ends one."""
+    plain = _environment().overlay(finalize=lambda value: printable(str(value)))
+    made = plain.get_template(f"{template}.txt.j2")
+    return "".join(made.blocks[block](made.new_context(context))).strip("\n").splitlines()
 
 
 def title_and_rest(verdict: str) -> tuple[str, str]:

@@ -17,12 +17,12 @@ import numpy as np
 from fedcal.clients.site.prepared import SITE, alone
 from fedcal.core.checks import needed, one_of, same, whole
 from fedcal.core.errors import InputError, system_errors
-from fedcal.core.printable import printable
 from fedcal.evaluation.sites.verdicts import misread
 from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.deploy.fleet import public_key
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows
 from fedcal.experiments.deploy.site import check_federation
+from fedcal.experiments.report.page import said
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.study import kits
@@ -260,37 +260,25 @@ class Offer:
 
     def lines(self) -> list[str]:
         """One screen: what will be asked, what it may cost, who can do what, what has changed."""
-        study, committee = self.sealed.study, self.sealed.roster.committee
-        others = [name for name in study.sites if name != self.kit.site]
-        outcome = "outcome and group" if study.groups else "outcome"
-        lines = [
-            f"{study.study}: {study.question}".rstrip(": "),
-            f"  model    {study.model.name}, version {study.model.version}; classes "
-            f"{', '.join(study.classes)}",
-            f"  sites    {self.kit.site} (this one), {named(others)}",
-            f"  asked    counts of predictions in {len(study.cuts) + 1} ranges of the score by "
-            f"{outcome}, of this site apart; the server sees them under the noise of all",
-            f"  often    {study.per_year} releases a year, until {study.until}",
-            f"  budget   epsilon {study.epsilon_release:g} a release, {study.epsilon:g} a year, "
-            f"{study.epsilon_total:g} in all{', at any time' * (study.years > 1)}, for each "
-            f"{study.protect}; anything else is refused",
-            f"  sums     of at least {study.quorum} sites; {committee.threshold} of "
-            f"{len(committee.members)} open them, and {study.colluding} may work with the server",
-            f"  server   {study.server}",
-            f"  sealed   on {self.sealed.when[:10]}, revision {self.sealed.revision}",
-        ]
-        if self.kit.one_machine or self.sealed.one_machine:
-            lines.append("  note     the server's operator chose the committee that opens sums")
-        before = self.kit.accepted
-        since = "the kit" if before is None else "what was accepted"
+        study, sealed, before = self.sealed.study, self.sealed, self.kit.accepted
         changed = changes(self.kit.study if before is None else before.study, study)
-        if before is not None and before.roster.sites != self.sealed.roster.sites:
+        if before is not None and before.roster.sites != sealed.roster.sites:
             changed.append("sites or keys of sites")
-        if before is not None and before.coordinator != self.sealed.coordinator:
+        if before is not None and before.coordinator != sealed.coordinator:
             changed.append("who has sealed it: another coordinator's key")
-        lines += [f"  changed since {since}: {one}" for one in changed]
-        # no text of a stranger's may look like the digest's line
-        return [*map(printable, lines), "", "digest", in_words(self.sealed.digest), ""]
+        lines = said(  # no text of a stranger's may look like the digest's line
+            "study",
+            "offer",
+            study=study,
+            sealed=sealed,
+            site=self.kit.site,
+            others=named([name for name in study.sites if name != self.kit.site]),
+            one_machine=self.kit.one_machine or sealed.one_machine,
+            since="the kit" if before is None else "what was accepted",
+            changed=changed,
+            words=in_words(sealed.digest),
+        )
+        return [*lines, ""]
 
     def accept(self) -> None:
         """Write what the site takes part in, all files or none.

@@ -391,4 +391,4 @@ def sites_of(text: str) -> dict[str, int]:
 
 def named(names: Sequence[str]) -> str:
     """Names as a sentence has them."""
-    return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
+    return ", ".join(names[:-1]) + " and " * (len(names) > 1) + "".join(names[-1:])
