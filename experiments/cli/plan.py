@@ -3,8 +3,8 @@
 from typing import Any
 
 from fedcal.experiments.cli.parameters import Json, Quiet, with_options
-from fedcal.experiments.report import tables, terminal
-from fedcal.experiments.runs import config, files, plan
+from fedcal.experiments.report import terminal
+from fedcal.experiments.runs import config, plan
 
 
 @with_options(
@@ -44,10 +44,4 @@ def command(
     options |= {"rows_per_client": rows_per_client, "classes": classes, "data": data}
     given = {k: v for k, v in options.items() if v is not None}
     found = plan.plan(**given, methods=method.split(",") if method else None)
-    if json:
-        print(files.to_json(found.to_json()), end="")
-    if json or quiet:
-        return
-    to = terminal.console()
-    to.print(found.heading)
-    tables.print_parts(to, found.parts)
+    terminal.show(found.to_json(), [found.heading, *found.parts], json=json, quiet=quiet)

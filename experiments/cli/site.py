@@ -9,8 +9,8 @@ from typing import Any
 from fedcal.core import checks, classes, errors, pages
 from fedcal.experiments.cli.parameters import Csv, Json, Overwrite
 from fedcal.experiments.deploy.fleet import read_address
-from fedcal.experiments.report import page, tables, terminal
-from fedcal.experiments.runs import files, folders
+from fedcal.experiments.report import page, terminal
+from fedcal.experiments.runs import folders
 from fedcal.secure_aggregation.roster import in_words
 
 
@@ -203,21 +203,19 @@ def status(kit: Path, *, json: Json = False) -> None:
     from fedcal.experiments.study.site_side import status
 
     state = status(kit)
-    if json:
-        print(files.to_json(state), end="")
-        return
-    jobs, refused, last = (state.pop(name) for name in ("answered", "refused", "next"))
-    shown = {name: value for name, value in state.items() if value is not None}
-    shown["epsilon"] = ", ".join(f"{value:g} {name}" for name, value in shown["epsilon"].items())
-    shown["running"] = "yes" if shown["running"] else "no"
+    jobs, shown = state["answered"], {k: v for k, v in state.items() if v is not None}
+    shown["epsilon"] = ", ".join(f"{value:g} {name}" for name, value in state["epsilon"].items())
+    shown["running"] = "yes" if state["running"] else "no"
     if "digest" in shown:
-        shown["digest"] = in_words(shown["digest"])
-    to = terminal.console()
-    to.print("\n".join(f"{name}: {value}" for name, value in shown.items()))
+        shown["digest"] = in_words(state["digest"])
+    told: list[Any] = [f"{k}: {v}" for k, v in shown.items() if k not in _BELOW]
     if jobs:
         rows = [[str(entry) for entry in job.values()] for job in jobs[-12:]]  # --json has all
-        tables.print_table(to, pages.Table("", tuple(jobs[0]), rows, left=(0, 1, 3)))
-    to.print("\n".join([*refused, f"next: {last}"]))
+        told.append(pages.Table("", tuple(jobs[0]), rows, left=(0, 1, 3)))
+    terminal.show(state, [*told, *state["refused"], f"next: {state['next']}"], json=json)
+
+
+_BELOW = ("answered", "refused", "next")
 
 
 def recalibrate(
@@ -268,9 +266,5 @@ def recalibrate(
     result = recalibrate(release, data, site, names, positive, csv)
     if out is not None:
         result.save(out)
-    to = terminal.console()
-    to.print(result.told["verdict"])
-    tables.print_parts(to, result.parts)
-    to.print("\n".join(result.told["statement"]))
-    if out is not None:
-        to.print(f"written to {out}")
+    told = [result.told["verdict"], *result.parts, *result.told["statement"]]
+    terminal.show({}, told if out is None else [*told, f"written to {out}"])

@@ -1,7 +1,6 @@
 """The commands `fedcal study ...`: those of the coordinator and of the server."""
 
 from pathlib import Path
-from typing import Any
 
 from fedcal.core import checks, errors
 from fedcal.core.classes import names_in
@@ -9,8 +8,7 @@ from fedcal.core.pages import Table
 from fedcal.experiments.cli.parameters import Csv, Json, Quiet
 from fedcal.experiments.report.page import said
 from fedcal.experiments.report.tables import print_table
-from fedcal.experiments.report.terminal import Stopped, console, progress
-from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.report.terminal import Stopped, console, progress, show
 from fedcal.experiments.study import kits, study_file
 from fedcal.experiments.study.sealed import write_text
 
@@ -133,10 +131,7 @@ def check(file: Path, json: Json = False) -> None:
     fedcal study check sepsis.toml
     """
     forecast = kits.check(study_file.Study.read(file))
-    if json:
-        print(to_json(forecast), end="")
-    else:
-        console().print("\n".join(forecast["sentences"]))
+    show(forecast, forecast["sentences"], json=json)
 
 
 def kit(file: Path) -> None:
@@ -255,18 +250,10 @@ def run(
                 without_unready=without_unready,
                 progress=lambda done, total: steps(done, total, name),
             )
-    if json:
-        print(to_json(quarter), end="")
-    elif not quiet:
-        _show(quarter, file.parent / name)
-
-
-def _show(quarter: dict[str, Any], out: Path) -> None:
-    to = console()
     rows = [(site, one["words"]) for site, one in quarter["sites"].items()]
-    print_table(to, Table("", ("site", "verdict"), rows, left=(1,)))
-    to.print("\n".join(quarter["next"]))
-    to.print(f"the report: {out / 'report.html'}")
+    verdicts = Table("", ("site", "verdict"), rows, left=(1,))
+    report = f"the report: {file.parent / name / 'report.html'}"
+    show(quarter, [verdicts, *quarter["next"], report], json=json, quiet=quiet)
 
 
 def verify(folder: Path, *, sealed: Path | None = None) -> None:

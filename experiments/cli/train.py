@@ -4,43 +4,16 @@ Training is private (DP-SGD, DP-FedAvg) or not.
 """
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fedcal.core.options import layered, options_of
 from fedcal.experiments.cli import parameters
-from fedcal.experiments.report import terminal
+from fedcal.experiments.report import page, terminal
 from fedcal.experiments.runs.config import read_options
-from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.run import train
 from fedcal.metrics import buckets, names
-
-
-def _show(training: Mapping[str, Any], out: Path | None) -> None:
-    to = terminal.console()
-    c, rows = training["config"], training["rows"]
-    to.print(
-        f"{c['model']} ({training['parameters']:,} parameters) on {c['data']} by {c['method']}, "
-        f"clients {training['clients']:,}, {training['communication']['rounds']} rounds"
-    )
-    to.print(
-        f"{rows['train']:,} training rows, {rows['calibration']:,} for calibration, "
-        f"{rows['test']:,} for testing"
-    )
-    for part in ("train", "test"):
-        score = buckets.check_score("", training["classes"])
-        to.print(f"{part} rows: {names.line(training[part], score)}")
-    if floored := names.floored(training["rows_below_floor"]):
-        to.print(floored)
-    for line in training["privacy"]["statement"]:
-        to.print(f"  {line}")
-    if out is not None:
-        to.print(
-            f"written to {out}; calibrate it: fedcal simulate --data {out / 'logits.npz'} "
-            "--partition natural"
-        )
 
 
 @parameters.with_options(TrainConfig)
@@ -80,7 +53,8 @@ def command(
             steps(done, total, so_far)
 
         training = train(out=out, resume=resume, overwrite=overwrite, progress=moved, **given)
-    if json:
-        print(to_json(training.to_json()), end="")
-    elif not quiet:
-        _show(training.to_json(), out)
+    told = training.to_json()
+    facts: dict[str, Any] = {"told": told, "c": told["config"], "out": out, "line": names.line}
+    facts["score"] = buckets.check_score("", told["classes"])
+    facts["floored"] = names.floored(told["rows_below_floor"])
+    terminal.show(told, page.said("commands", "training", **facts), json=json, quiet=quiet)

@@ -35,9 +35,11 @@ def print_table(to: Console, table: Table, *, gap: int = 1) -> None:
 
 
 def print_parts(to: Console, parts: Iterable[object], notes: bool = True) -> None:
-    """Print tables, with their notes, and texts; figures are for pages."""
+    """Print lines, tables, with their notes, and texts; figures are for pages."""
     for part in parts:
-        if isinstance(part, Table) and not part.title.startswith(MORE):
+        if isinstance(part, str):
+            to.print(part)
+        elif isinstance(part, Table) and not part.title.startswith(MORE):
             print_table(to, part)
             if notes and part.note:
                 to.print(part.note)

@@ -1,7 +1,7 @@
 """A console and progress, as people see them on a terminal."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any
@@ -12,6 +12,8 @@ from rich.text import Text
 
 from fedcal.core import errors
 from fedcal.core.printable import printable
+from fedcal.experiments.report.tables import print_parts
+from fedcal.experiments.runs.files import to_json
 
 _QUIET_SECONDS, _SECONDS_BETWEEN = 3.0, 5.0
 """Without a terminal: when the first line of progress comes, and the next ones."""
@@ -34,6 +36,14 @@ class _Harmless(Console):
 def console(*, stderr: bool = False, markup: bool = False) -> Console:
     """Return a console that neither colours nor wraps its output; paths may look like markup."""
     return _Harmless(stderr=stderr, markup=markup, emoji=False, highlight=False, soft_wrap=True)
+
+
+def show(record: Any, parts: Iterable[object], *, json: bool = False, quiet: bool = False) -> None:
+    """Print a result: what it records as JSON, or else, unless quiet, its lines and parts."""
+    if json:
+        print(to_json(record), end="")
+    elif not quiet:
+        print_parts(console(), parts)
 
 
 class Steps:
