@@ -4,8 +4,7 @@ from pathlib import Path
 
 from fedcal import calibrators
 from fedcal.experiments.cli.parameters import Json
-from fedcal.experiments.report.terminal import console
-from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.report import terminal
 
 
 def command(file: Path, json: Json = False) -> None:
@@ -21,9 +20,6 @@ def command(file: Path, json: Json = False) -> None:
     fedcal peek run/calibrator.npz
     """
     loaded = calibrators.load(file)
-    if json:
-        print(
-            to_json({"kind": loaded.kind, "classes": loaded.classes, "input": loaded.input}), end=""
-        )
-    else:
-        console().print(f"{loaded.kind}, fitted on {loaded.input} of {loaded.classes} classes")
+    record = {"kind": loaded.kind, "classes": loaded.classes, "input": loaded.input}
+    line = f"{loaded.kind}, fitted on {loaded.input} of {loaded.classes} classes"
+    terminal.show([line], record, json=json)

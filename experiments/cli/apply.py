@@ -7,7 +7,7 @@ import gzip
 import io
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,9 +21,8 @@ from fedcal.core import classes, errors, numerics, optional, types
 from fedcal.core.checks import same, unused, whole
 from fedcal.core.pages import Table
 from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet
-from fedcal.experiments.report.tables import print_table
-from fedcal.experiments.report.terminal import console
-from fedcal.experiments.runs import files, folders
+from fedcal.experiments.report.terminal import show
+from fedcal.experiments.runs import folders
 from fedcal.experiments.training.data import LabelledRows, labelled_rows, read_labelled
 from fedcal.metrics import below_floor, buckets, names, summary
 from fedcal.storage import artifact, atomic, npz
@@ -101,14 +100,10 @@ def command(
 
 def _show(rows: int, test: int, done: Told, out: Path, *, quiet: bool, json: bool) -> None:
     verb, content, lines = done
-    if json:
-        print(files.to_json({"rows": rows, "out": str(out), **content}), end="")
-    elif not quiet:
-        to = console()
-        parts = f" (metrics: the {test} of its test part)" if test else ""
-        to.print(f"{rows:,} rows{parts} {verb}, written to {out}")
-        for line in lines:
-            print_table(to, line) if isinstance(line, Table) else to.print(line)
+    parts = f" (metrics: the {test} of its test part)" if test else ""
+    first = f"{rows:,} rows{parts} {verb}, written to {out}"
+    record = {"rows": rows, "out": str(out), **content}
+    show([first, *lines], record, json=json, quiet=quiet)
 
 
 def fitted_in(path: Path) -> calibrators.Calibrator | PredictionSets:
@@ -275,7 +270,7 @@ def _apply_sets(fitted: PredictionSets, rows: Rows, out: Path) -> Told:
     )
     after, lines = result.after, list[str | Table]([line])
     if result.classes <= FEW_CLASSES:
-        lines.append(page.class_table(result, fitted.class_names))
+        lines.append(replace(page.class_table(result, fitted.class_names), note=""))
     short = fitted.warnings(result)
     lines += [f"Warning: {warning}" for warning in short]
     if fitted.shift is not None:

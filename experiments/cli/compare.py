@@ -3,18 +3,19 @@
 Impossible combinations are skipped and listed.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from fedcal.core import pages
 from fedcal.core.checks import one_of
 from fedcal.core.errors import FedcalError
 from fedcal.experiments.cli import parameters
-from fedcal.experiments.report import tables, terminal
+from fedcal.experiments.report import terminal
 from fedcal.experiments.runs.comparison import Comparison, compare, grid
 from fedcal.experiments.runs.comparison.run import FORMS
 from fedcal.experiments.runs.comparison.table import as_table, harmed
 from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.files import to_json
 
 
 @parameters.with_options(
@@ -76,12 +77,11 @@ def command(
         one_of("--table", table, FORMS)
     with terminal.progress("comparing", quiet=quiet) as steps:
         comparison = compare(report=not no_report, progress=steps, **asked)
-    if json:
-        print(to_json(comparison.to_json()), end="")
-    elif table is not None:
+    if table is not None and not json:
         print(comparison.to_table(table), end="")
-    elif not quiet:
-        show(comparison, out)
+    else:
+        told = shown(comparison, out)
+        terminal.show(told, comparison.to_json(), json=json, quiet=quiet, gap=0)
     if failures := comparison.failures:
         raise FedcalError(
             f"{len(failures)} of {len(comparison.rows)} runs failed, the first with: "
@@ -89,18 +89,12 @@ def command(
         )
 
 
-def show(comparison: Comparison, out: Path | None) -> None:
-    """Print the table and its statement."""
-    to = terminal.console()
-    to.print(comparison.headline)
-    if worse := harmed(comparison.cells):
-        to.print(worse)
-    lines = as_table(comparison.cells, comparison.metrics)
-    tables.print_table(to, lines, gap=0)
-    if lines.note:
-        to.print(lines.note)
-    for line in comparison.statement:
-        to.print(f"- {line}")
+def shown(comparison: Comparison, out: Path | None) -> Iterator[str | pages.Part]:
+    """Yield the table and its statement."""
+    yield comparison.headline
+    yield from filter(None, [harmed(comparison.cells)])
+    yield as_table(comparison.cells, comparison.metrics)
+    yield pages.Text("", tuple(comparison.statement))
     if out is not None:
         report = f"; the report is {out / 'report.html'}" if comparison.report else ""
-        to.print(f"written to {out}{report}")
+        yield f"written to {out}{report}"

@@ -91,7 +91,7 @@ def command(
             how: Any = {"resume": action == "resume", "overwrite": overwrite, "out": out}
             how["progress"] = lambda done, total: steps(done, total, asked.method)
             result = deployed(asked, test=test, without_unready=without_unready, **how)
-        terminal.show(result.to_json(), simulate.shown(result, out), json=json, quiet=quiet)
+        terminal.show(simulate.shown(result, out), result.to_json(), json=json, quiet=quiet)
         return
     known = {k: v for k, v in options.items() if k in ("control", "root_certificates")}
     if out is not None:
@@ -103,12 +103,12 @@ def command(
         if action == "register":
             keys = needed("KEY.pub", keys or None, "the public keys of sites are registered")
             roster = [(str(key), node) for key, node in superlink.register(keys)]
-            terminal.show({}, [pages.Table("", ("key", "site"), roster, left=(0,))])
+            terminal.show([pages.Table("", ("key", "site"), roster, left=(0,))])
         elif action == "stop":
             out = needed("--out", out, _FOLDER)
             superlink.stop(flower_run(out))
             again = f"fedcal deploy resume --out {out} continues from its checkpoint"
-            terminal.show({}, [f"stopped; {again}"])
+            terminal.show([f"stopped; {again}"])
         else:
             _show_status(superlink, out, json)
 
@@ -137,4 +137,4 @@ def _show_status(superlink: Control, out: Path | None, json: bool) -> None:
         if state.names and state.absent:
             told.append(f"not in the run so far: {listed(state.absent)}")
     record = {"sites": [node._asdict() for node in nodes], "run": state and state._asdict()}
-    terminal.show(record, told, json=json)
+    terminal.show(told, record, json=json)

@@ -34,7 +34,7 @@ def command(quiet: parameters.Quiet = False, json: parameters.Json = False) -> N
     parts = ("versions", "extras", "machine")
     rows = [(name, str(value or "?")) for part in parts for name, value in facts[part].items()]
     told = [facts["summary"], *facts["lacking"], pages.Table("", ("", "here"), rows)]
-    terminal.show(facts, told, json=json, quiet=quiet)
+    terminal.show(told, facts, json=json, quiet=quiet)
 
 
 def look() -> dict[str, Any]:

@@ -3,13 +3,15 @@
 Or read an earlier release again: another threshold, a calibrator, drift.
 """
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import checks, classes
+from fedcal.core import checks, classes, pages
 from fedcal.experiments.cli import parameters, simulate
-from fedcal.experiments.report import headline, tables, terminal
-from fedcal.experiments.runs import files, folders, jobs, rereading
+from fedcal.experiments.report import headline, terminal
+from fedcal.experiments.runs import folders, jobs, rereading
 from fedcal.experiments.runs.config import Config, load_config, merge
 
 
@@ -98,7 +100,7 @@ def command(
             found.calibrator.save(out)
         elif out is not None:
             found.save(out, report=not no_report)
-        _show(found, release, out, quiet=quiet, json=json)
+        terminal.show(_shown(found, release, out), found.to_json(), json=json, quiet=quiet)
         return
     of_releases = {"at": at, "calibrate": calibrate, "since": since}
     checks.unused("it reads an earlier run's release: give --release FILE", **of_releases)
@@ -112,30 +114,22 @@ def command(
     )
 
 
-def _show(
-    reading: rereading.Reading, release: Path, out: Path | None, *, quiet: bool, json: bool
-) -> None:
-    """Show what was read, as text or JSON."""
-    if json:
-        print(files.to_json(reading.to_json()), end="")
-        return
-    if quiet:
-        return
-    to = terminal.console()
-    to.print(f"{release} read again: no run, and no further charge")
+def _shown(
+    reading: rereading.Reading, release: Path, out: Path | None
+) -> Iterator[str | pages.Part]:
+    """Yield what is printed of a release that was read again."""
+    yield f"{release} read again: no run, and no further charge"
     if reading.release.class_names is not None:
-        to.print(classes.in_a_line(reading.release.class_names))
-    asked = reading.asked
-    tables.print_parts(to, reading.parts if asked is None else asked, notes=asked is not None)
+        yield classes.in_a_line(reading.release.class_names)
+    content, asked = reading.to_json(), reading.asked
+    for part in reading.parts if asked is None else asked:
+        bare = asked is None and isinstance(part, pages.Table)
+        yield replace(part, note="") if bare else part
     if asked is not None:
-        to.print("All that it says: --release alone, --json, or a folder as --out.")
-    content = reading.to_json()
-    for sentence in (reading.not_compared, jobs.about_intervals(content)):
-        if sentence:
-            to.print(sentence)
-    for sentence in reading.release.privacy[:1]:
-        to.print(sentence)
+        yield "All that it says: --release alone, --json, or a folder as --out."
+    about = (reading.not_compared, jobs.about_intervals(content), *reading.release.privacy[:1])
+    yield from filter(None, about)
     if out is not None:
         what = "" if reading.calibrator is None else "calibrator "
-        to.print(f"{what}written to {out}")
-    to.print(headline.headline(content))
+        yield f"{what}written to {out}"
+    yield headline.headline(content)

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet
-from fedcal.experiments.report.terminal import console
+from fedcal.experiments.report import terminal
 from fedcal.experiments.runs import files, folders
 
 
@@ -54,7 +54,7 @@ def report(folder: Path, quiet: Quiet = False, json: Json = False) -> None:
             f"{folder} holds no result.json (of simulate), compare.json, training.json, "
             "study.json or outcome.json (of flwr run)"
         )
-    _show_written(written, quiet=quiet, as_json=json)
+    terminal.show([f"written to {written}"], {"out": str(written)}, json=json, quiet=quiet)
 
 
 OF_FLOAT32 = (
@@ -96,9 +96,9 @@ def export(
         export.save_model(load_model(calibrator), out)
     else:
         export.save(fitted_in(calibrator), out)
-    _show_written(out, quiet=quiet, as_json=json)
+    terminal.show([f"written to {out}"], {"out": str(out)}, json=json, quiet=quiet)
     if form == PredictionSets.form and not (quiet or json):
-        console().print(OF_FLOAT32)
+        terminal.console().print(OF_FLOAT32)
 
 
 def flower_app(
@@ -123,7 +123,8 @@ def flower_app(
     """
     from fedcal.experiments.deploy.flower_app import write_app
 
-    _show_written(write_app(folder, family), quiet=quiet, as_json=json)
+    written = write_app(folder, family)
+    terminal.show([f"written to {written}"], {"out": str(written)}, json=json, quiet=quiet)
 
 
 def datasets(quiet: Quiet = False, json: Json = False) -> None:
@@ -141,7 +142,7 @@ def datasets(quiet: Quiet = False, json: Json = False) -> None:
         return
     if quiet:
         return
-    to = console(markup=True)
+    to = terminal.console(markup=True)
     to.print("Data sets that ship with fedcal (--data NAME):")
     for entry in datasets.catalogue():
         test = f"{entry.test_rows:,} test rows" if entry.test_rows else "half of them for testing"
@@ -161,11 +162,3 @@ def datasets(quiet: Quiet = False, json: Json = False) -> None:
             f"{features.test_rows:,} test rows{groups}; {features.features} features\n"
             f"  {features.source}, {features.author}, {features.year}; {features.licence}"
         )
-
-
-def _show_written(path: Path, *, quiet: bool, as_json: bool) -> None:
-    """Show where a file was written."""
-    if as_json:
-        print(files.to_json({"out": str(path)}), end="")
-    elif not quiet:
-        console().print(f"written to {path}")

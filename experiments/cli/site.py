@@ -212,7 +212,7 @@ def status(kit: Path, *, json: Json = False) -> None:
     if jobs:
         rows = [[str(entry) for entry in job.values()] for job in jobs[-12:]]  # --json has all
         told.append(pages.Table("", tuple(jobs[0]), rows, left=(0, 1, 3)))
-    terminal.show(state, [*told, *state["refused"], f"next: {state['next']}"], json=json)
+    terminal.show([*told, *state["refused"], f"next: {state['next']}"], state, json=json)
 
 
 _BELOW = ("answered", "refused", "next")
@@ -267,4 +267,4 @@ def recalibrate(
     if out is not None:
         result.save(out)
     told = [result.told["verdict"], *result.parts, *result.told["statement"]]
-    terminal.show({}, told if out is None else [*told, f"written to {out}"])
+    terminal.show(told if out is None else [*told, f"written to {out}"])

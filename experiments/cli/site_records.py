@@ -45,7 +45,7 @@ def ledger(*, state: Path = STATE, json: Json = False) -> None:
     with opened_records(state) as records:
         record, refusal = _record(records), records.refusal
     told = _shown(record) if record["jobs"] else ["Nothing was answered yet."]
-    terminal.show(record, [*told, f"These records {refusal}."] if refusal else told, json=json)
+    terminal.show([*told, f"These records {refusal}."] if refusal else told, record, json=json)
 
 
 def opened_records(state: Path) -> SiteRecords:
@@ -139,7 +139,7 @@ def restored(*, state: Path = STATE, spent: str | None = None) -> None:
         how = f"--spent EPSILON,DELTA,UNIT{shown}, or --spent nothing"
         spent = needed("--spent", spent or None, f"{why}: {how}")
         closed = records.close_all(spent)
-    terminal.show({}, said("commands", "restored", closed=closed))
+    terminal.show(said("commands", "restored", closed=closed))
 
 
 def key(file: Path) -> None:
@@ -155,7 +155,7 @@ def key(file: Path) -> None:
     fedcal site key signing.pem
     """
     key = read_key(file) if file.exists() else make_key(file)
-    terminal.show({}, said("commands", "key", file=file, key=key))
+    terminal.show(said("commands", "key", file=file, key=key))
 
 
 _SHOWN = 100
@@ -194,7 +194,7 @@ def federation(file: Path, sign: Path | None = None) -> None:
     sites = Table("", ("site", "name", "member", "public key"), rows, left=(1, 2, 3))
     more = len(roster.sites) - len(rows)
     told = said("commands", "federation", roster=roster, digest=in_groups(roster.digest))
-    terminal.show({}, [*told, "", sites, *([f"and {more:,} more"] if more else [])])
+    terminal.show([*told, "", sites, *([f"and {more:,} more"] if more else [])])
 
 
 def _sign(file: Path, roster: Roster, key: Path) -> Roster:

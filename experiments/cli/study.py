@@ -131,7 +131,7 @@ def check(file: Path, json: Json = False) -> None:
     fedcal study check sepsis.toml
     """
     forecast = kits.check(study_file.Study.read(file))
-    show(forecast, forecast["sentences"], json=json)
+    show(forecast["sentences"], forecast, json=json)
 
 
 def kit(file: Path) -> None:
@@ -253,7 +253,7 @@ def run(
     rows = [(site, one["words"]) for site, one in quarter["sites"].items()]
     verdicts = Table("", ("site", "verdict"), rows, left=(1,))
     report = f"the report: {file.parent / name / 'report.html'}"
-    show(quarter, [verdicts, *quarter["next"], report], json=json, quiet=quiet)
+    show([verdicts, *quarter["next"], report], quarter, json=json, quiet=quiet)
 
 
 def verify(folder: Path, *, sealed: Path | None = None) -> None:

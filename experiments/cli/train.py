@@ -57,4 +57,4 @@ def command(
     facts: dict[str, Any] = {"told": told, "c": told["config"], "out": out, "line": names.line}
     facts["score"] = buckets.check_score("", told["classes"])
     facts["floored"] = names.floored(told["rows_below_floor"])
-    terminal.show(told, page.said("commands", "training", **facts), json=json, quiet=quiet)
+    terminal.show(page.said("commands", "training", **facts), told, json=json, quiet=quiet)

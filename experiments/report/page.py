@@ -186,7 +186,7 @@ def render(template: str, **context: Any) -> str:
     import jinja2
 
     try:
-        return str(_environment().get_template(template).render(**context))
+        return str(_template(template).render(**context))
     except jinja2.TemplateError as e:
         raise ValueError(e.message) from None
 
@@ -199,9 +199,8 @@ def words(template: str, **context: Any) -> dict[str, tuple[str, ...]]:
 
 
 def said(template: str, block: str, **context: Any) -> list[str]:
-    """Return the lines of one block of a template; no value begins a line, or ends one."""
-    plain = _environment().overlay(finalize=lambda value: printable(str(value)))
-    made = plain.get_template(f"{template}.txt.j2")
+    """Return the lines of one block of a template; the others need not have their values."""
+    made = _template(f"{template}.txt.j2")
     return "".join(made.blocks[block](made.new_context(context))).strip("\n").splitlines()
 
 
@@ -211,20 +210,22 @@ def title_and_rest(verdict: str) -> tuple[str, str]:
     return " ".join(sentences[:MOST_SENTENCES]), " ".join(sentences[MOST_SENTENCES:])
 
 
-@lru_cache(maxsize=1)
-def _environment() -> Any:
+@lru_cache
+def _template(name: str) -> Any:
+    """Return a template; in texts (`.txt.j2`) no value begins a line, or ends one."""
     import jinja2
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=lambda name: not str(name).endswith(".txt.j2"),
+        autoescape=not name.endswith((".txt.j2", ".toml.j2")),
+        finalize=(lambda value: printable(str(value))) if name.endswith(".txt.j2") else None,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     known = {"hues": style.HUES, "title_and_rest": title_and_rest, "number_of": pages.number}
     environment.globals |= known
-    return environment
+    return environment.get_template(name)
 
 
 def check_report() -> None:
@@ -235,8 +236,8 @@ def check_report() -> None:
     try:
         import matplotlib.figure  # noqa: F401  reports draw
 
-        for name in _environment().list_templates():
-            _environment().get_template(name)
+        for path in Path(__file__).with_name("templates").glob("*.j2"):
+            _template(path.name)
     except Exception as e:  # noqa: BLE001  of whatever kind: it would come after the charge
         raise FedcalError(f"no report could be written: {type(e).__name__}: {e}") from None
 

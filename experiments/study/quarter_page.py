@@ -1,10 +1,8 @@
 """The report of a quarter, from its `study.json` alone: page 1 to act on, then the details."""
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from fedcal.core import pages, printable
@@ -85,32 +83,30 @@ _SHARES = {
 
 def quarter_page(quarter: Told) -> page.Page:
     """Return the page of a quarter; KeyError or TypeError for another content."""
-    terms, lines, words = quarter["terms"], list(_verdicts(quarter, 0)), _words(quarter)
-    cuts = ", ".join(f"{edge:.4g}" for edge in quarter["edges"][1:-1])
-    told = page.words("quarter", told=quarter, words=words, cuts=cuts, more=len(lines) - MOST_LINES)
-    facts = {
-        "Question": quarter["question"],
-        "Date": quarter["date"],
-        "Model": f"{words['model']}: {words['outcome']}",
-        "Contributors": some(quarter["contributors"]),
-        "Took part": some(quarter["took_part"]),
-        "Absent": some(quarter["absent"]) or "none",
-        "Privacy": f"epsilon {quarter['epsilon_release']:g} of each {terms['protect']}; this year "
-        f"{quarter['spent']:g} of {terms['epsilon']:g} spent, {quarter['left']:g} left; until "
-        f"{quarter['until']}",
-    }
+    lines = list(_verdicts(quarter, 0))
+    told = page.words(
+        "quarter",
+        told=quarter,
+        cuts=", ".join(f"{edge:.4g}" for edge in quarter["edges"][1:-1]),
+        more=len(lines) - MOST_LINES,
+        outcome=outcome(quarter),
+        some=some,
+        points=least_points,
+        next_site=effects.next_site_sentence,
+    )
+    facts = [tuple(fact.split(": ", 1)) for fact in told["facts"] if ": " in fact]
     first: list[page.Shown] = [
         pages.Table("", _COLUMNS, lines[:MOST_LINES], told["verdicts"][0], left=(0, 1)),
         pages.Text("What to do next", tuple(quarter["next"])),
         pages.Text("What may be published", told["publish"], "plain"),
-        pages.Table("The study", (), [pair for pair in facts.items() if pair[1]]),
+        pages.Table("The study", (), facts),
     ]
     privacy = [
         pages.Text("", told["privacy"]),
         pages.Text("More", tuple(quarter.get("more", ())), "fold"),
         pages.Text("", told["verify"], "plain"),
     ]
-    guides = pages.Table("", _GUIDES, items(quarter), told["guidelines"][0])
+    guides = pages.Table("", _GUIDES, _items(told["items"]), told["guidelines"][0])
     curves = _curves(quarter, told["curves"][0])
     return page.Page(
         f"{quarter['study']}, {quarter['name']}",
@@ -126,11 +122,6 @@ def quarter_page(quarter: Told) -> page.Page:
         versions=quarter["versions"],
         banner=" ".join(told["banner"]),
     )
-
-
-def _model(quarter: Told) -> str:
-    model = quarter["terms"]["model"]
-    return f"{model['name']}, version {model['version']}"
 
 
 def _verdicts(quarter: Told, digits: int) -> Iterator[tuple[str, ...]]:
@@ -216,38 +207,16 @@ def _curves(quarter: Told, note: str) -> Sheet | None:
     """Return a panel for each site; None without any."""
     sheets = [drawn(curve) for curve in pages.from_json(quarter["curves"])]
     panels = tuple(replace(sheet.panels[0], title=sheet.title) for sheet in sheets)
-    title = f"{_model(quarter)}, {quarter['name']}: reliability at each site"
+    model = quarter["terms"]["model"]
+    of = f"{model['name']}, version {model['version']}, {quarter['name']}"
+    title = f"{of}: reliability at each site"
     legend = max((sheet.legend for sheet in sheets), key=len, default=())
     return Sheet(title, min(3, len(panels)), panels, legend, note=note) if panels else None
 
 
-def _words(quarter: Told) -> dict[str, str]:
-    """Return the words that fill the items."""
-    about, limits = quarter["about"], [one["limit"] for one in quarter["sites"].values()]
-    size = f"About {sum(about.values()):,} {quarter['plural']}, as the sites stated before"
-    return {
-        "model": _model(quarter),
-        "outcome": outcome(quarter),
-        "question": quarter["question"],
-        "date": quarter["date"],
-        "count": f"{len(quarter['sites'])} of {len(about)} sites",
-        "sites": some(list(quarter["sites"])),
-        "size": size if all(about.values()) else "author",
-        "groups": "Table Groups" if quarter["groups"] else "No groups were counted",
-        "heterogeneity": effects.next_site_sentence(quarter["next_site"])
-        if quarter["next_site"]
-        else "author",
-        "limits": f"{least_points(min(limits))} to {least_points(max(limits))}",
-        "fedcal": f"fedcal {quarter['versions']['fedcal']}",
-    }
-
-
-def items(quarter: Told) -> list[tuple[str, ...]]:
+def _items(lines: Sequence[str]) -> list[tuple[str, ...]]:
     """Items of two reporting guidelines: number in each, what is asked, and what is said here."""
-    text = tomllib.loads(Path(__file__).with_name("tripod.toml").read_text("utf-8"))
-    asked = {key: filled.format_map(_words(quarter)) for key, filled in text["filled"].items()}
-    for kind, words in (("author", "author"), ("development", "not of an evaluation")):
-        asked |= dict.fromkeys(map(str.strip, text[kind].split(";")), words)
-    keys = ((key.split(maxsplit=1), words) for key, words in asked.items())
-    rows = [(*numbers.split("/"), what, words) for (numbers, what), words in keys]
+    asked = (line.partition(" = ") for line in lines)
+    keys = ((*key.split(maxsplit=1), words) for key, _, words in asked)
+    rows = [(*numbers.split("/"), what, words) for numbers, what, words in keys]
     return sorted(rows, key=lambda row: [(int(re.sub(r"\D", "", n) or 99), n) for n in row[:2]])

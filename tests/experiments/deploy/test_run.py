@@ -162,7 +162,7 @@ def test_a_site_that_took_no_part_is_named_wherever_a_result_is(
     assert said in (out / "report.html").read_text().split("</h1>")[0]
     promised = told["sets"]["guarantee"] if method == "conformal" else told["intervals_exclude"]
     assert "rows of Celle, which took no part" in promised[-1]
-    terminal.show({}, shown(result, out))
+    terminal.show(shown(result, out))
     printed = " ".join(capsys.readouterr().out.split())
     assert f"{method} on 2 of 3 real sites (not Celle)" in printed
     assert said in printed
