@@ -6,7 +6,7 @@ from typing import Any
 
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet
-from fedcal.experiments.report import terminal
+from fedcal.experiments.report import page, terminal
 from fedcal.experiments.runs import files, folders
 
 
@@ -136,29 +136,10 @@ def datasets(quiet: Quiet = False, json: Json = False) -> None:
     """
     from fedcal import datasets
 
+    known, features = datasets.catalogue(), datasets.feature_sets()
     if json:
-        entries: list[Any] = [*datasets.catalogue(), *datasets.feature_sets()]
+        entries: list[Any] = [*known, *features]
         print(files.to_json([dataclasses.asdict(entry) for entry in entries]), end="")
-        return
-    if quiet:
-        return
-    to = terminal.console(markup=True)
-    to.print("Data sets that ship with fedcal (--data NAME):")
-    for entry in datasets.catalogue():
-        test = f"{entry.test_rows:,} test rows" if entry.test_rows else "half of them for testing"
-        clients = f", {entry.clients:,} natural clients" if entry.clients else ""
-        clients += f", {entry.groups} groups" if entry.groups else ""
-        to.print(
-            f"\n[bold]{entry.name}[/bold]: {entry.description}\n"
-            f"  {entry.classes} classes, {entry.rows:,} rows, {test}{clients}; {entry.input}\n"
-            f"  {entry.source}, {entry.author}, {entry.year}; {entry.licence}"
-        )
-    to.print("\nFeatures to train on (fedcal train --data NAME):")
-    for features in datasets.feature_sets():
-        groups = f", {features.groups} groups" if features.groups else ""
-        to.print(
-            f"\n[bold]{features.name}[/bold]: {features.description}\n"
-            f"  {features.classes} classes, {features.rows:,} rows, "
-            f"{features.test_rows:,} test rows{groups}; {features.features} features\n"
-            f"  {features.source}, {features.author}, {features.year}; {features.licence}"
-        )
+    elif not quiet:
+        told = page.said("commands", "datasets", known=known, features=features)
+        terminal.console(markup=True).print("\n".join(told))

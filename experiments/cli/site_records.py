@@ -15,10 +15,10 @@ from fedcal.core.errors import InputError
 from fedcal.core.pages import Table
 from fedcal.experiments.cli.parameters import Json
 from fedcal.experiments.report import terminal
-from fedcal.experiments.report.page import said
+from fedcal.experiments.report.page import said, write_text
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import Roster, in_groups
-from fedcal.storage.atomic import must_exist, whole_file
+from fedcal.storage.atomic import must_exist
 
 STATE = Path("fedcal-site")
 
@@ -205,6 +205,5 @@ def _sign(file: Path, roster: Roster, key: Path) -> Roster:
         )
     signed = roster.signed(read_key(key))
     text = file.read_text("utf-8").rstrip() + "\n" + signed.signature_toml()
-    with whole_file(file) as out:
-        out.write(text.encode())
+    write_text(file, text)
     return Roster.read(file)

@@ -6,11 +6,10 @@ from fedcal.core import checks, errors
 from fedcal.core.classes import names_in
 from fedcal.core.pages import Table
 from fedcal.experiments.cli.parameters import Csv, Json, Quiet
-from fedcal.experiments.report.page import said
+from fedcal.experiments.report.page import said, write_text
 from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import Stopped, console, progress, show
 from fedcal.experiments.study import kits, study_file
-from fedcal.experiments.study.sealed import write_text
 
 _WAY = (
     ("coordinator", "study init"),

@@ -22,11 +22,11 @@ from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.deploy.fleet import public_key
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows
 from fedcal.experiments.deploy.site import check_federation
-from fedcal.experiments.report.page import said
+from fedcal.experiments.report.page import said, write_text
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.study import kits
-from fedcal.experiments.study.sealed import JOIN, Join, Sealed, read_fields, write_text
+from fedcal.experiments.study.sealed import JOIN, Join, Sealed, read_fields
 from fedcal.experiments.study.study_file import Study, named
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
@@ -152,25 +152,22 @@ def rows_of(
     site_rows = replace(
         site_rows, counts=site_rows.counts.replace("subjects", study.plural), shards=shards
     )
-    warnings = site_rows.doubts()
     subjects = shards.subjects if study.unit == Subject.name else None
     own = len(shards.labels if subjects is None else np.unique(subjects))
-    if own < FEW:
-        few = f"{study.number(own)}: below {FEW} the noise hides all but the largest faults"
-        warnings.append(f"warning: {few}")
     edges = np.array([0.0, *study.cuts, 1.0])
     off = misread(shards, study.score, edges, int(subjects is not None))
-    if abs(off) > MISREAD:
-        way = f"{100 * abs(off):.0f} points too {'high' if off > 0 else 'low'}"
-        warnings.append(f"warning: the study reads these scores {way}: they have few values")
-    if site_rows.test is not None:
-        warnings.append("warning: rows of the part test are not counted")
-    if others := sorted(groups - set(study.groups)):
-        warnings.append(f"warning: groups that are not counted apart: {', '.join(others)[:200]}")
-    for name, count in zip(site_rows.names, np.bincount(shards.labels).tolist(), strict=False):
-        if 0 < count < FEW_OF_A_CLASS:
-            warnings.append(f"warning: only {count} rows of {name}")
-    return site_rows, warnings
+    way = f"{100 * abs(off):.0f} points too {'high' if off > 0 else 'low'}"
+    others = ", ".join(sorted(groups - set(study.groups)))[:200]
+    doubts = {
+        f"{study.number(own)}: below {FEW} the noise hides all but the largest faults": own < FEW,
+        f"the study reads these scores {way}: they have few values": abs(off) > MISREAD,
+        "rows of the part test are not counted": site_rows.test is not None,
+        f"groups that are not counted apart: {others}": others,
+    }
+    counts = np.bincount(shards.labels).tolist()
+    for name, count in zip(site_rows.names, counts, strict=False):
+        doubts[f"only {count} rows of {name}"] = 0 < count < FEW_OF_A_CLASS
+    return site_rows, site_rows.doubts() + [f"warning: {k}" for k, so in doubts.items() if so]
 
 
 def join(

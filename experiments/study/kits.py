@@ -36,7 +36,7 @@ from fedcal.experiments.report import page
 from fedcal.experiments.runs.engines import superlink as flower
 from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.experiments.runs.files import write_folder
-from fedcal.experiments.study.sealed import SEALED, Join, Sealed, write_text
+from fedcal.experiments.study.sealed import SEALED, Join, Sealed
 from fedcal.experiments.study.study_file import Study, named
 from fedcal.metrics.gap_change import ERROR
 from fedcal.secure_aggregation import keys
@@ -163,7 +163,7 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
         sealed = replace(sealed, revision=last.revision + (not unchanged))
         notes += ["the digest is unchanged: who has accepted it need not do so again"] * unchanged
     for place in (own / out.name, out):
-        write_text(place, sealed.to_text(signer))
+        page.write_text(place, sealed.to_text(signer))
     facts: dict[str, Any] = {"study": study, "sealed": sealed, "out": out, "notes": notes}
     return page.said("study", "sealed", **facts, words=in_words(sealed.digest))
 
@@ -288,7 +288,7 @@ def serve(
             with control(str(ours), files["ca.crt"]) as commands:
                 enrol(commands, sealed, home)
             with ProcessTree(executes, folder=private, env=env, log=log) as executor:
-                write_text(home / CONTROL, f"{ours}\n")
+                page.write_text(home / CONTROL, f"{ours}\n")
                 say(
                     f"{sealed.study.study}: serving {len(sealed.roster.sites)} sites at {public}, "
                     f"digest {in_words(sealed.digest)}; Ctrl-C ends it"
@@ -303,7 +303,7 @@ def roster(home: Path, sealed: Sealed) -> Path:
     """Return the file of the sites for the run, in the server's folder."""
     path = home / "federation.toml"
     if not path.exists() or Roster.read(path) != sealed.roster:
-        write_text(path, sealed.roster.to_toml())
+        page.write_text(path, sealed.roster.to_toml())
     return path
 
 
@@ -315,14 +315,14 @@ def enrol(commands: Control, sealed: Sealed, home: Path) -> None:
     folder.mkdir(exist_ok=True)
     new = {name: key for name, key in sealed.connections.items() if key not in known.values()}
     for name, key in new.items():
-        write_text(folder / f"{name}.pub", key + "\n")
+        page.write_text(folder / f"{name}.pub", key + "\n")
     for file, node in commands.register([folder / f"{name}.pub" for name in new]):
         if node.isdecimal():
             known[node] = sealed.connections[file.stem]
     for node in [node for node, key in known.items() if key not in sealed.connections.values()]:
         commands.revoke(node)
         del known[node]
-    write_text(path, json.dumps(known))
+    page.write_text(path, json.dumps(known))
 
 
 def _check_free(at: fleet.Address) -> None:
