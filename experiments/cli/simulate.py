@@ -83,6 +83,8 @@ def shown(result: SimulationResult, out: Path | None) -> Iterator[str | pages.Ta
     if result.class_names is not None:
         yield classes.in_a_line(result.class_names)
     yield from (replace(table, note="") for table in _tables(result))
+    if {*result.judged.get("metrics", ())} & {*names.ON_DEMAND}:
+        yield "More metrics: by --json, and in the report of --out"
     if about := jobs.about_intervals(result.judged):
         yield about
     yield from (f"Warning: {line}" for line in result.judged.get("coverage_warnings", ()))

@@ -210,6 +210,10 @@ def title_and_rest(verdict: str) -> tuple[str, str]:
     return " ".join(sentences[:MOST_SENTENCES]), " ".join(sentences[MOST_SENTENCES:])
 
 
+def _in_a_line(value: Any) -> str:
+    return printable(re.sub(r"\s*\n\s*", " ", str(value)))
+
+
 @lru_cache
 def _template(name: str) -> Any:
     """Return a template; in texts (`.txt.j2`) no value begins a line, or ends one."""
@@ -218,7 +222,7 @@ def _template(name: str) -> Any:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=not name.endswith((".txt.j2", ".toml.j2")),
-        finalize=(lambda value: printable(str(value))) if name.endswith(".txt.j2") else None,
+        finalize=_in_a_line if name.endswith(".txt.j2") else None,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
