@@ -123,8 +123,10 @@ def _shown(
         yield classes.in_a_line(reading.release.class_names)
     content, asked = reading.to_json(), reading.asked
     for part in reading.parts if asked is None else asked:
-        bare = asked is None and isinstance(part, pages.Table)
-        yield replace(part, note="") if bare else part
+        if asked is None and isinstance(part, pages.Table):
+            yield replace(part, note="")
+        else:
+            yield part
     if asked is not None:
         yield "All that it says: --release alone, --json, or a folder as --out."
     about = (reading.not_compared, jobs.about_intervals(content), *reading.release.privacy[:1])
