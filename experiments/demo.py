@@ -18,7 +18,7 @@ from fedcal.core.errors import TooLittle
 from fedcal.experiments.cli import compare as compare_command
 from fedcal.experiments.report.figures.diagrams import reliability_sheet
 from fedcal.experiments.report.figures.drawing import draw, save_figure
-from fedcal.experiments.report.terminal import progress
+from fedcal.experiments.report.terminal import progress, show
 from fedcal.experiments.runs.comparison import Comparison, compare
 from fedcal.experiments.runs.simulation import simulate
 
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     title = f"{run.title}: test rows"
     for name, dark in (("reliability.png", False), ("reliability-dark.png", True)):  # of docs/img
         save_figure(draw(reliability_sheet(run.reliability, title), dark), out / name, dark=dark)
-    compare_command.show(comparison, out)
+    show(compare_command.shown(comparison, out), gap=0)
     Console(highlight=False, soft_wrap=True).print(
         f"{time.perf_counter() - start:.1f} s; one run with all its files is in {out / ONE_RUN}"
     )

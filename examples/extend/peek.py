@@ -3,22 +3,23 @@
 from pathlib import Path
 
 from fedcal import calibrators
-from fedcal.experiments.cli.parameters import Json, argument
-from fedcal.experiments.report.terminal import console
-from fedcal.experiments.runs.files import to_json
-
-EXAMPLES = ("fedcal peek run/calibrator.npz",)
+from fedcal.experiments.cli.parameters import Json
+from fedcal.experiments.report import terminal
 
 
-def command(
-    file: Path = argument("FILE", "The calibrator.npz."),
-    json: Json = False,
-) -> None:
-    """Show the calibrator."""
+def command(file: Path, json: Json = False) -> None:
+    """Show the calibrator.
+
+    Arguments
+    ---------
+    file : FILE
+        The calibrator.npz.
+
+    Examples
+    --------
+    fedcal peek run/calibrator.npz
+    """
     loaded = calibrators.load(file)
-    if json:
-        print(
-            to_json({"kind": loaded.kind, "classes": loaded.classes, "input": loaded.input}), end=""
-        )
-    else:
-        console().print(f"{loaded.kind}, fitted on {loaded.input} of {loaded.classes} classes")
+    record = {"kind": loaded.kind, "classes": loaded.classes, "input": loaded.input}
+    line = f"{loaded.kind}, fitted on {loaded.input} of {loaded.classes} classes"
+    terminal.show([line], record, json=json)

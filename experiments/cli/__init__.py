@@ -1,1 +1,1 @@
-"""The commands of `fedcal`, a module each: a function `command` and its `EXAMPLES`."""
+"""The commands of `fedcal`, a module each: a function `command`, whose docstring is its help."""

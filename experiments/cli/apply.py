@@ -7,7 +7,7 @@ import gzip
 import io
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,20 +20,13 @@ from fedcal.conformal.coverage import FEW_CLASSES, judged
 from fedcal.core import classes, errors, numerics, optional, types
 from fedcal.core.checks import same, unused, whole
 from fedcal.core.pages import Table
-from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet, option
-from fedcal.experiments.report.tables import print_table
-from fedcal.experiments.report.terminal import console
-from fedcal.experiments.runs import files, folders
+from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet
+from fedcal.experiments.report.terminal import show
+from fedcal.experiments.runs import folders
 from fedcal.experiments.training.data import LabelledRows, labelled_rows, read_labelled
 from fedcal.metrics import below_floor, buckets, names, summary
 from fedcal.storage import artifact, atomic, npz
 from fedcal.training.networks import TrainedModel, load_model
-
-EXAMPLES = (
-    "fedcal apply --calibrator run/calibrator.npz --data new.csv --out probabilities.csv",
-    "fedcal apply --calibrator run/sets.npz --data new.csv --out sets.csv",
-)
-
 
 FORMATS = (".csv", ".csv.gz", ".parquet", ".npz", ".npy")
 """Suffixes that --out may have; .npy holds no ids and no labels."""
@@ -41,21 +34,36 @@ _FORMATS = ", ".join(FORMATS)
 
 
 def command(
-    calibrator: Path = option(..., None, "calibrator.npz, sets.npz or model.npz."),
-    data: str = option(..., None, "A shipped name or a file; labels are optional."),
-    out: Path = option(..., None, f"File to write, probabilities, sets or logits: {_FORMATS}."),
-    model: str | None = option(
-        None, None, "MODULE:CLASS of the trained module: a file imports no code."
-    ),
-    alpha: float | None = option(
-        None, None, "For sets: another share of rows without their label, from the same release."
-    ),
+    calibrator: Path,
+    data: str,
+    out: Path,
+    model: str | None = None,
+    alpha: float | None = None,
     csv: Csv = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write probabilities, sets or logits, and show metrics where there are labels."""
+    """Write probabilities, sets or logits, and show metrics where there are labels.
+
+    Options
+    -------
+    calibrator
+        calibrator.npz, sets.npz or model.npz.
+    data
+        A shipped name or a file; labels are optional.
+    out
+        File to write, probabilities, sets or logits: .csv, .csv.gz, .parquet, .npz, .npy.
+    model
+        MODULE:CLASS of the trained module: a file imports no code.
+    alpha
+        For sets: another share of rows without their label, from the same release.
+
+    Examples
+    --------
+    fedcal apply --calibrator run/calibrator.npz --data new.csv --out probabilities.csv
+    fedcal apply --calibrator run/sets.npz --data new.csv --out sets.csv
+    """
     if not out.name.lower().endswith(FORMATS):
         raise errors.InputError(f"--out {out}: allowed are {_FORMATS}")
     if Path(data).exists() and out.exists() and out.samefile(data):
@@ -92,14 +100,10 @@ def command(
 
 def _show(rows: int, test: int, done: Told, out: Path, *, quiet: bool, json: bool) -> None:
     verb, content, lines = done
-    if json:
-        print(files.to_json({"rows": rows, "out": str(out), **content}), end="")
-    elif not quiet:
-        to = console()
-        parts = f" (metrics: the {test} of its test part)" if test else ""
-        to.print(f"{rows:,} rows{parts} {verb}, written to {out}")
-        for line in lines:
-            print_table(to, line) if isinstance(line, Table) else to.print(line)
+    parts = f" (metrics: the {test} of its test part)" if test else ""
+    first = f"{rows:,} rows{parts} {verb}, written to {out}"
+    record = {"rows": rows, "out": str(out), **content}
+    show([first, *lines], record, json=json, quiet=quiet)
 
 
 def fitted_in(path: Path) -> calibrators.Calibrator | PredictionSets:
@@ -266,7 +270,7 @@ def _apply_sets(fitted: PredictionSets, rows: Rows, out: Path) -> Told:
     )
     after, lines = result.after, list[str | Table]([line])
     if result.classes <= FEW_CLASSES:
-        lines.append(page.class_table(result, fitted.class_names))
+        lines.append(replace(page.class_table(result, fitted.class_names), note=""))
     short = fitted.warnings(result)
     lines += [f"Warning: {warning}" for warning in short]
     if fitted.shift is not None:

@@ -3,26 +3,19 @@
 Impossible combinations are skipped and listed.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from fedcal.core import pages
 from fedcal.core.checks import one_of
 from fedcal.core.errors import FedcalError
-from fedcal.core.options import RUNNING
 from fedcal.experiments.cli import parameters
-from fedcal.experiments.cli.parameters import option
-from fedcal.experiments.report import tables, terminal
+from fedcal.experiments.report import terminal
 from fedcal.experiments.runs.comparison import Comparison, compare, grid
 from fedcal.experiments.runs.comparison.run import FORMS
 from fedcal.experiments.runs.comparison.table import as_table, harmed
 from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.files import to_json
-
-EXAMPLES = (
-    "fedcal compare --method fednewton,fedtemp,fedbbq --epsilon inf,8,1 --seeds 3 --out sweep",
-    "fedcal compare --method 'fedbbq[weighting=none],fedbbq' --clients 100,1000",
-    "fedcal compare --out sweep --resume",
-)
 
 
 @parameters.with_options(
@@ -34,33 +27,48 @@ EXAMPLES = (
 @parameters.with_options(grid.Grid, "seeds")
 def command(
     *,
-    jobs: int | None = option(None, RUNNING, "Number of processes (default: the usable cores)."),
-    engine: str | None = option(
-        None, RUNNING, "inline: processes here | ray: tasks on Ray (default: inline)."
-    ),
-    ray_address: str | None = option(
-        None, RUNNING, "HOST:PORT of a Ray cluster, or local; implies --engine ray."
-    ),
-    resume: bool = option(
-        False,
-        RUNNING,
-        "Continue the comparison in --out, and repeat failed runs; the grid may grow.",
-    ),
+    jobs: int | None = None,
+    engine: str | None = None,
+    ray_address: str | None = None,
+    resume: bool = False,
     config: parameters.ConfigFile = None,
-    out: Path | None = option(None, parameters.FILES, "Folder for rows, tables and report."),
-    table: str | None = option(
-        None, parameters.FILES, "latex | markdown | csv: print the table in this form, alone."
-    ),
-    metric: str | None = option(
-        None, parameters.FILES, "Comma-separated metrics: columns of tables, panels of column.pdf."
-    ),
+    out: Path | None = None,
+    table: str | None = None,
+    metric: str | None = None,
     overwrite: parameters.Overwrite = False,
     no_report: parameters.NoReport = False,
     quiet: parameters.Quiet = False,
     json: parameters.Json = False,
     **options: Any,
 ) -> None:
-    """Run and show it; the exit code is 1 where runs failed."""
+    """Run and show it; the exit code is 1 where runs failed.
+
+    Running
+    -------
+    jobs
+        Number of processes (default: the usable cores).
+    engine
+        inline: processes here | ray: tasks on Ray (default: inline).
+    ray_address
+        HOST:PORT of a Ray cluster, or local; implies --engine ray.
+    resume
+        Continue the comparison in --out, and repeat failed runs; the grid may grow.
+
+    Files and output
+    ----------------
+    out
+        Folder for rows, tables and report.
+    table
+        latex | markdown | csv: print the table in this form, alone.
+    metric
+        Comma-separated metrics: columns of tables, panels of column.pdf.
+
+    Examples
+    --------
+    fedcal compare --method fednewton,fedtemp,fedbbq --epsilon inf,8,1 --seeds 3 --out sweep
+    fedcal compare --method 'fedbbq[weighting=none],fedbbq' --clients 100,1000
+    fedcal compare --out sweep --resume
+    """
     asked = {name: value for name, value in options.items() if value is not None}
     asked |= {"config": config, "out": out, "resume": resume, "overwrite": overwrite}
     asked |= {"jobs": jobs, "engine": engine, "ray_address": ray_address}
@@ -69,12 +77,11 @@ def command(
         one_of("--table", table, FORMS)
     with terminal.progress("comparing", quiet=quiet) as steps:
         comparison = compare(report=not no_report, progress=steps, **asked)
-    if json:
-        print(to_json(comparison.to_json()), end="")
-    elif table is not None:
+    if table is not None and not json:
         print(comparison.to_table(table), end="")
-    elif not quiet:
-        show(comparison, out)
+    else:
+        told = shown(comparison, out)
+        terminal.show(told, comparison.to_json(), json=json, quiet=quiet, gap=0)
     if failures := comparison.failures:
         raise FedcalError(
             f"{len(failures)} of {len(comparison.rows)} runs failed, the first with: "
@@ -82,18 +89,12 @@ def command(
         )
 
 
-def show(comparison: Comparison, out: Path | None) -> None:
-    """Print the table and its statement."""
-    to = terminal.console()
-    to.print(comparison.headline)
-    if worse := harmed(comparison.cells):
-        to.print(worse)
-    lines = as_table(comparison.cells, comparison.metrics)
-    tables.print_table(to, lines, gap=0)
-    if lines.note:
-        to.print(lines.note)
-    for line in comparison.statement:
-        to.print(f"- {line}")
+def shown(comparison: Comparison, out: Path | None) -> Iterator[str | pages.Part]:
+    """Yield the table and its statement."""
+    yield comparison.headline
+    yield from filter(None, [harmed(comparison.cells)])
+    yield as_table(comparison.cells, comparison.metrics)
+    yield pages.Text("", tuple(comparison.statement))
     if out is not None:
         report = f"; the report is {out / 'report.html'}" if comparison.report else ""
-        to.print(f"written to {out}{report}")
+        yield f"written to {out}{report}"

@@ -7,11 +7,8 @@ register admits sites by their public keys.
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from fedcal.core import pages
 from fedcal.core.checks import needed, one_of, unused
-from fedcal.core.options import SITES
 from fedcal.core.printable import listed
 from fedcal.experiments.cli import parameters, simulate
 from fedcal.experiments.deploy.run import (
@@ -22,19 +19,9 @@ from fedcal.experiments.deploy.run import (
     flower_run,
     standing,
 )
-from fedcal.experiments.report import tables, terminal
-from fedcal.experiments.runs import files, jobs
+from fedcal.experiments.report import terminal
+from fedcal.experiments.runs import jobs
 from fedcal.experiments.runs.config import SIMULATED, Config, load_config, merge, read
-
-EXAMPLES = (
-    "fedcal deploy register site-a.pub --control 127.0.0.1:8000 --root-certificates ca.crt",
-    "fedcal deploy status --control 127.0.0.1:8000 --root-certificates ca.crt",
-    "fedcal deploy run --control 127.0.0.1:8000 --root-certificates ca.crt --clients 3 "
-    "--method fedoneshot --epsilon 1 --unit example --out run",
-    "fedcal deploy stop --out run",
-    "fedcal deploy resume --out run",
-)
-
 
 _FOLDER = "the folder of the run"
 ACTIONS = ("run", "resume", "status", "stop", "register")
@@ -52,24 +39,46 @@ _FIRST = ("control", "root_certificates", "federation", "method", "clients", "ep
 @parameters.with_options(Config, but=SIMULATED, unset=_UNSET, first=_FIRST)
 def command(
     *,
-    action: str = parameters.argument("run|resume|status|stop|register"),
-    keys: list[Path] | None = parameters.argument("[KEY.pub]...", default=None),
-    by: str = parameters.option(
-        "none", SITES, "none | site: evaluate each site of --federation separately."
-    ),
+    action: str,
+    keys: list[Path] | None = None,
+    by: str = "none",
     config: parameters.ConfigFile = None,
-    out: Path | None = parameters.option(None, parameters.FILES, "Folder of the run."),
+    out: Path | None = None,
     overwrite: parameters.Overwrite = False,
-    without_unready: bool = parameters.option(
-        False, SITES, "Continue without sites that cannot take part."
-    ),
+    without_unready: bool = False,
     quiet: parameters.Quiet = False,
     json: parameters.Json = False,
     **options: Any,
 ) -> None:
-    """Do it and show what came of it."""
+    """Do it and show what came of it.
+
+    Arguments
+    ---------
+    action : run|resume|status|stop|register
+    keys : [KEY.pub]...
+
+    Real sites (--engine grpc)
+    --------------------------
+    by
+        none | site: evaluate each site of --federation separately.
+    without_unready
+        Continue without sites that cannot take part.
+
+    Files and output
+    ----------------
+    out
+        Folder of the run.
+
+    Examples
+    --------
+    fedcal deploy register site-a.pub --control 127.0.0.1:8000 --root-certificates ca.crt
+    fedcal deploy status --control 127.0.0.1:8000 --root-certificates ca.crt
+    fedcal deploy run --control 127.0.0.1:8000 --root-certificates ca.crt --clients 3 --method
+        fedoneshot --epsilon 1 --unit example --out run
+    fedcal deploy stop --out run
+    fedcal deploy resume --out run
+    """
     one_of("action", action, ACTIONS)
-    to = terminal.console()
     if action != "register":
         unused("keys are for register", keys=keys or None)
     if action != "run":
@@ -82,10 +91,7 @@ def command(
             how: Any = {"resume": action == "resume", "overwrite": overwrite, "out": out}
             how["progress"] = lambda done, total: steps(done, total, asked.method)
             result = deployed(asked, test=test, without_unready=without_unready, **how)
-        if json:
-            print(files.to_json(result.to_json()), end="")
-        elif not quiet:
-            simulate.show(result, out)
+        terminal.show(simulate.shown(result, out), result.to_json(), json=json, quiet=quiet)
         return
     known = {k: v for k, v in options.items() if k in ("control", "root_certificates")}
     if out is not None:
@@ -97,13 +103,14 @@ def command(
         if action == "register":
             keys = needed("KEY.pub", keys or None, "the public keys of sites are registered")
             roster = [(str(key), node) for key, node in superlink.register(keys)]
-            tables.print_table(to, pages.Table("", ("key", "site"), roster, left=(0,)))
+            terminal.show([pages.Table("", ("key", "site"), roster, left=(0,))])
         elif action == "stop":
             out = needed("--out", out, _FOLDER)
             superlink.stop(flower_run(out))
-            to.print(f"stopped; fedcal deploy resume --out {out} continues from its checkpoint")
+            again = f"fedcal deploy resume --out {out} continues from its checkpoint"
+            terminal.show([f"stopped; {again}"])
         else:
-            _show_status(to, superlink, out, json)
+            _show_status(superlink, out, json)
 
 
 def _asked(action: str, options: dict[str, Any], config: Path | None, out: Path | None) -> Config:
@@ -116,20 +123,18 @@ def _asked(action: str, options: dict[str, Any], config: Path | None, out: Path 
     return asked
 
 
-def _show_status(to: Console, superlink: Control, out: Path | None, json: bool) -> None:
+def _show_status(superlink: Control, out: Path | None, json: bool) -> None:
     """Show which sites are online, and the state of the run; readiness is "online" of all sites."""
     nodes = superlink.nodes()
     state = None if out is None else standing(superlink, out)
     if state is not None:
         nodes = [node._replace(name=state.names.get(node.number, "")) for node in nodes]
-    if json:
-        run = None if state is None else state._asdict()
-        print(files.to_json({"sites": [node._asdict() for node in nodes], "run": run}), end="")
-        return
     rows = [(node.name or f"node {node.number}", node.status) for node in nodes]
-    tables.print_table(to, pages.Table("", ("site", "status"), rows, left=(0,)))
+    told: list[Any] = [pages.Table("", ("site", "status"), rows, left=(0,))]
     if state is not None:
         planned = f" of {state.planned}" if state.planned else ""
-        to.print(f"{state.status}; rounds done: {state.done}{planned}")
+        told.append(f"{state.status}; rounds done: {state.done}{planned}")
         if state.names and state.absent:
-            to.print(f"not in the run so far: {listed(state.absent)}")
+            told.append(f"not in the run so far: {listed(state.absent)}")
+    record = {"sites": [node._asdict() for node in nodes], "run": state and state._asdict()}
+    terminal.show(told, record, json=json)

@@ -13,12 +13,9 @@ from fedcal import __version__
 from fedcal.core import errors, flower_internals, optional, pages
 from fedcal.core.parallel import usable_cores
 from fedcal.experiments.cli import main, parameters
-from fedcal.experiments.report import tables, terminal
+from fedcal.experiments.report import terminal
 from fedcal.experiments.runs.engines.superlink import scripts
-from fedcal.experiments.runs.files import to_json
 from fedcal.storage.atomic import posix_locks
-
-EXAMPLES = ("fedcal doctor", "fedcal doctor --json")
 
 _LOCKING = ("train --out", "site", "deploy")
 _FLOWER = ("site", "simulate --engine grpc")
@@ -26,16 +23,18 @@ _DEVELOPERS = {"all", "bench", "dev", "docs"}
 
 
 def command(quiet: parameters.Quiet = False, json: parameters.Json = False) -> None:
-    """Inspect the installation and show the result."""
+    """Inspect the installation and show the result.
+
+    Examples
+    --------
+    fedcal doctor
+    fedcal doctor --json
+    """
     facts = look()
-    if json:
-        print(to_json(facts), end="")
-    elif not quiet:
-        to = terminal.console()
-        to.print("\n".join([facts["summary"], *facts["lacking"]]))
-        parts = ("versions", "extras", "machine")
-        rows = [(name, str(value or "?")) for part in parts for name, value in facts[part].items()]
-        tables.print_table(to, pages.Table("", ("", "here"), rows))
+    parts = ("versions", "extras", "machine")
+    rows = [(name, str(value or "?")) for part in parts for name, value in facts[part].items()]
+    told = [facts["summary"], *facts["lacking"], pages.Table("", ("", "here"), rows)]
+    terminal.show(told, facts, json=json, quiet=quiet)
 
 
 def look() -> dict[str, Any]:

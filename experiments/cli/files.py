@@ -5,25 +5,23 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core.errors import InputError
-from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet, argument, option
-from fedcal.experiments.report.terminal import console
+from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet
+from fedcal.experiments.report import page, terminal
 from fedcal.experiments.runs import files, folders
 
-EXAMPLES = {
-    "report": ("fedcal report run",),
-    "export": ("fedcal export --calibrator run/calibrator.npz --out calibrator.onnx",),
-    "flower_app": ("fedcal flower-app app", "fedcal flower-app app --family evaluate"),
-    "datasets": ("fedcal datasets --json",),
-}
-"""Command lines of each command, for its `--help`."""
 
+def report(folder: Path, quiet: Quiet = False, json: Json = False) -> None:
+    """Write the report of a result folder again: one HTML file that works offline.
 
-def report(
-    folder: Path = argument("DIR", "Result folder of any command."),
-    quiet: Quiet = False,
-    json: Json = False,
-) -> None:
-    """Write the report of a result folder again: one HTML file that works offline."""
+    Arguments
+    ---------
+    folder : DIR
+        Result folder of any command.
+
+    Examples
+    --------
+    fedcal report run
+    """
     from fedcal.experiments.report import comparison, simulation
     from fedcal.experiments.report.page import read_json, reading
 
@@ -56,7 +54,7 @@ def report(
             f"{folder} holds no result.json (of simulate), compare.json, training.json, "
             "study.json or outcome.json (of flwr run)"
         )
-    _show_written(written, quiet=quiet, as_json=json)
+    terminal.show([f"written to {written}"], {"out": str(written)}, json=json, quiet=quiet)
 
 
 OF_FLOAT32 = (
@@ -68,13 +66,25 @@ OF_FLOAT32 = (
 
 
 def export(
-    calibrator: Path = option(..., None, "calibrator.npz, sets.npz or model.npz."),
-    out: Path = option(..., None, "File to write: ONNX (.onnx) or a PyTorch program (.pt2)."),
+    calibrator: Path,
+    out: Path,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Export a calibrator or prediction sets to ONNX or PyTorch."""
+    """Export a calibrator or prediction sets to ONNX or PyTorch.
+
+    Options
+    -------
+    calibrator
+        calibrator.npz, sets.npz or model.npz.
+    out
+        File to write: ONNX (.onnx) or a PyTorch program (.pt2).
+
+    Examples
+    --------
+    fedcal export --calibrator run/calibrator.npz --out calibrator.onnx
+    """
     from fedcal import export
     from fedcal.conformal import PredictionSets
     from fedcal.experiments.cli.apply import fitted_in
@@ -86,60 +96,50 @@ def export(
         export.save_model(load_model(calibrator), out)
     else:
         export.save(fitted_in(calibrator), out)
-    _show_written(out, quiet=quiet, as_json=json)
+    terminal.show([f"written to {out}"], {"out": str(out)}, json=json, quiet=quiet)
     if form == PredictionSets.form and not (quiet or json):
-        console().print(OF_FLOAT32)
+        terminal.console().print(OF_FLOAT32)
 
 
 def flower_app(
-    folder: Path = argument("DIR", "Folder for `flwr run`."),
-    family: str = option(
-        "calibrate", None, "Kind of app: calibrate | evaluate | conformal | personal | train."
-    ),
-    quiet: Quiet = False,
-    json: Json = False,
+    folder: Path, family: str = "calibrate", quiet: Quiet = False, json: Json = False
 ) -> None:
-    """Write the folder that `flwr run` needs: a pyproject.toml with every key."""
+    """Write the folder that `flwr run` needs: a pyproject.toml with every key.
+
+    Arguments
+    ---------
+    folder : DIR
+        Folder for `flwr run`.
+
+    Options
+    -------
+    family
+        Kind of app: calibrate | evaluate | conformal | personal | train.
+
+    Examples
+    --------
+    fedcal flower-app app
+    fedcal flower-app app --family evaluate
+    """
     from fedcal.experiments.deploy.flower_app import write_app
 
-    _show_written(write_app(folder, family), quiet=quiet, as_json=json)
+    written = write_app(folder, family)
+    terminal.show([f"written to {written}"], {"out": str(written)}, json=json, quiet=quiet)
 
 
 def datasets(quiet: Quiet = False, json: Json = False) -> None:
-    """List the data sets that ship with fedcal."""
+    """List the data sets that ship with fedcal.
+
+    Examples
+    --------
+    fedcal datasets --json
+    """
     from fedcal import datasets
 
+    known, features = datasets.catalogue(), datasets.feature_sets()
     if json:
-        entries: list[Any] = [*datasets.catalogue(), *datasets.feature_sets()]
+        entries: list[Any] = [*known, *features]
         print(files.to_json([dataclasses.asdict(entry) for entry in entries]), end="")
-        return
-    if quiet:
-        return
-    to = console(markup=True)
-    to.print("Data sets that ship with fedcal (--data NAME):")
-    for entry in datasets.catalogue():
-        test = f"{entry.test_rows:,} test rows" if entry.test_rows else "half of them for testing"
-        clients = f", {entry.clients:,} natural clients" if entry.clients else ""
-        clients += f", {entry.groups} groups" if entry.groups else ""
-        to.print(
-            f"\n[bold]{entry.name}[/bold]: {entry.description}\n"
-            f"  {entry.classes} classes, {entry.rows:,} rows, {test}{clients}; {entry.input}\n"
-            f"  {entry.source}, {entry.author}, {entry.year}; {entry.licence}"
-        )
-    to.print("\nFeatures to train on (fedcal train --data NAME):")
-    for features in datasets.feature_sets():
-        groups = f", {features.groups} groups" if features.groups else ""
-        to.print(
-            f"\n[bold]{features.name}[/bold]: {features.description}\n"
-            f"  {features.classes} classes, {features.rows:,} rows, "
-            f"{features.test_rows:,} test rows{groups}; {features.features} features\n"
-            f"  {features.source}, {features.author}, {features.year}; {features.licence}"
-        )
-
-
-def _show_written(path: Path, *, quiet: bool, as_json: bool) -> None:
-    """Show where a file was written."""
-    if as_json:
-        print(files.to_json({"out": str(path)}), end="")
     elif not quiet:
-        console().print(f"written to {path}")
+        told = page.said("commands", "datasets", known=known, features=features)
+        terminal.console(markup=True).print("\n".join(told))

@@ -3,6 +3,7 @@
 import ast
 import copy
 import inspect
+import re
 import sys
 import warnings
 from functools import partial
@@ -57,9 +58,9 @@ COMMANDS = {
 }
 """Name -> its module in `fedcal.experiments.cli`; a name of two words is a command below the first.
 
-A module's docstring is the command's help, `EXAMPLES` are command lines, and its function `command`
-has the signature and does it. Of several commands in a module (`module:function`) each has its own
-function and docstring, and an entry in `EXAMPLES`.
+A module's docstring is the command's help, and its function `command` does it: its docstring tells
+of parameters and examples (`fedcal.experiments.cli.parameters`). Of several commands in a module
+(`module:function`) the docstring of each function is the help, too.
 """
 
 PACKAGE = "fedcal.experiments.cli"
@@ -82,7 +83,8 @@ def help_of(name: str) -> str:
     tree: Any = ast.parse(path.read_text("utf-8"))
     if function:
         tree = next(node for node in tree.body if getattr(node, "name", "") == function)
-    return " ".join((ast.get_docstring(tree) or "").split())
+    said = re.split(r"\n.+\n-{3,}\n", ast.get_docstring(tree) or "")[0]
+    return " ".join(said.split())
 
 
 def load_command(name: str, *, every: bool = True) -> click.Command:
@@ -92,24 +94,29 @@ def load_command(name: str, *, every: bool = True) -> click.Command:
     """
     removed.check_kept(f"fedcal {name}")
     checks.one_of("command", name, COMMANDS, "fedcal --help")
+    from fedcal.experiments.cli import parameters
+
     place, _, function = COMMANDS[name].partition(":")
     module = import_module(f"{PACKAGE}.{place}")
     command = getattr(module, function or "command")
-    examples = module.EXAMPLES[function] if function else module.EXAMPLES
-    epilog = "\n\n".join(["For example:", *(f"    {escape(line)}" for line in examples)])
+    examples = parameters.sections(command)["Examples"].items()
+    lines = (f"    {escape(' '.join(words).strip())}" for words in examples)
+    epilog = "\n\n".join(["For example:", *lines])
     rare = () if every else getattr(command, "rare", ())
     if rare:
         epilog += f"\n\nMore options, of ledgers, secure sums and sites: fedcal {name} {ALL}"
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    known = parameters.documented(command)
+    command.__signature__ = inspect.Signature(known)
     alone.command(name, help=help_of(name), epilog=epilog, context_settings=_HELP)(command)
     made: Any = typer.main.get_command(alone)
-    parameters = inspect.signature(command, eval_str=True).parameters
+    of = {parameter.name: parameter.annotation.__metadata__[0] for parameter in known}
     for argument in made.params:
         argument.type = _PLAIN.get(argument.type, argument.type)
         argument.hidden = getattr(argument, "hidden", False) or argument.name in rare
         argument.secondary_opts = []  # no --no-... beside a flag
         if isinstance(argument, click.Argument):  # click 8.5 drops the help that typer sets
-            argument.help = parameters[argument.name or ""].default.help
+            argument.help = of[argument.name].help
     return _versioned(made, hidden=True)
 
 

@@ -1,6 +1,12 @@
-"""Parameters of the commands: those made from fields of options, and those that many have."""
+"""Parameters of the commands, by the docstrings of these: the fields of options, and shared ones.
+
+The docstring of a command has, after what it does, a section for each group of `--help`: names of
+parameters, each with what it is, below it and indented; ` : ` separates from the name what stands
+for it in the usage (section `Arguments`), or the option's own name. `Examples` are command lines.
+"""
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Optional, TypeAlias, TypeVar
@@ -22,16 +28,6 @@ _SECURE = ("secure_aggregation", "committee", "colluding", "quorum")
 _LAST = (DATA, PRIVACY, RUNNING, SECURE, SITES)
 
 
-def option(default: Any, group: str | None, help: str, *names: str) -> Any:
-    """Return an option as the default value of a command's parameter; ... = it must be given."""
-    return typer.Option(default, *names, help=help, rich_help_panel=group)
-
-
-def argument(metavar: str, help: str | None = None, default: Any = ...) -> Any:
-    """Return an argument as the default value of a command's parameter; ... = it must be given."""
-    return typer.Argument(default, metavar=metavar, help=help, show_default=False)
-
-
 def shared(group: str, help: str) -> Any:
     """Return the annotation of an option that several commands have."""
     return typer.Option(help=help, rich_help_panel=group)
@@ -47,6 +43,39 @@ NoReport: TypeAlias = Annotated[
 ]
 Csv: TypeAlias = Annotated[str | None, shared(DATA, options_of(config.Config)["csv"].described())]
 ConfigFile: TypeAlias = Annotated[Path | None, shared(FILES, "TOML file with these options.")]
+
+
+def sections(command: Callable[..., Any]) -> dict[str, dict[str, str]]:
+    """Return the sections of a command's docstring: title -> line -> what is indented below it."""
+    text = inspect.cleandoc(command.__doc__ or "")
+    _, *parts = re.split(r"^(\S.*)\n-{3,}$", text, flags=re.MULTILINE)
+    texts = (re.split(r"\n(?=\S)", body.strip()) for body in parts[1::2])
+    return dict(zip(parts[::2], (dict(map(_entry, text)) for text in texts), strict=True))
+
+
+def _entry(text: str) -> tuple[str, str]:
+    head, _, rest = text.partition("\n")
+    return head, " ".join(rest.split())
+
+
+def documented(command: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a command, with what its docstring says of them."""
+    known = inspect.signature(command, eval_str=True).parameters
+    own, groups = dict(known), sections(command)
+    groups.pop("Examples", None)
+    for group, entries in groups.items():
+        for head, help in entries.items():
+            name, _, called = head.partition(" : ")
+            if hasattr(known[name].annotation, "__metadata__"):  # another decorator was here
+                continue
+            if group == "Arguments":
+                shown = typer.Argument(metavar=called, help=help or None, show_default=False)
+            else:
+                panel = None if group == "Options" else group
+                names = [called] if called else []
+                shown = typer.Option(*names, help=help, rich_help_panel=panel)
+            own[name] = known[name].replace(annotation=Annotated[known[name].annotation, shown])
+    return list(own.values())
 
 
 def with_options(
@@ -95,10 +124,9 @@ def with_options(
         )
 
     def given(command: Command) -> Command:
-        own = inspect.signature(command, eval_str=True).parameters.values()
-        fixed = [p for p in own if p.kind is p.KEYWORD_ONLY]
+        own = [p for p in documented(command) if p.kind is not p.VAR_KEYWORD]
         made = [parameter(name) for name in names or known if name not in but]
-        signature = inspect.Signature(sorted([*made, *fixed], key=_place))
+        signature = inspect.Signature(sorted([*made, *own], key=_place))
         command.__signature__ = signature  # type: ignore[attr-defined]  # which typer reads
         if first is MOST_USED and not names:
             rare = {n for n, one in known.items() if n not in first and one.group != TRAINING}
@@ -110,8 +138,8 @@ def with_options(
 
 def _place(parameter: inspect.Parameter) -> tuple[int, int]:
     """Return the place of a parameter in `--help`: of its group, and in the first one its own."""
-    (shown,) = getattr(parameter.annotation, "__metadata__", (parameter.default,))
-    group = getattr(shown, "rich_help_panel", None)
+    (shown,) = parameter.annotation.__metadata__
+    group = shown.rich_help_panel
     if group in (FIRST, LISTS):
         return -1, (*MOST_USED, parameter.name).index(parameter.name)
     return _LAST.index(group) + 1 if group in _LAST else 0, 0

@@ -2,15 +2,9 @@
 
 from typing import Any
 
-from fedcal.experiments.cli.parameters import FIRST, Json, Quiet, option, with_options
-from fedcal.experiments.report import tables, terminal
-from fedcal.experiments.runs import config, files, plan
-
-EXAMPLES = (
-    "fedcal plan --clients 100 --rows-per-client 50 --classes 10 --epsilon 1",
-    "fedcal plan --clients 20 --data imdb-binary --epsilon 4 --method fednewton,fedbbq",
-)
-_ROWS = "Public nominal number of rows of a client (required without --data)."
+from fedcal.experiments.cli.parameters import Json, Quiet, with_options
+from fedcal.experiments.report import terminal
+from fedcal.experiments.runs import config, plan
 
 
 @with_options(
@@ -21,22 +15,33 @@ _ROWS = "Public nominal number of rows of a client (required without --data)."
 )
 def command(
     *,
-    rows_per_client: float | None = option(None, FIRST, _ROWS),
-    classes: int | None = option(None, FIRST, "Classes (required without --data)."),
-    data: str | None = option(None, FIRST, "Shipped data set whose size to plan for."),
-    method: str | None = option(None, FIRST, "Comma-separated methods (default: all)."),
+    rows_per_client: float | None = None,
+    classes: int | None = None,
+    data: str | None = None,
+    method: str | None = None,
     quiet: Quiet = False,
     json: Json = False,
     **options: Any,
 ) -> None:
-    """Plan and show the table."""
+    """Plan and show the table.
+
+    Most used
+    ---------
+    rows_per_client
+        Public nominal number of rows of a client (required without --data).
+    classes
+        Classes (required without --data).
+    data
+        Shipped data set whose size to plan for.
+    method
+        Comma-separated methods (default: all).
+
+    Examples
+    --------
+    fedcal plan --clients 100 --rows-per-client 50 --classes 10 --epsilon 1
+    fedcal plan --clients 20 --data imdb-binary --epsilon 4 --method fednewton,fedbbq
+    """
     options |= {"rows_per_client": rows_per_client, "classes": classes, "data": data}
     given = {k: v for k, v in options.items() if v is not None}
     found = plan.plan(**given, methods=method.split(",") if method else None)
-    if json:
-        print(files.to_json(found.to_json()), end="")
-    if json or quiet:
-        return
-    to = terminal.console()
-    to.print(found.heading)
-    tables.print_parts(to, found.parts)
+    terminal.show([found.heading, *found.parts], found.to_json(), json=json, quiet=quiet)

@@ -3,31 +3,60 @@
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.options import DATA, RUNNING
-from fedcal.experiments.cli.parameters import FILES, Json, Overwrite, Quiet, argument, option
-
-EXAMPLES = ("fedcal reproduce --list", "fedcal reproduce maddock-table2 --seeds 1 --out again")
+from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet
 
 
 def command(
-    name: str | None = argument("[NAME]", "Name of a study (default: list all).", default=None),
-    data: str | None = option(
-        None, DATA, "Comma-separated files of your own, each with its lines."
-    ),
-    seeds: int | None = option(None, RUNNING, "Number of seeds, from 0 on (default: the paper's)."),
-    jobs: int | None = option(None, RUNNING, "Number of processes (default: the usable cores)."),
-    resume: bool = option(False, RUNNING, "Continue the study in --out."),
-    ray_address: str | None = option(
-        None, RUNNING, "HOST:PORT of a Ray cluster, or local: runs are Ray tasks."
-    ),
-    out: Path | None = option(None, FILES, "Folder for tables, figures, report and all runs."),
+    name: str | None = None,
+    data: str | None = None,
+    seeds: int | None = None,
+    jobs: int | None = None,
+    resume: bool = False,
+    ray_address: str | None = None,
+    out: Path | None = None,
     overwrite: Overwrite = False,
-    check: bool = option(False, FILES, "Exit with code 1 if results are not as expected."),
-    listed: bool = option(False, FILES, "List the names.", "--list"),
+    check: bool = False,
+    listed: bool = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run a study and show its result."""
+    """Run a study and show its result.
+
+    Arguments
+    ---------
+    name : [NAME]
+        Name of a study (default: list all).
+
+    Method, data and clients
+    ------------------------
+    data
+        Comma-separated files of your own, each with its lines.
+
+    Running
+    -------
+    seeds
+        Number of seeds, from 0 on (default: the paper's).
+    jobs
+        Number of processes (default: the usable cores).
+    resume
+        Continue the study in --out.
+    ray_address
+        HOST:PORT of a Ray cluster, or local: runs are Ray tasks.
+
+    Files and output
+    ----------------
+    out
+        Folder for tables, figures, report and all runs.
+    check
+        Exit with code 1 if results are not as expected.
+    listed : --list
+        List the names.
+
+    Examples
+    --------
+    fedcal reproduce --list
+    fedcal reproduce maddock-table2 --seeds 1 --out again
+    """
     from fedcal.experiments.research.studies.command import run_reproduce
 
     how: Any = {"resume": resume, "overwrite": overwrite, "ray_address": ray_address}

@@ -1,25 +1,19 @@
 """Calibrate a model over simulated clients: one method, one run."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedcal.core import classes, errors, pages
-from fedcal.core.options import RUNNING
 from fedcal.evaluation.by_group import change_table
 from fedcal.experiments.cli import parameters
 from fedcal.experiments.report import headline, terminal
-from fedcal.experiments.report.tables import print_table
-from fedcal.experiments.runs import files, jobs, simulation
+from fedcal.experiments.runs import jobs, simulation
 from fedcal.experiments.runs import result as results
 from fedcal.experiments.runs.config import Config, load_config, merge
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.metrics import names
-
-EXAMPLES = (
-    "fedcal simulate --epsilon 1 --out run",
-    "fedcal simulate --data rows.csv --partition natural --method fedbbq --set weighting=none",
-)
-
 
 _STARTING = {
     "ray": ": starting Ray",
@@ -32,18 +26,32 @@ _WAITING = ": waiting for the sites"
 @parameters.with_options(Config)
 def command(
     *,
-    resume: bool = parameters.option(
-        False, RUNNING, "For compare only: a single run is simply repeated."
-    ),
+    resume: bool = False,
     config: parameters.ConfigFile = None,
-    out: Path | None = parameters.option(None, parameters.FILES, "Folder for result files."),
+    out: Path | None = None,
     overwrite: parameters.Overwrite = False,
     no_report: parameters.NoReport = False,
     quiet: parameters.Quiet = False,
     json: parameters.Json = False,
     **options: Any,
 ) -> None:
-    """Run a simulation and show its result."""
+    """Run a simulation and show its result.
+
+    Running
+    -------
+    resume
+        For compare only: a single run is simply repeated.
+
+    Files and output
+    ----------------
+    out
+        Folder for result files.
+
+    Examples
+    --------
+    fedcal simulate --epsilon 1 --out run
+    fedcal simulate --data rows.csv --partition natural --method fedbbq --set weighting=none
+    """
     if resume:
         raise errors.InputError(
             "a single run is not resumed, it is run again: --config DIR/config.toml gives the "
@@ -66,38 +74,31 @@ def run_and_show(
         result = simulation.simulate(
             asked.data, config=asked, out=out, overwrite=overwrite, report=report, progress=moved
         )
-    if json:
-        print(files.to_json(result.to_json()), end="")
-    elif not quiet:
-        show(result, out)
+    terminal.show(shown(result, out), result.to_json(), json=json, quiet=quiet)
 
 
-def show(result: SimulationResult, out: Path | None) -> None:
-    """Print the run, its metrics and its guarantee."""
-    to = terminal.console()
-    to.print(results.title(result.config, result.sites))
+def shown(result: SimulationResult, out: Path | None) -> Iterator[str | pages.Table]:
+    """Yield what is printed of a run: what it was, its metrics and its guarantee."""
+    yield results.title(result.config, result.sites)
     if result.class_names is not None:
-        to.print(classes.in_a_line(result.class_names))
-    for table in _tables(result):
-        print_table(to, table)
+        yield classes.in_a_line(result.class_names)
+    yield from (replace(table, note="") for table in _tables(result))
     if {*result.judged.get("metrics", ())} & {*names.ON_DEMAND}:
-        to.print("More metrics: by --json, and in the report of --out")
+        yield "More metrics: by --json, and in the report of --out"
     if about := jobs.about_intervals(result.judged):
-        to.print(about)
-    for warning in result.judged.get("coverage_warnings", ()):
-        to.print(f"Warning: {warning}")
-    for sentence in result.judged.get("sets", {}).get("guarantee", ()):
-        to.print(sentence)
-    to.print(
+        yield about
+    yield from (f"Warning: {line}" for line in result.judged.get("coverage_warnings", ()))
+    yield from result.judged.get("sets", {}).get("guarantee", ())
+    yield (
         f"{results.protection(result.privacy)} Who sees what, and what is not protected: "
         "privacy in result.json and --json (docs/guide/privacy.md)"
     )
     if floored := names.floored(result.judged.get("rows_below_floor", {})):
-        to.print(floored)
-    to.print(results.sent(result))
+        yield floored
+    yield results.sent(result)
     if out is not None:
-        to.print(f"written to {out}")
-    to.print(headline.headline(result.to_json()))
+        yield f"written to {out}"
+    yield headline.headline(result.to_json())
 
 
 def _tables(result: SimulationResult) -> list[pages.Table]:

@@ -7,72 +7,75 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core import checks, classes, errors, pages
-from fedcal.experiments.cli.parameters import FILES, Csv, Json, Overwrite, argument, option
+from fedcal.experiments.cli.parameters import Csv, Json, Overwrite
 from fedcal.experiments.deploy.fleet import read_address
-from fedcal.experiments.report import tables, terminal
-from fedcal.experiments.runs import files, folders
+from fedcal.experiments.report import page, terminal
+from fedcal.experiments.runs import folders
 from fedcal.secure_aggregation.roster import in_words
-
-EXAMPLES = {
-    "run": (
-        "fedcal site --data rows.npz --dry-run",
-        "fedcal site --data rows.npz --fleet superlink.example:9092 --root-certificates ca.crt "
-        "--key site.key",
-    ),
-    "join": ("fedcal site join alder/ rows.csv",),
-    "accept": ("fedcal site accept alder/ sepsis.sealed",),
-    "start": ("fedcal site start alder/", "fedcal site start alder/ 2027Q1.csv"),
-    "status": ("fedcal site status alder/",),
-    "recalibrate": (
-        "fedcal site recalibrate --release run/prior.npz rows.csv --site Cleveland --out home",
-    ),
-}
-"""Command lines of each command, for its `--help`."""
-
-ROWS, LINK, LIMITS = "Rows", "Connection", "Participation"
 
 
 def run(
     *,
-    data: str = option(
-        ...,
-        ROWS,
-        "File with scores or features of this site, or module:function that returns "
-        "(logits, labels) or a mapping with the keys of a file of scores.",
-    ),
-    class_names: str | None = option(
-        None,
-        ROWS,
-        "Comma-separated names of the classes, the same at all sites (default: 0,1,...).",
-    ),
+    data: str,
+    class_names: str | None = None,
     csv: Csv = None,
-    fleet: str | None = option(None, LINK, "HOST:PORT of the SuperLink's Fleet API."),
-    root_certificates: Path | None = option(
-        None, LINK, "PEM file that verifies the SuperLink's certificate."
-    ),
-    key: Path | None = option(None, LINK, "Private key of this site: ECDSA, in OpenSSH's format."),
-    wait: float = option(60.0, LINK, "Seconds to wait for a SuperLink to start."),
-    policy: Path | None = option(
-        None, LIMITS, "Policy of this site (site.toml): methods, budgets, contributions in a sum."
-    ),
-    federation: Path | None = option(
-        None, LIMITS, "federation.toml with all sites, for secure aggregation by protocol."
-    ),
-    sign_key: Path | None = option(
-        None, LIMITS, "Signing key of this site in the federation, from fedcal site key."
-    ),
-    state: Path = option(
-        Path("fedcal-site"), FILES, "Folder of the site: rows, answers, results, logs."
-    ),
-    key_records: Path | None = option(
-        None,
-        FILES,
-        "File that binds the records to the site's key (default: beside --sign-key, or else "
-        "--key, with the suffix .records).",
-    ),
-    dry_run: bool = option(False, FILES, "Read and check the rows, and start nothing."),
+    fleet: str | None = None,
+    root_certificates: Path | None = None,
+    key: Path | None = None,
+    wait: float = 60.0,
+    policy: Path | None = None,
+    federation: Path | None = None,
+    sign_key: Path | None = None,
+    state: Path = Path("fedcal-site"),
+    key_records: Path | None = None,
+    dry_run: bool = False,
 ) -> None:
-    """Run a site of a federation: it answers a SuperLink's questions about rows that stay here."""
+    """Run a site of a federation: it answers a SuperLink's questions about rows that stay here.
+
+    Rows
+    ----
+    data
+        File with scores or features of this site, or module:function that returns (logits, labels)
+        or a mapping with the keys of a file of scores.
+    class_names
+        Comma-separated names of the classes, the same at all sites (default: 0,1,...).
+
+    Connection
+    ----------
+    fleet
+        HOST:PORT of the SuperLink's Fleet API.
+    root_certificates
+        PEM file that verifies the SuperLink's certificate.
+    key
+        Private key of this site: ECDSA, in OpenSSH's format.
+    wait
+        Seconds to wait for a SuperLink to start.
+
+    Participation
+    -------------
+    policy
+        Policy of this site (site.toml): methods, budgets, contributions in a sum.
+    federation
+        federation.toml with all sites, for secure aggregation by protocol.
+    sign_key
+        Signing key of this site in the federation, from fedcal site key.
+
+    Files and output
+    ----------------
+    state
+        Folder of the site: rows, answers, results, logs.
+    key_records
+        File that binds the records to the site's key (default: beside --sign-key, or else --key,
+        with the suffix .records).
+    dry_run
+        Read and check the rows, and start nothing.
+
+    Examples
+    --------
+    fedcal site --data rows.npz --dry-run
+    fedcal site --data rows.npz --fleet superlink.example:9092 --root-certificates ca.crt --key
+        site.key
+    """
     from fedcal.experiments.deploy.rows import site_rows
     from fedcal.experiments.deploy.site import run_site
 
@@ -96,18 +99,28 @@ def run(
 
 
 def join(
-    kit: Path = argument("KIT", "The folder from the coordinator."),
-    data: str = argument("ROWS", "This site's labelled scores, or module:function."),
-    *,
-    csv: Csv = None,
-    new_keys: bool = option(
-        False, FILES, "Make new keys, if the old ones are lost or known to others."
-    ),
-    made_here: bool = option(
-        False, FILES, "Take over what this site made in the folder: it asks first."
-    ),
+    kit: Path, data: str, *, csv: Csv = None, new_keys: bool = False, made_here: bool = False
 ) -> None:
-    """Join a study at a site: check its rows, make its keys, write the file to send back."""
+    """Join a study at a site: check its rows, make its keys, write the file to send back.
+
+    Arguments
+    ---------
+    kit : KIT
+        The folder from the coordinator.
+    data : ROWS
+        This site's labelled scores, or module:function.
+
+    Files and output
+    ----------------
+    new_keys
+        Make new keys, if the old ones are lost or known to others.
+    made_here
+        Take over what this site made in the folder: it asks first.
+
+    Examples
+    --------
+    fedcal site join alder/ rows.csv
+    """
     from fedcal.experiments.study.joining import Kit, join
 
     try:
@@ -116,24 +129,29 @@ def join(
         raise terminal.Stopped(
             "interrupted; the same command continues, with the keys made so far"
         ) from None
-    to = terminal.console()
-    to.print("\n".join([rows.described(), *warnings]))
-    to.print(
-        f"{kit / 'home' / 'report.html'}: this site's own exact calibration, for its eyes alone.\n"
-        f"{made}: send it to the coordinator. In it are two public keys, names and digests of "
-        "classes and terms: nothing that comes from a row. The private keys stay in "
-        f"{Kit.read(kit).own}, outside of {kit}: keep both.\n"
-        f"Next: you get a sealed study; fedcal site accept {kit} FILE.sealed"
-    )
+    told = page.said("study", "joined", kit=Kit.read(kit), made=made)
+    terminal.console().print("\n".join([rows.described(), *warnings, *told]))
 
 
-def accept(
-    kit: Path = argument("KIT", "This site's folder."),
-    file: Path = argument("FILE", "The sealed study."),
-    *,
-    yes: bool = option(False, FILES, "Accept without a question: the words were compared before."),
-) -> None:
-    """Accept a sealed study at a site, after showing its questions, budget and digest."""
+def accept(kit: Path, file: Path, *, yes: bool = False) -> None:
+    """Accept a sealed study at a site, after showing its questions, budget and digest.
+
+    Arguments
+    ---------
+    kit : KIT
+        This site's folder.
+    file : FILE
+        The sealed study.
+
+    Files and output
+    ----------------
+    yes
+        Accept without a question: the words were compared before.
+
+    Examples
+    --------
+    fedcal site accept alder/ sepsis.sealed
+    """
     from fedcal.experiments.study.joining import Offer
 
     offer, to = Offer.read(kit, file), terminal.console()
@@ -148,15 +166,21 @@ def accept(
     to.print(f"accepted: the rules are in {kit / 'site.toml'}. Next: fedcal site start {kit}")
 
 
-def start(
-    kit: Path = argument("KIT", "This site's folder."),
-    data: str | None = argument(
-        "[ROWS]", "Rows to use from now on (default: the current ones).", default=None
-    ),
-    *,
-    csv: Csv = None,
-) -> None:
-    """Run a site of an accepted study: it answers releases from rows that stay here."""
+def start(kit: Path, data: str | None = None, *, csv: Csv = None) -> None:
+    """Run a site of an accepted study: it answers releases from rows that stay here.
+
+    Arguments
+    ---------
+    kit : KIT
+        This site's folder.
+    data : [ROWS]
+        Rows to use from now on (default: the current ones).
+
+    Examples
+    --------
+    fedcal site start alder/
+    fedcal site start alder/ 2027Q1.csv
+    """
     from fedcal.experiments.study.site_side import start
 
     # what goes into a file or a container's log tells of no rows
@@ -164,44 +188,75 @@ def start(
     start(kit, data, to.print if sys.stderr.isatty() else lambda line: None, csv)
 
 
-def status(kit: Path = argument("KIT", "This site's folder."), *, json: Json = False) -> None:
-    """Show what a site of a study has accepted and spent, and its next step."""
+def status(kit: Path, *, json: Json = False) -> None:
+    """Show what a site of a study has accepted and spent, and its next step.
+
+    Arguments
+    ---------
+    kit : KIT
+        This site's folder.
+
+    Examples
+    --------
+    fedcal site status alder/
+    """
     from fedcal.experiments.study.site_side import status
 
     state = status(kit)
-    if json:
-        print(files.to_json(state), end="")
-        return
-    jobs, refused, last = (state.pop(name) for name in ("answered", "refused", "next"))
-    shown = {name: value for name, value in state.items() if value is not None}
-    shown["epsilon"] = ", ".join(f"{value:g} {name}" for name, value in shown["epsilon"].items())
-    shown["running"] = "yes" if shown["running"] else "no"
+    jobs, shown = state["answered"], {k: v for k, v in state.items() if v is not None}
+    shown["epsilon"] = ", ".join(f"{value:g} {name}" for name, value in state["epsilon"].items())
+    shown["running"] = "yes" if state["running"] else "no"
     if "digest" in shown:
-        shown["digest"] = in_words(shown["digest"])
-    to = terminal.console()
-    to.print("\n".join(f"{name}: {value}" for name, value in shown.items()))
+        shown["digest"] = in_words(state["digest"])
+    told: list[Any] = [f"{k}: {v}" for k, v in shown.items() if k not in _BELOW]
     if jobs:
         rows = [[str(entry) for entry in job.values()] for job in jobs[-12:]]  # --json has all
-        tables.print_table(to, pages.Table("", tuple(jobs[0]), rows, left=(0, 1, 3)))
-    to.print("\n".join([*refused, f"next: {last}"]))
+        told.append(pages.Table("", tuple(jobs[0]), rows, left=(0, 1, 3)))
+    terminal.show([*told, *state["refused"], f"next: {state['next']}"], state, json=json)
+
+
+_BELOW = ("answered", "refused", "next")
 
 
 def recalibrate(
-    data: str = argument("ROWS", "This site's labelled scores."),
+    data: str,
     *,
-    release: Path = option(..., ROWS, "prior.npz of fedprior, or release.npz of evaluate."),
-    site: str | None = option(
-        None, ROWS, "Name of this site in the release, so that its rows count once."
-    ),
-    class_names: str | None = option(None, ROWS, "Comma-separated names of the classes."),
-    positive: str | None = option(None, ROWS, "Positive class of two: that of column 1."),
+    release: Path,
+    site: str | None = None,
+    class_names: str | None = None,
+    positive: str | None = None,
     csv: Csv = None,
-    out: Path | None = option(None, FILES, "Folder for the result, readable by this user only."),
+    out: Path | None = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Recalibrate a model at this site, from its own rows and a release of the other sites.
 
     The site's rows are labelled; the release is private. Nothing leaves the machine.
+
+    Arguments
+    ---------
+    data : ROWS
+        This site's labelled scores.
+
+    Rows
+    ----
+    release
+        prior.npz of fedprior, or release.npz of evaluate.
+    site
+        Name of this site in the release, so that its rows count once.
+    class_names
+        Comma-separated names of the classes.
+    positive
+        Positive class of two: that of column 1.
+
+    Files and output
+    ----------------
+    out
+        Folder for the result, readable by this user only.
+
+    Examples
+    --------
+    fedcal site recalibrate --release run/prior.npz rows.csv --site Cleveland --out home
     """
     from fedcal.experiments.deploy.at_home import recalibrate
 
@@ -211,9 +266,5 @@ def recalibrate(
     result = recalibrate(release, data, site, names, positive, csv)
     if out is not None:
         result.save(out)
-    to = terminal.console()
-    to.print(result.told["verdict"])
-    tables.print_parts(to, result.parts)
-    to.print("\n".join(result.told["statement"]))
-    if out is not None:
-        to.print(f"written to {out}")
+    told = [result.told["verdict"], *result.parts, *result.told["statement"]]
+    terminal.show(told if out is None else [*told, f"written to {out}"])

@@ -1,36 +1,15 @@
 """The commands `fedcal study ...`: those of the coordinator and of the server."""
 
 from pathlib import Path
-from typing import Any
 
 from fedcal.core import checks, errors
 from fedcal.core.classes import names_in
 from fedcal.core.pages import Table
-from fedcal.experiments.cli.parameters import FILES, Csv, Json, Quiet, argument, option
+from fedcal.experiments.cli.parameters import Csv, Json, Quiet
+from fedcal.experiments.report.page import said, write_text
 from fedcal.experiments.report.tables import print_table
-from fedcal.experiments.report.terminal import Stopped, console, progress
-from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.report.terminal import Stopped, console, progress, show
 from fedcal.experiments.study import kits, study_file
-from fedcal.experiments.study.sealed import write_text
-
-EXAMPLES = {
-    "overview": ("fedcal study",),
-    "init": (
-        "fedcal study init sepsis.toml --sites alder,birch,cedar --classes survived,sepsis "
-        "--protect patient --per-year 4 --server host:9092",
-    ),
-    "check": ("fedcal study check sepsis.toml",),
-    "kit": ("fedcal study kit sepsis.toml",),
-    "seal": ("fedcal study seal sepsis.toml *.join",),
-    "serve": ("fedcal study serve sepsis.sealed",),
-    "run": (
-        "fedcal study run sepsis.toml rehearsal --simulate rows.csv",
-        "fedcal study run sepsis.toml 2026Q4",
-    ),
-    "verify": ("fedcal study verify 2026Q4 --sealed alder/study.sealed",),
-    "sign": ("fedcal study sign 2026Q4 --key sepsis-coordinator/coordinator.pem",),
-}
-"""Command lines of each command, for its `--help`."""
 
 _WAY = (
     ("coordinator", "study init"),
@@ -51,7 +30,12 @@ _WAY = (
 
 
 def overview() -> None:
-    """Show the steps of a study: named sites, one private release a quarter, a verdict for each."""
+    """Show the steps of a study: named sites, one private release a quarter, a verdict for each.
+
+    Examples
+    --------
+    fedcal study
+    """
     from fedcal.experiments.cli.main import help_of
 
     rows = [(who, f"fedcal {name}", help_of(name)) for who, name in _WAY]
@@ -59,33 +43,55 @@ def overview() -> None:
     console().print("fedcal study COMMAND --help explains a command.")
 
 
-WHO, COST = "Who is asked", "Cost"
-
-
 def init(
-    file: Path = argument("FILE", "The study's file, NAME.toml."),
+    file: Path,
     *,
-    sites: str = option(
-        ..., WHO, "Comma-separated names of the sites; NAME=300 states a public number of patients."
-    ),
-    classes: str = option(
-        ...,
-        WHO,
-        "Comma-separated names of the classes, in column order; of two the last is positive.",
-    ),
-    server: str = option(..., WHO, "HOST:PORT of the server, as sites reach it."),
-    protect: str = option(
-        "patient", COST, "Unit that the budget protects: " + " | ".join(study_file.PROTECTED) + "."
-    ),
-    per_year: int = option(4, COST, "Number of releases in a year."),
-    epsilon: float = option(4.0, COST, "Privacy budget of one protected person in a year."),
-    thresholds: str | None = option(
-        None, WHO, "Comma-separated thresholds of interest, for two classes."
-    ),
-    model: str = option("the model", WHO, "Name of the model in reports."),
-    question: str = option("", WHO, "Question that the report answers."),
+    sites: str,
+    classes: str,
+    server: str,
+    protect: str = "patient",
+    per_year: int = 4,
+    epsilon: float = 4.0,
+    thresholds: str | None = None,
+    model: str = "the model",
+    question: str = "",
 ) -> None:
-    """Begin a study: write its file, which holds everything that a person may edit."""
+    """Begin a study: write its file, which holds everything that a person may edit.
+
+    Arguments
+    ---------
+    file : FILE
+        The study's file, NAME.toml.
+
+    Who is asked
+    ------------
+    sites
+        Comma-separated names of the sites; NAME=300 states a public number of patients.
+    classes
+        Comma-separated names of the classes, in column order; of two the last is positive.
+    server
+        HOST:PORT of the server, as sites reach it.
+    thresholds
+        Comma-separated thresholds of interest, for two classes.
+    model
+        Name of the model in reports.
+    question
+        Question that the report answers.
+
+    Cost
+    ----
+    protect
+        Unit that the budget protects: patient | customer | person | record.
+    per_year
+        Number of releases in a year.
+    epsilon
+        Privacy budget of one protected person in a year.
+
+    Examples
+    --------
+    fedcal study init sepsis.toml --sites alder,birch,cedar --classes survived,sepsis --protect
+        patient --per-year 4 --server host:9092
+    """
     if file.suffix != ".toml":
         raise errors.InputError(f"a study's file ends in .toml, got {file}")
     if file.exists():
@@ -101,11 +107,7 @@ def init(
         epsilon=epsilon,
     )
     write_text(file, study.to_toml())
-    console().print(
-        f"written to {file}: read and edit it. Next: fedcal study check {file} predicts the "
-        f"results, fedcal study run {file} rehearsal --simulate rows.csv tries it on a file, "
-        f"fedcal study kit {file} makes a folder for each site."
-    )
+    console().print(*said("study", "begun", file=file))
 
 
 def _numbers(text: str | None) -> tuple[float, ...]:
@@ -115,45 +117,75 @@ def _numbers(text: str | None) -> tuple[float, ...]:
         raise errors.InputError(f"--thresholds must be numbers by comma, got {text!r}") from None
 
 
-def check(file: Path = argument("FILE", "The study's file."), json: Json = False) -> None:
-    """Check what a study costs and what it will show, from public numbers; no site is contacted."""
+def check(file: Path, json: Json = False) -> None:
+    """Check what a study costs and what it will show, from public numbers; no site is contacted.
+
+    Arguments
+    ---------
+    file : FILE
+        The study's file.
+
+    Examples
+    --------
+    fedcal study check sepsis.toml
+    """
     forecast = kits.check(study_file.Study.read(file))
-    if json:
-        print(to_json(forecast), end="")
-    else:
-        console().print("\n".join(forecast["sentences"]))
+    show(forecast["sentences"], forecast, json=json)
 
 
-def kit(file: Path = argument("FILE", "The study's file.")) -> None:
+def kit(file: Path) -> None:
     """Make keys, certificates and a folder for each site of a study.
 
     Repeat it after a change of the study's file; keys and certificates are kept.
+
+    Arguments
+    ---------
+    file : FILE
+        The study's file.
+
+    Examples
+    --------
+    fedcal study kit sepsis.toml
     """
     console().print("\n".join(kits.make_kits(file)))
 
 
-def seal(
-    file: Path = argument("FILE", "The study's file."),
-    joins: list[Path] = argument("SITE.join...", "The files that all sites sent back."),
-) -> None:
-    """Enrol the sites of a study from their .join files, and sign it; sites compare its digest."""
+def seal(file: Path, joins: list[Path]) -> None:
+    """Enrol the sites of a study from their .join files, and sign it; sites compare its digest.
+
+    Arguments
+    ---------
+    file : FILE
+        The study's file.
+    joins : SITE.join...
+        The files that all sites sent back.
+
+    Examples
+    --------
+    fedcal study seal sepsis.toml *.join
+    """
     console().print("\n".join(kits.seal(file, joins)))
 
 
-PORTS = "Where it listens"
+def serve(file: Path, *, control: str = "127.0.0.1:8000", listen: str | None = None) -> None:
+    """Run the server of a sealed study until it is stopped; it needs no signing key.
 
+    Arguments
+    ---------
+    file : FILE
+        The sealed study.
 
-def serve(
-    file: Path = argument("FILE", "The sealed study."),
-    *,
-    control: str = option(
-        "127.0.0.1:8000", PORTS, "HOST:PORT at which releases are started; it has no login."
-    ),
-    listen: str | None = option(
-        None, PORTS, "HOST:PORT for the sites (default: the study's port on all addresses)."
-    ),
-) -> None:
-    """Run the server of a sealed study until it is stopped; it needs no signing key."""
+    Where it listens
+    ----------------
+    control
+        HOST:PORT at which releases are started; it has no login.
+    listen
+        HOST:PORT for the sites (default: the study's port on all addresses).
+
+    Examples
+    --------
+    fedcal study serve sepsis.sealed
+    """
     try:
         kits.serve(file, at=control, listen=listen, say=console().print)
     except KeyboardInterrupt:
@@ -161,22 +193,42 @@ def serve(
 
 
 def run(
-    file: Path = argument("FILE", "The study's file."),
-    name: str = argument("NAME", "Name of the release and of its folder."),
+    file: Path,
+    name: str,
     *,
-    simulate: str | None = option(
-        None, FILES, "Rehearse on a file with the rows of all sites; no site is contacted."
-    ),
+    simulate: str | None = None,
     csv: Csv = None,
-    seed: int | None = option(None, FILES, "Random seed of a rehearsal."),
-    control: str | None = option(
-        None, FILES, "HOST:PORT of the server (default: the one that runs here)."
-    ),
-    without_unready: bool = option(False, FILES, "Continue without sites that cannot take part."),
+    seed: int | None = None,
+    control: str | None = None,
+    without_unready: bool = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Make one release of a study and its report, or rehearse it on a file without any site."""
+    """Make one release of a study and its report, or rehearse it on a file without any site.
+
+    Arguments
+    ---------
+    file : FILE
+        The study's file.
+    name : NAME
+        Name of the release and of its folder.
+
+    Files and output
+    ----------------
+    simulate
+        Rehearse on a file with the rows of all sites; no site is contacted.
+    seed
+        Random seed of a rehearsal.
+    control
+        HOST:PORT of the server (default: the one that runs here).
+    without_unready
+        Continue without sites that cannot take part.
+
+    Examples
+    --------
+    fedcal study run sepsis.toml rehearsal --simulate rows.csv
+    fedcal study run sepsis.toml 2026Q4
+    """
     from fedcal.experiments.study.run import rehearse, release
 
     if simulate is None:
@@ -197,40 +249,53 @@ def run(
                 without_unready=without_unready,
                 progress=lambda done, total: steps(done, total, name),
             )
-    if json:
-        print(to_json(quarter), end="")
-    elif not quiet:
-        _show(quarter, file.parent / name)
-
-
-def _show(quarter: dict[str, Any], out: Path) -> None:
-    to = console()
     rows = [(site, one["words"]) for site, one in quarter["sites"].items()]
-    print_table(to, Table("", ("site", "verdict"), rows, left=(1,)))
-    to.print("\n".join(quarter["next"]))
-    to.print(f"the report: {out / 'report.html'}")
+    verdicts = Table("", ("site", "verdict"), rows, left=(1,))
+    report = f"the report: {file.parent / name / 'report.html'}"
+    show([verdicts, *quarter["next"], report], quarter, json=json, quiet=quiet)
 
 
-def verify(
-    folder: Path = argument("DIR", "Folder of the quarter."),
-    *,
-    sealed: Path | None = option(None, FILES, "Your own sealed study."),
-) -> None:
-    """Verify a quarter without rows: its signature, and every number of its report."""
+def verify(folder: Path, *, sealed: Path | None = None) -> None:
+    """Verify a quarter without rows: its signature, and every number of its report.
+
+    Arguments
+    ---------
+    folder : DIR
+        Folder of the quarter.
+
+    Files and output
+    ----------------
+    sealed
+        Your own sealed study.
+
+    Examples
+    --------
+    fedcal study verify 2026Q4 --sealed alder/study.sealed
+    """
     from fedcal.experiments.study.verify import verify
 
     console().print("\n".join(verify(folder, sealed)))
 
 
-def sign(
-    folder: Path = argument("DIR", "Folder of the quarter."),
-    *,
-    key: Path = option(..., FILES, "The coordinator's private key."),
-    sealed: Path | None = option(
-        None, FILES, "The sealed study (default: beside the key's folder)."
-    ),
-) -> None:
-    """Verify a quarter, and sign it with the coordinator's key, on the coordinator's machine."""
+def sign(folder: Path, *, key: Path, sealed: Path | None = None) -> None:
+    """Verify a quarter, and sign it with the coordinator's key, on the coordinator's machine.
+
+    Arguments
+    ---------
+    folder : DIR
+        Folder of the quarter.
+
+    Files and output
+    ----------------
+    key
+        The coordinator's private key.
+    sealed
+        The sealed study (default: beside the key's folder).
+
+    Examples
+    --------
+    fedcal study sign 2026Q4 --key sepsis-coordinator/coordinator.pem
+    """
     from fedcal.experiments.study.sealed import SEALED
     from fedcal.experiments.study.verify import sign
     from fedcal.secure_aggregation.keys import read_key

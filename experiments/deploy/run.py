@@ -17,45 +17,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedcal.core import errors
 from fedcal.core.checks import needed, one_of, same
-from fedcal.core.errors import (
-    FedcalError,
-    InputError,
-    Interrupted,
-    RoundFailed,
-    damaged,
-    system_errors,
-)
 from fedcal.experiments.deploy.fleet import check_control, plain_key, read_address, trusted
+from fedcal.experiments.report.page import write_text
 from fedcal.experiments.runs import folders, jobs, load
 from fedcal.experiments.runs.config import Config, load_config
-from fedcal.experiments.runs.engines.superlink import (
-    CONNECTION,
-    UNKNOWN,
-    FlowerRun,
-    commands,
-    complaint,
-    json_in,
-    run_folder,
-)
+from fedcal.experiments.runs.engines import superlink as flower
 from fedcal.experiments.runs.record import recorded, result_of
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.artifact import Holdout
-from fedcal.storage.atomic import must_exist, must_not_exist, path_of, whole_file
+from fedcal.storage.atomic import must_exist, must_not_exist, path_of
+from fedcal.strategies.server import run_folder
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
 from fedcal.strategies.server.participation import names_of
-from fedcal.strategies.server.run_folder import (
-    LOCK,
-    alone,
-    ended,
-    forget,
-    read_error,
-    read_notices,
-    read_progress,
-)
 from fedcal.strategies.server_app import WITHOUT_UNREADY
 
 STARTED, SERVER, CONFIG = "run.json", "server", "config.toml"
@@ -164,10 +142,10 @@ def _check_folder(out: Path, work: Path, resume: bool, overwrite: bool) -> None:
     if not (resume or (work / OUTCOME).exists()):
         why = f"a run that has not ended. fedcal deploy resume --out {out} goes on with it"
         must_not_exist(work / CHECKPOINT, f"{why}, or choose another folder")
-    with system_errors(f"cannot write {work}"):
+    with errors.system_errors(f"cannot write {work}"):
         work.mkdir(parents=True, exist_ok=True)
     if not resume:
-        with alone(work):
+        with run_folder.alone(work):
             pass
 
 
@@ -179,13 +157,13 @@ def _goes_on(superlink: Control, out: Path) -> bool:
     deadline = time.monotonic() + _ENDS_S
     while True:
         try:
-            with alone(out / SERVER):
+            with run_folder.alone(out / SERVER):
                 return False
-        except InputError as held:
+        except errors.InputError as held:
             if not superlink.flower.status(flower_run(out)).startswith(ENDED):
                 return True
             if time.monotonic() > deadline:
-                raise FedcalError(f"{held}, but Flower's has: end its process") from None
+                raise errors.FedcalError(f"{held}, but Flower's has: end its process") from None
         time.sleep(_TICK_S)
 
 
@@ -198,12 +176,10 @@ def _start(
     open_to_sites = {"classes": 0, "input": ""}
     superlink.flower.write_app({**job.to_fields(), **open_to_sites, **here})
     # the outcome of an earlier run must not be taken for this one's
-    forget(work, checkpoint=not resume)
+    run_folder.forget(work, checkpoint=not resume)
     number = superlink.flower.submit()
-    with whole_file(out / CONFIG) as file:
-        file.write(config.to_toml().encode())
-    with whole_file(out / STARTED) as file:
-        file.write(json.dumps({"flower_run": number}).encode())
+    write_text(out / CONFIG, config.to_toml())
+    write_text(out / STARTED, json.dumps({"flower_run": number}))
 
 
 def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
@@ -217,12 +193,12 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
     try:
         going = True
         while going:
-            going = not ended(work)
-            notices = read_notices(work)
+            going = not run_folder.ended(work)
+            notices = run_folder.read_notices(work)
             for line in notices[reported:]:
                 warnings.warn(line.removeprefix("fedcal: "), stacklevel=2)
             reported = len(notices)
-            done = read_progress(work)
+            done = run_folder.read_progress(work)
             for pair in done[seen:]:
                 heard = time.monotonic()
                 if progress is not None:
@@ -231,44 +207,44 @@ def _follow(superlink: Control, out: Path, progress: Progress | None) -> None:
             if going and time.monotonic() - asked > _ASK_S:
                 asked = time.monotonic()
                 status = superlink.flower.status(number)
-                if status.startswith(ENDED) and not ended(work):
+                if status.startswith(ENDED) and not run_folder.ended(work):
                     raise _failure(work, status, out)
-                if status != UNKNOWN:
+                if status != flower.UNKNOWN:
                     heard = time.monotonic()
-                elif time.monotonic() - heard > _GONE_S and not ended(work):
+                elif time.monotonic() - heard > _GONE_S and not run_folder.ended(work):
                     raise _gone(work, out)
             time.sleep(_TICK_S if going else 0)
     except KeyboardInterrupt:
-        raise Interrupted(
+        raise errors.Interrupted(
             f"the run continues without this command: fedcal deploy status --out {out} shows it, "
             f"fedcal deploy resume --out {out} waits for its result, fedcal deploy stop --out "
             f"{out} ends it"
         ) from None
-    if (error := read_error(work)) is not None:
+    if (error := run_folder.read_error(work)) is not None:
         raise error
     if not (work / OUTCOME).exists():
         raise _failure(work, superlink.flower.status(number), out)
 
 
-def _gone(work: Path, out: Path) -> FedcalError:
+def _gone(work: Path, out: Path) -> errors.FedcalError:
     checkpoint = (work / CHECKPOINT).exists()
     again = f"fedcal deploy resume --out {out} goes on" if checkpoint else "start the run again"
-    return FedcalError(
+    return errors.FedcalError(
         f"the SuperLink has not reported the run for {_GONE_S:g} s (it is gone, hangs, or was "
         f"restarted without its database): once it is up, {again}"
     )
 
 
-def _failure(work: Path, status: str, out: Path) -> FedcalError:
-    if (error := read_error(work)) is not None:
+def _failure(work: Path, status: str, out: Path) -> errors.FedcalError:
+    if (error := run_folder.read_error(work)) is not None:
         return error
-    if not any(path.name != LOCK for path in work.iterdir()):
-        return FedcalError(
+    if not any(path.name != run_folder.LOCK for path in work.iterdir()):
+        return errors.FedcalError(
             f"the run ended as '{status}' and wrote nothing into {work}: does the SuperLink's "
             "executor run on this machine, with fedcal installed?"
         )
     again = f"; fedcal deploy resume --out {out} goes on" if (work / CHECKPOINT).exists() else ""
-    return RoundFailed(f"Flower ended the run as '{status}'{again}")
+    return errors.RoundFailed(f"Flower ended the run as '{status}'{again}")
 
 
 def _result(config: Config, out: Path, test: Holdout | None, report: bool) -> SimulationResult:
@@ -286,7 +262,7 @@ def _result(config: Config, out: Path, test: Holdout | None, report: bool) -> Si
 
 def flower_run(out: Path) -> int:
     """Flower's number of the run in this folder; InputError if there is none."""
-    with damaged(f"{out} holds no run of fedcal deploy", OSError):
+    with errors.damaged(f"{out} holds no run of fedcal deploy", OSError):
         return int(json.loads((out / STARTED).read_text("utf-8"))["flower_run"])
 
 
@@ -328,7 +304,7 @@ class Standing(NamedTuple):
 def standing(superlink: Control, out: Path) -> Standing:
     """Return the progress of the run in this folder."""
     work = out / SERVER
-    done, planned = (read_progress(work) or [(0, 0)])[-1]
+    done, planned = (run_folder.read_progress(work) or [(0, 0)])[-1]
     status = superlink.flower.status(flower_run(out))
     if not (work / CHECKPOINT).exists():
         return Standing(done, planned, status, False, {}, [])
@@ -363,8 +339,8 @@ class Node(NamedTuple):
 class Control:
     """The commands of `flwr` to one SuperLink."""
 
-    def __init__(self, flower: FlowerRun) -> None:
-        self.flower = flower
+    def __init__(self, link: flower.FlowerRun) -> None:
+        self.flower = link
 
     def register(self, keys: Sequence[Path]) -> list[tuple[Path, str]]:
         """Let in the sites with these public keys; those that are known stay so.
@@ -383,44 +359,45 @@ class Control:
             If the SuperLink refuses a key, with its words.
         """
         for key in keys:
-            with system_errors(f"cannot read the public key {key}"):
+            with errors.system_errors(f"cannot read the public key {key}"):
                 plain_key(str(key), key.read_bytes())
-        nodes = []
+        nodes, refused = [], "the SuperLink did not take"
         for key in keys:
-            reply = self.flower.flwr(
-                *("supernode", "register", key.resolve(), CONNECTION, "--name", key.stem),
-                *("--format", "json"),
-            )
-            answer = json_in(reply)
-            if not answer.get("success") and "already" not in reply:
-                raise FedcalError(f"the SuperLink did not take {key}: {complaint(reply)}")
-            nodes.append((key, str(answer["node-id"] if "node-id" in answer else complaint(reply))))
+            words = "supernode", "register", key.resolve(), "--name", key.stem
+            answer, said = self._ask(f"{refused} {key}", *words, unless="already")
+            nodes.append((key, str(answer.get("node-id", said))))
         return nodes
 
     def nodes(self) -> list[Node]:
         """All sites that are registered."""
-        reply = self.flower.flwr("supernode", "list", CONNECTION, "--format", "json")
-        content = json_in(reply)
-        if "nodes" not in content:
-            raise FedcalError(
-                f"the SuperLink does not say which sites there are: {complaint(reply)}"
-            )
-        return [Node(str(one["node-id"]), str(one["status"])) for one in content["nodes"]]
+        refused = "the SuperLink does not say which sites there are"
+        answer, _ = self._ask(refused, "supernode", "list")
+        return [Node(str(one["node-id"]), str(one["status"])) for one in answer["nodes"]]
 
     def revoke(self, node: str) -> None:
         """Let a site out, by Flower's number; its key can never come back.
 
         Raises FedcalError if the SuperLink refuses.
         """
-        reply = self.flower.flwr("supernode", "unregister", node, CONNECTION, "--format", "json")
-        if not json_in(reply).get("success"):
-            raise FedcalError(f"site {node} was not unregistered: {complaint(reply)}")
+        self._ask(f"site {node} was not unregistered", "supernode", "unregister", node)
 
     def stop(self, run_id: int) -> None:
         """End a run; FedcalError if the SuperLink does not."""
-        reply = self.flower.flwr("stop", str(run_id), CONNECTION, "--format", "json")
-        if not json_in(reply).get("success"):
-            raise FedcalError(f"run {run_id} was not stopped: {complaint(reply)}")
+        self._ask(f"run {run_id} was not stopped", "stop", str(run_id))
+
+    def _ask(
+        self, refused: str, *words: str | Path, unless: str | None = None
+    ) -> tuple[dict[str, Any], str]:
+        """Return the SuperLink's answer and its words; FedcalError if it is no success.
+
+        Then its words follow `refused`, `unless` they have this one.
+        """
+        reply = self.flower.flwr(*words, flower.CONNECTION, "--format", "json")
+        answer, said = flower.json_in(reply), flower.complaint(reply)
+        known = unless is not None and unless in reply
+        if not (answer.get("success") or "nodes" in answer or known):
+            raise errors.FedcalError(f"{refused}: {said}")
+        return answer, said
 
 
 @contextlib.contextmanager
@@ -436,7 +413,7 @@ def control(address: str, root_certificates: str | Path) -> Iterator[Control]:
     """
     at, certificates = read_address("--control", address), path_of(root_certificates)
     check_control(at, trusted(certificates))
-    with run_folder() as folder:
-        flower = FlowerRun(folder, commands("grpc"), {})
-        flower.connect(str(at), certificates)
-        yield Control(flower)
+    with flower.run_folder() as folder:
+        link = flower.FlowerRun(folder, flower.commands("grpc"), {})
+        link.connect(str(at), certificates)
+        yield Control(link)

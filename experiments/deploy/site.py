@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -116,7 +117,7 @@ def run_site(
             check_fleet(fleet, context, wait)
             node = partial(supernode, state, fleet=str(fleet), key=key)
             node = partial(node, root_certificates=root_certificates)
-            _keep_running(node, state, fleet, own, echo, reader, waits)
+            _Running(node, state, fleet, own, waits, reader, echo).keep()
     except Terminated:
         log.info("stopped")
     except KeyboardInterrupt:
@@ -181,94 +182,87 @@ def _log_rules(state: Path) -> None:
             log.warning("the records of this site %s", why)
 
 
-def _keep_running(
-    node_of: Callable[[], contextlib.AbstractContextManager[SuperNode]],
-    state: Path,
-    fleet: Address,
-    own: str,
-    echo: _Echo,
-    site_rows: _Rows,
-    waits: bool,
-) -> None:
-    """Run a SuperNode, and another whenever it ends and may come back; never returns."""
-    quick, message, again = 0, "", 0
-    while True:
-        began = time.monotonic()
-        with node_of() as node:
-            rows = _watch(node, state / _LEASE, fleet, echo, site_rows)
-            ended = node.ended()
-        if rows is not None:
-            site_rows.prepare(rows)
-            log.info("the file of rows has changed: it was read anew")
-            continue
-        turned_away = ended.denied or ended.code == NO_CONNECTION
-        quick = quick + 1 if time.monotonic() - began < _QUICK_S and not turned_away else 0
-        words = _may_come_back(ended, state / _LEASE, fleet, own, state, quick, waits)
-        again = again + 1 if words == message else 0
-        if not again:
-            log.info(words)
-            echo.show()
-        message = words
-        time.sleep(_LATER_S if again > _SOON else _PAUSE_S)
+@dataclass(frozen=True)
+class _Running:
+    """A site that runs SuperNodes, as `node_of` starts them, one after the other.
 
-
-def _watch(
-    node: SuperNode, lease: Path, fleet: Address, echo: _Echo, site_rows: _Rows
-) -> SiteRows | None:
-    """Show the site's log while the node runs; remember when it was last known to be connected.
-
-    Returns rows that take the place of the node's, or None once it has ended.
+    With `waits` others may fix what ends one, too: a clock, a key that the SuperLink must know.
     """
-    connected = False
-    while node.poll() is None:
-        if connected:
-            lease.touch()
-        elif node.connected():
-            connected = True
-            log.info("connected to %s: waiting for questions", fleet)
-        if node.stuck():
-            return None
-        if (rows := site_rows.renewed()) is not None:
-            return rows
-        node.bound_log()
-        echo.show()
-        time.sleep(_TICK)
-    return None
 
+    node_of: Callable[[], contextlib.AbstractContextManager[SuperNode]]
+    state: Path
+    fleet: Address
+    own: str
+    waits: bool
+    rows: _Rows
+    echo: _Echo
 
-def _may_come_back(
-    ended: Ended, lease: Path, fleet: Address, own: str, state: Path, quick: int, waits: bool
-) -> str:
-    """Return what the site waits for now; FedcalError if waiting will not help.
+    def keep(self) -> None:
+        """Run a SuperNode, and another whenever it ends and may come back; never returns."""
+        quick, message, again = 0, "", 0
+        while True:
+            began = time.monotonic()
+            with self.node_of() as node:
+                rows = self._watch(node)
+                ended = node.ended()
+            if rows is not None:
+                self.rows.prepare(rows)
+                log.info("the file of rows has changed: it was read anew")
+                continue
+            turned_away = ended.denied or ended.code == NO_CONNECTION
+            quick = quick + 1 if time.monotonic() - began < _QUICK_S and not turned_away else 0
+            words = self._may_come_back(ended, quick)
+            again = again + 1 if words == message else 0
+            if not again:
+                log.info(words)
+                self.echo.show()
+            message = words
+            time.sleep(_LATER_S if again > _SOON else _PAUSE_S)
 
-    With `waits` others may fix the cause, too: a clock, a key that the SuperLink must know.
-    """
-    seen = lease.stat().st_mtime if lease.exists() else 0.0
-    if ended.denied:
-        words = (
-            f"the SuperLink at {fleet} does not accept this site's signature: most likely the "
-            "clocks of the two machines differ (5 s ahead or 305 s behind is too much)"
-        )
-    elif ended.code == NO_CONNECTION and time.time() - seen <= LEASE_S:
-        return "the SuperLink counts this site as connected still, it seems: trying for two minutes"
-    elif ended.code == NO_CONNECTION:
-        mend = f"send the SuperLink's operator this public key to register: {own}"
-        words = f"the SuperLink at {fleet} does not know this site's key"
-        words += (
-            " yet, or no longer: ask the coordinator"
-            if waits
-            else (f", or another process is connected by it: {mend}")
-        )
-    elif quick >= _QUICK_ENDS:
-        raise FedcalError(
-            f"the SuperNode ends again and again: {ended.words[:200]}; its log is "
-            f"{state / FLOWER_LOG}"
-        )
-    else:
-        return f"the connection to {fleet} has ended: connecting again"
-    if not waits:
-        raise FedcalError(words)
-    return f"{words}. Trying again"
+    def _watch(self, node: SuperNode) -> SiteRows | None:
+        """Show the site's log while the node runs; remember when it was last connected.
+
+        Returns rows that take the place of the node's, or None once it has ended.
+        """
+        connected = False
+        while node.poll() is None:
+            if connected:
+                (self.state / _LEASE).touch()
+            elif node.connected():
+                connected = True
+                log.info("connected to %s: waiting for questions", self.fleet)
+            if node.stuck():
+                return None
+            if (rows := self.rows.renewed()) is not None:
+                return rows
+            node.bound_log()
+            self.echo.show()
+            time.sleep(_TICK)
+        return None
+
+    def _may_come_back(self, ended: Ended, quick: int) -> str:
+        """Return what the site waits for now; FedcalError if waiting will not help."""
+        lease, at = self.state / _LEASE, self.fleet
+        seen = lease.stat().st_mtime if lease.exists() else 0.0
+        if ended.denied:
+            words = f"{at} does not accept this site's signature: most likely the clocks of the two"
+            words += " machines differ (5 s ahead or 305 s behind is too much)"
+        elif ended.code == NO_CONNECTION and time.time() - seen <= LEASE_S:
+            known = "the SuperLink counts this site as connected still, it seems"
+            return f"{known}: trying for two minutes"
+        elif ended.code == NO_CONNECTION and self.waits:
+            words = f"{at} does not know this site's key yet, or no longer: ask the coordinator"
+        elif ended.code == NO_CONNECTION:
+            words = f"{at} does not know this site's key, or another process is connected by it: "
+            words += f"send the SuperLink's operator this public key to register: {self.own}"
+        elif quick >= _QUICK_ENDS:
+            why = f"{ended.words[:200]}; its log is {self.state / FLOWER_LOG}"
+            raise FedcalError(f"the SuperNode ends again and again: {why}")
+        else:
+            return f"the connection to {at} has ended: connecting again"
+        if not self.waits:
+            raise FedcalError(f"the SuperLink at {words}")
+        return f"the SuperLink at {words}. Trying again"
 
 
 class _Rows:

@@ -14,6 +14,7 @@ from zlib import crc32
 
 from fedcal.core import pages
 from fedcal.core.errors import FedcalError, InputError, system_errors
+from fedcal.core.printable import printable
 from fedcal.experiments.report.figures import drawing, style
 from fedcal.experiments.report.figures.parts import drawn
 from fedcal.storage.atomic import whole_file
@@ -185,7 +186,7 @@ def render(template: str, **context: Any) -> str:
     import jinja2
 
     try:
-        return str(_environment().get_template(template).render(**context))
+        return str(_template(template).render(**context))
     except jinja2.TemplateError as e:
         raise ValueError(e.message) from None
 
@@ -197,26 +198,38 @@ def words(template: str, **context: Any) -> dict[str, tuple[str, ...]]:
     return dict(zip(blocks[1::2], texts, strict=True))
 
 
+def said(template: str, block: str, **context: Any) -> list[str]:
+    """Return the lines of one block of a template; the others need not have their values."""
+    made = _template(f"{template}.txt.j2")
+    return "".join(made.blocks[block](made.new_context(context))).strip("\n").splitlines()
+
+
 def title_and_rest(verdict: str) -> tuple[str, str]:
     """Split a headline into its first `MOST_SENTENCES` sentences and the others."""
     sentences = re.split(r"(?<=\.) (?=[A-Z])", verdict)
     return " ".join(sentences[:MOST_SENTENCES]), " ".join(sentences[MOST_SENTENCES:])
 
 
-@lru_cache(maxsize=1)
-def _environment() -> Any:
+def _in_a_line(value: Any) -> str:
+    return printable(re.sub(r"\s*\n\s*", " ", str(value)))
+
+
+@lru_cache
+def _template(name: str) -> Any:
+    """Return a template; in texts (`.txt.j2`) no value begins a line, or ends one."""
     import jinja2
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=lambda name: not str(name).endswith(".txt.j2"),
+        autoescape=not name.endswith((".txt.j2", ".toml.j2")),
+        finalize=_in_a_line if name.endswith(".txt.j2") else None,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     known = {"hues": style.HUES, "title_and_rest": title_and_rest, "number_of": pages.number}
     environment.globals |= known
-    return environment
+    return environment.get_template(name)
 
 
 def check_report() -> None:
@@ -227,8 +240,8 @@ def check_report() -> None:
     try:
         import matplotlib.figure  # noqa: F401  reports draw
 
-        for name in _environment().list_templates():
-            _environment().get_template(name)
+        for path in Path(__file__).with_name("templates").glob("*.j2"):
+            _template(path.name)
     except Exception as e:  # noqa: BLE001  of whatever kind: it would come after the charge
         raise FedcalError(f"no report could be written: {type(e).__name__}: {e}") from None
 

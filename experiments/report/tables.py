@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table as RichTable
 
-from fedcal.core.pages import Entry, Marked, Table, Text, number
+from fedcal.core.pages import Entry, Marked, Table, number
 from fedcal.core.printable import printable
-from fedcal.metrics.names import MORE
 
 _WIDEST = 1000
 """Characters: a terminal that is narrower wraps lines, but loses none of them."""
@@ -32,18 +31,6 @@ def print_table(to: Console, table: Table, *, gap: int = 1) -> None:
     lines = Measurement.get(to, to.options.update(max_width=_WIDEST), rich)
     to.width = max(to.width, lines.maximum)
     to.print(rich)
-
-
-def print_parts(to: Console, parts: Iterable[object], notes: bool = True) -> None:
-    """Print tables, with their notes, and texts; figures are for pages."""
-    for part in parts:
-        if isinstance(part, Table) and not part.title.startswith(MORE):
-            print_table(to, part)
-            if notes and part.note:
-                to.print(part.note)
-        elif isinstance(part, Text):
-            for line in part.lines:
-                to.print(f"- {line}")
 
 
 def markdown(table: Table) -> str:

@@ -1,7 +1,7 @@
 """A console and progress, as people see them on a terminal."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any
@@ -10,8 +10,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from fedcal.core import errors
+from fedcal.core import errors, pages
 from fedcal.core.printable import printable
+from fedcal.experiments.report.tables import print_table
+from fedcal.experiments.runs.files import to_json
+from fedcal.metrics.names import MORE
 
 _QUIET_SECONDS, _SECONDS_BETWEEN = 3.0, 5.0
 """Without a terminal: when the first line of progress comes, and the next ones."""
@@ -34,6 +37,33 @@ class _Harmless(Console):
 def console(*, stderr: bool = False, markup: bool = False) -> Console:
     """Return a console that neither colours nor wraps its output; paths may look like markup."""
     return _Harmless(stderr=stderr, markup=markup, emoji=False, highlight=False, soft_wrap=True)
+
+
+def show(
+    parts: Iterable[str | pages.Part],
+    record: Any = None,
+    *,
+    json: bool = False,
+    quiet: bool = False,
+    gap: int = 1,
+) -> None:
+    """Print the lines and parts of a result: unless quiet, or its record as JSON instead.
+
+    Tables are printed with their notes and `gap` spaces to the right of an entry; figures are for
+    pages.
+    """
+    if json:
+        print(to_json(record), end="")
+    to = console()
+    for part in () if json or quiet else parts:
+        if isinstance(part, str):
+            to.print(part)
+        elif isinstance(part, pages.Table) and not part.title.startswith(MORE):
+            print_table(to, part, gap=gap)
+            if part.note:
+                to.print(part.note)
+        elif isinstance(part, pages.Text):
+            to.print("\n".join(f"- {line}" for line in part.lines))
 
 
 class Steps:

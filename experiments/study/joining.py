@@ -17,16 +17,16 @@ import numpy as np
 from fedcal.clients.site.prepared import SITE, alone
 from fedcal.core.checks import needed, one_of, same, whole
 from fedcal.core.errors import InputError, system_errors
-from fedcal.core.printable import printable
 from fedcal.evaluation.sites.verdicts import misread
 from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.deploy.fleet import public_key
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows
 from fedcal.experiments.deploy.site import check_federation
+from fedcal.experiments.report.page import said, write_text
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.study import kits
-from fedcal.experiments.study.sealed import JOIN, Join, Sealed, read_fields, write_text
+from fedcal.experiments.study.sealed import JOIN, Join, Sealed, read_fields
 from fedcal.experiments.study.study_file import Study, named
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_words
@@ -152,25 +152,22 @@ def rows_of(
     site_rows = replace(
         site_rows, counts=site_rows.counts.replace("subjects", study.plural), shards=shards
     )
-    warnings = site_rows.doubts()
     subjects = shards.subjects if study.unit == Subject.name else None
     own = len(shards.labels if subjects is None else np.unique(subjects))
-    if own < FEW:
-        few = f"{study.number(own)}: below {FEW} the noise hides all but the largest faults"
-        warnings.append(f"warning: {few}")
     edges = np.array([0.0, *study.cuts, 1.0])
     off = misread(shards, study.score, edges, int(subjects is not None))
-    if abs(off) > MISREAD:
-        way = f"{100 * abs(off):.0f} points too {'high' if off > 0 else 'low'}"
-        warnings.append(f"warning: the study reads these scores {way}: they have few values")
-    if site_rows.test is not None:
-        warnings.append("warning: rows of the part test are not counted")
-    if others := sorted(groups - set(study.groups)):
-        warnings.append(f"warning: groups that are not counted apart: {', '.join(others)[:200]}")
-    for name, count in zip(site_rows.names, np.bincount(shards.labels).tolist(), strict=False):
-        if 0 < count < FEW_OF_A_CLASS:
-            warnings.append(f"warning: only {count} rows of {name}")
-    return site_rows, warnings
+    way = f"{100 * abs(off):.0f} points too {'high' if off > 0 else 'low'}"
+    others = ", ".join(sorted(groups - set(study.groups)))[:200]
+    doubts = {
+        f"{study.number(own)}: below {FEW} the noise hides all but the largest faults": own < FEW,
+        f"the study reads these scores {way}: they have few values": abs(off) > MISREAD,
+        "rows of the part test are not counted": site_rows.test is not None,
+        f"groups that are not counted apart: {others}": others,
+    }
+    counts = np.bincount(shards.labels).tolist()
+    for name, count in zip(site_rows.names, counts, strict=False):
+        doubts[f"only {count} rows of {name}"] = 0 < count < FEW_OF_A_CLASS
+    return site_rows, site_rows.doubts() + [f"warning: {k}" for k, so in doubts.items() if so]
 
 
 def join(
@@ -260,37 +257,25 @@ class Offer:
 
     def lines(self) -> list[str]:
         """One screen: what will be asked, what it may cost, who can do what, what has changed."""
-        study, committee = self.sealed.study, self.sealed.roster.committee
-        others = [name for name in study.sites if name != self.kit.site]
-        outcome = "outcome and group" if study.groups else "outcome"
-        lines = [
-            f"{study.study}: {study.question}".rstrip(": "),
-            f"  model    {study.model.name}, version {study.model.version}; classes "
-            f"{', '.join(study.classes)}",
-            f"  sites    {self.kit.site} (this one), {named(others)}",
-            f"  asked    counts of predictions in {len(study.cuts) + 1} ranges of the score by "
-            f"{outcome}, of this site apart; the server sees them under the noise of all",
-            f"  often    {study.per_year} releases a year, until {study.until}",
-            f"  budget   epsilon {study.epsilon_release:g} a release, {study.epsilon:g} a year, "
-            f"{study.epsilon_total:g} in all{', at any time' * (study.years > 1)}, for each "
-            f"{study.protect}; anything else is refused",
-            f"  sums     of at least {study.quorum} sites; {committee.threshold} of "
-            f"{len(committee.members)} open them, and {study.colluding} may work with the server",
-            f"  server   {study.server}",
-            f"  sealed   on {self.sealed.when[:10]}, revision {self.sealed.revision}",
-        ]
-        if self.kit.one_machine or self.sealed.one_machine:
-            lines.append("  note     the server's operator chose the committee that opens sums")
-        before = self.kit.accepted
-        since = "the kit" if before is None else "what was accepted"
+        study, sealed, before = self.sealed.study, self.sealed, self.kit.accepted
         changed = changes(self.kit.study if before is None else before.study, study)
-        if before is not None and before.roster.sites != self.sealed.roster.sites:
+        if before is not None and before.roster.sites != sealed.roster.sites:
             changed.append("sites or keys of sites")
-        if before is not None and before.coordinator != self.sealed.coordinator:
+        if before is not None and before.coordinator != sealed.coordinator:
             changed.append("who has sealed it: another coordinator's key")
-        lines += [f"  changed since {since}: {one}" for one in changed]
-        # no text of a stranger's may look like the digest's line
-        return [*map(printable, lines), "", "digest", in_words(self.sealed.digest), ""]
+        lines = said(  # no text of a stranger's may look like the digest's line
+            "study",
+            "offer",
+            study=study,
+            sealed=sealed,
+            site=self.kit.site,
+            others=named([name for name in study.sites if name != self.kit.site]),
+            one_machine=self.kit.one_machine or sealed.one_machine,
+            since="the kit" if before is None else "what was accepted",
+            changed=changed,
+            words=in_words(sealed.digest),
+        )
+        return [*lines, ""]
 
     def accept(self) -> None:
         """Write what the site takes part in, all files or none.

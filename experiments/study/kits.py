@@ -36,7 +36,7 @@ from fedcal.experiments.report import page
 from fedcal.experiments.runs.engines import superlink as flower
 from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.experiments.runs.files import write_folder
-from fedcal.experiments.study.sealed import SEALED, Join, Sealed, write_text
+from fedcal.experiments.study.sealed import SEALED, Join, Sealed
 from fedcal.experiments.study.study_file import Study, named
 from fedcal.metrics.gap_change import ERROR
 from fedcal.secure_aggregation import keys
@@ -93,17 +93,10 @@ def make_kits(path: Path) -> list[str]:
         files = kit_files(study, site, one_machine=is_ours)
         files[AUTHORITY] = (own / AUTHORITY).read_text("ascii")
         write_folder(kits / site, partial(write_files, files=files))
-    lines = [
-        f"{kits}: one folder for each site, {named([*study.sites])}. Nothing in them is secret: "
-        "send each to its site, which calls `fedcal site join` and sends back a .join file.",
-        f"{server}: carry it to the server at {study.server}; its .key files are for it alone.",
-        f"{own}: stays here and is secret; its owner has the right to seal.",
-        f"Next: fedcal study seal {path} *.join",
-    ]
-    joined = [site for site in study.sites if (kits / site / "home").exists()]
-    if joined:
-        lines.append(f"note: {named(joined)} joined in these folders: send nothing of them")
-    return [*lines, f"note: {ONE_MACHINE}"] if is_ours else lines
+    joined = named([site for site in study.sites if (kits / site / "home").exists()])
+    facts: dict[str, Any] = {"study": study, "path": path, "own": own, "server": server}
+    facts |= {"sites": named([*study.sites]), "joined": joined, "note": ONE_MACHINE * is_ours}
+    return page.said("study", "kits", kits=kits, **facts)
 
 
 def is_here(host: str) -> bool:
@@ -170,16 +163,9 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
         sealed = replace(sealed, revision=last.revision + (not unchanged))
         notes += ["the digest is unchanged: who has accepted it need not do so again"] * unchanged
     for place in (own / out.name, out):
-        write_text(place, sealed.to_text(signer))
-    return [
-        f"{out}: {len(study.sites)} sites, until {study.until}, revision {sealed.revision}; digest",
-        f"\n{in_words(sealed.digest)}\n",
-        "Read these 12 words to each site by telephone; each compares them with another site, too. "
-        "Equal words mean equal terms, sites, keys, coordinator and server.",
-        f"Next: each site calls `fedcal site accept` with {out.name}; the server calls "
-        f"`fedcal study serve {out.name}` beside the folder {study.study}-server.",
-        *(f"note: {note}" for note in notes),
-    ]
+        page.write_text(place, sealed.to_text(signer))
+    facts: dict[str, Any] = {"study": study, "sealed": sealed, "out": out, "notes": notes}
+    return page.said("study", "sealed", **facts, words=in_words(sealed.digest))
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
@@ -216,21 +202,8 @@ def check(study: Study) -> dict[str, Any]:
     rest |= {"rate": study.model.rate, "level": ERROR / study.per_year}
     gaps = {size: detectable(size, **rest) for size in sizes}
     sees = {str(size): gap if gap < MOST else None for size, gap in gaps.items()}
-    many = f"{study.per_year} releases" if study.per_year > 1 else "one release"
-    sentences = [
-        f"{study.study} asks {len(study.sites)} sites for {many} a year, until {study.until}. Each "
-        f"costs a {study.protect} epsilon {study.epsilon_release:g}, a year {study.epsilon:g}; the "
-        f"noise on each count has a standard deviation of {std:.1f}.",
-        f"A release comes if {study.quorum} of {len(study.sites)} sites answer; {study.colluding} "
-        "of them may collude with the server's operator, who still learns noisy sums only.",
-        *(_shown(study, size, gap, about_sizes) for size, gap in gaps.items()),
-        f"Seen: named in {100 * SEEN:.0f} of 100 releases where the gap is there. In a year "
-        f"without faults any site is named by accident with a chance of {100 * ERROR:g} % at most.",
-        "Enter approximate numbers under [sites] of the file to read what the study will see."
-        * (not about_sizes),
-        "Fewer releases a year leave more epsilon for each, and show more."
-        * (None in sees.values()),
-    ]
+    facts: dict[str, Any] = {"study": study, "std": std, "gaps": gaps, "sizes": about_sizes}
+    facts |= {"most": MOST, "points": least_points, "seen": SEEN, "error": ERROR}
     return {
         "study": study.study,
         "epsilon": {"release": plan.epsilon, "year": study.epsilon, "all": study.epsilon_total},
@@ -239,14 +212,8 @@ def check(study: Study) -> dict[str, Any]:
         "mechanism": plan.mechanism.name,
         "sites": about_sizes,
         "sees": sees,
-        "sentences": [sentence for sentence in sentences if sentence],
+        "sentences": page.said("study", "forecast", **facts),
     }
-
-
-def _shown(study: Study, size: int, gap: float, sizes: dict[str, int]) -> str:
-    who = ", ".join(name for name, about in sizes.items() if about == size) or "a site"
-    what = f"gaps above {least_points(gap)}" if gap < MOST else "no gap surely: that is too few"
-    return f"{who} (about {study.number(size)}): you will see {what}."
 
 
 CONTROL, LOG, REGISTERED = "control", "server.log", "registered.json"
@@ -321,7 +288,7 @@ def serve(
             with control(str(ours), files["ca.crt"]) as commands:
                 enrol(commands, sealed, home)
             with ProcessTree(executes, folder=private, env=env, log=log) as executor:
-                write_text(home / CONTROL, f"{ours}\n")
+                page.write_text(home / CONTROL, f"{ours}\n")
                 say(
                     f"{sealed.study.study}: serving {len(sealed.roster.sites)} sites at {public}, "
                     f"digest {in_words(sealed.digest)}; Ctrl-C ends it"
@@ -336,7 +303,7 @@ def roster(home: Path, sealed: Sealed) -> Path:
     """Return the file of the sites for the run, in the server's folder."""
     path = home / "federation.toml"
     if not path.exists() or Roster.read(path) != sealed.roster:
-        write_text(path, sealed.roster.to_toml())
+        page.write_text(path, sealed.roster.to_toml())
     return path
 
 
@@ -348,14 +315,14 @@ def enrol(commands: Control, sealed: Sealed, home: Path) -> None:
     folder.mkdir(exist_ok=True)
     new = {name: key for name, key in sealed.connections.items() if key not in known.values()}
     for name, key in new.items():
-        write_text(folder / f"{name}.pub", key + "\n")
+        page.write_text(folder / f"{name}.pub", key + "\n")
     for file, node in commands.register([folder / f"{name}.pub" for name in new]):
         if node.isdecimal():
             known[node] = sealed.connections[file.stem]
     for node in [node for node, key in known.items() if key not in sealed.connections.values()]:
         commands.revoke(node)
         del known[node]
-    write_text(path, json.dumps(known))
+    page.write_text(path, json.dumps(known))
 
 
 def _check_free(at: fleet.Address) -> None:

@@ -1,10 +1,8 @@
 """The report of a quarter, from its `study.json` alone: page 1 to act on, then the details."""
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from fedcal.core import pages, printable
@@ -26,13 +24,19 @@ _MOST_NAMED = 5
 
 def in_words(quarter: Told) -> dict[str, Any]:
     """Return the sentences of `study.json`; commands in them are between backquotes."""
-    return {"headline": _headline(quarter), "next": _steps(quarter)}
+    off, changed = faults(quarter), _changed(quarter)
+    each = [f"{site} {quarter['sites'][site]['words']}" for site in off]
+    turned = sum(ORDER in quarter["sites"][site]["named"] for site in off)
+    facts: dict[str, Any] = {"told": quarter, "off": off, "unseen": hidden(quarter), "some": some}
+    facts |= {"swapped": off[:turned], "fit": off[turned:], "changed": changed, "all": ALL}
+    told = page.words("steps", **facts, each=printable.listed(each, "; ", 3), most=MOST)
+    return {"headline": told["headline"][0], "next": list(told["next"])}
 
 
 def some(names: Sequence[str]) -> str:
     """Names as a sentence has them; of many the first ones, and never "and 1 more"."""
     many = len(names) > _MOST_NAMED + 1
-    return printable.listed(names, most=_MOST_NAMED) if many else named(names) if names else ""
+    return printable.listed(names, most=_MOST_NAMED) if many else named(names)
 
 
 def faults(quarter: Told) -> list[str]:
@@ -64,63 +68,6 @@ def outcome(quarter: Told) -> str:
     return f"probability of {classes[-1]}" if quarter["score"] == "positive" else one_of
 
 
-def _headline(quarter: Told) -> str:
-    sites, off = quarter["sites"], faults(quarter)
-    sentence = f"No site of {len(sites)} shows a fault."
-    if off:
-        each = printable.listed([f"{site} {sites[site]['words']}" for site in off], "; ", 3)
-        sentence = f"{len(off)} of {len(sites)} sites show{'s' * (len(off) == 1)} a fault: {each}."
-    if unseen := hidden(quarter):
-        sentence += f" At {some(unseen)} noise hides too much to tell."
-    for name, (sites, gone) in _changed(quarter).items():
-        sentence += f" Calibration has changed since {name} at {some(sites)}"
-        sentence += f": the fault at {some(gone)} is no longer found." if gone else "."
-        how = quarter["changes"][name][ALL]["words"].partition(": ")[2]
-        sentence += f" All sites together: {how}." if how else ""
-    return sentence
-
-
-def _steps(quarter: Told) -> list[str]:
-    off, unseen, changed = faults(quarter), hidden(quarter), _changed(quarter)
-    steps, enough = [], quarter["enough"]
-    swapped = [site for site in off if ORDER in quarter["sites"][site]["named"]]
-    if swapped:
-        steps.append(
-            f"At {some(swapped)} find out whether labels or classes are swapped, or the column is "
-            "another one: do not recalibrate, a calibrator would only hide it."
-        )
-    if fit := off[len(swapped) :]:
-        each = ", each by its own name" * (len(fit) > 1)
-        steps.append(
-            f"Recalibrate at home at {some(fit)}, with the site's own rows, which stay there"
-            f"{each}: `fedcal site recalibrate --release {quarter['name']}/release.npz rows.csv "
-            f"--site {fit[0]}`"
-        )
-    for name, (sites, gone) in changed.items():
-        if gone:
-            steps.append(f"The fault of {name} at {some(gone)} is no longer found: note why.")
-        if left := [site for site in sites if site not in gone]:
-            which = f"at {some(left)} since {name}"
-            steps.append(f"Find out what changed {which}: people, coding, practice.")
-    if unseen:
-        needs = f"about {enough:,} {quarter['plural']} there" if enough else "more epsilon"
-        steps.append(
-            f"At {some(unseen)} wait for the next quarter, or look at the site's own exact page: "
-            f"to see a gap of {100 * MOST:.0f} points in a release takes {needs}."
-        )
-    if quarter["absent"]:
-        steps.append(
-            f"Call {some(quarter['absent'])}, absent: this report has nothing of their rows."
-        )
-    if quarter["dealt"]:
-        steps.append("Give the file a column client, with the site of each row, to see each site.")
-    elif not off and not changed:
-        steps.append("Keep the model unchanged, and repeat the study next quarter.")
-    if quarter["left"] < quarter["epsilon_release"] * (1 - 1e-9):
-        steps.append("This year's budget is spent: the next release is next year's.")
-    return steps
-
-
 MOST_LINES = 10
 """Sites in the table of page 1: those with a fault come first."""
 
@@ -136,32 +83,30 @@ _SHARES = {
 
 def quarter_page(quarter: Told) -> page.Page:
     """Return the page of a quarter; KeyError or TypeError for another content."""
-    terms, lines, words = quarter["terms"], list(_verdicts(quarter, 0)), _words(quarter)
-    cuts = ", ".join(f"{edge:.4g}" for edge in quarter["edges"][1:-1])
-    told = page.words("quarter", told=quarter, words=words, cuts=cuts, more=len(lines) - MOST_LINES)
-    facts = {
-        "Question": quarter["question"],
-        "Date": quarter["date"],
-        "Model": f"{words['model']}: {words['outcome']}",
-        "Contributors": some(quarter["contributors"]),
-        "Took part": some(quarter["took_part"]),
-        "Absent": some(quarter["absent"]) or "none",
-        "Privacy": f"epsilon {quarter['epsilon_release']:g} of each {terms['protect']}; this year "
-        f"{quarter['spent']:g} of {terms['epsilon']:g} spent, {quarter['left']:g} left; until "
-        f"{quarter['until']}",
-    }
+    lines = list(_verdicts(quarter, 0))
+    told = page.words(
+        "quarter",
+        told=quarter,
+        cuts=", ".join(f"{edge:.4g}" for edge in quarter["edges"][1:-1]),
+        more=len(lines) - MOST_LINES,
+        outcome=outcome(quarter),
+        some=some,
+        points=least_points,
+        next_site=effects.next_site_sentence,
+    )
+    facts = [tuple(fact.split(": ", 1)) for fact in told["facts"] if ": " in fact]
     first: list[page.Shown] = [
         pages.Table("", _COLUMNS, lines[:MOST_LINES], told["verdicts"][0], left=(0, 1)),
         pages.Text("What to do next", tuple(quarter["next"])),
         pages.Text("What may be published", told["publish"], "plain"),
-        pages.Table("The study", (), [pair for pair in facts.items() if pair[1]]),
+        pages.Table("The study", (), facts),
     ]
     privacy = [
         pages.Text("", told["privacy"]),
         pages.Text("More", tuple(quarter.get("more", ())), "fold"),
         pages.Text("", told["verify"], "plain"),
     ]
-    guides = pages.Table("", _GUIDES, items(quarter), told["guidelines"][0])
+    guides = pages.Table("", _GUIDES, _items(told["items"]), told["guidelines"][0])
     curves = _curves(quarter, told["curves"][0])
     return page.Page(
         f"{quarter['study']}, {quarter['name']}",
@@ -177,11 +122,6 @@ def quarter_page(quarter: Told) -> page.Page:
         versions=quarter["versions"],
         banner=" ".join(told["banner"]),
     )
-
-
-def _model(quarter: Told) -> str:
-    model = quarter["terms"]["model"]
-    return f"{model['name']}, version {model['version']}"
 
 
 def _verdicts(quarter: Told, digits: int) -> Iterator[tuple[str, ...]]:
@@ -267,38 +207,16 @@ def _curves(quarter: Told, note: str) -> Sheet | None:
     """Return a panel for each site; None without any."""
     sheets = [drawn(curve) for curve in pages.from_json(quarter["curves"])]
     panels = tuple(replace(sheet.panels[0], title=sheet.title) for sheet in sheets)
-    title = f"{_model(quarter)}, {quarter['name']}: reliability at each site"
+    model = quarter["terms"]["model"]
+    of = f"{model['name']}, version {model['version']}, {quarter['name']}"
+    title = f"{of}: reliability at each site"
     legend = max((sheet.legend for sheet in sheets), key=len, default=())
     return Sheet(title, min(3, len(panels)), panels, legend, note=note) if panels else None
 
 
-def _words(quarter: Told) -> dict[str, str]:
-    """Return the words that fill the items."""
-    about, limits = quarter["about"], [one["limit"] for one in quarter["sites"].values()]
-    size = f"About {sum(about.values()):,} {quarter['plural']}, as the sites stated before"
-    return {
-        "model": _model(quarter),
-        "outcome": outcome(quarter),
-        "question": quarter["question"],
-        "date": quarter["date"],
-        "count": f"{len(quarter['sites'])} of {len(about)} sites",
-        "sites": some(list(quarter["sites"])),
-        "size": size if all(about.values()) else "author",
-        "groups": "Table Groups" if quarter["groups"] else "No groups were counted",
-        "heterogeneity": effects.next_site_sentence(quarter["next_site"])
-        if quarter["next_site"]
-        else "author",
-        "limits": f"{least_points(min(limits))} to {least_points(max(limits))}",
-        "fedcal": f"fedcal {quarter['versions']['fedcal']}",
-    }
-
-
-def items(quarter: Told) -> list[tuple[str, ...]]:
+def _items(lines: Sequence[str]) -> list[tuple[str, ...]]:
     """Items of two reporting guidelines: number in each, what is asked, and what is said here."""
-    text = tomllib.loads(Path(__file__).with_name("tripod.toml").read_text("utf-8"))
-    asked = {key: filled.format_map(_words(quarter)) for key, filled in text["filled"].items()}
-    for kind, words in (("author", "author"), ("development", "not of an evaluation")):
-        asked |= dict.fromkeys(map(str.strip, text[kind].split(";")), words)
-    keys = ((key.split(maxsplit=1), words) for key, words in asked.items())
-    rows = [(*numbers.split("/"), what, words) for (numbers, what), words in keys]
+    asked = (line.partition(" = ") for line in lines)
+    keys = ((*key.split(maxsplit=1), words) for key, _, words in asked)
+    rows = [(*numbers.split("/"), what, words) for numbers, what, words in keys]
     return sorted(rows, key=lambda row: [(int(re.sub(r"\D", "", n) or 99), n) for n in row[:2]])

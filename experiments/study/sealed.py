@@ -22,12 +22,12 @@ from typing import Any, Self
 from fedcal.core.checks import different, one_of, same, whole
 from fedcal.core.errors import InputError, damaged
 from fedcal.experiments.deploy.fleet import plain_key
-from fedcal.experiments.report.page import read_json
+from fedcal.experiments.report.page import read_json, write_text
 from fedcal.experiments.study.study_file import Study
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Roster, check_digest, check_key
-from fedcal.storage.atomic import must_exist, whole_file
+from fedcal.storage.atomic import must_exist
 from fedcal.storage.toml_files import check_keys
 
 MOST_BYTES = 1 << 22
@@ -203,12 +203,6 @@ def check_signed(path: Path, fields: Fields, purpose: str, key: bytes, of: Itera
 def read_fields(path: Path) -> dict[str, Any]:
     """Return the fields of a file; InputError if they are not of this version."""
     return dict(read_json(path, "study's file", MOST_BYTES))
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file, all of it or none."""
-    with whole_file(path) as file:
-        file.write(text.encode())
 
 
 SIGNATURE = "signature.json"

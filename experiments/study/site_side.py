@@ -14,6 +14,7 @@ from fedcal.clients.site.records.records import RECORDS, records_in
 from fedcal.core.errors import InputError
 from fedcal.experiments.deploy import fleet, site
 from fedcal.experiments.deploy.rows import SiteRows
+from fedcal.experiments.report.page import said
 from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.study import joining, kits
 
@@ -103,29 +104,11 @@ def status(folder: Path) -> dict[str, Any]:
         "refused": [line for line in lines if any(w in line for w in _REFUSALS)][-3:],
         "answered": jobs,
     }
-    return content | {"next": _next(kit, content)}
-
-
-def _next(kit: joining.Kit, content: dict[str, Any]) -> str:
-    """Return the hospital's next step."""
-    folder, rows = kit.folder, content["rows"]
-    if rows is None:
-        return f"fedcal site join {folder} ROWS, and send back {kit.site}.join"
-    if kit.accepted is None or not kit.is_enrolled(kit.accepted):
-        return f"wait for {kit.study.study}.sealed, then fedcal site accept {folder} FILE"
-    if content["records"]:
-        return f"fedcal site restored --state {folder / joining.STATE}: until then no answers"
-    over, epsilon = content["until"] < _time(time.time())[:10], content["epsilon"]
-    if over or epsilon["left"] < epsilon["a release"] * (1 - 1e-9):
-        return "nothing: time or budget is over; read-me.html says how to delete what is kept"
-    if not content["running"]:
-        return f"fedcal site start {folder}"
-    again = f"before the next release put the new rows into {rows}"
-    if content["release"] is None:
-        return again
-    form = joining.csv_option(kit.rows.get("csv"))
-    at_home = f"--release {content['release']} {rows}{form} --site {kit.site} --out at-home"
-    return f"{again}; to recalibrate at home, fedcal site recalibrate {at_home}"
+    over, left = content["until"] < _time(time.time())[:10], content["epsilon"]["left"]
+    over |= left < study.epsilon_release * (1 - 1e-9)
+    form = joining.csv_option(kit.rows.get("csv")) if has_joined else ""
+    (step,) = said("study", "next", kit=kit, told=content, state=state, over=over, form=form)
+    return content | {"next": step}
 
 
 def _runs(state: Path) -> bool:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -27,6 +27,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.printable import plain_names
 from fedcal.evaluation.sites.effects import CUTS
 from fedcal.experiments.deploy.fleet import read_address
+from fedcal.experiments.report.page import render
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.jobs import METHOD, job_of
 from fedcal.metrics import buckets, encodings
@@ -159,14 +160,7 @@ class Study:
 
     def to_toml(self) -> str:
         """Return the text of a file that `read` takes, with comments."""
-        lines = []
-        own = {f.name: getattr(self, f.name) for f in fields(self)}
-        model, sites = vars(own.pop("model")), own.pop("sites")
-        for table, of in (("", own), ("model", model), ("sites", sites)):
-            lines += ["", *_said(f"[{table}]", self), f"[{table}]"] if table else []
-            for name, value in of.items():
-                lines += [*_said(name, self), _line(name.replace("_", "-"), value)]
-        return "\n".join(lines) + "\n"
+        return render("study-file.toml.j2", study=self, toml=_in_toml, key=_key)
 
     # --- what is agreed ---------------------------------------------------------------------
 
@@ -347,33 +341,17 @@ class Study:
 
 
 _TERMS = ("study", "protect", "epsilon", "per_year", "years", "groups", "away", "colluding")
-_COMMENTS = {
-    "study": "A study: its model, its sites and its budget; `fedcal study check` predicts its"
-    "\nresults. Sites accept it, and accept any later change again.",
-    "contributors": "As the report names them.",
-    "protect": "patient, customer or person: all rows of one (column `subject`); or record: a row.",
-    "epsilon": "What may be learnt of one {0.protect} in a year; each release costs "
-    "{0.epsilon_release:g}.",
-    "groups": "Names in the column `group`, counted apart at each site; [] = none.",
-    "away": "So many sites may be missing in a release.",
-    "colluding": "Number of sites that may collude with the server's operator.",
-    "[model]": "Of two classes the last one is positive, unless another one is named.",
-    "rate": "About how often the positive class occurs: `study check` alone uses it.",
-    "[sites]": "Approximate public number of {0.plural} of each in a release; 0 = not stated.",
-}
 
 
-def _said(name: str, study: Study) -> list[str]:
-    """Return the comment at a line."""
-    return [f"# {line}" for line in _COMMENTS.get(name, "").format(study).splitlines()]
+def _in_toml(value: Any) -> str:
+    """Return a value as TOML has it, in one line."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_in_toml, value))}]"
+    return tomli_w.dumps({"v": value})[4:].strip()
 
 
-def _line(name: str, value: Any) -> str:
-    """`name = value` as TOML has it, in one line."""
-    key = tomli_w.dumps({name: 0}).partition("=")[0].strip()
-    many = isinstance(value, tuple)
-    texts = [tomli_w.dumps({"v": one})[4:].strip() for one in (value if many else [value])]
-    return f"{key} = [{', '.join(texts)}]" if many else f"{key} = {texts[0]}"
+def _key(name: str) -> str:
+    return tomli_w.dumps({name: 0}).partition("=")[0].strip()
 
 
 def sites_of(text: str) -> dict[str, int]:
@@ -391,4 +369,4 @@ def sites_of(text: str) -> dict[str, int]:
 
 def named(names: Sequence[str]) -> str:
     """Names as a sentence has them."""
-    return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
+    return ", ".join(names[:-1]) + " and " * (len(names) > 1) + "".join(names[-1:])

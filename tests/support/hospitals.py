@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from studies import study
 
+from fedcal.experiments.report.page import write_text
 from fedcal.experiments.study.joining import Offer, join, own_folder
 from fedcal.experiments.study.kits import make_kits, seal
-from fedcal.experiments.study.sealed import Sealed, write_text
+from fedcal.experiments.study.sealed import Sealed
 
 SITES = ("alder", "birch", "cedar")
 

@@ -18,8 +18,9 @@ from fedcal.clients.site.prepared import prepare
 from fedcal.clients.site.process.site_app import site_app
 from fedcal.core.errors import FedcalError, InputError, Interrupted
 from fedcal.core.shards import Shards
-from fedcal.experiments.cli.simulate import show
+from fedcal.experiments.cli.simulate import shown
 from fedcal.experiments.deploy import run as deploy
+from fedcal.experiments.report import terminal
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.engines import superlink
 from fedcal.experiments.runs.engines.flower import InProcessGrid
@@ -161,10 +162,10 @@ def test_a_site_that_took_no_part_is_named_wherever_a_result_is(
     assert said in (out / "report.html").read_text().split("</h1>")[0]
     promised = told["sets"]["guarantee"] if method == "conformal" else told["intervals_exclude"]
     assert "rows of Celle, which took no part" in promised[-1]
-    show(result, out)
-    shown = " ".join(capsys.readouterr().out.split())
-    assert f"{method} on 2 of 3 real sites (not Celle)" in shown
-    assert said in shown
+    terminal.show(shown(result, out))
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"{method} on 2 of 3 real sites (not Celle)" in printed
+    assert said in printed
     stands = deploy.standing(cast(Any, link), out)
     assert stands.names == {str(70 + k): name for k, name in enumerate(NAMES)}
 

@@ -11,7 +11,8 @@ from quarters import connection
 from refusals import refused
 from studies import study
 
-from fedcal.experiments.study.sealed import Join, Sealed, signed_text, write_text
+from fedcal.experiments.report.page import write_text
+from fedcal.experiments.study.sealed import Join, Sealed, signed_text
 from fedcal.secure_aggregation.keys import SigningKey, digest, make_key
 from fedcal.secure_aggregation.roster import in_words
 
