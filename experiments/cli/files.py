@@ -24,24 +24,8 @@ def report(
     json: Json = False,
 ) -> None:
     """Write the report of a result folder again: one HTML file that works offline."""
-    from fedcal.experiments.report import comparison, simulation
-    from fedcal.experiments.report.page import read_json, reading
-
-    if (folder / "compare.json").is_file():
-        written = comparison.write_comparison_report(folder)
-    elif (folder / "result.json").is_file():
-        at_home = "verdict" in read_json(folder / "result.json", "result")
-        written = (simulation.write_reading_report if at_home else simulation.write_report)(folder)
-    elif (folder / "training.json").is_file():
-        written = simulation.write_training_report(folder)
-    elif (folder / "study.json").is_file():
-        from fedcal.experiments.study.quarter_page import quarter_page
-
-        with reading(folder, "study.json"):
-            content = read_json(folder / "study.json", "quarter")
-            written = quarter_page(content).write(folder)
-    elif (folder / "reading.json").is_file():
-        written = simulation.write_reading_report(folder)
+    if any((folder / kind.record).is_file() for kind in folders.KINDS if kind.page):
+        written = folders.write_report(folder)
     elif any((folder / name).is_file() for name in ("outcome.json", "run.json")):
         from fedcal.experiments.runs.simulation import finish
 
@@ -52,10 +36,7 @@ def report(
             f"fedcal compare --out {folder} --resume"
         )
     else:
-        raise InputError(
-            f"{folder} holds no result.json (of simulate), compare.json, training.json, "
-            "study.json or outcome.json (of flwr run)"
-        )
+        written = folders.write_report(folder)
     _show_written(written, quiet=quiet, as_json=json)
 
 

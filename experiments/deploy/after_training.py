@@ -11,7 +11,7 @@ from flwr.serverapp import Grid
 
 from fedcal.core.checks import needed, unused
 from fedcal.core.errors import InputError
-from fedcal.experiments.runs import files, folders, jobs, load, simulation
+from fedcal.experiments.runs import folders, jobs, load, simulation
 from fedcal.experiments.runs.config import APP, merge
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.storage import atomic
@@ -139,9 +139,7 @@ class AfterTraining:
         with alone(out):
             shutil.rmtree(work, ignore_errors=True)  # of a run that was killed, or failed
             outcome = server_app.serve(grid, {**fields, "out": str(work)}, arrays)
-            files.write_folder(
-                out, outcome.save, stale={*folders.RUN.files} - {*folders.RUN.unfinished}
-            )
+            folders.ReleaseStore(out, folders.RUN, "").keep(outcome)
             shutil.rmtree(work, ignore_errors=True)
             (out / LOCK).unlink(missing_ok=True)
         return outcome

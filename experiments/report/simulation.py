@@ -21,50 +21,36 @@ from fedcal.experiments.runs.config import APP, SIMULATED, parse_setting
 from fedcal.experiments.runs.files import PAGE
 from fedcal.experiments.runs.statement import adjacency, meaning
 from fedcal.metrics import Reliability, names
-from fedcal.storage.atomic import path_of
 from fedcal.strategies.server import participation
 
 PARTS = ("before", "after")
 MOST_GAPS = 2000  # points in the figure of all classes
 
 
-def write_report(folder: str | Path, home: Path | None = None) -> Path:
-    """Write `report.html` and its figures (PNG, SVG) beside the result files in `folder`.
-
-    Reads `result.json`, and `page.json` or `reliability.json` and `rounds.jsonl`, nothing else.
+def result_page(result: dict[str, Any], folder: Path, home: Path) -> page.Page:
+    """Return the page of a `result.json`, by `page.json`, or by figures of a calibrator's rows.
 
     Parameters
     ----------
+    folder
+        holds the files
     home
-        where the files will lie, if not in `folder`; paths in the report are relative to it
-
-    Returns
-    -------
-    Path
-        the path of the report
-
-    Raises
-    ------
-    InputError
-        A file is missing, or is not what a run of this version writes.
-    FedcalError
-        The folder cannot be written.
+        where they will lie; paths in the page are relative to it
     """
-    folder = path_of(folder)
-    result = page.read_json(folder / "result.json", "result")
-    with page.reading(folder, "result.json"):
-        if (folder / PAGE).is_file():
-            parts: Sequence[page.Section | Shown] = read_parts(folder / PAGE)
-            numbers = next((of for key, of in _TILES.items() if key in result), numbers_of)(result)
-        else:
-            with page.reading(folder, "reliability.json"):
-                records = page.read_json(folder / "reliability.json")
-                reliability = {k: Reliability.from_json(records[k]) for k in PARTS}
-            with page.reading(folder, "rounds.jsonl"):
-                rounds = page.read_json_lines(folder / "rounds.jsonl")
-                parts = calibrator_sections(result, reliability, rounds)
-            numbers = _ece_tiles(result)
-        return run_page(result, parts, numbers[:3], home or folder).write(folder)
+    if "verdict" in result:  # of a recalibration at home
+        return reading_page(result, folder)
+    if (folder / PAGE).is_file():
+        parts: Sequence[page.Section | Shown] = read_parts(folder / PAGE)
+        numbers = next((of for key, of in _TILES.items() if key in result), numbers_of)(result)
+    else:
+        with page.reading(folder, "reliability.json"):
+            records = page.read_json(folder / "reliability.json")
+            reliability = {k: Reliability.from_json(records[k]) for k in PARTS}
+        with page.reading(folder, "rounds.jsonl"):
+            rounds = page.read_json_lines(folder / "rounds.jsonl")
+            parts = calibrator_sections(result, reliability, rounds)
+        numbers = _ece_tiles(result)
+    return run_page(result, parts, numbers[:3], home)
 
 
 def run_page(
@@ -339,51 +325,23 @@ def _reads_back(name: str, setting: Any) -> bool:
         return False
 
 
-READING, TRAINING = "reading.json", "training.json"
-_AGAIN = " read again: no run, and no further charge"
+def reading_page(content: dict[str, Any], folder: Path, *home: Path) -> page.Page:
+    """Return the page of what `evaluate --release` or `site recalibrate` writes."""
+    again = " read again: no run, and no further charge"
+    return page.Page(
+        f"{content['release']}{content.get('title', again)}",
+        content["verdict"] if "verdict" in content else headline(content),
+        [
+            page.Section("Privacy", [Text("", tuple(content["statement"]))]),
+            *read_parts(folder / PAGE),
+        ],
+        versions=content["versions"],
+    )
 
 
-def write_reading_report(folder: Path) -> Path:
-    """Write `report.html` and its figures beside the numbers and `page.json` in `folder`.
-
-    Raises
-    ------
-    InputError
-        A file is missing, or is not what `evaluate --release` or `site recalibrate` writes.
-    FedcalError
-        The folder cannot be written.
-    """
-    name = READING if (folder / READING).is_file() else "result.json"
-    content = page.read_json(folder / name, "reading")
-    with page.reading(folder, name):
-        privacy = page.Section("Privacy", [Text("", tuple(content["statement"]))])
-        return page.Page(
-            f"{content['release']}{content.get('title', _AGAIN)}",
-            content["verdict"] if "verdict" in content else headline(content),
-            [privacy, *read_parts(folder / PAGE)],
-            versions=content["versions"],
-        ).write(folder)
-
-
-def write_training_report(folder: Path, home: Path | None = None) -> Path:
-    """Write `report.html` and its figures beside `training.json` and `page.json` in `folder`.
-
-    Parameters
-    ----------
-    home
-        where the files will lie, if not in `folder`
-
-    Raises
-    ------
-    InputError
-        A file is missing, or is not what a training writes.
-    FedcalError
-        The folder cannot be written.
-    """
-    training: dict[str, Any] = page.read_json(folder / TRAINING, "training")
-    with page.reading(folder, TRAINING):
-        test = training["test"]
-        result = {**training, "method": training["config"]["method"], "after": test}
-        numbers = [(names.named(m).title, labels.percent(test[m])) for m in ("accuracy", "ece")]
-        parts = read_parts(folder / PAGE)
-        return run_page(result, parts, numbers, home or folder, "fedcal train").write(folder)
+def training_page(training: dict[str, Any], folder: Path, home: Path) -> page.Page:
+    """Return the page of a `training.json`."""
+    test = training["test"]
+    result = {**training, "method": training["config"]["method"], "after": test}
+    numbers = [(names.named(m).title, labels.percent(test[m])) for m in ("accuracy", "ece")]
+    return run_page(result, read_parts(folder / PAGE), numbers, home, "fedcal train")

@@ -15,8 +15,7 @@ from fedcal.evaluation.page import names_of, p_shown, texts
 from fedcal.evaluation.page import parts as page_parts
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.verdicts import changes_under
-from fedcal.experiments.report import simulation
-from fedcal.experiments.runs import files, folders, result
+from fedcal.experiments.runs import folders, result
 from fedcal.metrics import gap_change
 from fedcal.metrics.gap_change import GapChange
 from fedcal.metrics.names import heading
@@ -129,18 +128,9 @@ class Reading:
 
     def save(self, out: Path, *, report: bool = True) -> None:
         """Write `reading.json`, the page and its figures into a folder; all of them or none."""
-
-        def write(folder: Path) -> None:
-            content = {"schema": 1, "release": str(self.path), **self.to_json()}
-            (folder / "reading.json").write_text(
-                files.to_json(content | {"versions": result.versions()}), "utf-8"
-            )
-            parts = pages.to_json(self.parts)
-            (folder / files.PAGE).write_text(files.to_json({"schema": 1, "parts": parts}), "utf-8")
-            if report:
-                simulation.write_reading_report(folder)
-
-        files.write_folder(out, write, stale=folders.READING.files)
+        content = {"schema": 1, "release": str(self.path), **self.to_json()}
+        content["versions"] = result.versions()
+        folders.READING.write(out, content, self.parts, report=report)
 
 
 def read_release(path: str | Path) -> ScoreRelease:

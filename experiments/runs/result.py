@@ -5,7 +5,7 @@ import math
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,10 @@ from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.page import Page, Section
 from fedcal.experiments.report.shown import Displayable, lines_of
+from fedcal.experiments.runs import folders
 from fedcal.experiments.runs.config import APP, Config
-from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.metrics import Reliability, names
 from fedcal.storage.artifact import Artifact, Holdout
-from fedcal.storage.atomic import path_of
 from fedcal.strategies.server import participation
 from fedcal.strategies.server.outcome import RELEASED
 
@@ -283,26 +282,14 @@ class SimulationResult(Displayable):
         An earlier run there is replaced as a whole. Without `report` there are no report and no
         figures, which `fedcal report` makes later.
         """
-        from fedcal.experiments.runs.folders import RUN
+        parts = None if self._own_page else self.page_parts()
+        folders.RUN.write(out, self.to_json(), parts, self._write, report=report)
 
-        home = path_of(out)
-        write_folder(home, partial(self._write, home=home, report=report), stale=RUN.files)
-
-    def _write(self, folder: Path, home: Path, report: bool) -> None:
-        def text(name: str, content: str) -> None:
-            (folder / name).write_text(content, "utf-8")
-
-        text("result.json", to_json(self.to_json()))
-        text("config.toml", self.given.to_toml())
+    def _write(self, folder: Path) -> None:
+        (folder / folders.CONFIG).write_text(self.given.to_toml(), "utf-8")
         rounds = (json.dumps(r, allow_nan=False) for r in self.judged_rounds())
-        text("rounds.jsonl", "".join(f"{line}\n" for line in rounds))
-        form = self.artifact.form
-        self.artifact.write(folder, form, self.test)
-        if not self._own_page:
-            parts = pages.to_json(self.page_parts())
-            text(PAGE, to_json({"schema": 1, "form": form, "parts": parts}))
-        if report:
-            simulation.write_report(folder, home)
+        (folder / "rounds.jsonl").write_text("".join(f"{line}\n" for line in rounds), "utf-8")
+        self.artifact.write(folder, self.artifact.form, self.test)
 
 
 def title(config: Config, sites: Mapping[str, Any] | None = None) -> str:

@@ -134,7 +134,7 @@ _SHARES = {
 }
 
 
-def quarter_page(quarter: Told) -> page.Page:
+def quarter_page(quarter: Told, *where: Path) -> page.Page:
     """Return the page of a quarter; KeyError or TypeError for another content."""
     terms, lines, words = quarter["terms"], list(_verdicts(quarter, 0)), _words(quarter)
     cuts = ", ".join(f"{edge:.4g}" for edge in quarter["edges"][1:-1])

@@ -18,7 +18,7 @@ from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.page import Page, Section
 from fedcal.experiments.report.shown import Displayable
-from fedcal.experiments.runs import engines, files, folders, jobs, record, result
+from fedcal.experiments.runs import engines, folders, jobs, record, result
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.training.config import FOLLOWING, TrainConfig, merged
 from fedcal.experiments.training.data import IN_MEMORY, PARTS, ClientData, load
@@ -169,9 +169,9 @@ class Training(Displayable):
 
     def save(self, out: str | Path) -> None:
         """Write model, logits, options, numbers and the report into a folder."""
-        files.write_folder(path_of(out), partial(self._write, home=path_of(out)), stale=KIND.files)
+        KIND.write(out, self.to_json(), self.parts, self._write)
 
-    def _write(self, folder: Path, home: Path) -> None:
+    def _write(self, folder: Path) -> None:
         data, columns = self.federation, dict[str, NDArray[Any]]()
         for prefix, part in (("", "calibration"), ("test_", "test")):
             rows = data.parts[part]
@@ -183,13 +183,7 @@ class Training(Displayable):
         np.savez_compressed(folder / "logits.npz", **columns)  # type: ignore[arg-type]
         self.model.write(folder, self.model.form)
         self.model.write_state_dict(folder / "model.pt")
-        (folder / "config.toml").write_text(self.config.to_toml(), "utf-8")
-        (folder / "training.json").write_text(files.to_json(self.to_json()), "utf-8")
-        page = {"schema": 1, "form": self.model.form, "parts": pages.to_json(self.parts)}
-        (folder / files.PAGE).write_text(files.to_json(page), "utf-8")
-        from fedcal.experiments.report.simulation import write_training_report
-
-        write_training_report(folder, home)
+        (folder / folders.CONFIG).write_text(self.config.to_toml(), "utf-8")
 
     @property
     def parts(self) -> list[pages.Part]:
