@@ -6,10 +6,10 @@ Or read an earlier release again: another threshold, a calibrator, drift.
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import checks, classes
+from fedcal.core import checks
 from fedcal.experiments.cli import parameters, simulate
 from fedcal.experiments.cli.parameters import option
-from fedcal.experiments.report import headline, tables, terminal
+from fedcal.experiments.report import headline
 from fedcal.experiments.runs import files, folders, jobs, rereading
 from fedcal.experiments.runs.config import Config, load_config, merge
 
@@ -93,7 +93,10 @@ def command(
             found.calibrator.save(out)
         elif out is not None:
             found.save(out, report=not no_report)
-        _show(found, release, out, quiet=quiet, json=json)
+        if json:
+            print(files.to_json(found.to_json()), end="")
+        elif not quiet:
+            _show(found, out)
         return
     of_releases = {"at": at, "calibrate": calibrate, "since": since}
     checks.unused("it reads an earlier run's release: give --release FILE", **of_releases)
@@ -107,30 +110,18 @@ def command(
     )
 
 
-def _show(
-    reading: rereading.Reading, release: Path, out: Path | None, *, quiet: bool, json: bool
-) -> None:
-    """Show what was read, as text or JSON."""
-    if json:
-        print(files.to_json(reading.to_json()), end="")
-        return
-    if quiet:
-        return
-    to = terminal.console()
-    to.print(f"{release} read again: no run, and no further charge")
-    if reading.release.class_names is not None:
-        to.print(classes.in_a_line(reading.release.class_names))
-    asked = reading.asked
-    tables.print_parts(to, reading.parts if asked is None else asked, notes=asked is not None)
-    if asked is not None:
-        to.print("All that it says: --release alone, --json, or a folder as --out.")
-    content = reading.to_json()
-    for sentence in (reading.not_compared, jobs.about_intervals(content)):
-        if sentence:
-            to.print(sentence)
-    for sentence in reading.release.privacy[:1]:
-        to.print(sentence)
-    if out is not None:
-        what = "" if reading.calibrator is None else "calibrator "
-        to.print(f"{what}written to {out}")
-    to.print(headline.headline(content))
+def _show(reading: rereading.Reading, out: Path | None) -> None:
+    """Show what was read."""
+    asked, content = reading.asked, reading.to_json()
+    made = "" if reading.calibrator is None else "calibrator "
+    lines = [
+        "" if asked is None else "All that it says: --release alone, --json, or a folder as --out.",
+        reading.not_compared,
+        jobs.about_intervals(content),
+        *reading.release.privacy[:1],
+        "" if out is None else f"{made}written to {out}",
+        headline.headline(content),
+    ]
+    title = f"{reading.path} read again: no run, and no further charge"
+    parts = reading.parts if asked is None else asked
+    simulate.tell(title, reading.release.class_names, parts, lines, notes=asked is not None)

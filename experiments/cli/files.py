@@ -1,11 +1,13 @@
 """The commands on files of results, and on what ships: they compute no run themselves."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet, argument, option
+from fedcal.experiments.report import page
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs import files, folders
 
@@ -90,32 +92,13 @@ def datasets(quiet: Quiet = False, json: Json = False) -> None:
     """List the data sets that ship with fedcal."""
     from fedcal import datasets
 
+    shipped: dict[str, Sequence[Any]] = {"sets": datasets.catalogue()}
+    shipped["features"] = datasets.feature_sets()
     if json:
-        entries: list[Any] = [*datasets.catalogue(), *datasets.feature_sets()]
-        print(files.to_json([dataclasses.asdict(entry) for entry in entries]), end="")
-        return
-    if quiet:
-        return
-    to = console(markup=True)
-    to.print("Data sets that ship with fedcal (--data NAME):")
-    for entry in datasets.catalogue():
-        test = f"{entry.test_rows:,} test rows" if entry.test_rows else "half of them for testing"
-        clients = f", {entry.clients:,} natural clients" if entry.clients else ""
-        clients += f", {entry.groups} groups" if entry.groups else ""
-        to.print(
-            f"\n[bold]{entry.name}[/bold]: {entry.description}\n"
-            f"  {entry.classes} classes, {entry.rows:,} rows, {test}{clients}; {entry.input}\n"
-            f"  {entry.source}, {entry.author}, {entry.year}; {entry.licence}"
-        )
-    to.print("\nFeatures to train on (fedcal train --data NAME):")
-    for features in datasets.feature_sets():
-        groups = f", {features.groups} groups" if features.groups else ""
-        to.print(
-            f"\n[bold]{features.name}[/bold]: {features.description}\n"
-            f"  {features.classes} classes, {features.rows:,} rows, "
-            f"{features.test_rows:,} test rows{groups}; {features.features} features\n"
-            f"  {features.source}, {features.author}, {features.year}; {features.licence}"
-        )
+        entries = [dataclasses.asdict(entry) for part in shipped.values() for entry in part]
+        print(files.to_json(entries), end="")
+    elif not quiet:
+        console(markup=True).print(page.render("datasets.txt.j2", **shipped), end="")
 
 
 def _show_written(path: Path, *, quiet: bool, as_json: bool) -> None:

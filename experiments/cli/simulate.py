@@ -1,5 +1,6 @@
 """Calibrate a model over simulated clients: one method, one run."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,8 @@ from fedcal.core.options import RUNNING
 from fedcal.evaluation.by_group import change_table
 from fedcal.experiments.cli import parameters
 from fedcal.experiments.report import headline, terminal
-from fedcal.experiments.report.tables import print_table
+from fedcal.experiments.report.tables import print_parts
 from fedcal.experiments.runs import files, jobs, simulation
-from fedcal.experiments.runs import result as results
 from fedcal.experiments.runs.config import Config, load_config, merge
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.metrics import names
@@ -74,40 +74,46 @@ def run_and_show(
 
 def show(result: SimulationResult, out: Path | None) -> None:
     """Print the run, its metrics and its guarantee."""
+    judged = result.judged
+    seen = "Who sees what, and what is not protected: privacy in result.json and --json"
+    lines = [
+        jobs.about_intervals(judged),
+        *(f"Warning: {warning}" for warning in judged.get("coverage_warnings", ())),
+        *judged.get("sets", {}).get("guarantee", ()),
+        f"{result.said['guarantee']} {seen} (docs/guide/privacy.md)",
+        names.floored(judged.get("rows_below_floor", {})),
+        result.said["sent"],
+        "" if out is None else f"written to {out}",
+        headline.headline(result.record),
+    ]
+    shown = [part for part in _parts(result) if isinstance(part, pages.Table)]
+    tell(result.said["title"], result.class_names, shown, lines)
+
+
+def tell(
+    title: str,
+    class_names: tuple[str, ...] | None,
+    parts: Iterable[object],
+    lines: Iterable[str],
+    notes: bool = False,
+) -> None:
+    """Print what a run or a release is of, its tables, and the sentences that are not empty."""
     to = terminal.console()
-    to.print(results.title(result.config, result.sites))
-    if result.class_names is not None:
-        to.print(classes.in_a_line(result.class_names))
-    for table in _tables(result):
-        print_table(to, table)
-    if about := jobs.about_intervals(result.judged):
-        to.print(about)
-    for warning in result.judged.get("coverage_warnings", ()):
-        to.print(f"Warning: {warning}")
-    for sentence in result.judged.get("sets", {}).get("guarantee", ()):
-        to.print(sentence)
-    to.print(
-        f"{results.protection(result.privacy)} Who sees what, and what is not protected: "
-        "privacy in result.json and --json (docs/guide/privacy.md)"
-    )
-    if floored := names.floored(result.judged.get("rows_below_floor", {})):
-        to.print(floored)
-    to.print(results.sent(result))
-    if out is not None:
-        to.print(f"written to {out}")
-    to.print(headline.headline(result.to_json()))
+    to.print(title)
+    if class_names is not None:
+        to.print(classes.in_a_line(class_names))
+    print_parts(to, parts, notes)
+    to.print("\n".join(filter(None, lines)))
 
 
-def _tables(result: SimulationResult) -> list[pages.Table]:
+def _parts(result: SimulationResult) -> list[Any]:
     """Metrics before and after a calibrator, or what tables another artifact has."""
     if not result.artifact.rescores or result.test is None:
-        tables = [p for p in result.parts if isinstance(p, pages.Table)]
-        return [p for p in tables if not p.title.startswith(names.MORE)]
+        return result.parts
     about = names.about(result.told)
     columns = ("test rows", *(names.column(metric, *about) for metric in names.TEST_ROWS))
     both = {"before": result.before, "after": result.after}
     rows = [(name, *(names.shown(m, of[m]) for m in names.TEST_ROWS)) for name, of in both.items()]
-    tables = [pages.Table("", columns, rows, left=(0,))]
-    if (changed := result.judged.get("clients_change", {})).get("sites"):
-        tables.append(change_table(changed, "client"))
-    return tables
+    changed = result.judged.get("clients_change", {})
+    changes = [change_table(changed, "client")] if changed.get("sites") else []
+    return [pages.Table("", columns, rows, left=(0,)), *changes]

@@ -170,7 +170,12 @@ def _data_of(config: Mapping[str, Any]) -> str:
 
 def _run_sections(result: dict[str, Any], home: Path, tool: str) -> list[page.Section]:
     privacy, config = result["privacy"], result["config"]
-    told: list[Shown] = [Text("", tuple(privacy["statement"])), Table("", (), _facts(privacy))]
+    took_part = ""
+    if result.get("sites"):
+        took_part = participation.in_short(result["sites"], labels.of_clients(config["engine"]))
+    how: Any = {"meaning": meaning, "adjacency": adjacency, "bytes": _bytes, "app": APP}
+    facts = page.words("run", result=result, privacy=privacy, took_part=took_part, **how)
+    told: list[Shown] = [Text("", tuple(privacy["statement"])), _pairs(facts["privacy"])]
     if privacy.get("sees"):
         sees = [(line["who"], line["what"]) for line in privacy["sees"]]
         told.append(Table("Who sees what", (), sees))
@@ -184,9 +189,13 @@ def _run_sections(result: dict[str, Any], home: Path, tool: str) -> list[page.Se
     full = Text("", tuple(command(config, home, tool)), "code")
     return [
         page.Section("Privacy", told),
-        page.Section("Communication and time", [Table("", (), _communication(result))]),
+        page.Section("Communication and time", [_pairs(facts["costs"])]),
         page.Section("Run it again", [*again, full]),
     ]
+
+
+def _pairs(lines: Iterable[str]) -> Table:
+    return Table("", (), [tuple(line.split(": ", 1)) for line in lines])
 
 
 def more(sentences: Iterable[str]) -> Text:
@@ -216,64 +225,6 @@ def run_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("epsilon", "none" if epsilon is None else f"{epsilon:g} per {unit}"),
         ("sent by a client", _bytes(result["communication"]["bytes_up_per_client"])),
-    ]
-
-
-def _facts(privacy: dict[str, Any]) -> list[tuple[str, str]]:
-    std = privacy["noise_std"]
-    blocks = sorted(set(std)) if isinstance(std, list) else [std]
-    noise = "nothing is added to a sum" if std is None else ", ".join(f"{s:.4g}" for s in blocks)
-    epsilon, delta = privacy["epsilon"], privacy["delta"]
-
-    newer = []  # records of earlier versions have none of these
-    if privacy.get("quorum") is not None:
-        newer.append(("quorum of a round", f"{privacy['quorum']:,} answers"))
-    if "secure_aggregation" in privacy:
-        how = meaning(privacy, "secure_aggregation")
-        newer.append(("secure aggregation", how))
-    if privacy.get("committee"):
-        size, threshold = privacy["committee"]
-        newer.append(("committee", f"{threshold} of {size} members open a sum"))
-        newer.append(("may work with the server", f"{privacy['colluding']} of the sites"))
-    return [
-        ("unit", meaning(privacy, "unit")),
-        ("adjacency", adjacency(privacy)),
-        ("trust model", meaning(privacy, "trust")),
-        *newer,
-        ("epsilon", "infinite: no differential privacy" if epsilon is None else f"{epsilon:g}"),
-        ("delta", "none" if delta is None else f"{delta:g}"),
-        ("mechanism", meaning(privacy, "mechanism")),
-        ("noise source", meaning(privacy, "noise_source")),
-        ("noise std of a released sum", noise),
-        ("releases", f"{privacy['releases']}"),
-    ]
-
-
-def _communication(result: dict[str, Any]) -> list[tuple[str, str]]:
-    sent, clients = result["communication"], result["config"]["clients"]
-    up, down = sent["bytes_up_per_client"], sent["bytes_down_per_client"]
-    took = "not kept: it would tell how many were sampled"
-    if result["seconds"] is not None:
-        took = f"{result['seconds']:.3f} s"
-    messages = []
-    if "message_bytes_up_per_client" in sent:
-        measured = (sent[f"message_bytes_{way}_per_client"] for way in ("up", "down"))
-        both = " sent, ".join(map(_bytes, measured))
-        messages = [("Flower's messages, measured, a client", f"{both} received")]
-    took_part, engine = [], result["config"]["engine"]
-    if result.get("sites"):
-        part = participation.in_short(result["sites"], labels.of_clients(engine))
-        took_part = [("took part", part)]
-    where = {"grpc": ", over gRPC", APP: ""}.get(engine, ", all clients on one machine")
-    return [
-        ("rounds", f"{sent['rounds']}"),
-        ("sent by a client, whole run", _bytes(up)),
-        ("received by a client, whole run", _bytes(down)),
-        *messages,
-        ("clients", f"{clients:,}"),
-        *took_part,
-        ("sent by all clients together", _bytes(up * clients)),
-        (f"time of the rounds{where}", took),
     ]
 
 

@@ -114,16 +114,6 @@ def resolved(config: Config, rows: Held, names: tuple[str, ...]) -> tuple[Config
     return replace(config, set=chosen), cast("Held", shards)
 
 
-def about_groups(config: Config) -> list[str]:
-    """Return sentences on names of groups that a private run took from its rows."""
-    if config.set.get("groups") != "group" or not math.isfinite(config.epsilon):
-        return []
-    return [
-        "The names of groups were read from the data: this reveals that each group has rows, "
-        "which no epsilon covers. A deployment must list the groups without looking."
-    ]
-
-
 def about_intervals(result: Mapping[str, Any]) -> str:
     """Return sentences on what is counted, how many, and what the intervals cover and exclude.
 

@@ -3,7 +3,6 @@
 import json
 import math
 import platform
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -20,7 +19,7 @@ from fedcal.experiments.report import labels, simulation
 from fedcal.experiments.report.figures.diagrams import LEGEND, diagram
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.page import Page, Section
+from fedcal.experiments.report.page import Page, Section, words
 from fedcal.experiments.report.shown import Displayable, lines_of
 from fedcal.experiments.runs import folders
 from fedcal.experiments.runs.config import APP, Config
@@ -211,8 +210,19 @@ class SimulationResult(Displayable):
             lines += filter(None, [names.floored(self.judged["rows_below_floor"])])
         else:
             lines = self.artifact.lines(self.test)
-        lines = [title(self.config, self.sites), *lines, *self.judged.get("at_limits", ())]
-        return "\n".join([*lines, protection(self.privacy), sent(self)])
+        lines += self.judged.get("at_limits", ())
+        return "\n".join([self.said["title"], *lines, self.said["guarantee"], self.said["sent"]])
+
+    @cached_property
+    def said(self) -> dict[str, str]:
+        """Sentences on the run: its `title`, its `guarantee`, and what a client has `sent`."""
+        noun, privacy = labels.of_clients(self.config.engine), self.privacy
+        took_part = f"{self.config.clients:,} {noun}"
+        if self.sites is not None:
+            took_part = participation.in_short(self.sites, noun)
+        neighbours = units.UNITS[privacy["unit"]].neighbours.get(privacy["adjacency"])
+        told = words("result", result=self, took_part=took_part, neighbours=neighbours)
+        return {name: lines[0] for name, lines in told.items()}
 
     def _lines(self) -> list[dict[str, Any]]:
         return lines_of({**self.told, **self._intervals})
@@ -290,35 +300,6 @@ class SimulationResult(Displayable):
         rounds = (json.dumps(r, allow_nan=False) for r in self.judged_rounds())
         (folder / "rounds.jsonl").write_text("".join(f"{line}\n" for line in rounds), "utf-8")
         self.artifact.write(folder, self.artifact.form, self.test)
-
-
-def title(config: Config, sites: Mapping[str, Any] | None = None) -> str:
-    """Return the method, the data and the clients of a run."""
-    rounds = config.rounds
-    asked = f", rounds {rounds}, sampling rate {config.sampling_rate:g}" if rounds else ""
-    where = f"on {config.data}, clients {config.clients:,}, {config.partition}"
-    if config.real:  # over gRPC on one machine the data are known
-        noun = labels.of_clients(config.engine)
-        asked_of = f"{config.clients:,} {noun}"
-        where = f"on {asked_of if sites is None else participation.in_short(sites, noun)}"
-    return f"{config.method} {where}{asked}"
-
-
-def protection(privacy: Mapping[str, Any]) -> str:
-    """Return the guarantee in a sentence; without one, a sentence that says so."""
-    if privacy["epsilon"] is None:
-        return str(privacy["statement"][0])
-    unit = privacy["unit"]
-    neighbours = units.UNITS[unit].neighbours[privacy["adjacency"]]
-    guarantee = f"({privacy['epsilon']:g}, {privacy['delta']:g})-DP"
-    return f"{guarantee} for each {unit} (neighbouring: {neighbours})."
-
-
-def sent(result: SimulationResult) -> str:
-    """Bytes of a client, and seconds of the rounds."""
-    up, down = (result.communication[f"bytes_{way}_per_client"] for way in ("up", "down"))
-    took = "" if result.seconds is None else f", {result.seconds:.3f} s"
-    return f"{up} bytes up and {down} down per client{took}"
 
 
 def versions(*more: str) -> dict[str, str]:

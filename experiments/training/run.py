@@ -16,7 +16,7 @@ from fedcal.accounting.gaussian import rdp_epsilons
 from fedcal.core import checks, numerics, pages, types
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.page import Page, Section
+from fedcal.experiments.report.page import Page, Section, words
 from fedcal.experiments.report.shown import Displayable
 from fedcal.experiments.runs import engines, folders, jobs, record, result
 from fedcal.experiments.runs.config import read_options
@@ -38,21 +38,7 @@ AfterRound = Callable[[int, int, float], None]
 TRAINING, ROWS = "training", "rows"
 """Keys of a checkpoint beside the job's: the options of the training, and its rows."""
 
-REUSED = (
-    "The calibration rows are the training rows: what is learnt from them afterwards is a further "
-    "release about the same rows, and budgets add up (one account: `fedcal.accounting`)."
-)
-APART = (
-    "The calibration rows are others, by a hash of each row's id: a row is in one of the two parts "
-    "whatever the others are, so the training and what is learnt from those rows cost the larger "
-    "of their budgets together."
-)
-OF_OWN = (
-    "The module is the user's own: its code, first weights and constants are taken to know nothing "
-    "of the rows, and it to keep nothing between calls."
-)
 METRICS = "Exact numbers, for the researcher's eyes: no private release."
-TOGETHER = "A unit may have training and calibration rows: their budgets add up."
 
 
 @dataclass(frozen=True, repr=False)
@@ -352,7 +338,9 @@ def _trained(
     with paid.reporting():
         outcome = paid.outcome(job, release)
         known, privacy = record.recorded(run, job, outcome, tested=True)
-        privacy["more"] += _about_parts(config, job.plan)
+        kind: Any = {"private": job.plan.private, "per_row": job.plan.protected.per == "row"}
+        kind |= {"held_out": config.held_out, "own": config.model in networks.OWN}
+        privacy["more"] += words("training", **kind)["budgets"]
         model: Any = outcome.artifact
         logits = {part: model.predict(data.parts[part].x) for part in PARTS}
         if not all(np.isfinite(some).all() for some in logits.values()):
@@ -377,16 +365,6 @@ def _alone(folder: Path) -> Iterator[None]:
             lock.unlink(missing_ok=True)
             with suppress(OSError):
                 folder.rmdir()  # only if nothing was kept
-
-
-def _about_parts(config: TrainConfig, plan: Plan) -> list[str]:
-    """Return sentences on files about private rows, and on budgets of later stages."""
-    if not plan.private:
-        return []
-    own = [OF_OWN] if config.model in networks.OWN else []
-    if plan.protected.per != "row":
-        return [TOGETHER, *own]
-    return [APART if config.held_out else REUSED, *own]
 
 
 def _epsilon_so_far(plan: Plan) -> Callable[[int], float]:
