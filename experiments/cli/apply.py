@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal import calibrators, datasets
-from fedcal.conformal import PredictionSets, load, page
-from fedcal.conformal.coverage import FEW_CLASSES, judged
+from fedcal.conformal import PredictionSets, load
 from fedcal.core import classes, errors, numerics, optional, types
 from fedcal.core.checks import same, unused, whole
-from fedcal.core.pages import Table
+from fedcal.core.pages import Part, Table
 from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet, option
 from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import console
@@ -98,7 +97,7 @@ def command(
         to, test = console(), rows.judged.sum()
         parts = "" if rows.judged.all() else f" (metrics: the {test} of its test part)"
         to.print(f"{len(rows.logits):,} rows{parts} {done.verb}, written to {out}")
-        for line in done.lines:
+        for line in filter(None, done.lines):
             print_table(to, line) if isinstance(line, Table) else to.print(line)
 
 
@@ -161,6 +160,16 @@ class Rows:
             }
         return cls(logits, probs, known, judged, ids, rows.class_names, [*place])
 
+    def test(self, groups: NDArray[Any] | None = None) -> artifact.Holdout | None:
+        """Return the rows that metrics are of, perhaps in groups; None = they have no labels."""
+        if self.labels is None:
+            return None
+        part, by = self.judged, dict[str, Any]()
+        if groups is not None:
+            called, by["group"] = np.unique(groups[part], return_inverse=True)
+            by["group_names"] = tuple(called.tolist())
+        return artifact.Holdout(self.logits[part], self.probs[part], self.labels[part], **by)
+
     @property
     def called(self) -> tuple[str, ...]:
         """Names of the classes in the order of the file's columns."""
@@ -202,74 +211,51 @@ class Done(NamedTuple):
     arrays: Mapping[str, NDArray[Any]]
     columns: Mapping[str, NDArray[Any]]
     content: dict[str, Any]
-    lines: Sequence[str | Table]
+    lines: Sequence[str | Part]
 
 
 def _apply_model(model: TrainedModel, rows: Rows) -> Done:
     content, lines = dict[str, Any](), list[str]()
-    if rows.labels is not None:
-        scored = rows.probs[rows.judged], rows.labels[rows.judged]
-        content = {"metrics": summary(*scored), "rows_below_floor": below_floor(*scored)}
+    if (test := rows.test()) is not None:
+        content = {"metrics": summary(test.probs, test.labels)}
+        content["rows_below_floor"] = below_floor(test.probs, test.labels)
         lines = [names.line(content["metrics"], buckets.check_score("", model.classes))]
-        lines += filter(None, [names.floored({"in all": content["rows_below_floor"]})])
+        lines.append(names.floored({"in all": content["rows_below_floor"]}))
     columns = {f"logit_{j}": rows.logits[:, j] for j in range(model.classes)}
     done = f"read by the network {model.network}"
     return Done(done, {"logits": rows.logits}, columns, content, lines)
 
 
 def _apply_calibrator(fitted: calibrators.Calibrator, rows: Rows) -> Done:
-    probs, labels = fitted.calibrated(rows.logits, fitted.input), rows.labels
     content, lines = dict[str, Any](), list[str]()
-    if labels is not None:
-        both = {"before": rows.probs, "after": probs}
-        part = rows.judged
-        content = {name: summary(p[part], labels[part]) for name, p in both.items()}
-        about = buckets.check_score("", probs.shape[1]), classes.called(fitted.class_names, 1)
-        lines = [f"{name}: {names.line(of, *about)}" for name, of in content.items()]
-        floored = {name: below_floor(p[part], labels[part]) for name, p in both.items()}
-        content["rows_below_floor"] = floored
-        lines += filter(None, [names.floored(floored)])
-    probs = probs[:, rows.place]
+    if (test := rows.test()) is not None:
+        content = fitted.judge(test)
+        about = content["score"], classes.called(fitted.class_names, 1)
+        lines = [f"{name}: {names.line(content[name], *about)}" for name in ("before", "after")]
+        lines.append(names.floored(content["rows_below_floor"]))
+    probs = fitted.calibrated(rows.logits, fitted.input)[:, rows.place]
     columns = {f"prob_{name}": probs[:, j] for j, name in enumerate(rows.called)}
     return Done(f"calibrated by {fitted.kind}", {"probs": probs}, columns, content, lines)
 
 
 def _apply_sets(fitted: PredictionSets, rows: Rows) -> Done:
-    labels, groups = rows.labels, None
+    groups = None
     if fitted.by == "group":
         ways = (rows.ids[name].astype(np.str_) for name in ("group", "client") if name in rows.ids)
         groups = next((way for way in ways if set(way.tolist()) & set(fitted.names)), None)
     sets = fitted.of_logits(rows.logits, groups)
-    shown_sets, called = sets[:, rows.place], np.array(rows.called)
+    content: dict[str, Any] = {"set_size": float(sets.mean() * fitted.classes)}
+    lines: list[str | Part] = [f"mean labels in a set: {content['set_size']:.4g}"]
+    if (test := rows.test(groups)) is not None:
+        content = fitted.judge(test)
+        lines = [part for part in fitted.judged_page(test) if isinstance(part, Table)]
+        lines += [f"Warning: {warning}" for warning in content["coverage_warnings"]]
+    sets, called = sets[:, rows.place], np.array(rows.called)
     comma = " " if rows.names is None else "|"  # a name may hold spaces
-    texts = np.array([comma.join(called[s].tolist()) for s in shown_sets])
-    columns = {"size": shown_sets.sum(axis=1), "set": texts}
-    made = {"sets": shown_sets}
+    texts = np.array([comma.join(called[s].tolist()) for s in sets])
+    columns = {"size": sets.sum(axis=1), "set": texts}
     verb = f"given sets for {100 * (1 - fitted.alpha):g} % coverage"
-    if labels is None:
-        size = float(sets.mean() * fitted.classes)
-        line = f"mean labels in a set: {size:.4g}"
-        return Done(verb, made, columns, {"set_size": size}, [line])
-    part = rows.judged
-    result = judged(sets[part], labels[part], rows.probs[part].argmax(axis=1))
-    whole = result.by["whole"]["all rows"]
-    line = (
-        f"coverage {100 * whole.coverage:.2f} % ({100 * whole.low:.2f} to {100 * whole.high:.2f}), "
-        f"mean labels in a set {whole.set_size:.4g}; the most probable label alone covers "
-        f"{100 * result.correct:.2f} %"
-    )
-    after, lines = result.after, list[str | Table]([line])
-    if result.classes <= FEW_CLASSES:
-        lines.append(page.class_table(result, fitted.class_names))
-    short = fitted.warnings(result)
-    lines += [f"Warning: {warning}" for warning in short]
-    if fitted.shift is not None:
-        after |= (weighted := fitted.shift.coverage(~result.hit, labels[part]))
-        least = f"wanted at least {100 - 100 * fitted.alpha:g} %"
-        lines += [f"{page.AT_TARGET} {100 * v:.2f} %, {least}" for v in weighted.values()]
-    content = {"before": result.before, "after": after}
-    content |= {"coverage_by": result.coverage_by, "coverage_warnings": short}
-    return Done(verb, made, columns, content, lines)
+    return Done(verb, {"sets": sets}, columns, content, lines)
 
 
 def _write(out: Path, rows: Rows, done: Done) -> None:

@@ -26,17 +26,16 @@ def report(
     json: Json = False,
 ) -> None:
     """Write the report of a result folder again: one HTML file that works offline."""
-    if any((folder / kind.record).is_file() for kind in folders.KINDS if kind.page):
-        written = folders.write_report(folder)
-    elif any((folder / name).is_file() for name in ("outcome.json", "run.json")):
-        from fedcal.experiments.runs.simulation import finish
-
-        written = finish(folder)
-    elif (folder / "rows.jsonl").is_file():
+    finished = any((folder / kind.record).is_file() for kind in folders.KINDS if kind.page)
+    if not finished and (folder / "rows.jsonl").is_file():
         raise InputError(
             f"{folder} holds an unfinished comparison; finish it: "
             f"fedcal compare --out {folder} --resume"
         )
+    if not finished and any((folder / name).is_file() for name in ("outcome.json", "run.json")):
+        from fedcal.experiments.runs.simulation import finish
+
+        written = finish(folder)
     else:
         written = folders.write_report(folder)
     _show_written(written, quiet=quiet, as_json=json)

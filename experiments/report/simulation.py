@@ -49,7 +49,11 @@ def result_page(result: dict[str, Any], folder: Path, home: Path) -> page.Page:
         with page.reading(folder, "rounds.jsonl"):
             rounds = page.read_json_lines(folder / "rounds.jsonl")
             parts = calibrator_sections(result, reliability, rounds)
-        numbers = _ece_tiles(result)
+        numbers = []
+        for metric in ("ece", "classwise_ece"):
+            ends = (labels.with_interval(result, part, metric)[0] for part in PARTS)
+            title = names.named(metric, *names.about(result)).title
+            numbers.append((title, f"{' → '.join(ends)}\u00a0%"))
     return run_page(result, parts, numbers[:3], home)
 
 
@@ -67,11 +71,36 @@ def run_page(
     numbers
         the most important ones by name
     """
+    privacy, config, took_part = result["privacy"], result["config"], ""
+    if result.get("sites"):
+        took_part = participation.in_short(result["sites"], labels.of_clients(config["engine"]))
+    how: Any = {"meaning": meaning, "adjacency": adjacency, "bytes": _bytes, "app": APP}
+    facts = page.words("run", result=result, privacy=privacy, took_part=took_part, **how)
+    told: list[Shown] = [Text("", tuple(privacy["statement"])), _pairs(facts["privacy"])]
+    if privacy.get("sees"):
+        told.append(Table("Who sees what", (), [(o["who"], o["what"]) for o in privacy["sees"]]))
+    told.append(more(privacy.get("more", privacy.get("not_protected", ()))))  # of 0.2
+    real = "control" in config
+    again = run_again(
+        config["data"],
+        tool="fedcal deploy run" if real else tool,
+        real=real,
+        in_app=config.get("engine") == APP,
+    )
+    full = Text("", tuple(command(config, home, tool)), "code")
+    epsilon = privacy["epsilon"]
+    spent = "none" if epsilon is None else f"{epsilon:g} per {privacy['unit']}"
+    sent = _bytes(result["communication"]["bytes_up_per_client"])
     return page.Page(
-        f"{result['method']} on {_data_of(result['config'])}",
+        f"{result['method']} on {_data_of(config)}",
         headline(result),
-        [*parts, *_run_sections(result, home, tool)],
-        tiles=[*numbers, *run_tiles(result)],
+        [
+            *parts,
+            page.Section("Privacy", told),
+            page.Section("Communication and time", [_pairs(facts["costs"])]),
+            page.Section("Run it again", [*again, full]),
+        ],
+        tiles=[*numbers, ("epsilon", spent), ("sent by a client", sent)],
         warnings=result.get("coverage_warnings", ()),
         versions=result["versions"],
         about=title_of(result),
@@ -168,32 +197,6 @@ def _data_of(config: Mapping[str, Any]) -> str:
     return Path(str(config["data"])).name or labels.of_clients(config.get("engine"))
 
 
-def _run_sections(result: dict[str, Any], home: Path, tool: str) -> list[page.Section]:
-    privacy, config = result["privacy"], result["config"]
-    took_part = ""
-    if result.get("sites"):
-        took_part = participation.in_short(result["sites"], labels.of_clients(config["engine"]))
-    how: Any = {"meaning": meaning, "adjacency": adjacency, "bytes": _bytes, "app": APP}
-    facts = page.words("run", result=result, privacy=privacy, took_part=took_part, **how)
-    told: list[Shown] = [Text("", tuple(privacy["statement"])), _pairs(facts["privacy"])]
-    if privacy.get("sees"):
-        sees = [(line["who"], line["what"]) for line in privacy["sees"]]
-        told.append(Table("Who sees what", (), sees))
-    told.append(more(privacy.get("more", privacy.get("not_protected", ()))))  # of 0.2
-    again = run_again(
-        config["data"],
-        tool="fedcal deploy run" if "control" in config else tool,
-        real="control" in config,
-        in_app=config.get("engine") == APP,
-    )
-    full = Text("", tuple(command(config, home, tool)), "code")
-    return [
-        page.Section("Privacy", told),
-        page.Section("Communication and time", [_pairs(facts["costs"])]),
-        page.Section("Run it again", [*again, full]),
-    ]
-
-
 def _pairs(lines: Iterable[str]) -> Table:
     return Table("", (), [tuple(line.split(": ", 1)) for line in lines])
 
@@ -208,24 +211,6 @@ def run_again(*names: str, tool: str, real: bool = False, in_app: bool = False) 
     lost = labels.handed_over(*filter(None, names))
     told = page.words("again", lost=lost, tool=tool, real=real, in_app=in_app)
     return [Text("", lines, "code" if k == "short" else "plain") for k, lines in told.items()]
-
-
-def _ece_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
-    tiles = []
-    for metric in ("ece", "classwise_ece"):
-        name = names.named(metric, *names.about(result)).title
-        before, after = (labels.with_interval(result, part, metric)[0] for part in PARTS)
-        tiles.append((name, f"{before} → {after}\u00a0%"))
-    return tiles
-
-
-def run_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the costs of any run, in two numbers."""
-    epsilon, unit = result["privacy"]["epsilon"], result["privacy"]["unit"]
-    return [
-        ("epsilon", "none" if epsilon is None else f"{epsilon:g} per {unit}"),
-        ("sent by a client", _bytes(result["communication"]["bytes_up_per_client"])),
-    ]
 
 
 def _bytes(count: int) -> str:

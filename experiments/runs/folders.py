@@ -200,9 +200,6 @@ class Replaced(UserWarning):
     """Results that will be replaced."""
 
 
-_NO_REPORT = "a run that is paid for and has no report yet (fedcal report makes it)"
-
-
 def claim(
     out: Path, kind: Kind, *, overwrite: bool = False, resume: bool = False, report: bool = True
 ) -> None:
@@ -241,7 +238,10 @@ def claim(
                 )
     if resume:
         return
-    own = files_of(out, kind)
+    own = [path for path in there if any(fnmatch(path.name, p) for p in kind.files)]
+    for path in own:
+        if path.is_dir():
+            raise InputError(f"cannot write results to {out}: {path.name} in it is a folder")
     contents = {name: _read(out / name) for name in kind.marks}  # perhaps another program's
     present = [n for n, c in contents.items() if isinstance(c, dict) and kind.marks[n] in c]
     if not present and not {*kind.unfinished} & names:
@@ -255,7 +255,8 @@ def claim(
     if present:
         method = contents[present[0]].get("method")
         what = f"{kind.what} of {method}" if isinstance(method, str) else kind.what
-        what = _NO_REPORT if present[0] == OUTCOME else what
+        if present[0] == OUTCOME:
+            what = "a run that is paid for and has no report yet (fedcal report makes it)"
         if not overwrite:
             raise InputError(
                 f"--out {out} holds {what}: --overwrite replaces it, or choose another folder"
@@ -265,16 +266,6 @@ def claim(
         beside = f"; {_names(stay)} in it stays" if stay else ""
         message = f"{out} holds {what}, which is replaced ({len(own)} files){beside}"
         warnings.warn(message, Replaced, stacklevel=3)
-
-
-def files_of(out: Path, kind: Kind) -> list[Path]:
-    """Return the files named as a kind of results in a folder; InputError if one is a folder."""
-    there = sorted(out.iterdir()) if out.is_dir() else ()
-    files = [path for path in there if any(fnmatch(path.name, p) for p in kind.files)]
-    for path in files:
-        if path.is_dir():
-            raise InputError(f"cannot write results to {out}: {path.name} in it is a folder")
-    return files
 
 
 def claim_file(out: Path, *, overwrite: bool) -> None:

@@ -202,20 +202,12 @@ def job_of(config: Config, shards: Population | None) -> Job:
     sums = "masks" if TRUSTS[str(federation.trust)].shared else "none"
     sums = "protocol" if config.protocol else config.secure_aggregation or sums
     how = config.part(Books) | {"secure_aggregation": sums, "dropout": config.dropout}
-    return Job(config.method, federation, settings, **known, **how, **_waiting(config))
-
-
-def _waiting(config: Config) -> dict[str, Any]:
-    """Return how the job of real processes waits for its sites, and for which classes."""
-    if config.engine not in ("grpc", APP):
-        return {}
-    named = config.control is not None and config.class_names is not None
-    return {
-        "tolerant": True,
-        "timeout": config.timeout or TIMEOUT,
-        "grace": config.grace or GRACE,
-        "class_digest": digest_of(names_in(str(config.class_names))) if named else "",
-    }
+    if config.engine in ("grpc", APP):  # real processes, for which the server waits
+        known |= {"tolerant": True}
+        known |= {"timeout": config.timeout or TIMEOUT, "grace": config.grace or GRACE}
+        if config.control is not None and config.class_names is not None:
+            known["class_digest"] = digest_of(names_in(config.class_names))
+    return Job(config.method, federation, settings, **known, **how)
 
 
 def _committee(config: Config, clients: int) -> dict[str, Any]:

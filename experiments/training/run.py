@@ -23,7 +23,6 @@ from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.training.config import FOLLOWING, TrainConfig, merged
 from fedcal.experiments.training.data import IN_MEMORY, PARTS, ClientData, load
 from fedcal.metrics import below_floor, summary
-from fedcal.privacy.noise_plan import Plan
 from fedcal.storage.atomic import locked, path_of
 from fedcal.strategies import FedSGD
 from fedcal.strategies.server import checkpoint, run_folder
@@ -311,11 +310,13 @@ def _trained(
             f"--sampling-rate {min(1.0, 5 / clients):.2g} takes {min(5, clients)}",
             stacklevel=3,
         )
-    epsilon_of = _epsilon_so_far(job.plan)
+    plan, epsilon_of = job.plan, lambda rounds: job.plan.epsilon
+    if plan.private and plan.mechanism.order == 2:  # by Renyi DP: quick, and above the account
+        epsilon_of = rdp_epsilons(plan.delta, plan.multiplier, plan.amplifying_rate)
 
     def after_round(done: int, total: int) -> None:
         if progress is not None:
-            progress(done, total, epsilon_of(done))
+            progress(done, total, min(plan.epsilon, epsilon_of(done)))
 
     about = {ROWS: data.fingerprint(), TRAINING: config.to_dict()}
     release = partial(
@@ -365,15 +366,3 @@ def _alone(folder: Path) -> Iterator[None]:
             lock.unlink(missing_ok=True)
             with suppress(OSError):
                 folder.rmdir()  # only if nothing was kept
-
-
-def _epsilon_so_far(plan: Plan) -> Callable[[int], float]:
-    """Return a function: rounds done -> epsilon of the releases so far, at the plan's delta.
-
-    By Renyi DP, which is quick and above the account that the noise was planned by; so the plan's
-    epsilon, which holds for all rounds, stands in where that is less.
-    """
-    if not plan.private or plan.mechanism.order != 2:
-        return lambda rounds: plan.epsilon
-    epsilon_of = rdp_epsilons(plan.delta, plan.multiplier, plan.amplifying_rate)
-    return lambda rounds: min(plan.epsilon, epsilon_of(rounds))
