@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from fedcal import calibrators, datasets
 from fedcal.conformal import PredictionSets, load
-from fedcal.core import classes, errors, numerics, optional, types
-from fedcal.core.checks import same, unused, whole
+from fedcal.core import checks, classes, errors, numerics, optional, types
 from fedcal.core.pages import Part, Table
 from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet, option
 from fedcal.experiments.report.tables import print_table
@@ -62,20 +61,22 @@ def command(
     folders.claim_file(out, overwrite=overwrite)
     fitted: TrainedModel | PredictionSets | calibrators.Calibrator
     if artifact.form_of(calibrator) == TrainedModel.form:
-        unused("a model has no sets", alpha=alpha)
-        unused("a model reads features, not CSV files", csv=csv)
+        checks.unused("a model has no sets", alpha=alpha)
+        checks.unused("a model reads features, not CSV files", csv=csv)
         fitted = load_model(calibrator, model)
         rows = rows_of_model(fitted, data)
     else:
-        unused("it names the module of a model.npz", model=model)
+        checks.unused("it names the module of a model.npz", model=model)
         fitted = fitted_in(calibrator)
         if alpha is not None:
             if not isinstance(fitted, PredictionSets):
                 raise errors.InputError("--alpha is for prediction sets, and this is a calibrator")
             fitted = fitted.at(alpha)
         loaded = datasets.load(data, labels_required=False, classes=fitted.class_names, csv=csv)
-        same(f"kind of scores in {data}, as {calibrator} takes them,", loaded.input, fitted.input)
-        same(f"number of classes in {data}", loaded.classes, fitted.classes)
+        checks.same(
+            f"kind of scores in {data}, as {calibrator} takes them,", loaded.input, fitted.input
+        )
+        checks.same(f"number of classes in {data}", loaded.classes, fitted.classes)
         if fitted.class_names is None and loaded.class_names is not None:
             warnings.warn(
                 f"{calibrator} does not say what its classes are called: the columns of {data} are "
@@ -326,7 +327,7 @@ def rows_of_model(model: TrainedModel, data: str) -> Rows:
     parts = (rows,) if rows.test is None else (rows, rows.test)
     with errors.located(repr(data)):
         for one in parts:
-            whole("the number of classes", one.classes, 0, model.classes)
+            checks.whole("the number of classes", one.classes, 0, model.classes)
         logits = _joined(*(model.predict(one.x) for one in parts))
     labels = _joined(*(one.y for one in parts)) if labelled else None
     judged = np.arange(len(logits)) >= (len(rows.y) if len(parts) > 1 else 0)

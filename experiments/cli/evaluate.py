@@ -117,7 +117,7 @@ def _show(reading: rereading.Reading, out: Path | None) -> None:
     lines = [
         "" if asked is None else "All that it says: --release alone, --json, or a folder as --out.",
         reading.not_compared,
-        jobs.about_intervals(content),
+        simulate.about_intervals(content),
         *reading.release.privacy[:1],
         "" if out is None else f"{made}written to {out}",
         headline.headline(content),

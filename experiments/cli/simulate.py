@@ -1,16 +1,18 @@
 """Calibrate a model over simulated clients: one method, one run."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fedcal.core import classes, errors, pages
 from fedcal.core.options import RUNNING
 from fedcal.evaluation.by_group import change_table
+from fedcal.evaluation.intervals import beyond
 from fedcal.experiments.cli import parameters
 from fedcal.experiments.report import headline, terminal
+from fedcal.experiments.report.page import words
 from fedcal.experiments.report.tables import print_parts
-from fedcal.experiments.runs import files, jobs, simulation
+from fedcal.experiments.runs import files, simulation
 from fedcal.experiments.runs.config import Config, load_config, merge
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.metrics import names
@@ -77,7 +79,7 @@ def show(result: SimulationResult, out: Path | None) -> None:
     judged = result.judged
     seen = "Who sees what, and what is not protected: privacy in result.json and --json"
     lines = [
-        jobs.about_intervals(judged),
+        about_intervals(judged),
         *(f"Warning: {warning}" for warning in judged.get("coverage_warnings", ())),
         *judged.get("sets", {}).get("guarantee", ()),
         f"{result.said['guarantee']} {seen} (docs/guide/privacy.md)",
@@ -88,6 +90,15 @@ def show(result: SimulationResult, out: Path | None) -> None:
     ]
     shown = [part for part in _parts(result) if isinstance(part, pages.Table)]
     tell(result.said["title"], result.class_names, shown, lines)
+
+
+def about_intervals(result: Mapping[str, Any]) -> str:
+    """Return sentences on what is counted, how many, and what the intervals cover and exclude.
+
+    From the keys of `result.json`; "" if it has none.
+    """
+    known = "estimand" in result
+    return words("intervals", result=result, beyond=beyond)["about"][0] if known else ""
 
 
 def tell(

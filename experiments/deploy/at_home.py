@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedcal import calibrators, mechanisms
-from fedcal.core import numerics, pages, printable, types
-from fedcal.core.checks import same
+from fedcal.core import checks, numerics, pages, printable, types
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.evaluation import histogram, page, score_release
@@ -25,8 +24,7 @@ from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.site_tests import Sites, ranking
 from fedcal.experiments.deploy.rows import read_rows, shards_of
 from fedcal.experiments.report.page import words
-from fedcal.experiments.runs import folders
-from fedcal.experiments.runs.result import versions
+from fedcal.experiments.runs import folders, result
 from fedcal.metrics.buckets import bucket_of, check_score, equal_width, score_and_outcome
 from fedcal.personal import at_site
 from fedcal.personal.prior import SitePrior, identity_prior, site_priors
@@ -129,15 +127,15 @@ def recalibrate(
     )
     if stranger and sites:
         warnings.warn(told["statement"][1], stacklevel=2)
-    result = _record(str(path), f" at home: {rows.name}", told, own)
-    result |= {"site": site, "priors": tried, "calibrator": made.kind}
+    record = _record(str(path), f" at home: {rows.name}", told, own)
+    record |= {"site": site, "priors": tried, "calibrator": made.kind}
     gate = ("refused", "taken")
     lines = [(k, gate[t["taken"]], *(_shown(t[n]) for n in _NUMBERS)) for k, t in tried.items()]
     views = {"before": shards.probs, "after, by the calibrator of other rows": after}
     facts, *curve = _own_parts(own, shards, weights, views, *told["rows"])
     heads, (note,) = ("prior", "gate", *_NUMBERS), told["priors"]
     table = pages.Table("Recalibration here", heads, tuple(lines), note)
-    return AtHome(result, made, (facts, table, *curve))
+    return AtHome(record, made, (facts, table, *curve))
 
 
 def as_it_is(shards: Shards, name: str, title: str, advice: str) -> AtHome:
@@ -159,10 +157,10 @@ def as_it_is(shards: Shards, name: str, title: str, advice: str) -> AtHome:
         low, high = (100 * (own["score minus outcome"] + z * error) for z in (-1.96, 1.96))
         numbers["its standard error"] = f"{error:.4f}: {low:.1f} to {high:.1f} points (95 %)"
     told = _words(own, shards.classes, advice=advice)
-    result = _record(name, title, told, own)
-    result["verdict"] = _reversed(shards, weights) or result["verdict"]
+    record = _record(name, title, told, own)
+    record["verdict"] = _reversed(shards, weights) or record["verdict"]
     views = {"model": shards.probs}
-    return AtHome(result, None, _own_parts(numbers, shards, weights, views, *told["rows"]))
+    return AtHome(record, None, _own_parts(numbers, shards, weights, views, *told["rows"]))
 
 
 def _words(own: Mapping[str, Any], classes: int, **facts: Any) -> dict[str, tuple[str, ...]]:
@@ -174,8 +172,8 @@ def _record(
     release: str, title: str, told: Mapping[str, Sequence[str]], own: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return what every `result.json` of this kind holds."""
-    result = {"schema": 1, "release": release, "title": title, "verdict": told["verdict"][0]}
-    return result | {"own": own, "statement": [*told["statement"]], "versions": versions()}
+    record = {"schema": 1, "release": release, "title": title, "verdict": told["verdict"][0]}
+    return record | {"own": own, "statement": [*told["statement"]], "versions": result.versions()}
 
 
 def _shown(value: float | str | None) -> pages.Entry:
@@ -209,7 +207,7 @@ def priors_of(release: Any, only: Sequence[str] | None = None) -> dict[str, Site
     if not isinstance(release, score_release.ScoreRelease):
         raise InputError(f"a prior is learnt from a release of sites, not from a {release.noun}")
     asked = release.question
-    same("score that a prior is learnt from", asked.score, check_score("", asked.classes))
+    checks.same("score that a prior is learnt from", asked.score, check_score("", asked.classes))
     return site_priors(release, only)
 
 

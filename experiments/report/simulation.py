@@ -8,15 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import pages
-from fedcal.core.errors import InputError
-from fedcal.core.pages import Part, Table, Text, from_json
+from fedcal.core import errors, pages
+from fedcal.core.pages import Part, Table, Text
 from fedcal.evaluation.by_group import change_table
 from fedcal.experiments.report import labels, page
 from fedcal.experiments.report.figures import diagrams
 from fedcal.experiments.report.figures.curves import rounds_sheet
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.page import Shown
 from fedcal.experiments.runs.config import APP, SIMULATED, parse_setting
 from fedcal.experiments.runs.files import PAGE
 from fedcal.experiments.runs.statement import adjacency, meaning
@@ -40,7 +38,7 @@ def result_page(result: dict[str, Any], folder: Path, home: Path) -> page.Page:
     if "verdict" in result:  # of a recalibration at home
         return reading_page(result, folder)
     if (folder / PAGE).is_file():
-        parts: Sequence[page.Section | Shown] = read_parts(folder / PAGE)
+        parts: Sequence[page.Section | page.Shown] = read_parts(folder / PAGE)
         numbers = next((of for key, of in _TILES.items() if key in result), numbers_of)(result)
     else:
         with page.reading(folder, "reliability.json"):
@@ -59,7 +57,7 @@ def result_page(result: dict[str, Any], folder: Path, home: Path) -> page.Page:
 
 def run_page(
     result: dict[str, Any],
-    parts: Sequence[page.Section | Shown],
+    parts: Sequence[page.Section | page.Shown],
     numbers: Sequence[tuple[str, str]],
     home: Path,
     tool: str = "fedcal simulate",
@@ -76,7 +74,7 @@ def run_page(
         took_part = participation.in_short(result["sites"], labels.of_clients(config["engine"]))
     how: Any = {"meaning": meaning, "adjacency": adjacency, "bytes": _bytes, "app": APP}
     facts = page.words("run", result=result, privacy=privacy, took_part=took_part, **how)
-    told: list[Shown] = [Text("", tuple(privacy["statement"])), _pairs(facts["privacy"])]
+    told: list[page.Shown] = [Text("", tuple(privacy["statement"])), _pairs(facts["privacy"])]
     if privacy.get("sees"):
         told.append(Table("Who sees what", (), [(o["who"], o["what"]) for o in privacy["sees"]]))
     told.append(more(privacy.get("more", privacy.get("not_protected", ()))))  # of 0.2
@@ -134,12 +132,12 @@ def calibrator_sections(
         fewest=diagrams.FEWEST,
     )
     text = {name: Text("", lines, "plain") for name, lines in told.items()}
-    metrics: list[Shown] = [text["exact"], labels.metric_table(result), text["fine"]]
+    metrics: list[page.Shown] = [text["exact"], labels.metric_table(result), text["fine"]]
     metrics.append(meanings(labels.meanings(result)))
-    each: list[Shown] = [text["classes"], classes]
+    each: list[page.Shown] = [text["classes"], classes]
     if diagrams.SHOWN_CLASSES < before.classes <= MOST_GAPS:
         each.insert(1, diagrams.gaps_sheet(before, after, f"{title}: every class"))
-    bars: list[Shown] = [text["bars"], diagrams.reliability_sheet(of, f"{title}: test rows")]
+    bars: list[page.Shown] = [text["bars"], diagrams.reliability_sheet(of, f"{title}: test rows")]
     sections = [
         page.Section("Metrics", metrics),
         page.Section("Reliability of the top label", bars),
@@ -177,13 +175,13 @@ def numbers_of(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def read_parts(path: Path) -> list[Part]:
-    """Read the parts of a page that a run wrote; InputError for anything else."""
+    """Read the parts of a page that a run wrote; errors.InputError for anything else."""
     with page.reading(path.parent, path.name):
         content = page.read_json(path, "page")
         try:
-            return from_json(content.get("parts"))
-        except InputError as e:
-            raise InputError(f"{path}: {e}") from None
+            return pages.from_json(content.get("parts"))
+        except errors.InputError as e:
+            raise errors.InputError(f"{path}: {e}") from None
 
 
 def title_of(result: Mapping[str, Any]) -> str:
@@ -257,7 +255,7 @@ def _reads_back(name: str, setting: Any) -> bool:
     """Return True if `--set` takes a text as it is; others, such as lists in text, need quotes."""
     try:
         return isinstance(setting, str) and parse_setting(f"{name}={setting}") == (name, setting)
-    except InputError:
+    except errors.InputError:
         return False
 
 

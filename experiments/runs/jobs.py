@@ -6,7 +6,6 @@ Behind it nothing asks the options again: the job holds what a server needs, and
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -16,7 +15,6 @@ from fedcal.core import checks, errors, printable
 from fedcal.core.classes import digest_of, names_in
 from fedcal.core.shards import Shards
 from fedcal.datasets import Population
-from fedcal.evaluation.intervals import beyond
 from fedcal.experiments.runs.config import APP, Config
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.privacy import Privacy
@@ -112,21 +110,6 @@ def resolved(config: Config, rows: Held, names: tuple[str, ...]) -> tuple[Config
         elif not is_personal(config.method):
             shards = replace(shards, groups=shards.owner, group_names=names)
     return replace(config, set=chosen), cast("Held", shards)
-
-
-def about_intervals(result: Mapping[str, Any]) -> str:
-    """Return sentences on what is counted, how many, and what the intervals cover and exclude.
-
-    From the keys of `result.json`; "" if it has none.
-    """
-    if "estimand" not in result:
-        return ""
-    number = result.get("counted", {"value": None})
-    about = result["weighting"].capitalize()
-    if number["value"] is not None:
-        noise = f" (noise of std {number['noise']:,.1f})" if number["noise"] else ""
-        about += f": {number['value']:,.0f} {number['of']}{noise}"
-    return f"{about}. Intervals are for {result['estimand']}.{beyond(result['intervals_exclude'])}"
 
 
 def holdout(

@@ -74,11 +74,9 @@ def name_of(data: Any, loaded: Dataset | BlockRows) -> str:
 
 def test_part(rows: Dataset, seed: int) -> Holdout:
     """The test rows of a data set that was split; InputError if it has none."""
-    why = f"{rows.name} has no test rows"
+    why, names = f"{rows.name} has no test rows", ("test_logits", "test_probs", "test_labels")
     return Holdout(
-        needed("test_logits", rows.test_logits, why),
-        needed("test_probs", rows.test_probs, why),
-        needed("test_labels", rows.test_labels, why),
+        *(needed(name, getattr(rows, name), why) for name in names),
         seed,
         owner=rows.test_client,
         names=rows.client_names or (),

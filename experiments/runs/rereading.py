@@ -8,16 +8,13 @@ from typing import Any
 from fedcal.calibrators.score_map import How, OfScore, calibrator_from
 from fedcal.core import checks, classes, errors, pages
 from fedcal.datasets import is_shipped
-from fedcal.evaluation import by_group, drift, intervals, thresholds
+from fedcal.evaluation import by_group, drift, intervals, page, thresholds
 from fedcal.evaluation.estimates import METRICS
 from fedcal.evaluation.findings import ESTIMANDS, Findings
-from fedcal.evaluation.page import names_of, p_shown, texts
-from fedcal.evaluation.page import parts as page_parts
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.verdicts import changes_under
 from fedcal.experiments.runs import folders, result
 from fedcal.metrics import gap_change
-from fedcal.metrics.gap_change import GapChange
 from fedcal.metrics.names import heading
 from fedcal.storage.atomic import path_of
 
@@ -68,7 +65,7 @@ class Reading:
     chosen: thresholds.Threshold | None
     calibrator: OfScore | None
     changes: Mapping[str, drift.Change]
-    gaps: Mapping[str, GapChange]
+    gaps: Mapping[str, gap_change.GapChange]
     unknown: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -91,7 +88,7 @@ class Reading:
         release = self.release
         return [
             *(self.asked or ()),
-            *page_parts(self.found, release.histograms, release.class_names),
+            *page.parts(self.found, release.histograms, release.class_names),
             *by_group.group_parts(self.found, release.histograms),
         ]
 
@@ -108,7 +105,7 @@ class Reading:
             )
             tables.append(self._estimates(self.chosen.value, self.chosen.estimates, note=note))
         if self.threshold is not None:
-            views = names_of([*self.found.metrics])
+            views = page.names_of([*self.found.metrics])
             for view, metrics in self.found.metrics.items():
                 which = f", {views[view]}" if len(views) > 1 else ""
                 at_threshold = (name for name, kind in METRICS.items() if kind.at_threshold)
@@ -117,7 +114,7 @@ class Reading:
         if self.changes:
             heads = ("what", "change, %", "p-value")
             rows = [
-                (_CHANGES[name], f"{100 * test.change:.2f}", p_shown(test.p_value, test.floor))
+                (_CHANGES[name], f"{100 * test.change:.2f}", page.p_shown(test.p_value, test.floor))
                 for name, test in self.changes.items()
             ]
             note = f"{_P_VALUES} {self.not_compared}".rstrip()
@@ -138,7 +135,7 @@ class Reading:
         of = "confidence"
         if self.found.score == "positive":
             of = f"probability of {classes.called(self.release.class_names, 1)}"
-        rows = [(heading(name, "positive"), *texts(name, e)) for name, e in estimates.items()]
+        rows = [(heading(name, "positive"), *page.texts(name, e)) for name, e in estimates.items()]
         heads = ("metric", "value", "95 % interval")
         return pages.Table(f"Threshold {threshold:.6g} of the {of}{which}", heads, rows, note)
 

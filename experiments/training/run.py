@@ -310,13 +310,14 @@ def _trained(
             f"--sampling-rate {min(1.0, 5 / clients):.2g} takes {min(5, clients)}",
             stacklevel=3,
         )
-    plan, epsilon_of = job.plan, lambda rounds: job.plan.epsilon
+    plan, epsilon_of = job.plan, None
     if plan.private and plan.mechanism.order == 2:  # by Renyi DP: quick, and above the account
         epsilon_of = rdp_epsilons(plan.delta, plan.multiplier, plan.amplifying_rate)
 
     def after_round(done: int, total: int) -> None:
         if progress is not None:
-            progress(done, total, min(plan.epsilon, epsilon_of(done)))
+            spent = plan.epsilon if epsilon_of is None else min(plan.epsilon, epsilon_of(done))
+            progress(done, total, spent)
 
     about = {ROWS: data.fingerprint(), TRAINING: config.to_dict()}
     release = partial(
