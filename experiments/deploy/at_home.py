@@ -114,7 +114,9 @@ def recalibrate(
         tried[name], at, after = _tried(shards, one, weights)
     made = at_site.calibrator_of(at.chosen[0], classes, rows.input)
     made.of_classes(rows.class_names)
-    told = _words(
+    record, told = _told(
+        str(path),
+        f" at home: {rows.name}",
         own,
         classes,
         stranger=stranger,
@@ -127,7 +129,6 @@ def recalibrate(
     )
     if stranger and sites:
         warnings.warn(told["statement"][1], stacklevel=2)
-    record = _record(str(path), f" at home: {rows.name}", told, own)
     record |= {"site": site, "priors": tried, "calibrator": made.kind}
     gate = ("refused", "taken")
     lines = [(k, gate[t["taken"]], *(_shown(t[n]) for n in _NUMBERS)) for k, t in tried.items()]
@@ -156,24 +157,21 @@ def as_it_is(shards: Shards, name: str, title: str, advice: str) -> AtHome:
     if (error := own["its standard error"]) is not None:
         low, high = (100 * (own["score minus outcome"] + z * error) for z in (-1.96, 1.96))
         numbers["its standard error"] = f"{error:.4f}: {low:.1f} to {high:.1f} points (95 %)"
-    told = _words(own, shards.classes, advice=advice)
-    record = _record(name, title, told, own)
+    record, told = _told(name, title, own, shards.classes, advice=advice)
     record["verdict"] = _reversed(shards, weights) or record["verdict"]
     views = {"model": shards.probs}
     return AtHome(record, None, _own_parts(numbers, shards, weights, views, *told["rows"]))
 
 
-def _words(own: Mapping[str, Any], classes: int, **facts: Any) -> dict[str, tuple[str, ...]]:
+def _told(
+    release: str, title: str, own: Mapping[str, Any], classes: int, **facts: Any
+) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
+    """Return what every `result.json` of this kind holds, and sentences by name."""
     limits = {"harm": at_site.HARM, "most": at_site.MOST_RISK}
-    return words("at_home", own=own, binary=classes == 2, **limits, **facts)
-
-
-def _record(
-    release: str, title: str, told: Mapping[str, Sequence[str]], own: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return what every `result.json` of this kind holds."""
+    told = words("at_home", own=own, binary=classes == 2, **limits, **facts)
     record = {"schema": 1, "release": release, "title": title, "verdict": told["verdict"][0]}
-    return record | {"own": own, "statement": [*told["statement"]], "versions": result.versions()}
+    record |= {"own": own, "statement": [*told["statement"]], "versions": result.versions()}
+    return record, told
 
 
 def _shown(value: float | str | None) -> pages.Entry:

@@ -75,9 +75,9 @@ def name_of(data: Any, loaded: Dataset | BlockRows) -> str:
 def test_part(rows: Dataset, seed: int) -> Holdout:
     """The test rows of a data set that was split; InputError if it has none."""
     why, names = f"{rows.name} has no test rows", ("test_logits", "test_probs", "test_labels")
+    logits, probs, labels = (needed(name, getattr(rows, name), why) for name in names)
     return Holdout(
-        *(needed(name, getattr(rows, name), why) for name in names),
-        seed,
+        *(logits, probs, labels, seed),
         owner=rows.test_client,
         names=rows.client_names or (),
         group=rows.test_group,

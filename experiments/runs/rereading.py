@@ -147,7 +147,13 @@ class Reading:
         return f"Not compared, because a file does not say: {', '.join(self.unknown)}."
 
     def save(self, out: Path, *, report: bool = True) -> None:
-        """Write `reading.json`, the page and its figures into a folder; all of them or none."""
+        """Write the calibrator, if one was made, as a file; else all that was read into a folder.
+
+        That is `reading.json`, the page and its figures; all of them or none.
+        """
+        if self.calibrator is not None:
+            self.calibrator.save(out)
+            return
         content = {"schema": 1, "release": str(self.path), **self.to_json()}
         content["versions"] = result.versions()
         folders.READING.write(out, content, self.parts, report=report)
