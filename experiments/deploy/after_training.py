@@ -121,15 +121,16 @@ class AfterTraining:
         fields = {**job.to_fields(), **server_app.FRESH, **here, "partition": config.partition}
         paid = folders.ReleaseStore(self._out, folders.RUN, "")
         with paid.reporting():
-            outcome = self._serve(grid, fields, initial_arrays)
-            paid.known = self._out is not None
+            outcome = self._serve(grid, fields, initial_arrays, paid)
             result = simulation.of_messages(outcome, self._test, class_names=config.class_names)
             if self._out is not None:
                 result.save(self._out)
                 logging.getLogger("flwr").info("fedcal: written to %s", self._out)
         return result
 
-    def _serve(self, grid: Grid, fields: dict[str, Any], arrays: ArrayRecord) -> Outcome:
+    def _serve(
+        self, grid: Grid, fields: dict[str, Any], arrays: ArrayRecord, paid: folders.ReleaseStore
+    ) -> Outcome:
         """Run the job; what is in `out` stays until the outcome takes its place."""
         out = self._out
         if out is None:
@@ -139,7 +140,7 @@ class AfterTraining:
         with alone(out):
             shutil.rmtree(work, ignore_errors=True)  # of a run that was killed, or failed
             outcome = server_app.serve(grid, {**fields, "out": str(work)}, arrays)
-            folders.ReleaseStore(out, folders.RUN, "").keep(outcome)
+            paid.keep(outcome)
             shutil.rmtree(work, ignore_errors=True)
             (out / LOCK).unlink(missing_ok=True)
         return outcome

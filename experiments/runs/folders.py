@@ -324,11 +324,15 @@ class ReleaseStore:
         """
         if self.out is None:
             return run()
-        if self.resume:
-            outcome = _kept(self.out, job)
-        else:
-            outcome = replace(run(), job=job.to_fields())
+        now = job.to_fields()
+        if not self.resume:
+            outcome = replace(run(), job=now)
             self.keep(outcome)
+            return outcome
+        outcome = Outcome.load(self.out)
+        for key in sorted({*outcome.job, *now} - {*WAITING}):
+            what = f"{key} of the run of {self.out / OUTCOME}"
+            checks.same(what, now.get(key), outcome.job.get(key))
         self.known = True
         return outcome
 
@@ -370,10 +374,3 @@ class ReleaseStore:
             own = isinstance(error, FedcalError)
             message = f"{error}" if own else f"{type(error).__name__}: {error}"
             raise FedcalError(f"{message}; {again}") from error
-
-
-def _kept(out: Path, job: Job) -> Outcome:
-    outcome, now = Outcome.load(out), job.to_fields()
-    for key in sorted({*outcome.job, *now} - {*WAITING}):
-        checks.same(f"{key} of the run of {out / OUTCOME}", now.get(key), outcome.job.get(key))
-    return outcome

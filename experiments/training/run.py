@@ -78,16 +78,12 @@ class Training(Displayable):
     @cached_property
     def metrics(self) -> dict[str, float]:
         """Metrics of the model on the test rows (`fedcal.metrics.summary`)."""
-        return self._summary("test")
+        return summary(*self._judged("test"))
 
     @cached_property
     def train_metrics(self) -> dict[str, float]:
         """Metrics of the model on the training rows."""
-        return self._summary("train")
-
-    def _summary(self, part: str) -> dict[str, float]:
-        """For the researcher's eyes: exact numbers about these rows."""
-        return summary(*self._judged(part))
+        return summary(*self._judged("train"))
 
     def _judged(self, part: str) -> tuple[types.Floats, types.Integers]:
         return numerics.softmax(self.logits[part]), self.federation.parts[part].y
