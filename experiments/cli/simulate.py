@@ -78,7 +78,9 @@ def show(result: SimulationResult, out: Path | None) -> None:
     """Print the run, its metrics and its guarantee."""
     judged = result.judged
     seen = "Who sees what, and what is not protected: privacy in result.json and --json"
+    demanded = {*judged.get("metrics", ())} & {*names.ON_DEMAND}
     lines = [
+        "More metrics: by --json, and in the report of --out" if demanded else "",
         about_intervals(judged),
         *(f"Warning: {warning}" for warning in judged.get("coverage_warnings", ())),
         *judged.get("sets", {}).get("guarantee", ()),
