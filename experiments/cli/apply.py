@@ -7,23 +7,21 @@ import gzip
 import io
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcal import calibrators, datasets
-from fedcal.conformal import PredictionSets, load, page
-from fedcal.conformal.coverage import FEW_CLASSES, judged
-from fedcal.core import classes, errors, numerics, optional, types
-from fedcal.core.checks import same, unused, whole
-from fedcal.core.pages import Table
+from fedcal.conformal import PredictionSets, load
+from fedcal.core import checks, classes, errors, numerics, optional, types
+from fedcal.core.pages import Part, Table
 from fedcal.experiments.cli.parameters import Csv, Json, Overwrite, Quiet
 from fedcal.experiments.report.terminal import show
 from fedcal.experiments.runs import folders
-from fedcal.experiments.training.data import LabelledRows, labelled_rows, read_labelled
+from fedcal.experiments.training.data import labelled_rows, read_labelled
 from fedcal.metrics import below_floor, buckets, names, summary
 from fedcal.storage import artifact, atomic, npz
 from fedcal.training.networks import TrainedModel, load_model
@@ -69,41 +67,43 @@ def command(
     if Path(data).exists() and out.exists() and out.samefile(data):
         raise errors.InputError(f"--out {out} is the data file itself")
     folders.claim_file(out, overwrite=overwrite)
+    fitted: TrainedModel | PredictionSets | calibrators.Calibrator
     if artifact.form_of(calibrator) == TrainedModel.form:
-        unused("a model has no sets", alpha=alpha)
-        unused("a model reads features, not CSV files", csv=csv)
-        _show(*_apply_model(load_model(calibrator, model), data, out), out, quiet=quiet, json=json)
-        return
-    unused("it names the module of a model.npz", model=model)
-    fitted = fitted_in(calibrator)
-    if alpha is not None:
-        if not isinstance(fitted, PredictionSets):
-            raise errors.InputError("--alpha is for prediction sets, and this is a calibrator")
-        fitted = fitted.at(alpha)
-    loaded = datasets.load(data, labels_required=False, classes=fitted.class_names, csv=csv)
-    same(f"kind of scores in {data}, as {calibrator} takes them,", loaded.input, fitted.input)
-    same(f"number of classes in {data}", loaded.classes, fitted.classes)
-    if fitted.class_names is None and loaded.class_names is not None:
-        warnings.warn(
-            f"{calibrator} does not say what its classes are called: the columns of {data} are "
-            f"taken as they stand ({', '.join(loaded.class_names)[:200]})",
-            stacklevel=2,
-        )
-    rows = Rows.of(loaded)
-    if isinstance(fitted, PredictionSets):
-        done = _apply_sets(fitted, rows, out)
+        checks.unused("a model has no sets", alpha=alpha)
+        checks.unused("a model reads features, not CSV files", csv=csv)
+        fitted = load_model(calibrator, model)
+        rows = rows_of_model(fitted, data)
     else:
-        done = _apply_calibrator(fitted, rows, out)
-    test = len(rows.logits) - len(loaded.logits)
-    _show(len(rows.logits), test, done, out, quiet=quiet, json=json)
-
-
-def _show(rows: int, test: int, done: Told, out: Path, *, quiet: bool, json: bool) -> None:
-    verb, content, lines = done
-    parts = f" (metrics: the {test} of its test part)" if test else ""
-    first = f"{rows:,} rows{parts} {verb}, written to {out}"
-    record = {"rows": rows, "out": str(out), **content}
-    show([first, *lines], record, json=json, quiet=quiet)
+        checks.unused("it names the module of a model.npz", model=model)
+        fitted = fitted_in(calibrator)
+        if alpha is not None:
+            if not isinstance(fitted, PredictionSets):
+                raise errors.InputError("--alpha is for prediction sets, and this is a calibrator")
+            fitted = fitted.at(alpha)
+        loaded = datasets.load(data, labels_required=False, classes=fitted.class_names, csv=csv)
+        checks.same(
+            f"kind of scores in {data}, as {calibrator} takes them,", loaded.input, fitted.input
+        )
+        checks.same(f"number of classes in {data}", loaded.classes, fitted.classes)
+        if fitted.class_names is None and loaded.class_names is not None:
+            warnings.warn(
+                f"{calibrator} does not say what its classes are called: the columns of {data} are "
+                f"taken as they stand ({', '.join(loaded.class_names)[:200]})",
+                stacklevel=2,
+            )
+        rows = Rows.of(loaded)
+    if isinstance(fitted, TrainedModel):
+        done = _apply_model(fitted, rows)
+    elif isinstance(fitted, PredictionSets):
+        done = _apply_sets(fitted, rows)
+    else:
+        done = _apply_calibrator(fitted, rows)
+    _write(out, rows, done)
+    test = rows.judged.sum()
+    parts = "" if rows.judged.all() else f" (metrics: the {test} of its test part)"
+    first = f"{len(rows.logits):,} rows{parts} {done.verb}, written to {out}"
+    record = {"rows": len(rows.logits), "out": str(out), **done.content}
+    show([first, *filter(None, done.lines)], record, json=json, quiet=quiet)
 
 
 def fitted_in(path: Path) -> calibrators.Calibrator | PredictionSets:
@@ -143,25 +143,37 @@ class Rows:
     @classmethod
     def of(cls, rows: datasets.Dataset) -> Rows:
         """Take the rows of a data set as they were read."""
-        logits, probs, labels = rows.logits, rows.probs, rows.labels
-        judged = np.ones(len(logits), np.bool_)
-        if rows.test_logits is not None and rows.test_probs is not None:
-            logits = np.concatenate([logits, rows.test_logits])
-            probs = np.concatenate([probs, rows.test_probs])
-            if rows.test_labels is not None:
-                labels = np.concatenate([labels, rows.test_labels])
-            judged = np.arange(len(logits)) >= len(rows.logits)
+        logits = _joined(rows.logits, rows.test_logits)
+        probs = _joined(rows.probs, rows.test_probs)
+        labels = _joined(rows.labels, rows.test_labels)
         known = labels if len(labels) == len(probs) else None
+        judged = np.arange(len(logits)) >= (0 if rows.test_logits is None else len(rows.logits))
         given = rows.given
         if given is not None and given.order is not None:
             back = np.argsort(given.order)
             logits, probs, judged = logits[back], probs[back], judged[back]
             known = None if known is None else known[back]
-        place = list(range(rows.classes))
-        if rows.moved is not None:
-            place = np.argsort(rows.moved).tolist()
-        ids = _named(rows) if given is None else given.ids
-        return cls(logits, probs, known, judged, ids, rows.class_names, place)
+        place = range(rows.classes) if rows.moved is None else np.argsort(rows.moved).tolist()
+        ids = {} if given is None else given.ids
+        if given is None:  # a shipped set has numbers
+            client = _joined(rows.client, rows.test_client), rows.client_names
+            group = _joined(rows.group, rows.test_group), rows.group_names
+            ids = {
+                name: np.array(called)[numbers]
+                for name, (numbers, called) in {"client": client, "group": group}.items()
+                if called is not None and len(numbers) == len(logits)
+            }
+        return cls(logits, probs, known, judged, ids, rows.class_names, [*place])
+
+    def test(self, groups: NDArray[Any] | None = None) -> artifact.Holdout | None:
+        """Return the rows that metrics are of, perhaps in groups; None = they have no labels."""
+        if self.labels is None:
+            return None
+        part, by = self.judged, dict[str, Any]()
+        if groups is not None:
+            called, by["group"] = np.unique(groups[part], return_inverse=True)
+            by["group_names"] = tuple(called.tolist())
+        return artifact.Holdout(self.logits[part], self.probs[part], self.labels[part], **by)
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -181,124 +193,100 @@ class Rows:
         return columns
 
 
-def _named(rows: datasets.Dataset) -> dict[str, NDArray[Any]]:
-    """Return the ids of a shipped set's rows, which have numbers there."""
-    tested, ids = rows.test_scores is not None, {}
-    ways = (
-        ("client", rows.client, rows.test_client, rows.client_names),
-        ("group", rows.group, rows.test_group, rows.group_names),
-    )
-    for name, fit, test, called in ways:
-        parts = [part for part in ((fit, test) if tested else (fit,)) if part is not None]
-        if called is not None and len(parts) == 1 + tested:
-            ids[name] = np.array(called)[np.concatenate(parts)]
-    return ids
+def _joined(*parts: NDArray[Any] | None) -> NDArray[Any]:
+    return np.concatenate([part for part in parts if part is not None] or [np.zeros(0, np.int64)])
 
 
-Told = tuple[str, dict[str, Any], Sequence[str | Table]]
-"""What was done, numbers for `--json`, and lines and tables to show."""
+class Done(NamedTuple):
+    """What was made of the rows.
+
+    Attributes
+    ----------
+    verb
+        what was done
+    arrays
+        by name, each of a row for a row
+    columns
+        the same in a table
+    content, lines
+        numbers for `--json`, and lines and tables to show
+    """
+
+    verb: str
+    arrays: Mapping[str, NDArray[Any]]
+    columns: Mapping[str, NDArray[Any]]
+    content: dict[str, Any]
+    lines: Sequence[str | Part]
 
 
-def _apply_model(model: TrainedModel, data: str, out: Path) -> tuple[int, int, Told]:
-    """Logits of the rows, in an .npz those of the test part apart: a data file to calibrate on."""
-    fit, test = logits_of_file(model, data)
-    parts = {"": fit} if test is None else {"": fit, "test_": test}
-    logits = np.concatenate([part[0] for part in parts.values()])
-    known = [part[1] for part in parts.values() if part[1] is not None]
-    labels = np.concatenate(known) if known else None
-    columns: dict[str, NDArray[Any]] = {
-        f"{key}logits": part[0].astype(np.float32) for key, part in parts.items()
-    }
-    columns |= {f"{key}labels": part[1] for key, part in parts.items() if part[1] is not None}
-    if out.suffix == ".npz":
-        _write(out, columns, {}, {})
-    else:
-        beside = {} if labels is None else {"labels": labels}
-        called = {f"logit_{j}": logits[:, j] for j in range(model.classes)}
-        _write(out, {"logits": logits}, beside, called)
-    judged = fit if test is None else test
+def _apply_model(model: TrainedModel, rows: Rows) -> Done:
     content, lines = dict[str, Any](), list[str]()
-    if judged[1] is not None:
-        scored = numerics.softmax(judged[0]), judged[1]
-        content = {"metrics": summary(*scored), "rows_below_floor": below_floor(*scored)}
-        lines = [names.line(content["metrics"], buckets.check_score("", logits.shape[1]))]
-        lines += filter(None, [names.floored({"in all": content["rows_below_floor"]})])
-    done = f"read by the network {model.network}", content, lines
-    return len(logits), 0 if test is None else len(test[0]), done
+    if (test := rows.test()) is not None:
+        content = {"metrics": summary(test.probs, test.labels)}
+        content["rows_below_floor"] = below_floor(test.probs, test.labels)
+        lines = [names.line(content["metrics"], buckets.check_score("", model.classes))]
+        lines.append(names.floored({"in all": content["rows_below_floor"]}))
+    columns = {f"logit_{j}": rows.logits[:, j] for j in range(model.classes)}
+    done = f"read by the network {model.network}"
+    return Done(done, {"logits": rows.logits}, columns, content, lines)
 
 
-def _apply_calibrator(fitted: calibrators.Calibrator, rows: Rows, out: Path) -> Told:
-    probs, labels = fitted.calibrated(rows.logits, fitted.input), rows.labels
+def _apply_calibrator(fitted: calibrators.Calibrator, rows: Rows) -> Done:
     content, lines = dict[str, Any](), list[str]()
-    if labels is not None:
-        both = {"before": rows.probs, "after": probs}
-        part = rows.judged
-        content = {name: summary(p[part], labels[part]) for name, p in both.items()}
-        about = buckets.check_score("", probs.shape[1]), classes.called(fitted.class_names, 1)
-        lines = [f"{name}: {names.line(of, *about)}" for name, of in content.items()]
-        floored = {name: below_floor(p[part], labels[part]) for name, p in both.items()}
-        content["rows_below_floor"] = floored
-        lines += filter(None, [names.floored(floored)])
-    shown_probs = probs[:, rows.place]
-    columns = {f"prob_{name}": shown_probs[:, j] for j, name in enumerate(rows.called)}
-    _write(out, {"probs": shown_probs}, rows.columns, columns)
-    return f"calibrated by {fitted.kind}", content, lines
+    if (test := rows.test()) is not None:
+        content = fitted.judge(test)
+        about = content["score"], classes.called(fitted.class_names, 1)
+        lines = [f"{name}: {names.line(content[name], *about)}" for name in ("before", "after")]
+        lines.append(names.floored(content["rows_below_floor"]))
+    probs = fitted.calibrated(rows.logits, fitted.input)[:, rows.place]
+    columns = {f"prob_{name}": probs[:, j] for j, name in enumerate(rows.called)}
+    return Done(f"calibrated by {fitted.kind}", {"probs": probs}, columns, content, lines)
 
 
-def _apply_sets(fitted: PredictionSets, rows: Rows, out: Path) -> Told:
-    labels, groups = rows.labels, None
+def _apply_sets(fitted: PredictionSets, rows: Rows) -> Done:
+    groups = None
     if fitted.by == "group":
         ways = (rows.ids[name].astype(np.str_) for name in ("group", "client") if name in rows.ids)
         groups = next((way for way in ways if set(way.tolist()) & set(fitted.names)), None)
     sets = fitted.of_logits(rows.logits, groups)
-    shown_sets, called = sets[:, rows.place], np.array(rows.called)
+    content: dict[str, Any] = {"set_size": float(sets.mean() * fitted.classes)}
+    lines: list[str | Part] = [f"mean labels in a set: {content['set_size']:.4g}"]
+    if (test := rows.test(groups)) is not None:
+        content = fitted.judge(test)
+        lines = [part for part in fitted.judged_page(test) if isinstance(part, Table)]
+        lines += [f"Warning: {warning}" for warning in content["coverage_warnings"]]
+    sets, called = sets[:, rows.place], np.array(rows.called)
     comma = " " if rows.names is None else "|"  # a name may hold spaces
-    texts = np.array([comma.join(called[s].tolist()) for s in shown_sets])
-    columns = {"size": shown_sets.sum(axis=1), "set": texts}
-    _write(out, {"sets": shown_sets}, rows.columns, columns)
+    texts = np.array([comma.join(called[s].tolist()) for s in sets])
+    columns = {"size": sets.sum(axis=1), "set": texts}
     verb = f"given sets for {100 * (1 - fitted.alpha):g} % coverage"
-    if labels is None:
-        size = float(sets.mean() * fitted.classes)
-        return verb, {"set_size": size}, [f"mean labels in a set: {size:.4g}"]
-    part = rows.judged
-    result = judged(sets[part], labels[part], rows.probs[part].argmax(axis=1))
-    whole = result.by["whole"]["all rows"]
-    line = (
-        f"coverage {100 * whole.coverage:.2f} % ({100 * whole.low:.2f} to {100 * whole.high:.2f}), "
-        f"mean labels in a set {whole.set_size:.4g}; the most probable label alone covers "
-        f"{100 * result.correct:.2f} %"
-    )
-    after, lines = result.after, list[str | Table]([line])
-    if result.classes <= FEW_CLASSES:
-        lines.append(replace(page.class_table(result, fitted.class_names), note=""))
-    short = fitted.warnings(result)
-    lines += [f"Warning: {warning}" for warning in short]
-    if fitted.shift is not None:
-        after |= (weighted := fitted.shift.coverage(~result.hit, labels[part]))
-        least = f"wanted at least {100 - 100 * fitted.alpha:g} %"
-        lines += [f"{page.AT_TARGET} {100 * v:.2f} %, {least}" for v in weighted.values()]
-    content = {"coverage_by": result.coverage_by, "coverage_warnings": short}
-    return verb, {"before": result.before, "after": after, **content}, lines
+    return Done(verb, {"sets": sets}, columns, content, lines)
 
 
-def _write(
-    out: Path,
-    values: Mapping[str, NDArray[Any]],
-    beside: Mapping[str, NDArray[Any]],
-    columns: Mapping[str, NDArray[Any]],
-) -> None:
+def _write(out: Path, rows: Rows, done: Done) -> None:
     """Write the array as .npy, with its columns as .npz, or a table: ids, labels, columns."""
+    beside = rows.columns
     with atomic.whole_file(out) as f:
         if out.suffix == ".npy":
-            (array,) = values.values()
+            (array,) = done.arrays.values()
             np.save(f, array, allow_pickle=False)
         elif out.suffix == ".npz":
-            np.savez_compressed(f, **values, **beside)  # type: ignore[arg-type]
+            arrays = {**done.arrays, **beside}
+            if "logits" in arrays:  # a data file to calibrate on, whose test part stands apart
+                arrays["logits"] = arrays["logits"].astype(np.float32)
+                parts = {"": ~rows.judged, "test_": rows.judged}
+                parts = {"": rows.judged} if rows.judged.all() else parts
+                arrays = {
+                    f"{key}{name}": array[part]
+                    for key, part in parts.items()
+                    for name, array in arrays.items()
+                }
+            np.savez_compressed(f, **arrays)  # type: ignore[arg-type]
         else:
             table = {name: beside[name] for name in datasets.IDS if name in beside}
             if "labels" in beside:
                 table["label"] = beside["labels"]
-            _write_table(out, f, {**table, **columns})
+            _write_table(out, f, {**table, **done.columns})
 
 
 def _write_table(out: Path, file: IO[bytes], table: Mapping[str, NDArray[Any]]) -> None:
@@ -317,11 +305,7 @@ def _write_table(out: Path, file: IO[bytes], table: Mapping[str, NDArray[Any]]) 
         csv.writer(text).writerows([[*table], *lines])
 
 
-Part = tuple[types.Floats, types.Integers | None]
-"""Logits (n, c) and labels (n,); None = the file has none."""
-
-
-def logits_of_file(model: TrainedModel, data: str) -> tuple[Part, Part | None]:
+def rows_of_model(model: TrainedModel, data: str) -> Rows:
     """Return a model's logits for the rows of a file that `fedcal train` reads.
 
     Raises InputError if the rows cannot be read, or are none that the model takes.
@@ -330,34 +314,26 @@ def logits_of_file(model: TrainedModel, data: str) -> tuple[Part, Part | None]:
     ----------
     data
         path, or the name of shipped features; labels may be missing from a file of features
-
-    Returns
-    -------
-    tuple[Part, Part or None]
-        Of the rows, and of the source's own test rows.
     """
-    rows, labelled = _read(model, data)
-    parts: list[Part] = []
+    path, labelled = atomic.path_of(data), True
     with errors.located(repr(data)):
-        for one in (rows,) if rows.test is None else (rows, rows.test):
-            whole("the number of classes", one.classes, 0, model.classes)
-            parts.append((model.predict(one.x), one.y if labelled else None))
-    return parts[0], (parts[1] if len(parts) > 1 else None)
-
-
-def _read(model: TrainedModel, data: str) -> tuple[LabelledRows, bool]:
-    """Read the rows, and return whether their labels are known."""
-    path, shipped = atomic.path_of(data), data in {entry.name for entry in datasets.feature_sets()}
-    arrays: dict[str, Any] = {}
-    if shipped or (path.suffix.lower() == ".npz" and path.is_file()):
-        with errors.located(repr(data)):
-            arrays = datasets.read_feature_set(data) if shipped else dict(npz.read_npz(path))
+        is_file = path.suffix.lower() == ".npz" and path.is_file()
+        arrays: dict[str, Any] = dict(npz.read_npz(path)) if is_file else {}
+        if "features" in arrays:
+            labelled = bool({"labels", "y"} & arrays.keys())
+            for prefix in ("", "test_"):
+                if not labelled and f"{prefix}features" in arrays:
+                    arrays[f"{prefix}labels"] = np.zeros(len(arrays[f"{prefix}features"]), np.int64)
+            arrays.setdefault("class_names", np.arange(model.classes).astype(np.str_))
+            rows = labelled_rows(arrays)
     if "features" not in arrays:
-        return read_labelled(data), True
-    labelled = bool({"labels", "y"} & arrays.keys())
+        rows = read_labelled(data)
+    parts = (rows,) if rows.test is None else (rows, rows.test)
     with errors.located(repr(data)):
-        for prefix in ("", "test_"):
-            if not labelled and f"{prefix}features" in arrays:
-                arrays[f"{prefix}labels"] = np.zeros(len(arrays[f"{prefix}features"]), np.int64)
-        arrays.setdefault("class_names", np.arange(model.classes).astype(np.str_))
-        return labelled_rows(arrays), labelled
+        for one in parts:
+            checks.whole("the number of classes", one.classes, 0, model.classes)
+        logits = _joined(*(model.predict(one.x) for one in parts))
+    labels = _joined(*(one.y for one in parts)) if labelled else None
+    judged = np.arange(len(logits)) >= (len(rows.y) if len(parts) > 1 else 0)
+    probs, place = numerics.softmax(logits), [*range(model.classes)]
+    return Rows(logits, probs, labels, judged, {}, None, place)

@@ -89,16 +89,13 @@ def command(
         given = {**options, **of_runs, "by": None if by == "none" else by}
         checks.unused("--release reads what a run left", **given, config=config)
         if calibrate is not None:
-            checks.needed("--out FILE", out, "--calibrate writes a calibrator to a file")
-        if out is not None and calibrate is not None:
+            out = checks.needed("--out FILE", out, "--calibrate writes a calibrator to a file")
             folders.claim_file(out, overwrite=overwrite)
         elif out is not None:
             folders.claim(out, folders.READING, overwrite=overwrite, report=not no_report)
         how: Any = calibrate  # checked where it is used
         found = rereading.reread(release, threshold=threshold, at=at, calibrate=how, since=since)
-        if out is not None and found.calibrator is not None:
-            found.calibrator.save(out)
-        elif out is not None:
+        if out is not None:
             found.save(out, report=not no_report)
         terminal.show(_shown(found, release, out), found.to_json(), json=json, quiet=quiet)
         return
@@ -129,7 +126,7 @@ def _shown(
             yield part
     if asked is not None:
         yield "All that it says: --release alone, --json, or a folder as --out."
-    about = (reading.not_compared, jobs.about_intervals(content), *reading.release.privacy[:1])
+    about = (reading.not_compared, simulate.about_intervals(content), *reading.release.privacy[:1])
     yield from filter(None, about)
     if out is not None:
         what = "" if reading.calibrator is None else "calibrator "

@@ -1,6 +1,7 @@
 """The commands on files of results, and on what ships: they compute no run themselves."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,38 +23,18 @@ def report(folder: Path, quiet: Quiet = False, json: Json = False) -> None:
     --------
     fedcal report run
     """
-    from fedcal.experiments.report import comparison, simulation
-    from fedcal.experiments.report.page import read_json, reading
-
-    if (folder / "compare.json").is_file():
-        written = comparison.write_comparison_report(folder)
-    elif (folder / "result.json").is_file():
-        at_home = "verdict" in read_json(folder / "result.json", "result")
-        written = (simulation.write_reading_report if at_home else simulation.write_report)(folder)
-    elif (folder / "training.json").is_file():
-        written = simulation.write_training_report(folder)
-    elif (folder / "study.json").is_file():
-        from fedcal.experiments.study.quarter_page import quarter_page
-
-        with reading(folder, "study.json"):
-            content = read_json(folder / "study.json", "quarter")
-            written = quarter_page(content).write(folder)
-    elif (folder / "reading.json").is_file():
-        written = simulation.write_reading_report(folder)
-    elif any((folder / name).is_file() for name in ("outcome.json", "run.json")):
-        from fedcal.experiments.runs.simulation import finish
-
-        written = finish(folder)
-    elif (folder / "rows.jsonl").is_file():
+    finished = any((folder / kind.record).is_file() for kind in folders.KINDS if kind.page)
+    if not finished and (folder / "rows.jsonl").is_file():
         raise InputError(
             f"{folder} holds an unfinished comparison; finish it: "
             f"fedcal compare --out {folder} --resume"
         )
+    if not finished and any((folder / name).is_file() for name in ("outcome.json", "run.json")):
+        from fedcal.experiments.runs.simulation import finish
+
+        written = finish(folder)
     else:
-        raise InputError(
-            f"{folder} holds no result.json (of simulate), compare.json, training.json, "
-            "study.json or outcome.json (of flwr run)"
-        )
+        written = folders.write_report(folder)
     terminal.show([f"written to {written}"], {"out": str(written)}, json=json, quiet=quiet)
 
 
@@ -136,10 +117,11 @@ def datasets(quiet: Quiet = False, json: Json = False) -> None:
     """
     from fedcal import datasets
 
-    known, features = datasets.catalogue(), datasets.feature_sets()
+    shipped: dict[str, Sequence[Any]] = {"sets": datasets.catalogue()}
+    shipped["features"] = datasets.feature_sets()
     if json:
-        entries: list[Any] = [*known, *features]
-        print(files.to_json([dataclasses.asdict(entry) for entry in entries]), end="")
+        entries = [dataclasses.asdict(entry) for part in shipped.values() for entry in part]
+        print(files.to_json(entries), end="")
     elif not quiet:
-        told = page.said("commands", "datasets", known=known, features=features)
-        terminal.console(markup=True).print("\n".join(told))
+        text = page.render("datasets.txt.j2", **shipped)
+        terminal.console(markup=True).print(text, end="")

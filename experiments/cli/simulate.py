@@ -1,16 +1,17 @@
 """Calibrate a model over simulated clients: one method, one run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedcal.core import classes, errors, pages
 from fedcal.evaluation.by_group import change_table
+from fedcal.evaluation.intervals import beyond
 from fedcal.experiments.cli import parameters
 from fedcal.experiments.report import headline, terminal
-from fedcal.experiments.runs import jobs, simulation
-from fedcal.experiments.runs import result as results
+from fedcal.experiments.report.page import words
+from fedcal.experiments.runs import simulation
 from fedcal.experiments.runs.config import Config, load_config, merge
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.metrics import names
@@ -79,38 +80,44 @@ def run_and_show(
 
 def shown(result: SimulationResult, out: Path | None) -> Iterator[str | pages.Table]:
     """Yield what is printed of a run: what it was, its metrics and its guarantee."""
-    yield results.title(result.config, result.sites)
+    judged = result.judged
+    yield result.said["title"]
     if result.class_names is not None:
         yield classes.in_a_line(result.class_names)
-    yield from (replace(table, note="") for table in _tables(result))
-    if {*result.judged.get("metrics", ())} & {*names.ON_DEMAND}:
-        yield "More metrics: by --json, and in the report of --out"
-    if about := jobs.about_intervals(result.judged):
-        yield about
-    yield from (f"Warning: {line}" for line in result.judged.get("coverage_warnings", ()))
-    yield from result.judged.get("sets", {}).get("guarantee", ())
-    yield (
-        f"{results.protection(result.privacy)} Who sees what, and what is not protected: "
-        "privacy in result.json and --json (docs/guide/privacy.md)"
-    )
-    if floored := names.floored(result.judged.get("rows_below_floor", {})):
-        yield floored
-    yield results.sent(result)
-    if out is not None:
-        yield f"written to {out}"
-    yield headline.headline(result.to_json())
+    yield from (replace(p, note="") for p in _parts(result) if isinstance(p, pages.Table))
+    seen = "Who sees what, and what is not protected: privacy in result.json and --json"
+    demanded = {*judged.get("metrics", ())} & {*names.ON_DEMAND}
+    lines = [
+        "More metrics: by --json, and in the report of --out" if demanded else "",
+        about_intervals(judged),
+        *(f"Warning: {warning}" for warning in judged.get("coverage_warnings", ())),
+        *judged.get("sets", {}).get("guarantee", ()),
+        f"{result.said['guarantee']} {seen} (docs/guide/privacy.md)",
+        names.floored(judged.get("rows_below_floor", {})),
+        result.said["sent"],
+        "" if out is None else f"written to {out}",
+        headline.headline(result.record),
+    ]
+    yield from filter(None, lines)
 
 
-def _tables(result: SimulationResult) -> list[pages.Table]:
+def about_intervals(result: Mapping[str, Any]) -> str:
+    """Return sentences on what is counted, how many, and what the intervals cover and exclude.
+
+    From the keys of `result.json`; "" if it has none.
+    """
+    known = "estimand" in result
+    return words("intervals", result=result, beyond=beyond)["about"][0] if known else ""
+
+
+def _parts(result: SimulationResult) -> list[Any]:
     """Metrics before and after a calibrator, or what tables another artifact has."""
     if not result.artifact.rescores or result.test is None:
-        tables = [p for p in result.parts if isinstance(p, pages.Table)]
-        return [p for p in tables if not p.title.startswith(names.MORE)]
+        return result.parts
     about = names.about(result.told)
     columns = ("test rows", *(names.column(metric, *about) for metric in names.TEST_ROWS))
     both = {"before": result.before, "after": result.after}
     rows = [(name, *(names.shown(m, of[m]) for m in names.TEST_ROWS)) for name, of in both.items()]
-    tables = [pages.Table("", columns, rows, left=(0,))]
-    if (changed := result.judged.get("clients_change", {})).get("sites"):
-        tables.append(change_table(changed, "client"))
-    return tables
+    changed = result.judged.get("clients_change", {})
+    changes = [change_table(changed, "client")] if changed.get("sites") else []
+    return [pages.Table("", columns, rows, left=(0,)), *changes]

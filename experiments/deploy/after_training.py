@@ -11,7 +11,7 @@ from flwr.serverapp import Grid
 
 from fedcal.core.checks import needed, unused
 from fedcal.core.errors import InputError
-from fedcal.experiments.runs import files, folders, jobs, load, simulation
+from fedcal.experiments.runs import folders, jobs, load, simulation
 from fedcal.experiments.runs.config import APP, merge
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.storage import atomic
@@ -121,15 +121,16 @@ class AfterTraining:
         fields = {**job.to_fields(), **server_app.FRESH, **here, "partition": config.partition}
         paid = folders.ReleaseStore(self._out, folders.RUN, "")
         with paid.reporting():
-            outcome = self._serve(grid, fields, initial_arrays)
-            paid.known = self._out is not None
+            outcome = self._serve(grid, fields, initial_arrays, paid)
             result = simulation.of_messages(outcome, self._test, class_names=config.class_names)
             if self._out is not None:
                 result.save(self._out)
                 logging.getLogger("flwr").info("fedcal: written to %s", self._out)
         return result
 
-    def _serve(self, grid: Grid, fields: dict[str, Any], arrays: ArrayRecord) -> Outcome:
+    def _serve(
+        self, grid: Grid, fields: dict[str, Any], arrays: ArrayRecord, paid: folders.ReleaseStore
+    ) -> Outcome:
         """Run the job; what is in `out` stays until the outcome takes its place."""
         out = self._out
         if out is None:
@@ -139,9 +140,7 @@ class AfterTraining:
         with alone(out):
             shutil.rmtree(work, ignore_errors=True)  # of a run that was killed, or failed
             outcome = server_app.serve(grid, {**fields, "out": str(work)}, arrays)
-            files.write_folder(
-                out, outcome.save, stale={*folders.RUN.files} - {*folders.RUN.unfinished}
-            )
+            paid.keep(outcome)
             shutil.rmtree(work, ignore_errors=True)
             (out / LOCK).unlink(missing_ok=True)
         return outcome

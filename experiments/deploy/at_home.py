@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedcal import calibrators, mechanisms
-from fedcal.core import numerics, pages, printable, types
-from fedcal.core.checks import same
+from fedcal.core import checks, numerics, pages, printable, types
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.evaluation import histogram, page, score_release
@@ -24,34 +23,15 @@ from fedcal.evaluation.estimators.calibration import logistic, logit
 from fedcal.evaluation.sites import effects
 from fedcal.evaluation.sites.site_tests import Sites, ranking
 from fedcal.experiments.deploy.rows import read_rows, shards_of
-from fedcal.experiments.runs import files, folders
-from fedcal.experiments.runs.result import versions
+from fedcal.experiments.report.page import words
+from fedcal.experiments.runs import folders, result
 from fedcal.metrics.buckets import bucket_of, check_score, equal_width, score_and_outcome
 from fedcal.personal import at_site
 from fedcal.personal.prior import SitePrior, identity_prior, site_priors
 from fedcal.storage.artifact import ARTIFACTS, form_of
 from fedcal.storage.atomic import path_of
 
-STATEMENT = (
-    "Nothing has left this machine; these numbers are exact: they are for this site's eyes, "
-    "publish nothing of them without asking."
-)
-NO_NEWS = (
-    "The release adds almost nothing here: with its noise and few sites the prior is about as "
-    "wide as without any other site."
-)
-BY_CHANCE = (
-    "Your rows alone have a calibration slope of {:.2f}, which chance explains. That of the "
-    "calibrator is 0 or above."
-)
 _NUMBERS = ("log loss", "fall of it", "standard error", "chance of harm")
-_ABOUT = (
-    "Log loss is cross-validated, with the gate in each fold anew: where it refuses there, it is "
-    "the model's. The difference of the lines is what the others add. Harm is a log loss "
-    f"above the model's by more than {at_site.HARM:g} on new rows."
-)
-_LITTLE = " if you like, your rows show no gain"
-_FOLDS_REFUSE = "cross-validation shows nothing, because with fewer rows the gate refuses"
 _BUCKETS = 240
 _CLOSE, _OFF = 0.9, 0.3  # of the identity prior's spread: the release has hardly moved it
 
@@ -73,23 +53,12 @@ class AtHome:
 
         A folder that is made for them is this user's alone, too; one that was there stays as it is.
         """
-        from fedcal.experiments.report.simulation import write_reading_report
 
-        fresh = not out.exists()
-
-        def write(folder: Path) -> None:
-            if fresh:
-                out.chmod(0o700)
+        def beside(folder: Path) -> None:
             if self.calibrator is not None:
                 self.calibrator.save(folder / "calibrator.npz")
-            (folder / "result.json").write_text(files.to_json(self.told), "utf-8")
-            parts = {"schema": 1, "parts": pages.to_json(self.parts)}
-            (folder / files.PAGE).write_text(files.to_json(parts), "utf-8")
-            write_reading_report(folder)
-            for path in folder.iterdir():
-                path.chmod(0o600)
 
-        files.write_folder(out, write, stale=folders.AT_HOME.files)
+        folders.AT_HOME.write(out, self.told, self.parts, beside, private=True)
 
 
 def recalibrate(
@@ -130,41 +99,44 @@ def recalibrate(
         of = [", ".join(names or ("not named",))[:200] for names in (known, rows.class_names)]
         message = f"{path} is of {classes} classes ({of[0]}), {data} of {rows.classes} ({of[1]})"
         raise InputError(f"{message}: they must be the same, in the same order")
-    notes = []
-    if site is not None and not own_name and sites:  # of unit user none has a name
-        alike = get_close_matches(site, sites, 1)
-        meant = f" Did you mean {alike[0]!r}? Its own rows would count twice." if alike else ""
-        notes.append(f"The release has no site {site!r}: this one is taken as new.{meant}")
-        warnings.warn(notes[0], stacklevel=2)
-    elif site is not None and not own_name:
-        notes.append("The release hides whole sites: its prior is the same for each, by any name.")
+    stranger = "" if site is None or own_name else repr(site)
+    alike = get_close_matches(site, sites, 1) if site and stranger else []
     none = identity_prior(classes)
     spread, wide = (np.sqrt(np.diag(one.cov)) for one in (prior, none))
-    if (spread > _CLOSE * wide).all() and (np.abs(prior.mean) < _OFF * wide).all():
-        notes.append(NO_NEWS)
-    if not own_name and (expected := source.results().get("next_site")):
-        notes.append(effects.next_site_sentence(expected))
+    no_news = bool((spread > _CLOSE * wide).all() and (np.abs(prior.mean) < _OFF * wide).all())
+    expected = None if own_name else source.results().get("next_site")
     shards = shards_of(rows)
     weights = np.ones(len(rows.labels)) if rows.subject is None else shards.weights(1)
     if reversed_order := _reversed(shards, weights):
         raise InputError(f"{reversed_order} A calibrator would only hide it; none was made")
     own, tried = _own(shards, weights), {}
-    if (own["calibration slope"] or 0.0) < 0:
-        notes.append(BY_CHANCE.format(own["calibration slope"]))
     for name, one in {"without other sites": none, f"from {prior.sites} sites": prior}.items():
         tried[name], at, after = _tried(shards, one, weights)
     made = at_site.calibrator_of(at.chosen[0], classes, rows.input)
     made.of_classes(rows.class_names)
-    verdict = _verdict(own, tried["without other sites"], tried[name], classes == 2)
-    result = {"schema": 1, "title": f" at home: {rows.name}", "verdict": verdict, "site": site}
-    result |= {"release": str(path), "own": own, "priors": tried, "calibrator": made.kind}
-    result |= {"statement": [STATEMENT, *notes], "versions": versions()}
+    record, told = _told(
+        str(path),
+        f" at home: {rows.name}",
+        own,
+        classes,
+        stranger=stranger,
+        named=bool(sites),  # of unit user none has a name
+        meant="".join(map(repr, alike)),
+        no_news=no_news,
+        next_site=effects.next_site_sentence(expected) if expected else "",
+        fitted=tried[name],
+        alone=tried["without other sites"],
+    )
+    if stranger and sites:
+        warnings.warn(told["statement"][1], stacklevel=2)
+    record |= {"site": site, "priors": tried, "calibrator": made.kind}
     gate = ("refused", "taken")
     lines = [(k, gate[t["taken"]], *(_shown(t[n]) for n in _NUMBERS)) for k, t in tried.items()]
     views = {"before": shards.probs, "after, by the calibrator of other rows": after}
-    facts, *curve = _own_parts(own, shards, weights, views)
-    table = pages.Table("Recalibration here", ("prior", "gate", *_NUMBERS), tuple(lines), _ABOUT)
-    return AtHome(result, made, (facts, table, *curve))
+    facts, *curve = _own_parts(own, shards, weights, views, *told["rows"])
+    heads, (note,) = ("prior", "gate", *_NUMBERS), told["priors"]
+    table = pages.Table("Recalibration here", heads, tuple(lines), note)
+    return AtHome(record, made, (facts, table, *curve))
 
 
 def as_it_is(shards: Shards, name: str, title: str, advice: str) -> AtHome:
@@ -185,14 +157,21 @@ def as_it_is(shards: Shards, name: str, title: str, advice: str) -> AtHome:
     if (error := own["its standard error"]) is not None:
         low, high = (100 * (own["score minus outcome"] + z * error) for z in (-1.96, 1.96))
         numbers["its standard error"] = f"{error:.4f}: {low:.1f} to {high:.1f} points (95 %)"
-    verdict = f"Here your model {_bias(own, shards.classes == 2)}"
-    if (slope := own["calibration slope"]) is not None:
-        verdict += f"; the calibration slope is {slope:.2f} (1 is right, below 1 is too extreme)"
-    verdict = _reversed(shards, weights) or f"{verdict}."
-    result = {"schema": 1, "release": name, "title": title, "verdict": verdict, "own": own}
-    result |= {"statement": [STATEMENT, advice], "versions": versions()}
+    record, told = _told(name, title, own, shards.classes, advice=advice)
+    record["verdict"] = _reversed(shards, weights) or record["verdict"]
     views = {"model": shards.probs}
-    return AtHome(result, None, _own_parts(numbers, shards, weights, views))
+    return AtHome(record, None, _own_parts(numbers, shards, weights, views, *told["rows"]))
+
+
+def _told(
+    release: str, title: str, own: Mapping[str, Any], classes: int, **facts: Any
+) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
+    """Return what every `result.json` of this kind holds, and sentences by name."""
+    limits = {"harm": at_site.HARM, "most": at_site.MOST_RISK}
+    told = words("at_home", own=own, binary=classes == 2, **limits, **facts)
+    record = {"schema": 1, "release": release, "title": title, "verdict": told["verdict"][0]}
+    record |= {"own": own, "statement": [*told["statement"]], "versions": result.versions()}
+    return record, told
 
 
 def _shown(value: float | str | None) -> pages.Entry:
@@ -202,14 +181,16 @@ def _shown(value: float | str | None) -> pages.Entry:
 
 
 def _own_parts(
-    own: Mapping[str, Any], shards: Shards, weights: types.Floats, views: Mapping[str, types.Floats]
+    own: Mapping[str, Any],
+    shards: Shards,
+    weights: types.Floats,
+    views: Mapping[str, types.Floats],
+    note: str,
 ) -> tuple[pages.Part, ...]:
     """Return a table of the exact numbers and, if there is one, the reliability curve."""
     counted = {view: _counted(shards, probs, weights) for view, probs in views.items()}
     curve = page.reliability_part("Reliability", counted, check_score("", shards.classes), 0.95)
     facts = tuple((name, _shown(value)) for name, value in own.items())
-    note = "Slope below 1: scores too extreme."
-    note += " Each subject counts once, in all but the number of rows." * ("subjects" in own)
     table = pages.Table("This site's rows", ("", "exact"), facts, note)
     return (table,) if curve is None else (table, curve)
 
@@ -224,43 +205,8 @@ def priors_of(release: Any, only: Sequence[str] | None = None) -> dict[str, Site
     if not isinstance(release, score_release.ScoreRelease):
         raise InputError(f"a prior is learnt from a release of sites, not from a {release.noun}")
     asked = release.question
-    same("score that a prior is learnt from", asked.score, check_score("", asked.classes))
+    checks.same("score that a prior is learnt from", asked.score, check_score("", asked.classes))
     return site_priors(release, only)
-
-
-def _verdict(
-    own: Mapping[str, Any], alone: Mapping[str, Any], fitted: Mapping[str, Any], binary: bool
-) -> str:
-    """Say what to do, and why; `alone` is what was found without other sites."""
-    rows = f"{own['rows']:,} row{'s' * (own['rows'] > 1)}"
-    risk = fitted["chance of harm"]
-    chance = f"{float(f'{100 * risk:.2g}'):g} %" if risk >= 0.001 else "below 0.1 %"
-    if not fitted["taken"]:
-        return (
-            f"Keep the model as it is: with {rows} and this prior the chance of harm is {chance} "
-            f"(at most {100 * at_site.MOST_RISK:.0f} % is accepted)."
-        )
-    fall, (before, after) = fitted["fall of it"], (f"{of['log loss']:.2f}" for of in (own, fitted))
-    loss = f"{'falls' if fall > 0 else 'rises'} from {before} to {after}"
-    loss = f"stays at {after}" if before == after else loss
-    loss = f"with this calibrator log loss {loss} (cross-validated on your {rows})"
-    loss = loss if abs(fall) > 1e-9 else _FOLDS_REFUSE
-    return (
-        f"Recalibrate{_LITTLE * (fall < -1e-9)}: your model {_bias(own, binary)}; {loss}; the "
-        f"chance that it is worse than the model by more than {at_site.HARM:g} is {chance}. "
-        f"Without other sites log loss would be {alone['log loss']:.2f}."
-    )
-
-
-def _bias(own: Mapping[str, Any], binary: bool) -> str:
-    """Say how far a model is off on average, and whether that may be chance."""
-    points = 100 * own["score minus outcome"]
-    if abs(points) < 0.5:
-        return "is right on average"
-    way = (("high", "low") if binary else ("sure", "unsure"))[points < 0]
-    size = f"{abs(points):.0f} point{'s' * (f'{abs(points):.0f}' != '1')}"
-    chance = ", which may be chance" * (abs(points) < 196 * (own["its standard error"] or 1))
-    return f"{'says' if binary else 'is'} {size} too {way} on average{chance}"
 
 
 def _losses(shards: Shards, probs: types.Floats) -> types.Floats:

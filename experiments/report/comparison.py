@@ -15,28 +15,6 @@ from fedcal.experiments.report.figures.drawing import LEFT, RIGHT, Sheet, save_s
 from fedcal.experiments.report.simulation import meanings, more, run_again
 from fedcal.experiments.runs.comparison.table import as_table
 from fedcal.metrics.names import heading, named
-from fedcal.storage.atomic import path_of
-
-
-def write_comparison_report(folder: str | Path) -> Path:
-    """Write `report.html` and its figures (PNG, SVG) beside `compare.json` in `folder`.
-
-    Returns
-    -------
-    Path
-        the path of the report
-
-    Raises
-    ------
-    InputError
-        `compare.json` is missing, or is not a comparison of schema 1.
-    FedcalError
-        The folder cannot be written.
-    """
-    folder = path_of(folder)
-    comparison = page.read_json(folder / "compare.json", "comparison")
-    with page.reading(folder, "compare.json"):
-        return comparison_page(comparison).write(folder)
 
 
 def finished(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -113,7 +91,7 @@ def _has(cell: Mapping[str, Any], metric: str) -> bool:
     return cell["after"].get(metric, {}).get("mean") is not None
 
 
-def comparison_page(comparison: Mapping[str, Any]) -> page.Page:
+def comparison_page(comparison: Mapping[str, Any], *where: Path) -> page.Page:
     """Return the page of the content of `compare.json`."""
     every = cells_of(comparison["cells"])
     cells, sets = finished(every), names_of(every)

@@ -8,68 +8,56 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import pages
-from fedcal.core.errors import InputError
-from fedcal.core.pages import Part, Table, Text, from_json
+from fedcal.core import errors, pages
+from fedcal.core.pages import Part, Table, Text
 from fedcal.evaluation.by_group import change_table
 from fedcal.experiments.report import labels, page
 from fedcal.experiments.report.figures import diagrams
 from fedcal.experiments.report.figures.curves import rounds_sheet
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.page import Shown
 from fedcal.experiments.runs.config import APP, SIMULATED, parse_setting
 from fedcal.experiments.runs.files import PAGE
 from fedcal.experiments.runs.statement import adjacency, meaning
 from fedcal.metrics import Reliability, names
-from fedcal.storage.atomic import path_of
 from fedcal.strategies.server import participation
 
 PARTS = ("before", "after")
 MOST_GAPS = 2000  # points in the figure of all classes
 
 
-def write_report(folder: str | Path, home: Path | None = None) -> Path:
-    """Write `report.html` and its figures (PNG, SVG) beside the result files in `folder`.
-
-    Reads `result.json`, and `page.json` or `reliability.json` and `rounds.jsonl`, nothing else.
+def result_page(result: dict[str, Any], folder: Path, home: Path) -> page.Page:
+    """Return the page of a `result.json`, by `page.json`, or by figures of a calibrator's rows.
 
     Parameters
     ----------
+    folder
+        holds the files
     home
-        where the files will lie, if not in `folder`; paths in the report are relative to it
-
-    Returns
-    -------
-    Path
-        the path of the report
-
-    Raises
-    ------
-    InputError
-        A file is missing, or is not what a run of this version writes.
-    FedcalError
-        The folder cannot be written.
+        where they will lie; paths in the page are relative to it
     """
-    folder = path_of(folder)
-    result = page.read_json(folder / "result.json", "result")
-    with page.reading(folder, "result.json"):
-        if (folder / PAGE).is_file():
-            parts: Sequence[page.Section | Shown] = read_parts(folder / PAGE)
-            numbers = next((of for key, of in _TILES.items() if key in result), numbers_of)(result)
-        else:
-            with page.reading(folder, "reliability.json"):
-                records = page.read_json(folder / "reliability.json")
-                reliability = {k: Reliability.from_json(records[k]) for k in PARTS}
-            with page.reading(folder, "rounds.jsonl"):
-                rounds = page.read_json_lines(folder / "rounds.jsonl")
-                parts = calibrator_sections(result, reliability, rounds)
-            numbers = _ece_tiles(result)
-        return run_page(result, parts, numbers[:3], home or folder).write(folder)
+    if "verdict" in result:  # of a recalibration at home
+        return reading_page(result, folder)
+    if (folder / PAGE).is_file():
+        parts: Sequence[page.Section | page.Shown] = read_parts(folder / PAGE)
+        numbers = next((of for key, of in _TILES.items() if key in result), numbers_of)(result)
+    else:
+        with page.reading(folder, "reliability.json"):
+            records = page.read_json(folder / "reliability.json")
+            reliability = {k: Reliability.from_json(records[k]) for k in PARTS}
+        with page.reading(folder, "rounds.jsonl"):
+            rounds = page.read_json_lines(folder / "rounds.jsonl")
+            parts = calibrator_sections(result, reliability, rounds)
+        numbers = []
+        for metric in ("ece", "classwise_ece"):
+            ends = (labels.with_interval(result, part, metric)[0] for part in PARTS)
+            title = names.named(metric, *names.about(result)).title
+            numbers.append((title, f"{' → '.join(ends)}\u00a0%"))
+    return run_page(result, parts, numbers[:3], home)
 
 
 def run_page(
     result: dict[str, Any],
-    parts: Sequence[page.Section | Shown],
+    parts: Sequence[page.Section | page.Shown],
     numbers: Sequence[tuple[str, str]],
     home: Path,
     tool: str = "fedcal simulate",
@@ -81,11 +69,36 @@ def run_page(
     numbers
         the most important ones by name
     """
+    privacy, config, took_part = result["privacy"], result["config"], ""
+    if result.get("sites"):
+        took_part = participation.in_short(result["sites"], labels.of_clients(config["engine"]))
+    how: Any = {"meaning": meaning, "adjacency": adjacency, "bytes": _bytes, "app": APP}
+    facts = page.words("run", result=result, privacy=privacy, took_part=took_part, **how)
+    told: list[page.Shown] = [Text("", tuple(privacy["statement"])), _pairs(facts["privacy"])]
+    if privacy.get("sees"):
+        told.append(Table("Who sees what", (), [(o["who"], o["what"]) for o in privacy["sees"]]))
+    told.append(more(privacy.get("more", privacy.get("not_protected", ()))))  # of 0.2
+    real = "control" in config
+    again = run_again(
+        config["data"],
+        tool="fedcal deploy run" if real else tool,
+        real=real,
+        in_app=config.get("engine") == APP,
+    )
+    full = Text("", tuple(command(config, home, tool)), "code")
+    epsilon = privacy["epsilon"]
+    spent = "none" if epsilon is None else f"{epsilon:g} per {privacy['unit']}"
+    sent = _bytes(result["communication"]["bytes_up_per_client"])
     return page.Page(
-        f"{result['method']} on {_data_of(result['config'])}",
+        f"{result['method']} on {_data_of(config)}",
         headline(result),
-        [*parts, *_run_sections(result, home, tool)],
-        tiles=[*numbers, *run_tiles(result)],
+        [
+            *parts,
+            page.Section("Privacy", told),
+            page.Section("Communication and time", [_pairs(facts["costs"])]),
+            page.Section("Run it again", [*again, full]),
+        ],
+        tiles=[*numbers, ("epsilon", spent), ("sent by a client", sent)],
         warnings=result.get("coverage_warnings", ()),
         versions=result["versions"],
         about=title_of(result),
@@ -119,12 +132,12 @@ def calibrator_sections(
         fewest=diagrams.FEWEST,
     )
     text = {name: Text("", lines, "plain") for name, lines in told.items()}
-    metrics: list[Shown] = [text["exact"], labels.metric_table(result), text["fine"]]
+    metrics: list[page.Shown] = [text["exact"], labels.metric_table(result), text["fine"]]
     metrics.append(meanings(labels.meanings(result)))
-    each: list[Shown] = [text["classes"], classes]
+    each: list[page.Shown] = [text["classes"], classes]
     if diagrams.SHOWN_CLASSES < before.classes <= MOST_GAPS:
         each.insert(1, diagrams.gaps_sheet(before, after, f"{title}: every class"))
-    bars: list[Shown] = [text["bars"], diagrams.reliability_sheet(of, f"{title}: test rows")]
+    bars: list[page.Shown] = [text["bars"], diagrams.reliability_sheet(of, f"{title}: test rows")]
     sections = [
         page.Section("Metrics", metrics),
         page.Section("Reliability of the top label", bars),
@@ -162,13 +175,13 @@ def numbers_of(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def read_parts(path: Path) -> list[Part]:
-    """Read the parts of a page that a run wrote; InputError for anything else."""
+    """Read the parts of a page that a run wrote; errors.InputError for anything else."""
     with page.reading(path.parent, path.name):
         content = page.read_json(path, "page")
         try:
-            return from_json(content.get("parts"))
-        except InputError as e:
-            raise InputError(f"{path}: {e}") from None
+            return pages.from_json(content.get("parts"))
+        except errors.InputError as e:
+            raise errors.InputError(f"{path}: {e}") from None
 
 
 def title_of(result: Mapping[str, Any]) -> str:
@@ -182,25 +195,8 @@ def _data_of(config: Mapping[str, Any]) -> str:
     return Path(str(config["data"])).name or labels.of_clients(config.get("engine"))
 
 
-def _run_sections(result: dict[str, Any], home: Path, tool: str) -> list[page.Section]:
-    privacy, config = result["privacy"], result["config"]
-    told: list[Shown] = [Text("", tuple(privacy["statement"])), Table("", (), _facts(privacy))]
-    if privacy.get("sees"):
-        sees = [(line["who"], line["what"]) for line in privacy["sees"]]
-        told.append(Table("Who sees what", (), sees))
-    told.append(more(privacy.get("more", privacy.get("not_protected", ()))))  # of 0.2
-    again = run_again(
-        config["data"],
-        tool="fedcal deploy run" if "control" in config else tool,
-        real="control" in config,
-        in_app=config.get("engine") == APP,
-    )
-    full = Text("", tuple(command(config, home, tool)), "code")
-    return [
-        page.Section("Privacy", told),
-        page.Section("Communication and time", [Table("", (), _communication(result))]),
-        page.Section("Run it again", [*again, full]),
-    ]
+def _pairs(lines: Iterable[str]) -> Table:
+    return Table("", (), [tuple(line.split(": ", 1)) for line in lines])
 
 
 def more(sentences: Iterable[str]) -> Text:
@@ -213,82 +209,6 @@ def run_again(*names: str, tool: str, real: bool = False, in_app: bool = False) 
     lost = labels.handed_over(*filter(None, names))
     told = page.words("again", lost=lost, tool=tool, real=real, in_app=in_app)
     return [Text("", lines, "code" if k == "short" else "plain") for k, lines in told.items()]
-
-
-def _ece_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
-    tiles = []
-    for metric in ("ece", "classwise_ece"):
-        name = names.named(metric, *names.about(result)).title
-        before, after = (labels.with_interval(result, part, metric)[0] for part in PARTS)
-        tiles.append((name, f"{before} → {after}\u00a0%"))
-    return tiles
-
-
-def run_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the costs of any run, in two numbers."""
-    epsilon, unit = result["privacy"]["epsilon"], result["privacy"]["unit"]
-    return [
-        ("epsilon", "none" if epsilon is None else f"{epsilon:g} per {unit}"),
-        ("sent by a client", _bytes(result["communication"]["bytes_up_per_client"])),
-    ]
-
-
-def _facts(privacy: dict[str, Any]) -> list[tuple[str, str]]:
-    std = privacy["noise_std"]
-    blocks = sorted(set(std)) if isinstance(std, list) else [std]
-    noise = "nothing is added to a sum" if std is None else ", ".join(f"{s:.4g}" for s in blocks)
-    epsilon, delta = privacy["epsilon"], privacy["delta"]
-
-    newer = []  # records of earlier versions have none of these
-    if privacy.get("quorum") is not None:
-        newer.append(("quorum of a round", f"{privacy['quorum']:,} answers"))
-    if "secure_aggregation" in privacy:
-        how = meaning(privacy, "secure_aggregation")
-        newer.append(("secure aggregation", how))
-    if privacy.get("committee"):
-        size, threshold = privacy["committee"]
-        newer.append(("committee", f"{threshold} of {size} members open a sum"))
-        newer.append(("may work with the server", f"{privacy['colluding']} of the sites"))
-    return [
-        ("unit", meaning(privacy, "unit")),
-        ("adjacency", adjacency(privacy)),
-        ("trust model", meaning(privacy, "trust")),
-        *newer,
-        ("epsilon", "infinite: no differential privacy" if epsilon is None else f"{epsilon:g}"),
-        ("delta", "none" if delta is None else f"{delta:g}"),
-        ("mechanism", meaning(privacy, "mechanism")),
-        ("noise source", meaning(privacy, "noise_source")),
-        ("noise std of a released sum", noise),
-        ("releases", f"{privacy['releases']}"),
-    ]
-
-
-def _communication(result: dict[str, Any]) -> list[tuple[str, str]]:
-    sent, clients = result["communication"], result["config"]["clients"]
-    up, down = sent["bytes_up_per_client"], sent["bytes_down_per_client"]
-    took = "not kept: it would tell how many were sampled"
-    if result["seconds"] is not None:
-        took = f"{result['seconds']:.3f} s"
-    messages = []
-    if "message_bytes_up_per_client" in sent:
-        measured = (sent[f"message_bytes_{way}_per_client"] for way in ("up", "down"))
-        both = " sent, ".join(map(_bytes, measured))
-        messages = [("Flower's messages, measured, a client", f"{both} received")]
-    took_part, engine = [], result["config"]["engine"]
-    if result.get("sites"):
-        part = participation.in_short(result["sites"], labels.of_clients(engine))
-        took_part = [("took part", part)]
-    where = {"grpc": ", over gRPC", APP: ""}.get(engine, ", all clients on one machine")
-    return [
-        ("rounds", f"{sent['rounds']}"),
-        ("sent by a client, whole run", _bytes(up)),
-        ("received by a client, whole run", _bytes(down)),
-        *messages,
-        ("clients", f"{clients:,}"),
-        *took_part,
-        ("sent by all clients together", _bytes(up * clients)),
-        (f"time of the rounds{where}", took),
-    ]
 
 
 def _bytes(count: int) -> str:
@@ -335,55 +255,27 @@ def _reads_back(name: str, setting: Any) -> bool:
     """Return True if `--set` takes a text as it is; others, such as lists in text, need quotes."""
     try:
         return isinstance(setting, str) and parse_setting(f"{name}={setting}") == (name, setting)
-    except InputError:
+    except errors.InputError:
         return False
 
 
-READING, TRAINING = "reading.json", "training.json"
-_AGAIN = " read again: no run, and no further charge"
+def reading_page(content: dict[str, Any], folder: Path, *home: Path) -> page.Page:
+    """Return the page of what `evaluate --release` or `site recalibrate` writes."""
+    again = " read again: no run, and no further charge"
+    return page.Page(
+        f"{content['release']}{content.get('title', again)}",
+        content["verdict"] if "verdict" in content else headline(content),
+        [
+            page.Section("Privacy", [Text("", tuple(content["statement"]))]),
+            *read_parts(folder / PAGE),
+        ],
+        versions=content["versions"],
+    )
 
 
-def write_reading_report(folder: Path) -> Path:
-    """Write `report.html` and its figures beside the numbers and `page.json` in `folder`.
-
-    Raises
-    ------
-    InputError
-        A file is missing, or is not what `evaluate --release` or `site recalibrate` writes.
-    FedcalError
-        The folder cannot be written.
-    """
-    name = READING if (folder / READING).is_file() else "result.json"
-    content = page.read_json(folder / name, "reading")
-    with page.reading(folder, name):
-        privacy = page.Section("Privacy", [Text("", tuple(content["statement"]))])
-        return page.Page(
-            f"{content['release']}{content.get('title', _AGAIN)}",
-            content["verdict"] if "verdict" in content else headline(content),
-            [privacy, *read_parts(folder / PAGE)],
-            versions=content["versions"],
-        ).write(folder)
-
-
-def write_training_report(folder: Path, home: Path | None = None) -> Path:
-    """Write `report.html` and its figures beside `training.json` and `page.json` in `folder`.
-
-    Parameters
-    ----------
-    home
-        where the files will lie, if not in `folder`
-
-    Raises
-    ------
-    InputError
-        A file is missing, or is not what a training writes.
-    FedcalError
-        The folder cannot be written.
-    """
-    training: dict[str, Any] = page.read_json(folder / TRAINING, "training")
-    with page.reading(folder, TRAINING):
-        test = training["test"]
-        result = {**training, "method": training["config"]["method"], "after": test}
-        numbers = [(names.named(m).title, labels.percent(test[m])) for m in ("accuracy", "ece")]
-        parts = read_parts(folder / PAGE)
-        return run_page(result, parts, numbers, home or folder, "fedcal train").write(folder)
+def training_page(training: dict[str, Any], folder: Path, home: Path) -> page.Page:
+    """Return the page of a `training.json`."""
+    test = training["test"]
+    result = {**training, "method": training["config"]["method"], "after": test}
+    numbers = [(names.named(m).title, labels.percent(test[m])) for m in ("accuracy", "ece")]
+    return run_page(result, read_parts(folder / PAGE), numbers, home, "fedcal train")

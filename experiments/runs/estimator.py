@@ -38,7 +38,7 @@ from fedcal.core.options import options_of, takes_options
 from fedcal.core.scores import KINDS, in_class_order, of_both, without_gradient
 from fedcal.datasets.model_scores import columns_of, in_columns, method_for, scores_of
 from fedcal.experiments.deploy.at_home import priors_of
-from fedcal.experiments.runs import jobs, simulation
+from fedcal.experiments.runs import jobs, load, simulation
 from fedcal.experiments.runs.config import Config, merge
 from fedcal.personal.at_site import calibrator_of, recalibrated
 from fedcal.strategies.methods.prior import FedPrior
@@ -358,7 +358,7 @@ class FederatedCalibrator(Classifier):
             config, shards = jobs.resolved(config, shards, data.client_names or ())
         else:
             checks.one_of("method that calibrates", config.method, calibrating())
-        fitted = simulation.fit(config, shards, tested=False)
+        fitted = simulation.fit(load.RunRows(config, shards, data))
         self.result_, self.privacy_ = fitted.outcome, fitted.privacy
         self.classes_, called = names, None if names.dtype.kind in "iub" else tuple(map(str, names))
         if not self.personal:

@@ -5,32 +5,34 @@ own kind left there is replaced as a whole, exports of it included. What another
 never replaced, and a file that is not fedcal's is neither replaced nor deleted.
 """
 
-import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fedcal.core import checks, printable
+from fedcal.core import checks, pages, printable
 from fedcal.core.errors import FedcalError, InputError, Interrupted
+from fedcal.experiments.report import page
 from fedcal.experiments.report.figures import COMPARISON_NAMES, CURVE_NAMES, NAMES
-from fedcal.experiments.runs.files import PAGE, check_out, write_folder
+from fedcal.experiments.runs.files import PAGE, check_out, to_json, write_folder
 from fedcal.storage.artifact import ARTIFACTS
+from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.checkpoint import CHECKPOINT, WAITING
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, ROUND_FILES, Outcome
 
-_CONFIG, _REPORT = "config.toml", "report.html"
-_MOST_NAMED = 3
-_MOST_BYTES = 2**28
+CONFIG = "config.toml"
 
+_PAGES = (page.FILE, PAGE, *CURVE_NAMES)
 _OF_A_RUN = (
-    *("result.json", _CONFIG, "rounds.jsonl", _REPORT, PAGE, "test_probs.npy", "reliability.json"),
-    *(*NAMES, *CURVE_NAMES, OUTCOME, ROUND_FILES),
+    *("rounds.jsonl", "test_probs.npy", "reliability.json", *NAMES),
+    *("calibrator.onnx", "calibrator.pt2", "sets.onnx", "sets.pt2"),
 )
+_PAID = (CONFIG, OUTCOME, ROUND_FILES)
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,11 @@ class Kind:
     what
         it holds, in words
     marks
-        file by which one knows it -> a key that this file has
+        file by which one knows it -> a key that this file has; the first holds its record
     names
-        patterns of all files that the command leaves, when it is finished
+        patterns of the other files that the command leaves, when it is finished
+    page
+        module and function that make a page of the record, given the folder and where it will lie
     unfinished
         files that say that it is not: the command itself says how to go on
     """
@@ -52,60 +56,148 @@ class Kind:
     what: str
     marks: Mapping[str, str]
     names: tuple[str, ...]
+    page: str = ""
     unfinished: tuple[str, ...] = ()
+
+    @property
+    def record(self) -> str:
+        """Name of the file that holds its record."""
+        return next(iter(self.marks))
 
     @property
     def files(self) -> tuple[str, ...]:
         """Patterns of all files that it may leave, those of the artifacts of a run among them."""
         forms = ARTIFACTS.values() if OUTCOME in self.names else ()
         artifacts = {name for form in forms for name in form.files()}
-        return (*self.names, *self.unfinished, *sorted(artifacts))
+        return (*self.marks, *self.names, *self.unfinished, *sorted(artifacts))
+
+    def write(
+        self,
+        out: str | Path,
+        record: Mapping[str, Any],
+        parts: Sequence[pages.Part] | None = None,
+        beside: Callable[[Path], None] | None = None,
+        *,
+        report: bool = True,
+        private: bool = False,
+    ) -> None:
+        """Write a result into a folder, in place of what this kind left there: all of it or none.
+
+        Parameters
+        ----------
+        parts
+            of its page; None = the page is made of `record` and what is beside it
+        beside
+            writes what else belongs to it into a folder
+        report
+            False leaves the page and its figures to `fedcal report`
+        private
+            files, and a folder that is made for them, are this user's alone
+        """
+        home = path_of(out)
+        fresh = not home.exists()
+
+        def write(folder: Path) -> None:
+            if private and fresh:
+                home.chmod(0o700)
+            texts = {self.record: record}
+            if parts is not None:
+                texts[PAGE] = {"schema": 1, "parts": pages.to_json(parts)}
+            for name, content in texts.items():
+                (folder / name).write_text(to_json(content), "utf-8")
+            if beside is not None:
+                beside(folder)
+            if report:
+                write_report(folder, home)
+            for path in folder.iterdir() if private else ():
+                path.chmod(0o600)
+
+        write_folder(home, write, stale=self.files)
 
 
-RUN = Kind("a run", {"result.json": "privacy", OUTCOME: "records"}, _OF_A_RUN)
-DEPLOYED = Kind("a run over real sites", {"result.json": "privacy"}, _OF_A_RUN, ("run.json",))
+_PAGE_OF = "fedcal.experiments.report.simulation:"
+RUN = Kind(
+    "a run",
+    {"result.json": "privacy", OUTCOME: "records"},
+    (*_PAGES, *_PAID, *_OF_A_RUN),
+    f"{_PAGE_OF}result_page",
+)
+DEPLOYED = replace(
+    RUN, what="a run over real sites", marks={"result.json": "privacy"}, unfinished=("run.json",)
+)
 COMPARISON = Kind(
     "a comparison",
     {"compare.json": "cells"},
-    ("compare.json", _CONFIG, "table.csv", "table.md", _REPORT, ".inputs.json", *COMPARISON_NAMES),
+    (CONFIG, "table.csv", "table.md", page.FILE, ".inputs.json", *COMPARISON_NAMES),
+    "fedcal.experiments.report.comparison:comparison_page",
     ("rows.jsonl",),
 )
-SUITE = Kind("a suite", {"suite.json": "cells"}, ("suite.json", _CONFIG), ("rows.jsonl",))
+SUITE = Kind("a suite", {"suite.json": "cells"}, (CONFIG,), unfinished=("rows.jsonl",))
 TRAINING = Kind(
     "a training",
     {"training.json": "parameters", OUTCOME: "records"},
-    (
-        *("training.json", _CONFIG, "logits.npz", "model.pt", _REPORT, PAGE),
-        *(*CURVE_NAMES, OUTCOME, ROUND_FILES),
-    ),
+    (*_PAGES, *_PAID, "logits.npz", "model.pt", "model.onnx", "model.pt2"),
+    f"{_PAGE_OF}training_page",
     (CHECKPOINT,),
 )
 READING = Kind(
     "a release that was read again",
     {"reading.json": "statement"},
-    ("reading.json", _REPORT, PAGE, *CURVE_NAMES),
+    _PAGES,
+    f"{_PAGE_OF}reading_page",
 )
 AT_HOME = Kind(
     "a recalibration at home",
     {"result.json": "verdict"},
-    ("result.json", "calibrator.npz", _REPORT, PAGE, *CURVE_NAMES),
+    (*_PAGES, "calibrator.npz", "calibrator.onnx", "calibrator.pt2"),
+    f"{_PAGE_OF}result_page",
 )
 QUARTER = Kind(
     "a quarter of a study",
     {"study.json": "sites"},
     (
-        *("study.json", "study.toml", "study.sealed", "ledger.json", "signature.json"),
-        *("release.npz", "earlier-*.npz", _REPORT, *CURVE_NAMES),
+        *("study.toml", "study.sealed", "ledger.json", "signature.json"),
+        *("release.npz", "earlier-*.npz", *_PAGES),
     ),
+    "fedcal.experiments.study.quarter_page:quarter_page",
 )
 KINDS = (RUN, DEPLOYED, COMPARISON, SUITE, TRAINING, READING, AT_HOME, QUARTER)
 
 
+def write_report(folder: str | Path, home: Path | None = None) -> Path:
+    """Write `report.html` and its figures (PNG, SVG) beside the result files in `folder`.
+
+    Parameters
+    ----------
+    home
+        where the files will lie, if not in `folder`; paths in the report are relative to it
+
+    Returns
+    -------
+    Path
+        the path of the report
+
+    Raises
+    ------
+    InputError
+        The folder holds no finished result, or not what a command of this version writes.
+    FedcalError
+        The folder cannot be written.
+    """
+    folder = path_of(folder)
+    pages_of = {kind.record: kind.page for kind in KINDS if kind.page}
+    for name, page_of in pages_of.items():
+        if (folder / name).is_file():
+            module, function = page_of.split(":")
+            record = page.read_json(folder / name, name.removesuffix(".json"))
+            with page.reading(folder, name):
+                make = getattr(import_module(module), function)
+                return Path(make(record, folder, home or folder).write(folder))
+    raise InputError(f"{folder} holds no result: {', '.join([*pages_of, OUTCOME])}")
+
+
 class Replaced(UserWarning):
     """Results that will be replaced."""
-
-
-_NO_REPORT = "a run that is paid for and has no report yet (fedcal report makes it)"
 
 
 def claim(
@@ -132,11 +224,9 @@ def claim(
         The folder holds results, or files that are not fedcal's under the names of results; it
         cannot be written; or a package that a report needs is missing.
     """
-    from fedcal.experiments.report.page import check_report
-
     check_out(out)
     if report:
-        check_report()
+        page.check_report()
     there = sorted(out.iterdir()) if out.is_dir() else []
     names = {path.name for path in there}
     for another in KINDS:
@@ -148,11 +238,13 @@ def claim(
                 )
     if resume:
         return
-    own = files_of(out, kind)
+    own = [path for path in there if any(fnmatch(path.name, p) for p in kind.files)]
+    for path in own:
+        if path.is_dir():
+            raise InputError(f"cannot write results to {out}: {path.name} in it is a folder")
     contents = {name: _read(out / name) for name in kind.marks}  # perhaps another program's
     present = [n for n, c in contents.items() if isinstance(c, dict) and kind.marks[n] in c]
-    begun = [name for name in kind.unfinished if name in names]
-    if not present and not begun:
+    if not present and not {*kind.unfinished} & names:
         if own:
             raise InputError(
                 f"--out {out} holds {_names(own)}, unknown files: move them away, or choose "
@@ -163,30 +255,17 @@ def claim(
     if present:
         method = contents[present[0]].get("method")
         what = f"{kind.what} of {method}" if isinstance(method, str) else kind.what
-        what = _NO_REPORT if present[0] == OUTCOME else what
-    if not overwrite:
-        if present:
+        if present[0] == OUTCOME:
+            what = "a run that is paid for and has no report yet (fedcal report makes it)"
+        if not overwrite:
             raise InputError(
                 f"--out {out} holds {what}: --overwrite replaces it, or choose another folder"
             )
-        return
-    stay = [p for p in there if p not in own and not p.name.startswith(".")]
-    beside = f"; {_names(stay)} in it stays" if stay else ""
-    message = f"{out} holds {what}, which is replaced ({len(own)} files){beside}"
-    warnings.warn(message, Replaced, stacklevel=3)
-
-
-def files_of(out: Path, kind: Kind) -> list[Path]:
-    """Return the files named as a kind of results in a folder; InputError if one is a folder."""
-    files = [
-        path
-        for path in (sorted(out.iterdir()) if out.is_dir() else ())
-        if any(fnmatch(path.name, pattern) for pattern in kind.files)
-    ]
-    for path in files:
-        if path.is_dir():
-            raise InputError(f"cannot write results to {out}: {path.name} in it is a folder")
-    return files
+    if overwrite:
+        stay = [p for p in there if p not in own and not p.name.startswith(".")]
+        beside = f"; {_names(stay)} in it stays" if stay else ""
+        message = f"{out} holds {what}, which is replaced ({len(own)} files){beside}"
+        warnings.warn(message, Replaced, stacklevel=3)
 
 
 def claim_file(out: Path, *, overwrite: bool) -> None:
@@ -197,16 +276,14 @@ def claim_file(out: Path, *, overwrite: bool) -> None:
 
 def _read(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes()) if path.stat().st_size <= _MOST_BYTES else None
-    except (OSError, ValueError, RecursionError):
+        return page.read_json(path)
+    except FedcalError:
         return None
 
 
 def _names(paths: Sequence[Path]) -> str:
-    return printable.listed([path.name for path in paths], most=_MOST_NAMED)
+    return printable.listed([path.name for path in paths], most=3)
 
-
-CONFIG = "config.toml"
 
 Run = Callable[[], Outcome]
 
@@ -247,21 +324,30 @@ class ReleaseStore:
         """
         if self.out is None:
             return run()
-        if self.resume:
-            outcome = _kept(self.out, job)
-        else:
-            outcome = replace(run(), job=job.to_fields())
-            write_folder(
-                self.out,
-                lambda folder: self._write(folder, outcome),
-                stale={*self.kind.files} - {*self.kind.unfinished},
-            )
+        now = job.to_fields()
+        if not self.resume:
+            outcome = replace(run(), job=now)
+            self.keep(outcome)
+            return outcome
+        outcome = Outcome.load(self.out)
+        for key in sorted({*outcome.job, *now} - {*WAITING}):
+            what = f"{key} of the run of {self.out / OUTCOME}"
+            checks.same(what, now.get(key), outcome.job.get(key))
         self.known = True
         return outcome
 
-    def _write(self, folder: Path, outcome: Outcome) -> None:
-        (folder / CONFIG).write_text(self.config, "utf-8")
-        outcome.save(folder)
+    def keep(self, outcome: Outcome) -> None:
+        """Write the outcome in place of what the folder holds of this kind."""
+
+        def write(folder: Path) -> None:
+            if self.config:
+                (folder / CONFIG).write_text(self.config, "utf-8")
+            outcome.save(folder)
+
+        if self.out is not None:
+            stale = {*self.kind.files} - {*self.kind.unfinished}
+            write_folder(self.out, write, stale=stale)
+            self.known = True
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
@@ -288,10 +374,3 @@ class ReleaseStore:
             own = isinstance(error, FedcalError)
             message = f"{error}" if own else f"{type(error).__name__}: {error}"
             raise FedcalError(f"{message}; {again}") from error
-
-
-def _kept(out: Path, job: Job) -> Outcome:
-    outcome, now = Outcome.load(out), job.to_fields()
-    for key in sorted({*outcome.job, *now} - {*WAITING}):
-        checks.same(f"{key} of the run of {out / OUTCOME}", now.get(key), outcome.job.get(key))
-    return outcome

@@ -6,7 +6,6 @@ Behind it nothing asks the options again: the job holds what a server needs, and
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -16,7 +15,6 @@ from fedcal.core import checks, errors, printable
 from fedcal.core.classes import digest_of, names_in
 from fedcal.core.shards import Shards
 from fedcal.datasets import Population
-from fedcal.evaluation.intervals import beyond
 from fedcal.experiments.runs.config import APP, Config
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.privacy import Privacy
@@ -114,31 +112,6 @@ def resolved(config: Config, rows: Held, names: tuple[str, ...]) -> tuple[Config
     return replace(config, set=chosen), cast("Held", shards)
 
 
-def about_groups(config: Config) -> list[str]:
-    """Return sentences on names of groups that a private run took from its rows."""
-    if config.set.get("groups") != "group" or not math.isfinite(config.epsilon):
-        return []
-    return [
-        "The names of groups were read from the data: this reveals that each group has rows, "
-        "which no epsilon covers. A deployment must list the groups without looking."
-    ]
-
-
-def about_intervals(result: Mapping[str, Any]) -> str:
-    """Return sentences on what is counted, how many, and what the intervals cover and exclude.
-
-    From the keys of `result.json`; "" if it has none.
-    """
-    if "estimand" not in result:
-        return ""
-    number = result.get("counted", {"value": None})
-    about = result["weighting"].capitalize()
-    if number["value"] is not None:
-        noise = f" (noise of std {number['noise']:,.1f})" if number["noise"] else ""
-        about += f": {number['value']:,.0f} {number['of']}{noise}"
-    return f"{about}. Intervals are for {result['estimand']}.{beyond(result['intervals_exclude'])}"
-
-
 def holdout(
     shards: Shards, names: tuple[str, ...], seed: int, class_names: tuple[str, ...] | None = None
 ) -> Holdout:
@@ -212,20 +185,12 @@ def job_of(config: Config, shards: Population | None) -> Job:
     sums = "masks" if TRUSTS[str(federation.trust)].shared else "none"
     sums = "protocol" if config.protocol else config.secure_aggregation or sums
     how = config.part(Books) | {"secure_aggregation": sums, "dropout": config.dropout}
-    return Job(config.method, federation, settings, **known, **how, **_waiting(config))
-
-
-def _waiting(config: Config) -> dict[str, Any]:
-    """Return how the job of real processes waits for its sites, and for which classes."""
-    if config.engine not in ("grpc", APP):
-        return {}
-    named = config.control is not None and config.class_names is not None
-    return {
-        "tolerant": True,
-        "timeout": config.timeout or TIMEOUT,
-        "grace": config.grace or GRACE,
-        "class_digest": digest_of(names_in(str(config.class_names))) if named else "",
-    }
+    if config.engine in ("grpc", APP):  # real processes, for which the server waits
+        known |= {"tolerant": True}
+        known |= {"timeout": config.timeout or TIMEOUT, "grace": config.grace or GRACE}
+        if config.control is not None and config.class_names is not None:
+            known["class_digest"] = digest_of(names_in(config.class_names))
+    return Job(config.method, federation, settings, **known, **how)
 
 
 def _committee(config: Config, clients: int) -> dict[str, Any]:

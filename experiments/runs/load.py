@@ -1,7 +1,8 @@
 """Rows from whatever Python users have; which a run reads, and what judges it afterwards."""
 
+import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from fedcal.core.checks import needed, same, unused
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.datasets import BlockRows, Dataset, Population, plausible_rows
+from fedcal.experiments.report.page import words
 from fedcal.experiments.runs import jobs
 from fedcal.experiments.runs.config import POOLED, Config
 from fedcal.experiments.runs.engines.ray import NamedData
@@ -72,12 +74,10 @@ def name_of(data: Any, loaded: Dataset | BlockRows) -> str:
 
 def test_part(rows: Dataset, seed: int) -> Holdout:
     """The test rows of a data set that was split; InputError if it has none."""
-    why = f"{rows.name} has no test rows"
+    why, names = f"{rows.name} has no test rows", ("test_logits", "test_probs", "test_labels")
+    logits, probs, labels = (needed(name, getattr(rows, name), why) for name in names)
     return Holdout(
-        needed("test_logits", rows.test_logits, why),
-        needed("test_probs", rows.test_probs, why),
-        needed("test_labels", rows.test_labels, why),
-        seed,
+        *(logits, probs, labels, seed),
         owner=rows.test_client,
         names=rows.client_names or (),
         group=rows.test_group,
@@ -133,11 +133,23 @@ class RunRows:
     config: Config
     shards: Population
     data: Dataset | BlockRows
-    test: Holdout | None
-    tested: bool
-    said: list[str]
+    test: Holdout | None = None
+    tested: bool = False
+    said: Sequence[str] = ()
     held_out: bool = False
     source: NamedData | None = None
+
+
+def read_rows(asked: Config, data: Any, progress: Progress | None = None) -> tuple[Config, RunRows]:
+    """Return the rows of a run, from memory or in blocks, and the config that names them."""
+    if datasets.are_blocks(data):
+        rows = rows_in_blocks(asked, data, progress)
+        asked = replace(asked, data=name_of(data, rows.data))
+        return asked, replace(rows, config=replace(rows.config, data=asked.data))
+    loaded = load_any(data, asked.class_names, asked.positive, csv=asked.csv)
+    unnamed = asked.class_names is asked.positive is asked.csv is None
+    asked = replace(asked, data=name_of(data, loaded))
+    return asked, rows_of(asked, loaded, by_name=isinstance(data, (str, Path)) and unnamed)
 
 
 def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> RunRows:
@@ -173,13 +185,7 @@ def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> RunRow
         test = test_part(data, config.seed)
         if jobs.is_personal(config.method):
             test = replace(test, fit=shards)
-    warn_of_rows(test, "evaluated rows" if evaluates else "test rows", stacklevel=3)
-    notes = jobs.about_groups(config)
-    if data.client_names is not None and config.partition != "natural":
-        notes.append(
-            f"{data.name} names {len(data.client_names)} clients; this run dealt its rows out by "
-            f"{config.partition} instead (partition 'natural' uses them)."
-        )
+    warn_of_rows(test, "evaluated rows" if evaluates else "test rows", stacklevel=4)
     # sites by themselves would find no groups but those of their column, and know by the name
     # of fedcal's own methods alone which rows are read
     found = by_name and shards is dealt and ":" not in config.method
@@ -191,14 +197,15 @@ def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> RunRow
         tested=not evaluates,
         held_out=loaded.test_scores is None and not (evaluates or test.fit is not None),
         source=NamedData(config.data, config.partition) if found else None,
-        said=notes,
+        said=_said(config, data, config.partition != "natural" and data.client_names),
     )
 
 
-UNTESTED = (
-    "Rows were read in blocks and none was held out, so this run judges nothing: "
-    "`fedcal evaluate --calibrator` tells what a calibrator does on other rows."
-)
+def _said(config: Config, data: Any, named: Any = (), untested: bool = False) -> Sequence[str]:
+    """Return sentences on what a run took from its rows, and did not."""
+    private = math.isfinite(config.epsilon)
+    about = {"named": named, "untested": untested, "private": private}
+    return words("rows", config=config, data=data, **about)["said"]
 
 
 def rows_in_blocks(config: Config, data: Any, progress: Progress | None = None) -> RunRows:
@@ -234,12 +241,12 @@ def rows_in_blocks(config: Config, data: Any, progress: Progress | None = None) 
         own = shards.test
         facts: Any = {"class_names": own.class_names, "fit_rows": shards.size}
         test = Holdout(own.logits, own.probs, own.labels, config.seed, **facts)
-        warn_of_rows(test, "test rows", stacklevel=3)
+        warn_of_rows(test, "test rows", stacklevel=4)
     return RunRows(
         config=known,
         shards=shards,
         data=shards,
         test=test,
         tested=test is not None,
-        said=[*jobs.about_groups(config), *([] if test or evaluates else [UNTESTED])],
+        said=_said(config, shards, untested=not (test or evaluates)),
     )

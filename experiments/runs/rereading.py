@@ -8,17 +8,13 @@ from typing import Any
 from fedcal.calibrators.score_map import How, OfScore, calibrator_from
 from fedcal.core import checks, classes, errors, pages
 from fedcal.datasets import is_shipped
-from fedcal.evaluation import by_group, drift, histogram, intervals, thresholds
+from fedcal.evaluation import by_group, drift, intervals, page, thresholds
 from fedcal.evaluation.estimates import METRICS
 from fedcal.evaluation.findings import ESTIMANDS, Findings
-from fedcal.evaluation.page import names_of, p_shown, texts
-from fedcal.evaluation.page import parts as page_parts
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.verdicts import changes_under
-from fedcal.experiments.report import simulation
-from fedcal.experiments.runs import files, folders, result
+from fedcal.experiments.runs import folders, result
 from fedcal.metrics import gap_change
-from fedcal.metrics.gap_change import GapChange
 from fedcal.metrics.names import heading
 from fedcal.storage.atomic import path_of
 
@@ -26,6 +22,16 @@ _WHOLE = ("positive", "confidence")
 """Scores of all rows, and not of each class."""
 
 ALL = ("model", "", "")
+
+_CHANGES = {
+    "score": "distribution of the score",
+    "calibration": "outcome at a given score",
+    "prevalence": "share of the outcome",
+}
+_P_VALUES = (
+    "A p-value is the probability of as large a change from sampling and noise alone; each "
+    "stands alone."
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ class Reading:
     chosen: thresholds.Threshold | None
     calibrator: OfScore | None
     changes: Mapping[str, drift.Change]
-    gaps: Mapping[str, GapChange]
+    gaps: Mapping[str, gap_change.GapChange]
     unknown: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -82,7 +88,7 @@ class Reading:
         release = self.release
         return [
             *(self.asked or ()),
-            *page_parts(self.found, release.histograms, release.class_names),
+            *page.parts(self.found, release.histograms, release.class_names),
             *by_group.group_parts(self.found, release.histograms),
         ]
 
@@ -97,28 +103,41 @@ class Reading:
                 f"{self.chosen.wanted:g} by the estimate. Its intervals hold for all thresholds "
                 "at once, because the best of many was taken."
             )
-            title = self._at(self.chosen.value)
-            tables.append(_estimates(title, self.chosen.estimates, note))
+            tables.append(self._estimates(self.chosen.value, self.chosen.estimates, note=note))
         if self.threshold is not None:
-            views = names_of([*self.found.metrics])
+            views = page.names_of([*self.found.metrics])
             for view, metrics in self.found.metrics.items():
-                title = self._at(self.threshold)
-                title += f", {views[view]}" if len(views) > 1 else ""
+                which = f", {views[view]}" if len(views) > 1 else ""
                 at_threshold = (name for name, kind in METRICS.items() if kind.at_threshold)
                 at = {name: metrics[name] for name in at_threshold if name in metrics}
-                tables.append(_estimates(title, at))
+                tables.append(self._estimates(self.threshold, at, which))
         if self.changes:
-            tables.append(_changes(self.changes, self.not_compared))
+            heads = ("what", "change, %", "p-value")
+            rows = [
+                (_CHANGES[name], f"{100 * test.change:.2f}", page.p_shown(test.p_value, test.floor))
+                for name, test in self.changes.items()
+            ]
+            note = f"{_P_VALUES} {self.not_compared}".rstrip()
+            tables.append(pages.Table("Since the earlier release", heads, rows, note))
         if self.gaps:
             lines = gap_change.changes_record(self.gaps, self.found.score)
             tables.append(by_group.change_table(lines, "group"))
         return tables if tables or self.calibrator is not None else None
 
-    def _at(self, threshold: float) -> str:
+    def _estimates(
+        self,
+        threshold: float,
+        estimates: Mapping[str, intervals.Estimate],
+        which: str = "",
+        note: str = "",
+    ) -> pages.Table:
+        """Metrics with their intervals at a threshold."""
         of = "confidence"
         if self.found.score == "positive":
             of = f"probability of {classes.called(self.release.class_names, 1)}"
-        return f"Threshold {threshold:.6g} of the {of}"
+        rows = [(heading(name, "positive"), *page.texts(name, e)) for name, e in estimates.items()]
+        heads = ("metric", "value", "95 % interval")
+        return pages.Table(f"Threshold {threshold:.6g} of the {of}{which}", heads, rows, note)
 
     @property
     def not_compared(self) -> str:
@@ -128,19 +147,16 @@ class Reading:
         return f"Not compared, because a file does not say: {', '.join(self.unknown)}."
 
     def save(self, out: Path, *, report: bool = True) -> None:
-        """Write `reading.json`, the page and its figures into a folder; all of them or none."""
+        """Write the calibrator, if one was made, as a file; else all that was read into a folder.
 
-        def write(folder: Path) -> None:
-            content = {"schema": 1, "release": str(self.path), **self.to_json()}
-            (folder / "reading.json").write_text(
-                files.to_json(content | {"versions": result.versions()}), "utf-8"
-            )
-            parts = pages.to_json(self.parts)
-            (folder / files.PAGE).write_text(files.to_json({"schema": 1, "parts": parts}), "utf-8")
-            if report:
-                simulation.write_reading_report(folder)
-
-        files.write_folder(out, write, stale=folders.READING.files)
+        That is `reading.json`, the page and its figures; all of them or none.
+        """
+        if self.calibrator is not None:
+            self.calibrator.save(out)
+            return
+        content = {"schema": 1, "release": str(self.path), **self.to_json()}
+        content["versions"] = result.versions()
+        folders.READING.write(out, content, self.parts, report=report)
 
 
 def read_release(path: str | Path) -> ScoreRelease:
@@ -192,7 +208,12 @@ def reread(
         chosen = thresholds.choose_threshold(release.histograms[ALL], *thresholds.goal_of(at))
         threshold = chosen.value
     wished = threshold if chosen is None else None
-    made = _calibrator(release, calibrate)
+    made, asked = None, release.question
+    if calibrate is not None:
+        score: Any = checks.one_of("score to calibrate", asked.score, _WHOLE)
+        whole = release.histograms[ALL]
+        made = calibrator_from(whole, score, calibrate, asked.classes, release.input)
+        made.of_classes(release.class_names)
     findings = release.findings(threshold)
     if chosen is not None:
         findings, chosen = _joined(findings, chosen)
@@ -231,8 +252,7 @@ def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
     """
     facts = [_facts(release) for release in (earlier, later)]
     unknown, differences = list[str](), list[str]()
-    for name in facts[0]:
-        before, now = (of[name] for of in facts)
+    for (name, before), now in zip(facts[0].items(), facts[1].values(), strict=True):
         if before is None or now is None:
             unknown += [name] * (before is not now)
         elif before != now:
@@ -270,43 +290,3 @@ def _facts(release: ScoreRelease) -> dict[str, str | None]:
         "weighting": release.weighting.words,
         "estimand": ESTIMANDS[release.estimand],
     }
-
-
-def _calibrator(release: ScoreRelease, how: How | None) -> OfScore | None:
-    if how is None:
-        return None
-    asked = release.question
-    checks.one_of("score to calibrate", asked.score, _WHOLE)
-    whole: histogram.Histogram = release.histograms[ALL]
-    score: Any = asked.score
-    made = calibrator_from(whole, score, how, asked.classes, release.input)
-    made.of_classes(release.class_names)
-    return made
-
-
-_CHANGES = {
-    "score": "distribution of the score",
-    "calibration": "outcome at a given score",
-    "prevalence": "share of the outcome",
-}
-
-
-def _changes(changes: Mapping[str, drift.Change], missing: str) -> pages.Table:
-    rows = [
-        (_CHANGES[name], f"{100 * test.change:.2f}", p_shown(test.p_value, test.floor))
-        for name, test in changes.items()
-    ]
-    note = (
-        "A p-value is the probability of as large a change from sampling and noise alone; each "
-        f"stands alone. {missing}".rstrip()
-    )
-    heads = ("what", "change, %", "p-value")
-    return pages.Table("Since the earlier release", heads, tuple(rows), note)
-
-
-def _estimates(
-    title: str, estimates: Mapping[str, intervals.Estimate], note: str = ""
-) -> pages.Table:
-    """Metrics with their intervals."""
-    rows = [(heading(name, "positive"), *texts(name, e)) for name, e in estimates.items()]
-    return pages.Table(title, ("metric", "value", "95 % interval"), tuple(rows), note)

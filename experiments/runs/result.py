@@ -3,9 +3,8 @@
 import json
 import math
 import platform
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,12 @@ from fedcal.experiments.report import labels, simulation
 from fedcal.experiments.report.figures.diagrams import LEGEND, diagram
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.page import Page, Section
+from fedcal.experiments.report.page import Page, Section, words
 from fedcal.experiments.report.shown import Displayable, lines_of
+from fedcal.experiments.runs import folders
 from fedcal.experiments.runs.config import APP, Config
-from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.metrics import Reliability, names
 from fedcal.storage.artifact import Artifact, Holdout
-from fedcal.storage.atomic import path_of
 from fedcal.strategies.server import participation
 from fedcal.strategies.server.outcome import RELEASED
 
@@ -212,8 +210,19 @@ class SimulationResult(Displayable):
             lines += filter(None, [names.floored(self.judged["rows_below_floor"])])
         else:
             lines = self.artifact.lines(self.test)
-        lines = [title(self.config, self.sites), *lines, *self.judged.get("at_limits", ())]
-        return "\n".join([*lines, protection(self.privacy), sent(self)])
+        lines += self.judged.get("at_limits", ())
+        return "\n".join([self.said["title"], *lines, self.said["guarantee"], self.said["sent"]])
+
+    @cached_property
+    def said(self) -> dict[str, str]:
+        """Sentences on the run: its `title`, its `guarantee`, and what a client has `sent`."""
+        noun, privacy = labels.of_clients(self.config.engine), self.privacy
+        took_part = f"{self.config.clients:,} {noun}"
+        if self.sites is not None:
+            took_part = participation.in_short(self.sites, noun)
+        neighbours = units.UNITS[privacy["unit"]].neighbours.get(privacy["adjacency"])
+        told = words("result", result=self, took_part=took_part, neighbours=neighbours)
+        return {name: lines[0] for name, lines in told.items()}
 
     def _lines(self) -> list[dict[str, Any]]:
         return lines_of({**self.told, **self._intervals})
@@ -283,55 +292,14 @@ class SimulationResult(Displayable):
         An earlier run there is replaced as a whole. Without `report` there are no report and no
         figures, which `fedcal report` makes later.
         """
-        from fedcal.experiments.runs.folders import RUN
+        parts = None if self._own_page else self.page_parts()
+        folders.RUN.write(out, self.to_json(), parts, self._write, report=report)
 
-        home = path_of(out)
-        write_folder(home, partial(self._write, home=home, report=report), stale=RUN.files)
-
-    def _write(self, folder: Path, home: Path, report: bool) -> None:
-        def text(name: str, content: str) -> None:
-            (folder / name).write_text(content, "utf-8")
-
-        text("result.json", to_json(self.to_json()))
-        text("config.toml", self.given.to_toml())
+    def _write(self, folder: Path) -> None:
+        (folder / folders.CONFIG).write_text(self.given.to_toml(), "utf-8")
         rounds = (json.dumps(r, allow_nan=False) for r in self.judged_rounds())
-        text("rounds.jsonl", "".join(f"{line}\n" for line in rounds))
-        form = self.artifact.form
-        self.artifact.write(folder, form, self.test)
-        if not self._own_page:
-            parts = pages.to_json(self.page_parts())
-            text(PAGE, to_json({"schema": 1, "form": form, "parts": parts}))
-        if report:
-            simulation.write_report(folder, home)
-
-
-def title(config: Config, sites: Mapping[str, Any] | None = None) -> str:
-    """Return the method, the data and the clients of a run."""
-    rounds = config.rounds
-    asked = f", rounds {rounds}, sampling rate {config.sampling_rate:g}" if rounds else ""
-    where = f"on {config.data}, clients {config.clients:,}, {config.partition}"
-    if config.real:  # over gRPC on one machine the data are known
-        noun = labels.of_clients(config.engine)
-        asked_of = f"{config.clients:,} {noun}"
-        where = f"on {asked_of if sites is None else participation.in_short(sites, noun)}"
-    return f"{config.method} {where}{asked}"
-
-
-def protection(privacy: Mapping[str, Any]) -> str:
-    """Return the guarantee in a sentence; without one, a sentence that says so."""
-    if privacy["epsilon"] is None:
-        return str(privacy["statement"][0])
-    unit = privacy["unit"]
-    neighbours = units.UNITS[unit].neighbours[privacy["adjacency"]]
-    guarantee = f"({privacy['epsilon']:g}, {privacy['delta']:g})-DP"
-    return f"{guarantee} for each {unit} (neighbouring: {neighbours})."
-
-
-def sent(result: SimulationResult) -> str:
-    """Bytes of a client, and seconds of the rounds."""
-    up, down = (result.communication[f"bytes_{way}_per_client"] for way in ("up", "down"))
-    took = "" if result.seconds is None else f", {result.seconds:.3f} s"
-    return f"{up} bytes up and {down} down per client{took}"
+        (folder / "rounds.jsonl").write_text("".join(f"{line}\n" for line in rounds), "utf-8")
+        self.artifact.write(folder, self.artifact.form, self.test)
 
 
 def versions(*more: str) -> dict[str, str]:

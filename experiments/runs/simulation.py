@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -18,10 +19,9 @@ from fedcal.core.errors import InputError
 from fedcal.core.options import options_of, takes_options
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
-from fedcal.datasets import Population
 from fedcal.experiments.runs import folders, jobs, load, record, statement
 from fedcal.experiments.runs.config import APP, POOLED, Config, load_config, merge, read_options
-from fedcal.experiments.runs.engines import ray, run
+from fedcal.experiments.runs.engines import run
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.partition import DEALT
 from fedcal.storage.artifact import Holdout
@@ -121,23 +121,12 @@ def simulate(
     folder = None if out is None else path_of(out)
     if folder is not None:
         folders.claim(folder, folders.RUN, overwrite=overwrite, resume=resume, report=report)
-    data = asked.data if data is None else data
-    if datasets.are_blocks(data):
-        rows = load.rows_in_blocks(asked, data, progress)
-        asked = replace(asked, data=load.name_of(data, rows.data))
-        rows = replace(rows, config=replace(rows.config, data=asked.data))
-    else:
-        loaded = load.load_any(data, asked.class_names, asked.positive, csv=asked.csv)
-        unnamed = asked.class_names is asked.positive is asked.csv is None
-        by_name = isinstance(data, (str, Path)) and unnamed
-        asked = replace(asked, data=load.name_of(data, loaded))
-        rows = load.rows_of(asked, loaded, by_name=by_name)
+    asked, rows = load.read_rows(asked, asked.data if data is None else data, progress)
     if asked.ledger is not None:  # found again from another folder
         asked = replace(asked, ledger=str(path_of(asked.ledger).resolve()))
     paid = folders.ReleaseStore(folder, folders.RUN, asked.to_toml(), resume)
     with paid.reporting():
-        about: Any = {"tested": rows.tested, "held_out": rows.held_out, "source": rows.source}
-        fitted = fit(rows.config, rows.shards, **about, progress=progress, paid=paid)
+        fitted = fit(rows, progress, paid)
         fitted.privacy["more"] += rows.said
         result = record.result_of(*fitted, given=asked, test=rows.test, data=rows.data)
         if folder is not None:
@@ -154,14 +143,7 @@ class Fitted(NamedTuple):
 
 
 def fit(
-    config: Config,
-    shards: Population,
-    *,
-    tested: bool = True,
-    held_out: bool = False,
-    source: ray.NamedData | None = None,
-    progress: Progress | None = None,
-    paid: folders.ReleaseStore | None = None,
+    rows: load.RunRows, progress: Progress | None = None, paid: folders.ReleaseStore | None = None
 ) -> Fitted:
     """Run a method or a baseline.
 
@@ -169,19 +151,11 @@ def fit(
 
     Parameters
     ----------
-    config : Config
-        Whatever is not given is resolved.
-    shards : Population
-        The rows as they were dealt, or in blocks.
-    tested : bool
-        Whether test rows are judged afterwards.
-    held_out : bool
-        Whether these were drawn from the same rows.
-    source : NamedData, optional
-        Where others find the rows by themselves.
+    rows : RunRows
+        What it reads, and the config; whatever is not given there is resolved.
     progress : callable, optional
         Called after each round.
-    paid : Paid, optional
+    paid : ReleaseStore, optional
         Keeps what was released.
 
     Raises
@@ -191,24 +165,23 @@ def fit(
     RoundFailed
         Nobody who was sampled answered.
     """
+    config, shards = rows.config, rows.shards
     if config.method in POOLED:
-        return _baseline(config, cast("Shards", shards), tested, held_out)
+        return _baseline(config, cast("Shards", shards), rows)
     job = jobs.job_of(config, shards)
     if too_large := statement.large_delta(job.plan):
         warnings.warn(too_large, stacklevel=3)
     few = emit(underpowered(config.method, shards, job), stacklevel=3)
-    engine, address = config.engine, config.ray_address
-
-    def released() -> Outcome:
-        return run(job, shards, engine, source=source, ray_address=address, progress=progress)
-
-    outcome = (paid or folders.ReleaseStore(None, folders.RUN, "")).outcome(job, released)
-    known, privacy = record.recorded(config, job, outcome, tested, held_out, config.partition)
+    where: Any = {"source": rows.source, "ray_address": config.ray_address}
+    release = partial(run, job, shards, config.engine, progress=progress, **where)
+    outcome = release() if paid is None else paid.outcome(job, release)
+    about = rows.tested, rows.held_out, config.partition
+    known, privacy = record.recorded(config, job, outcome, *about)
     privacy["more"] += few
     return Fitted(outcome, known, privacy)
 
 
-def _baseline(config: Config, shards: Shards, tested: bool, held_out: bool) -> Fitted:
+def _baseline(config: Config, shards: Shards, of: load.RunRows) -> Fitted:
     jobs.federation_of(config, shards)  # nothing of it is used, but what is wrong in it is refused
     calibrator_class, trust, words = _BASELINES[config.method]
     read = shards
@@ -222,12 +195,11 @@ def _baseline(config: Config, shards: Shards, tested: bool, held_out: bool) -> F
     seconds = time.perf_counter() - start
     how: Any = {"clients": shards.clients, "trust": SecAgg.name, "rounds": None}
     how["secure_aggregation"] = config.secure_aggregation or "none"
-    known = replace(config, **how)
     outcome = Outcome(calibrator, [], [], 0, 0, seconds, [], at_limits=calibrator.at_limits())
-    facts = statement.Facts(calibrator.noun, tested, held_out)
+    facts = statement.Facts(calibrator.noun, of.tested, of.held_out)
     privacy = statement.without_privacy(trust, config.unit, words, facts)
     privacy["more"] += [*outcome.at_limits, *emit(underpowered(config.method, read), stacklevel=4)]
-    return Fitted(outcome, known, privacy)
+    return Fitted(outcome, replace(config, **how), privacy)
 
 
 def finish(folder: Path) -> Path:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from fedcal.core import pages, printable
@@ -81,7 +82,7 @@ _SHARES = {
 }
 
 
-def quarter_page(quarter: Told) -> page.Page:
+def quarter_page(quarter: Told, *where: Path) -> page.Page:
     """Return the page of a quarter; KeyError or TypeError for another content."""
     lines = list(_verdicts(quarter, 0))
     told = page.words(

@@ -16,14 +16,13 @@ from fedcal.accounting.gaussian import rdp_epsilons
 from fedcal.core import checks, numerics, pages, types
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.page import Page, Section
+from fedcal.experiments.report.page import Page, Section, words
 from fedcal.experiments.report.shown import Displayable
-from fedcal.experiments.runs import engines, files, folders, jobs, record, result
+from fedcal.experiments.runs import engines, folders, jobs, record, result
 from fedcal.experiments.runs.config import read_options
 from fedcal.experiments.training.config import FOLLOWING, TrainConfig, merged
 from fedcal.experiments.training.data import IN_MEMORY, PARTS, ClientData, load
 from fedcal.metrics import below_floor, summary
-from fedcal.privacy.noise_plan import Plan
 from fedcal.storage.atomic import locked, path_of
 from fedcal.strategies.methods.training import FedSGD
 from fedcal.strategies.server import checkpoint, run_folder
@@ -38,21 +37,7 @@ AfterRound = Callable[[int, int, float], None]
 TRAINING, ROWS = "training", "rows"
 """Keys of a checkpoint beside the job's: the options of the training, and its rows."""
 
-REUSED = (
-    "The calibration rows are the training rows: what is learnt from them afterwards is a further "
-    "release about the same rows, and budgets add up (one account: `fedcal.accounting`)."
-)
-APART = (
-    "The calibration rows are others, by a hash of each row's id: a row is in one of the two parts "
-    "whatever the others are, so the training and what is learnt from those rows cost the larger "
-    "of their budgets together."
-)
-OF_OWN = (
-    "The module is the user's own: its code, first weights and constants are taken to know nothing "
-    "of the rows, and it to keep nothing between calls."
-)
 METRICS = "Exact numbers, for the researcher's eyes: no private release."
-TOGETHER = "A unit may have training and calibration rows: their budgets add up."
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,16 +78,12 @@ class Training(Displayable):
     @cached_property
     def metrics(self) -> dict[str, float]:
         """Metrics of the model on the test rows (`fedcal.metrics.summary`)."""
-        return self._summary("test")
+        return summary(*self._judged("test"))
 
     @cached_property
     def train_metrics(self) -> dict[str, float]:
         """Metrics of the model on the training rows."""
-        return self._summary("train")
-
-    def _summary(self, part: str) -> dict[str, float]:
-        """For the researcher's eyes: exact numbers about these rows."""
-        return summary(*self._judged(part))
+        return summary(*self._judged("train"))
 
     def _judged(self, part: str) -> tuple[types.Floats, types.Integers]:
         return numerics.softmax(self.logits[part]), self.federation.parts[part].y
@@ -169,9 +150,9 @@ class Training(Displayable):
 
     def save(self, out: str | Path) -> None:
         """Write model, logits, options, numbers and the report into a folder."""
-        files.write_folder(path_of(out), partial(self._write, home=path_of(out)), stale=KIND.files)
+        KIND.write(out, self.to_json(), self.parts, self._write)
 
-    def _write(self, folder: Path, home: Path) -> None:
+    def _write(self, folder: Path) -> None:
         data, columns = self.federation, dict[str, NDArray[Any]]()
         for prefix, part in (("", "calibration"), ("test_", "test")):
             rows = data.parts[part]
@@ -183,13 +164,7 @@ class Training(Displayable):
         np.savez_compressed(folder / "logits.npz", **columns)  # type: ignore[arg-type]
         self.model.write(folder, self.model.form)
         self.model.write_state_dict(folder / "model.pt")
-        (folder / "config.toml").write_text(self.config.to_toml(), "utf-8")
-        (folder / "training.json").write_text(files.to_json(self.to_json()), "utf-8")
-        page = {"schema": 1, "form": self.model.form, "parts": pages.to_json(self.parts)}
-        (folder / files.PAGE).write_text(files.to_json(page), "utf-8")
-        from fedcal.experiments.report.simulation import write_training_report
-
-        write_training_report(folder, home)
+        (folder / folders.CONFIG).write_text(self.config.to_toml(), "utf-8")
 
     @property
     def parts(self) -> list[pages.Part]:
@@ -331,11 +306,14 @@ def _trained(
             f"--sampling-rate {min(1.0, 5 / clients):.2g} takes {min(5, clients)}",
             stacklevel=3,
         )
-    epsilon_of = _epsilon_so_far(job.plan)
+    plan, epsilon_of = job.plan, None
+    if plan.private and plan.mechanism.order == 2:  # by Renyi DP: quick, and above the account
+        epsilon_of = rdp_epsilons(plan.delta, plan.multiplier, plan.amplifying_rate)
 
     def after_round(done: int, total: int) -> None:
         if progress is not None:
-            progress(done, total, epsilon_of(done))
+            spent = plan.epsilon if epsilon_of is None else min(plan.epsilon, epsilon_of(done))
+            progress(done, total, spent)
 
     about = {ROWS: data.fingerprint(), TRAINING: config.to_dict()}
     release = partial(
@@ -358,7 +336,9 @@ def _trained(
     with paid.reporting():
         outcome = paid.outcome(job, release)
         known, privacy = record.recorded(run, job, outcome, tested=True)
-        privacy["more"] += _about_parts(config, job.plan)
+        kind: Any = {"private": job.plan.private, "per_row": job.plan.protected.per == "row"}
+        kind |= {"held_out": config.held_out, "own": config.model in networks.OWN}
+        privacy["more"] += words("training", **kind)["budgets"]
         model: Any = outcome.artifact
         logits = {part: model.predict(data.parts[part].x) for part in PARTS}
         if not all(np.isfinite(some).all() for some in logits.values()):
@@ -383,25 +363,3 @@ def _alone(folder: Path) -> Iterator[None]:
             lock.unlink(missing_ok=True)
             with suppress(OSError):
                 folder.rmdir()  # only if nothing was kept
-
-
-def _about_parts(config: TrainConfig, plan: Plan) -> list[str]:
-    """Return sentences on files about private rows, and on budgets of later stages."""
-    if not plan.private:
-        return []
-    own = [OF_OWN] if config.model in networks.OWN else []
-    if plan.protected.per != "row":
-        return [TOGETHER, *own]
-    return [APART if config.held_out else REUSED, *own]
-
-
-def _epsilon_so_far(plan: Plan) -> Callable[[int], float]:
-    """Return a function: rounds done -> epsilon of the releases so far, at the plan's delta.
-
-    By Renyi DP, which is quick and above the account that the noise was planned by; so the plan's
-    epsilon, which holds for all rounds, stands in where that is less.
-    """
-    if not plan.private or plan.mechanism.order != 2:
-        return lambda rounds: plan.epsilon
-    epsilon_of = rdp_epsilons(plan.delta, plan.multiplier, plan.amplifying_rate)
-    return lambda rounds: min(plan.epsilon, epsilon_of(rounds))

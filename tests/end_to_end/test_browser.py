@@ -22,7 +22,8 @@ from compared import cell
 from made_up import halves
 
 from fedcal.experiments import evaluate, simulate
-from fedcal.experiments.report.comparison import card_of, write_comparison_report
+from fedcal.experiments.report.comparison import card_of
+from fedcal.experiments.runs.folders import write_report
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
@@ -174,7 +175,7 @@ def pages(tmp_path_factory):
     told = evaluate({**scored, **wards}, by="group", out=out / "evaluation", **options)
     (out / "comparison").mkdir()
     (out / "comparison" / "compare.json").write_text(json.dumps(comparison()), "utf-8")
-    write_comparison_report(out / "comparison")
+    write_report(out / "comparison")
     cards = few._repr_html_() + card_of(comparison()["cells"]).html(card=True) + told._repr_html_()
     (out / "cards").mkdir()
     head = '<!doctype html><meta name="viewport" content="width=device-width">'

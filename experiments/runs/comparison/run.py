@@ -209,7 +209,7 @@ class Comparison(shown.Displayable):
         text("table.csv", self.to_table("csv"))
         text("table.md", self.to_markdown())
         if self.report:
-            comparison.write_comparison_report(folder)
+            folders.write_report(folder)
             comparison.write_column(folder, self.cells, self.metrics)
 
     def __repr__(self) -> str:

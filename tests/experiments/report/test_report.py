@@ -13,10 +13,10 @@ from html_page import Page, page_of
 from made_up import halves
 
 from fedcal.experiments import simulate
-from fedcal.experiments.report import comparison, simulation
 from fedcal.experiments.report.labels import metric_table, signed
 from fedcal.experiments.report.simulation import command
 from fedcal.experiments.runs.config import parse_setting
+from fedcal.experiments.runs.folders import write_report
 
 FIGURES = {f"{n}.{s}" for n in ("reliability", "classes", "rounds") for s in ("png", "svg")}
 
@@ -46,7 +46,7 @@ def metric_entries(result: dict[str, Any]) -> list[Any]:
 
 def test_a_saved_run_s_report_can_be_made_again_from_its_files(made, copy):
     assert (made / "report.html").stat().st_size < 2**20
-    assert simulation.write_report(copy) == copy / "report.html"
+    assert write_report(copy) == copy / "report.html"
     for name in ("report.html", *FIGURES):
         assert (copy / name).read_bytes() == (made / name).read_bytes()
 
@@ -83,7 +83,7 @@ def poison(value: Any) -> Any:
 
 def test_words_from_files_are_escaped(copy):
     (copy / "result.json").write_text(json.dumps(poison(result_of(copy))), "utf-8")
-    page = page_of(simulation.write_report(copy))
+    page = page_of(write_report(copy))
     assert "script" not in page.tags
     assert EVIL in page.text
 
@@ -129,7 +129,7 @@ def compared() -> dict[str, Any]:
 
 def report_of(folder: Path, text: str) -> Page:
     (folder / "compare.json").write_text(text, "utf-8")
-    return page_of(comparison.write_comparison_report(folder))
+    return page_of(write_report(folder))
 
 
 def test_a_hostile_comparison_is_escaped(tmp_path):

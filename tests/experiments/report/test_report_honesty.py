@@ -13,9 +13,9 @@ from fedcal.experiments import simulate
 from fedcal.experiments.report.comparison import (
     card_of,
     cells_of,
-    write_comparison_report,
 )
 from fedcal.experiments.runs.comparison.table import as_table
+from fedcal.experiments.runs.folders import write_report
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -30,7 +30,7 @@ FAILED = [{"seed": s, "error": "nobody answered"} for s in (1, 2, 3, 4)]
 def written(folder: Path, cells: list[dict[str, Any]]) -> str:
     content = {"schema": 1, "kind": "comparison", "cells": cells, "versions": {}}
     (folder / "compare.json").write_text(json.dumps(content), "utf-8")
-    write_comparison_report(folder)
+    write_report(folder)
     return words_of(folder)
 
 

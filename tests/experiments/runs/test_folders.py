@@ -75,6 +75,16 @@ def test_results_are_refused_or_replaced_as_a_whole(command, folder, capsys):
     assert files[0] == files[1]
 
 
+def test_an_export_goes_with_the_calibrator_that_it_is_of(folder):
+    options = {"clients": 4, "partition": "iid", "report": False, "out": folder / "out"}
+    simulate("rows.npz", **options)
+    for name in ("calibrator.onnx", "mine.onnx"):
+        (folder / "out" / name).write_bytes(b"exported")
+    with pytest.warns(UserWarning, match="mine.onnx in it stays"):
+        simulate("rows.npz", seed=1, overwrite=True, **options)
+    assert [p.name for p in (folder / "out").glob("*.onnx")] == ["mine.onnx"]
+
+
 def test_a_file_that_is_not_fedcal_s_is_never_replaced(folder):
     out = folder / "theirs"
     out.mkdir()

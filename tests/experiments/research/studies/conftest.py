@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.experiments.report import comparison
 from fedcal.experiments.research.studies import figures, registry
 from fedcal.experiments.research.studies.run import reproduce
+from fedcal.experiments.runs import folders
 
 SMALL = """
 [small]
@@ -92,7 +92,7 @@ def _undrawn(patch: pytest.MonkeyPatch) -> None:
     def save(sheet: Any, folder: Path, name: str) -> None:
         (folder / f"{name}.pdf").write_bytes(b"%PDF-")
 
-    patch.setattr(comparison, "write_comparison_report", lambda folder: None)
+    patch.setattr(folders, "write_report", lambda folder: None)
     patch.setattr(figures, "save", save)
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fedcal.experiments.report
 from fedcal import datasets
 from fedcal.core.errors import Interrupted
 from fedcal.experiments import Comparison, compare, simulate
+from fedcal.experiments.runs import folders
 from fedcal.experiments.runs.folders import Replaced
 from fedcal.experiments.runs.sweep import Row, key_of
 
@@ -41,7 +41,7 @@ def _no_figures():
         (folder / "report.html").write_text(f"<html>{len(read['cells'])}</html>")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fedcal.experiments.report.comparison, "write_comparison_report", write)
+        patch.setattr(folders, "write_report", write)
         yield
 
 
