@@ -163,15 +163,14 @@ def figure(sheet: drawing.Sheet, name: str, palette: drawing.Palette) -> dict[st
 
     safe: Callable[[str], Any] = Markup
     figures: list[dict[str, Any]] = []
-    drawn = zip(sheet.panels, drawing.panel_svgs(sheet, name, palette), strict=True)
-    for k, (panel, svg) in enumerate(drawn):
+    svgs, keys = drawing.svgs(sheet, name, palette)
+    for k, (panel, svg) in enumerate(zip(sheet.panels, svgs, strict=True)):
         if k >= sheet.columns and not panel.title:
             figures[k - sheet.columns]["svg"] += safe(svg)
         else:
             figures.append({"title": panel.title, "note": panel.note, "svg": safe(svg)})
-    keys = [drawing.key_svg(s, f"{name}-l{i}", palette) for i, (s, _) in enumerate(sheet.legend)]
     legend = [(text, safe(key)) for (_, text), key in zip(sheet.legend, keys, strict=True)]
-    forest, wide = sheet.panels[0].left > drawing.LEFT, sheet.columns > 2
+    forest, wide = sheet.left > drawing.LEFT, sheet.columns > 2
     css = "panels" if wide else "forest" if forest else ("one", "two")[sheet.columns - 1]
     single = len(sheet.panels) == 1
     return {"figures": figures, "legend": legend, "css": f"figures {css}", "single": single}

@@ -23,8 +23,8 @@ from fedcal.experiments.report.figures.drawing import (
     Sheet,
     curve,
     draw,
-    panel_svgs,
     save_sheets,
+    svgs,
 )
 from fedcal.experiments.report.figures.style import BOXES, LINES
 from fedcal.metrics import Reliability
@@ -129,8 +129,8 @@ def test_bins_of_few_rows_are_pooled(rows):
 
 CELLS = cells_of(
     [
-        cell("none", None, 0.05, baseline=True, partition=None, clients=None, bytes_up=0),
-        *(cell("a", e, v) for e, v in ((8.0, 0.01), (0.5, 0.03), (None, 0.005))),
+        cell("none", "inf", 0.05, baseline=True, partition=None, clients=None, bytes_up=0),
+        *(cell("a", e, v) for e, v in ((8.0, 0.01), (0.5, 0.03), ("inf", 0.005))),
         *(cell("b", e, v, bytes_up=9000) for e, v in ((0.5, 0.2), (8.0, 0.1))),
         cell("a", 0.5, 0.04, partition="natural"),
     ]
@@ -138,7 +138,7 @@ CELLS = cells_of(
 
 
 def panel_svg(panel: Panel, name: str = "n", *palette: Any) -> str:
-    (svg,) = panel_svgs(Sheet("title", 1, (panel,)), name, *palette)
+    ((svg,), _) = svgs(Sheet("title", 1, (panel,)), name, *palette)
     return svg
 
 
