@@ -120,13 +120,6 @@ def told(facts: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def series_of(cells: Iterable[Cell]) -> dict[str, str]:
-    """Label -> style, the same in every figure of one comparison."""
-    labels = list(dict.fromkeys((c["label"], bool(c["baseline"])) for c in cells))
-    looks = {True: iter(BASELINE_STYLES * len(labels)), False: iter(METHOD_STYLES * len(labels))}
-    return {label: next(looks[base]) for label, base in labels}
-
-
 Scale = Mapping[str, Any]
 """Label, limits and ticks of an axis, as `Axes.set` takes them."""
 
@@ -244,8 +237,10 @@ def _sheet(
     places: Mapping[float, float] | None = None,
 ) -> Sheet:
     """Return a row of panels for each group, of as many metrics as there is room for."""
-    looks = series_of(cells)
     baselines = {c["label"]: c for c in cells if c["baseline"]}
+    methods = dict.fromkeys(c["label"] for c in cells if not c["baseline"])
+    looks = dict(zip(baselines, BASELINE_STYLES * len(cells), strict=False))
+    looks |= zip(methods, METHOD_STYLES * len(cells), strict=False)
     metrics = metrics[: max(MOST_PANELS // len(groups), 1)] if groups else metrics
 
     def of(metric: str, some: Iterable[Cell], key: str) -> list[float]:
@@ -263,6 +258,7 @@ def _sheet(
             curves[label] = (at, of(metric, mine, "mean"), of(metric, mine, "std"))
         titles = (named(metric).title, note)
         panels.append(quality_panel(titles, {**x, **y[metric]}, looks, curves, levels, places))
-    legend = ((looks[name], f"{name} (baseline)" * (name in baselines) or name) for name in looks)
+    legend = [(looks[name], f"{name} (baseline)") for name in baselines]
+    legend += [(looks[name], name) for name in methods]
     wide = len(metrics) if by == "epsilon" or len(panels) <= 4 else 2 * len(metrics)
     return Sheet(title, wide, tuple(panels), tuple(legend))

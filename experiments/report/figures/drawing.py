@@ -236,11 +236,6 @@ def whiskers(ax: Axes, series: str, x: Any, low: Any, high: Any) -> None:
     ax.vlines(x, low, high, colors=LINES[series]["color"], linewidths=0.7, label=series)
 
 
-def level(ax: Axes, series: str, y: float) -> None:
-    """Draw a horizontal line across the panel."""
-    ax.axhline(y, label=series, **look(series))
-
-
 def plotter(lines: Iterable[Sequence[Any]], **axes: Any) -> Callable[[Axes], object]:
     """Return what plots lines: series, x, y and, where there are intervals, low and high ends.
 
@@ -260,9 +255,6 @@ def plotter(lines: Iterable[Sequence[Any]], **axes: Any) -> Callable[[Axes], obj
 
 # -- pages ---------------------------------------------------------------------------------------
 
-Palette = Callable[[str], str]
-"""One of `HUES` -> a CSS colour."""
-
 _CHANGES = (
     (r"\s+", " "),
     (r' xmlns(:\w+)?="[^"]*"|xlink:(?=href)|font[\w-]*: [^;"]*(; )?', ""),
@@ -272,17 +264,7 @@ _CHANGES = (
 """What is changed in each tag."""
 
 
-def variable(name: str) -> str:
-    """Return a CSS custom property of the report's palette."""
-    return f"var(--{name})"
-
-
-def fixed(name: str) -> str:
-    """Return a colour for use without a style sheet: text inherits, series have mid tones."""
-    return "currentColor" if name == "ink" else HUES[name][0]
-
-
-def svgs(sheet: Sheet, name: str, palette: Palette = variable) -> tuple[list[str], list[str]]:
+def svgs(sheet: Sheet, name: str, card: bool = False) -> tuple[list[str], list[str]]:
     """Every panel of a sheet without its title, with all labels, and the samples of its legend.
 
     They belong together: what several of them need is in the first panel.
@@ -293,10 +275,10 @@ def svgs(sheet: Sheet, name: str, palette: Palette = variable) -> tuple[list[str
         what to draw
     name
         prefix of the ids in it, unique on the page
-    palette
-        where colours come from
+    card
+        it has no style sheet: text inherits its colour, series have mid tones
     """
-    root = _own(sheet.svg, name, palette)
+    root = _own(sheet.svg, name, card)
     width, height = sheet.figure.get_size_inches()
     panels, keys, sample = [], [], list[ET.Element]()
     for k, (panel, ax) in enumerate(zip(sheet.panels, sheet.figure.axes, strict=True), 1):
@@ -325,9 +307,11 @@ def _svg(box: Iterable[float], content: Iterable[ET.Element], facts: Mapping[str
     return ET.tostring(svg, "unicode")
 
 
-def _own(svg: str, name: str, palette: Palette) -> ET.Element:
+def _own(svg: str, name: str, card: bool) -> ET.Element:
     """Matplotlib's SVG with ids and colours of the page, without fonts; its words as they are."""
-    colours = {light: palette(hue) for hue, (light, _) in HUES.items()}
+    colours = {light: light if card else f"var(--{hue})" for hue, (light, _) in HUES.items()}
+    if card:
+        colours[HUES["ink"][0]] = "currentColor"
 
     def tag(match: re.Match[str]) -> str:
         text = re.sub(r"#(\w+)", lambda m: colours.get(m[0], f"#{name}-{m[1]}"), match[0])

@@ -16,7 +16,8 @@ from fedcal.conformal.angelopoulos import (
     private_thresholds,
     thresholds,
 )
-from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve, level
+from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve
+from fedcal.experiments.report.figures.style import LINES
 from fedcal.experiments.research.studies.angelopoulos.splits import (
     ALPHA,
     AXES,
@@ -153,7 +154,7 @@ def _levels_panel(along: str, lines: dict[str, tuple[float, Rows]]) -> Panel:
 
     def plot(ax: Axes) -> None:
         ax.set(xlabel="rows n" if along == "n" else along, ylabel="q~", xscale="log")
-        level(ax, "reference", 1 - ALPHA)
+        ax.axhline(1 - ALPHA, **LINES["reference"])
         for look, (_, line) in lines.items():
             curve(ax, look, [r[along] for r in line], [r["level"] for r in line])
         ax.set_ylim(0.88, 1.0)

@@ -137,8 +137,8 @@ CELLS = cells_of(
 )
 
 
-def panel_svg(panel: Panel, name: str = "n", *palette: Any) -> str:
-    ((svg,), _) = svgs(Sheet("title", 1, (panel,)), name, *palette)
+def panel_svg(panel: Panel) -> str:
+    ((svg,), _) = svgs(Sheet("title", 1, (panel,)), "n")
     return svg
 
 
