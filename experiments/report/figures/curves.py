@@ -71,7 +71,7 @@ def differing(cells: Iterable[Cell]) -> dict[str, set[Any]]:
     """Map the public facts beside method and epsilon in which cells differ to their values."""
     found = {}
     for key in (*_ALIKE, *_IF_CHOSEN):
-        given = () if key in _ALIKE else ("label", "epsilon", *_ALIKE)
+        given: tuple[str, ...] = () if key in _ALIKE else ("label", "epsilon", *_ALIKE)
         if key == "mechanism":  # it follows from the trust model, too
             given += ("trust",)
         choices: dict[Any, set[Any]] = {}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedcal.experiments.report.figures.style import BOXES, FONT_SIZE, HUES, LINES, look, settings
+from fedcal.experiments.report.figures.style import BOXES, FONT_SIZE, HUES, look, settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -143,8 +143,14 @@ def draw(sheet: Sheet, dark: bool = False, on: Figure | None = None) -> Figure:
 
 
 def draw_on(sheet: Sheet, axes: Sequence[Axes]) -> None:
-    """Draw the panels on the caller's own axes, as many; titles and the legend stand on these."""
-    with settings():
+    """Draw the panels on the caller's own axes, as many; titles and the legend stand on these.
+
+    Colours are those for a dark screen where the figure is dark.
+    """
+    from matplotlib.colors import to_rgba
+
+    *paper, opaque = to_rgba(axes[0].figure.get_facecolor())
+    with settings(dark=opaque > 0 and sum(paper) < 1.5):
         for panel, ax in zip(sheet.panels, axes, strict=True):
             _plot(panel, ax)
             ax.set_title(" ".join(filter(None, (panel.title or sheet.title, panel.note))))
@@ -226,14 +232,14 @@ def curve(ax: Axes, series: str, x: Any, y: Any, low: Any = None, high: Any = No
     many = len(x) > FEW
     ax.plot(x, y, label=series, **look(series) | ({"marker": "none"} if many else {}))
     if low is not None and many:
-        ax.fill_between(x, low, high, color=LINES[series]["color"], alpha=0.2, linewidth=0)
+        ax.fill_between(x, low, high, color=look(series)["color"], alpha=0.2, linewidth=0)
     elif low is not None:
         whiskers(ax, series, x, low, high)
 
 
 def whiskers(ax: Axes, series: str, x: Any, low: Any, high: Any) -> None:
     """Draw vertical intervals."""
-    ax.vlines(x, low, high, colors=LINES[series]["color"], linewidths=0.7, label=series)
+    ax.vlines(x, low, high, colors=look(series)["color"], linewidths=0.7, label=series)
 
 
 def plotter(lines: Iterable[Sequence[Any]], **axes: Any) -> Callable[[Axes], object]:
