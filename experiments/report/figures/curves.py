@@ -92,10 +92,7 @@ def facets(cells: Sequence[Cell], keys: Mapping[str, set[Any]]) -> dict[str, lis
     def facts(c: Cell) -> dict[str, Any]:
         return {k: c.get(k) for k, values in keys.items() if c.get(k) in values}
 
-    places: list[dict[str, Any]] = []
-    for c in cells:
-        if (mine := facts(c)) not in places:
-            places.append(mine)
+    places = {tuple(facts(c).items()): facts(c) for c in cells}.values()
     whole = [p for p in places if not any(p.items() < other.items() for other in places)]
     return {told(p): [c for c in cells if facts(c).items() <= p.items()] for p in whole}
 

@@ -46,14 +46,8 @@ def _unit_axes(x: str, y: str, top: float = 1.0) -> dict[str, Any]:
     return {"xlabel": x, "ylabel": y, **ends, "xticks": ticks, "yticks": top * ticks}
 
 
-def diagram(heading: str, data: Reliability, *, alone: bool = True) -> Panel:
-    """Share correct against confidence of the top label, by bin of confidence.
-
-    Parameters
-    ----------
-    alone
-        False = its x axis is labelled by the histogram below
-    """
+def diagram(heading: str, data: Reliability) -> Panel:
+    """Share correct against confidence of the top label, by bin of confidence."""
     there = np.flatnonzero(data.count)
     left, right = there / data.bins, (there + 1) / data.bins
     count = data.count[there]
@@ -65,13 +59,12 @@ def diagram(heading: str, data: Reliability, *, alone: bool = True) -> Panel:
     )
 
     def plot(ax: Axes) -> None:
-        ax.set(**_unit_axes("confidence of the top label" if alone else "", "share correct"))
+        ax.set(**_unit_axes("confidence of the top label", "share correct"))
         bars(ax, "correct", left, right, 0 * left, correct)
         bars(ax, "over", left, right, correct, confidence)
         bars(ax, "under", left, right, confidence, correct)
         curve(ax, "perfect", (0, 1), (0, 1))
         whiskers(ax, "whisker", (left + right) / 2, low, high)
-        ax.tick_params(labelbottom=alone)
 
     said = f"Reliability diagram, {heading}: ECE {100 * data.ece:.3f} %. {text}."
     return Panel(heading, plot, said, note=f"top-label ECE {100 * data.ece:.2f} %")
@@ -97,9 +90,8 @@ def histogram(heading: str, data: Reliability) -> Panel:
 
 def reliability_sheet(panels: Mapping[str, Reliability], title: str) -> Sheet:
     """Diagrams side by side, each over its histogram."""
-    top = [diagram(heading, data, alone=False) for heading, data in panels.items()]
-    low = [histogram(heading, data) for heading, data in panels.items()]
-    return Sheet(title, len(panels), (*top, *low), LEGEND, "reliability")
+    both = (make(*one) for make in (diagram, histogram) for one in panels.items())
+    return Sheet(title, len(panels), tuple(both), LEGEND, "reliability")
 
 
 def class_gaps(data: Reliability) -> types.Floats:

@@ -33,12 +33,11 @@ def drawn(part: Any, about: str = "") -> Any:
     """
     if not isinstance(part, (pages.Curve, pages.Intervals)):
         return part
-    forest = isinstance(part, pages.Intervals)
     panel = _forest(part) if isinstance(part, pages.Intervals) else _curve(part)
     series = zip(METHOD_STYLES, part.series, strict=False)
     references = zip(BASELINE_STYLES, part.references, strict=False)
     title = f"{about}: {part.title}" if about else part.title
-    left = FOREST_LEFT if forest else LEFT
+    left = FOREST_LEFT if isinstance(part, pages.Intervals) else LEFT
     return Sheet(title, 1, (panel,), (*series, *references), note=part.note, left=left)
 
 

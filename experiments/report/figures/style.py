@@ -96,10 +96,8 @@ besides.
 for k, series in enumerate(METHOD_STYLES):
     again, j = divmod(k, len(_HUES))
     LINES[series] = _line(_HUES[j], _DASHES[(j + 3 * again) % 8], _MARKERS[k], filled=again != 1)
-LINES |= {
-    series: _line(hue, dash)
-    for series, (hue, dash) in zip(BASELINE_STYLES, _BASELINES.items(), strict=True)
-}
+for series, (hue, dash) in zip(BASELINE_STYLES, _BASELINES.items(), strict=True):
+    LINES[series] = _line(hue, dash)
 
 
 def look(series: str) -> dict[str, Any]:
