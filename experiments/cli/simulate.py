@@ -80,6 +80,8 @@ def show(result: SimulationResult, out: Path | None) -> None:
         to.print(classes.in_a_line(result.class_names))
     for table in _tables(result):
         print_table(to, table)
+    if {*result.judged.get("metrics", ())} & {*names.ON_DEMAND}:
+        to.print("More metrics: by --json, and in the report of --out")
     if about := jobs.about_intervals(result.judged):
         to.print(about)
     for warning in result.judged.get("coverage_warnings", ()):

@@ -28,7 +28,7 @@ def print_table(to: Console, table: Table, *, gap: int = 1) -> None:
     for k, row in enumerate(table.rows):
         if k in table.sections:
             rich.add_section()
-        rich.add_row(*(printable(_plain(entry, "*")) for entry in row))
+        rich.add_row(*(printable(plain(entry, "*")) for entry in row))
     lines = Measurement.get(to, to.options.update(max_width=_WIDEST), rich)
     to.width = max(to.width, lines.maximum)
     to.print(rich)
@@ -48,7 +48,7 @@ def print_parts(to: Console, parts: Iterable[object], notes: bool = True) -> Non
 
 def markdown(table: Table) -> str:
     """Return the table as Markdown below its title (a heading of level 3), without sections."""
-    rows = [table.columns, *([_plain(entry, "**") for entry in row] for row in table.rows)]
+    rows = [table.columns, *([plain(entry, "**") for entry in row] for row in table.rows)]
     head, *body = ("| " + " | ".join(t.replace("|", r"\|") for t in row) + " |" for row in rows)
     rule = "|".join("---" if k in (table.left or ()) else "---:" for k in range(len(table.columns)))
     title = f"### {table.title}\n\n" if table.title else ""
@@ -68,7 +68,7 @@ def latex(table: Table) -> str:
     """Return the table as LaTeX for the package booktabs, its note below, without the title."""
 
     def text(entry: Entry) -> str:
-        words = _plain(entry, "") if isinstance(entry, Marked) else number(entry)
+        words = plain(entry, "") if isinstance(entry, Marked) else number(entry)
         escaped = "".join(_LATEX.get(letter, letter) for letter in words)
         bold = isinstance(entry, Marked) and entry.best
         return rf"\textbf{{{escaped}}}" if bold else escaped
@@ -83,7 +83,8 @@ def latex(table: Table) -> str:
     return f"{body}\n\\end{{tabular}}\n" + (f"\n{text(table.note)}\n" if table.note else "")
 
 
-def _plain(entry: Entry, bold: str) -> str:
+def plain(entry: Entry, bold: str = "") -> str:
+    """Return an entry as plain text, the best one between marks for bold type."""
     if not isinstance(entry, Marked):
         return number(entry)
     text = f"{bold}{entry.text}{bold}" if entry.best else entry.text

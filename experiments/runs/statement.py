@@ -8,11 +8,10 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from fedcal import mechanisms, units
+from fedcal.experiments.report.page import render
 from fedcal.mechanisms.choice import unary_flip
 from fedcal.privacy.noise_plan import Plan
 from fedcal.trust import TRUSTS
@@ -70,25 +69,10 @@ def sets_noise(plan: Plan) -> bool:
     return clients and plan.mechanism.answers != "onehot"
 
 
-@cache
-def _template() -> Any:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=False,  # of text, not of a page
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["g"] = "{:g}".format
-    return environment.get_template("statement.txt.j2")
-
-
 def told(**facts: Any) -> dict[str, list[str]]:
     """Return the template's lists of sentences, "statement" and "more" and of a run "sees"."""
     lists: dict[str, list[str]] = {}
-    for paragraph in re.split(r"\n\s*\n", _template().render(facts)):
+    for paragraph in re.split(r"\n\s*\n", render("statement.txt.j2", **facts)):
         text = re.sub(r"\s+([.,;])(?=\s|$)", r"\1", " ".join(paragraph.split()))
         if text.startswith("# "):
             lines = lists.setdefault(text[2:], [])

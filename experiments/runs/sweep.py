@@ -208,19 +208,15 @@ def serve(folder: str) -> None:
     work = getattr(importlib.import_module(known["module"]), known["function"])
     sources: dict[str, Dataset] = {}
     for k, (name, facts) in enumerate(known["facts"].items()):
-        read: dict[str, Any] = {
-            fact: tuple(v) if isinstance(v, list) else v for fact, v in facts.items()
-        }
+        read: dict[str, Any] = {f: tuple(v) if isinstance(v, list) else v for f, v in facts.items()}
         for path in Path(folder, str(k)).glob("*.npy"):
             read[path.stem] = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
         sources[name] = Dataset(**read)
-    for line in sys.stdin:
-        run = json.loads(line)
-        row = json.dumps(work(run, sources[run["data"]]), allow_nan=False)
-        try:
+    with contextlib.suppress(BrokenPipeError):
+        for line in sys.stdin:
+            run = json.loads(line)
+            row = json.dumps(work(run, sources[run["data"]]), allow_nan=False)
             print(row, file=answers, flush=True)
-        except BrokenPipeError:
-            break
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)  # without a word about what could not be sent
 
@@ -374,11 +370,11 @@ class Journal(dict[str, Row]):
                 with self._path.open("ab", buffering=0) as self._file:
                     yield self
             except (KeyboardInterrupt, FedcalError) as e:
-                kept = len(_lines(self._path) or self)  # an interrupt may keep the last one from us
-                message = f"{kept} of {len(known)} runs are kept in {self.out}"
-                if isinstance(e, FedcalError):
-                    raise FedcalError(f"{e}; {message}; go on with --resume") from None
-                raise Interrupted(f"{message}; continue with --resume") from None
+                many = len(_lines(self._path) or self)  # an interrupt may keep the last one from us
+                kept = f"{many} of {len(known)} runs are kept in {self.out}"
+                if isinstance(e, KeyboardInterrupt):
+                    raise Interrupted(f"{kept}; continue with --resume") from None
+                raise FedcalError(f"{e}; {kept}; go on with --resume") from None
 
     def _read(self, inputs: Mapping[str, str], runs: Collection[str]) -> None:
         """Take the rows that are there, or refuse them."""

@@ -159,7 +159,8 @@ class Sealed:
             roster = Roster.from_text(str(fields["roster"]))
             connections = {str(k): str(v) for k, v in fields["connections"].items()}
             authority, when = str(fields["authority"]), str(fields["when"])
-            datetime.datetime.fromisoformat(when)
+            with damaged(f"{path} says no date in 'when'"):
+                datetime.datetime.fromisoformat(when)
             revision = whole(f"revision of {path}", fields.get("revision", 0), 0, 2**53)
             is_one = fields["one_machine"] is True if revision else None
             sealed = cls(study, roster, connections, authority, coordinator, when, revision, is_one)

@@ -33,6 +33,7 @@ from fedcal.metrics import (
 from fedcal.metrics.bootstrap import FEWEST
 from fedcal.metrics.buckets import check_score, score_and_outcome
 from fedcal.metrics.gap_change import changes_by_client, changes_record
+from fedcal.metrics.standard import brier_of_rates
 from fedcal.storage.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
 from fedcal.storage.atomic import path_of
 
@@ -214,6 +215,8 @@ class Calibrator(Artifact):
         metrics: dict[str, Any] = {key: summary(p, test.labels) for key, p in both.items()}
         floored = {key: below_floor(p, test.labels) for key, p in both.items()}
         metrics["rows_below_floor"] = floored
+        counts = np.bincount(test.labels, minlength=test.probs.shape[1])
+        metrics["brier_of_rates"] = brier_of_rates(counts)
         metrics["score"] = check_score("", test.probs.shape[1])
         if test.owner is not None:
             scores = [score_and_outcome(p, test.labels) for p in both.values()]

@@ -67,13 +67,12 @@ def if_not_clipped(guarantee: str, sure: float | None, rows: float | None) -> st
     sure
         coverage that holds for any rows, where no client has more than `rows`; None = unknown
     """
-    worst = "whatever the rows are, nothing is guaranteed"
+    worst = "nothing is guaranteed"
     if sure is not None:
         least = math.floor(1000 * sure) / 1000
-        worst = (
-            f"whatever the rows are, {least:g} is guaranteed if no client has more than {rows:g}"
-        )
-    return f"{guarantee.removesuffix('.')}, as long as clipping cuts off no misses; {worst}."
+        worst = f"{least:g} is guaranteed if no client has more than {rows:g}"
+    condition = "as long as clipping cuts off no misses; whatever the rows are"
+    return f"{guarantee.removesuffix('.')}, {condition}, {worst}."
 
 
 def of_release(
@@ -99,12 +98,10 @@ def promise(of: PredictionSets) -> Table:
 
     def held(name: str, t: float) -> str:
         if t >= 1:
-            why = why_all.get(name, "")
             every = f"{name} is in every set" if by_class else "all labels"
-            return f"{every}: {why}" if why else every
-        if by_class:
-            return f"{name} is in a set if its score is at most {_outward(t, 4)}"
-        return f"labels whose score is at most {_outward(t, 4)}"
+            return f"{every}: {why_all[name]}" if why_all.get(name) else every
+        sets = f"{name} is in a set if its" if by_class else "labels whose"
+        return f"{sets} score is at most {_outward(t, 4)}"
 
     first = list(thresholds.items())[:MOST_LINES]
     rows = tuple((name, _outward(t, 6), held(name, t)) for name, t in first)
@@ -182,9 +179,7 @@ def _forest(
     parts: Mapping[str, Covered], by: str, alpha: float, promised: bool, names: Sequence[str] | None
 ) -> Intervals:
     """Return the coverage of each part; of more than `MOST_LINES` only the lowest."""
-    worst = sorted(parts, key=lambda name: parts[name].coverage)[:MOST_LINES]
-    lowest = [name for name in parts if name in set(worst)]
-    title = f"Coverage by {_BY[by]}"
+    lowest = sorted(parts, key=lambda name: parts[name].coverage)[:MOST_LINES]
     note = "With 95 % binomial intervals; in brackets the rows."
     if not promised:
         note += " Coverage is not guaranteed for each of these by itself."
@@ -198,11 +193,11 @@ def _forest(
 
     lines = tuple(
         (f"{label(name)} ({p.rows:,})", 100 * p.coverage, 100 * p.low, 100 * p.high)
-        for name in lowest
-        for p in (parts[name],)
+        for name, p in parts.items()
+        if name in {*lowest}
     )
     reference = {"1 - alpha": 100 * (1 - alpha)}
-    return Intervals(title, "coverage, %", {"sets": lines}, reference, note)
+    return Intervals(f"Coverage by {_BY[by]}", "coverage, %", {"sets": lines}, reference, note)
 
 
 def _examples(
@@ -225,11 +220,8 @@ def _examples(
 
 
 def _words(members: NDArray[np.bool_], probs: Floats, names: Sequence[str]) -> str:
-    order = np.argsort(-probs, kind="stable")
-    there = [names[k] for k in order.tolist() if members[k]]
-    if not there:
-        return "none"
-    if len(there) == len(members):
-        return "all labels"
+    there = [names[k] for k in np.argsort(-probs, kind="stable").tolist() if members[k]]
+    if len(there) == len(members) or not there:
+        return "all labels" if there else "none"
     more = len(there) - _MOST_LABELS
     return ", ".join(there[:_MOST_LABELS]) + (f" and {more} more" if more > 0 else "")

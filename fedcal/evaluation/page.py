@@ -18,14 +18,15 @@ from fedcal.evaluation.estimators.calibration import ECES, FAR_TAIL
 from fedcal.evaluation.findings import Findings, Key, counted
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import HIDES, Estimate, beyond
-from fedcal.metrics.names import FIRST, MORE, decimals, heading, named, scaled, shown
+from fedcal.metrics.names import MORE, ON_DEMAND, decimals, heading, named, scaled, shown
 
 
 def names_of(views: Iterable[str]) -> dict[str, str]:
     """Return view -> its name in figures and tables."""
+    known = {"other": "other model"}
     if "calibrated" in (names := list(views)):
-        return {"model": "before", "calibrated": "after"}
-    return {view: {"other": "other model"}.get(view, view) for view in names}
+        known = {"model": "before", "calibrated": "after"}
+    return {view: known.get(view, view) for view in names}
 
 
 MOST_CLASSES = 10
@@ -52,19 +53,16 @@ def curve_parts(
     findings: Findings, histograms: Mapping[Key, Histogram], names: Sequence[str] | None = None
 ) -> list[Part]:
     """Return the curves of a score over all rows; with several classes each is a series."""
-    whole = {key: h for key, h in histograms.items() if key[1] == ""}
+    views, level = names_of(findings.metrics), findings.level
+    whole = {(view, part): h for (view, group, part), h in histograms.items() if group == ""}
+    series = {views.get(view, view): h for (view, _), h in whole.items()}
     if findings.score == "classes":
-        first = [(part, h) for (view, _, part), h in whole.items() if view == next(iter(whole))[0]]
+        first = [(part, h) for (view, part), h in whole.items() if view == next(iter(whole))[0]]
         series = {called(names, int(part)): h for part, h in first[:MOST_CLASSES]}
-    else:
-        views = names_of(findings.metrics)
-        series = {views[view]: h for (view, _, _), h in whole.items()}
-    level = findings.level
     parts: list[Part | None] = []
-    if findings.score != "confidence":
-        for title, axes, curve, references in _CURVES:
-            lines = {name: _lines(curve(h, level=level)) for name, h in series.items()}
-            parts.append(_part(title, axes, lines, references))
+    for title, axes, curve, references in _CURVES if findings.score != "confidence" else ():
+        lines = {name: _lines(curve(h, level=level)) for name, h in series.items()}
+        parts.append(_part(title, axes, lines, references))
     parts.append(reliability_part("Reliability", series, findings.score, level))
     if findings.score == "positive":
         parts.append(_decisions(series, level))
@@ -75,8 +73,8 @@ def reliability_part(
     title: str, series: Mapping[str, Histogram], score: str, level: float
 ) -> Curve | None:
     """Return reliability diagrams with intervals; None if every bin is too uncertain."""
-    outcome = "share correct" if score == "confidence" else "share of the outcome"
     named = "confidence" if score == "confidence" else "score"
+    outcome = {"confidence": "share correct"}.get(score, "share of the outcome")
     diagrams = {name: curves.reliability(h, level=level) for name, h in series.items()}
     return _part(
         title,
@@ -97,11 +95,8 @@ def _part(
 ) -> Curve | None:
     """Return a curve of the series that have points; None without any."""
     there = {name: line for name, line in lines.items() if line[0]}
-    if not there:
-        return None
-    series = {name: points for name, (points, _) in there.items()}
-    bands = {name: ends for name, (_, ends) in there.items()}
-    return Curve(title, *axes, series, bands, references, note)
+    series, bands = ({name: line[k] for name, line in there.items()} for k in (0, 1))
+    return Curve(title, *axes, series, bands, references, note) if there else None
 
 
 def _lines(c: curves.Curve, keep: Any = True) -> Lines:
@@ -199,13 +194,11 @@ def whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
     return f"{value}: {interval}" if estimate.drowned else f"{value} ({interval})"
 
 
-def _about(score: str, names: Sequence[str] | None) -> str:
-    """Return the sentence on what a score's metrics are of; "" for the score `classes`."""
-    subjects = {
-        "positive": f"The positive class is {called(names, 1)}: all metrics use its probability",
-        "confidence": "All metrics are of the top label: its probability and its correctness",
-    }
-    return f"{subjects[score]}. " if score in subjects else ""
+_ABOUT = {
+    "positive": "The positive class is {}: all metrics use its probability. ",
+    "confidence": "All metrics are of the top label: its probability and its correctness. ",
+}
+"""Score -> what its metrics are of."""
 
 
 def _summary(
@@ -224,19 +217,18 @@ def _summary(
         rows[metric] = (heading(metric, findings.score), *texts(metric, estimate), *widths)
     of_rows, noise = findings.rows
     of = findings.weighting
-    about = f"{_about(findings.score, names)}{of.words.capitalize()}. "
-    about += f"Intervals are for {of.intervals(findings.estimand)}. "
-    if math.isnan(of_rows):
-        about += "No client was contacted in a round, so nothing is known"
-    else:
-        about += f"{of_rows:,.0f} {of.counted}" + (f" (noise of std {noise:,.1f})" if noise else "")
+    counted_rows = "No client was contacted in a round, so nothing is known"
+    if not math.isnan(of_rows):
+        std = f" (noise of std {noise:,.1f})" if noise else ""
+        counted_rows = f"{of_rows:,.0f} {of.counted}{std}"
     note = (
-        f"{about}. Half-widths of an interval by cause: sampling of {of.counted}, the noise of "
-        "the release, and buckets of the score; the first two add in quadrature, the last linearly."
-        + beyond(findings.excluded)
+        (f"Hidden by noise: {'; '.join(unknown)}. " if unknown else "")
+        + _ABOUT.get(findings.score, "").format(called(names, 1))
+        + f"{of.words.capitalize()}. Intervals are for {of.intervals(findings.estimand)}. "
+        f"{counted_rows}. Half-widths of an interval by cause: sampling of {of.counted}, the noise "
+        "of the release, and buckets of the score; the first two add in quadrature, the last "
+        f"linearly.{beyond(findings.excluded)}"
     )
-    if unknown:
-        note = f"Hidden by noise: {'; '.join(unknown)}. {note}"
     interval = f"{100 * findings.level:g} % interval"
     columns = ("metric", "value", interval, "sampling ±", "noise ±", "buckets ±")
     whose = _of(view, views)
@@ -251,8 +243,8 @@ def _first_and_more(
     note: str,
 ) -> list[Table]:
     """Return a table of the metrics that are told first, and one of the others if there are any."""
-    first = tuple(row for metric, row in rows.items() if metric in FIRST)
-    rest = tuple(row for metric, row in rows.items() if metric not in FIRST)
+    first = tuple(row for metric, row in rows.items() if metric not in ON_DEMAND)
+    rest = tuple(row for metric, row in rows.items() if metric in ON_DEMAND)
     more = [Table(MORE + whose, columns, rest)] if rest else []
     return [Table(title, columns, first, note), *more]
 
@@ -281,11 +273,11 @@ def _both(findings: Findings, views: Sequence[str]) -> list[Table]:
 
 def _tests(findings: Findings, views: Sequence[str]) -> Table:
     """Return the table of tests of perfect calibration."""
-    rows = []
-    for view in views:
-        for name, test in findings.tests[view].items():
-            p = p_shown(test.p_value, test.floor)
-            rows.append((_TESTS[name] + _of(view, views), f"{test.statistic:.4g}", p))
+    rows = [
+        (_TESTS[name] + _of(view, views), f"{t.statistic:.4g}", p_shown(t.p_value, t.floor))
+        for view in views
+        for name, t in findings.tests[view].items()
+    ]
     return Table(
         "Tests of calibration",
         ("test", "statistic", "p-value"),
@@ -305,7 +297,7 @@ _TESTS = {
 _OF_GROUPS = ("accuracy", "gap", "roc_auc", "confidence_auc")
 """Columns of the table of groups."""
 
-_CHARTS = (("accuracy", "Accuracy by group"), ("gap", "Calibration in the large by group"))
+_CHARTS = {"accuracy": "Accuracy by group", "gap": "Calibration in the large by group"}
 
 _RATES = ("prevalence", "recall", "specificity", "precision")
 """Columns of a second table: errors of a model at the threshold."""
@@ -313,15 +305,14 @@ _RATES = ("prevalence", "recall", "specificity", "precision")
 
 def _groups(findings: Findings, views: Sequence[str], rows: Mapping[str, float]) -> list[Part]:
     """Return accuracy and calibration in the large of every group, and a table of both."""
-    each = [set(own[views[0]]) for own in findings.groups.values() if own]
-    there = set.intersection(*each) if each else set()
-    named = [m for m in _OF_GROUPS if m in there]
+    known = [set(own[views[0]]) for own in findings.groups.values() if own]
+    there = set.intersection(*known) if known else set()
     missing = [group for group, own in findings.groups.items() if not own]
     note = f"Too few rows for any result: {', '.join(missing)}." if missing else ""
     charts: list[Part] = [
         _forest(findings, views, metric, title, note)
-        for metric, title in _CHARTS
-        if metric in named
+        for metric, title in _CHARTS.items()
+        if metric in there
     ]
 
     def table(title: str, metrics: Sequence[str], p_values: Sequence[str], about: str) -> Table:
@@ -339,7 +330,8 @@ def _groups(findings: Findings, views: Sequence[str], rows: Mapping[str, float])
 
     holm = "Each group's p-value is corrected for their number (Holm 1979)."
     about = f"{note} {holm}" if findings.single else note
-    tables = [table("Groups", named, list(findings.single), about)]
+    main = [metric for metric in _OF_GROUPS if metric in there]
+    tables = [table("Groups", main, list(findings.single), about)]
     if set(_RATES) <= there:
         title = f"Groups: errors at threshold {findings.threshold:g}"
         tables.append(table(title, _RATES, (), note))
@@ -362,8 +354,10 @@ def _forest(
         value, low, high = (scaled(metric, x) for x in (middle, e.low, e.high))
         return group, value, low, high
 
-    names = names_of(views)
-    series = {names[v]: tuple(line(g, by_group[g][v][metric]) for g in groups) for v in views}
+    series = {
+        name: tuple(line(group, by_group[group][view][metric]) for group in groups)
+        for view, name in names_of(views).items()
+    }
     overall = findings.metrics[first][metric]
     references = {} if overall.drowned else {"all rows": scaled(metric, overall.value)}
     if metric == "gap":

@@ -116,15 +116,15 @@ METRICS: dict[str, Named] = {
 TEST_ROWS = tuple(METRICS)[:6]
 """Metrics of rows that are there one by one."""
 
-FIRST = (
-    *("accuracy", "roc_auc", "confidence_auc", "gap", "brier", "confidence_brier"),
-    *("log_loss", "log_loss_cut", "confidence_log_loss", "confidence_log_loss_cut"),
-    *("ece", "classwise_ece"),
+ON_DEMAND = (
+    *("precision", "recall", "specificity", "prevalence", "net_benefit", "average_precision"),
+    *("calibration_slope", "calibration_slope_cut"),
+    *("calibration_intercept", "calibration_intercept_cut"),
 )
-"""Metrics of a release that are told first: six of each score."""
+"""Metrics of a release that are told after the first six of its score."""
 
 MORE = "More metrics"
-"""How titles begin of tables of the others: on pages, not on terminals."""
+"""How titles begin of tables of these: on pages, not on terminals."""
 
 WIDTH = "_width"
 """What the width of a metric's interval is called by, after its name."""
@@ -153,7 +153,7 @@ _OF_SCORE = {
     ("confidence", "brier"): Named(
         "Brier score, summed over classes",
         f"{_BRIER}summed over classes, from 0 to 2. {_LOWER}",
-        short="Brier, summed",
+        short="summed Brier",
     ),
     ("positive", "classwise_ece"): Named("ECE of {positive}", _ECE_OF_ONE, percent=True),
 }

@@ -11,7 +11,16 @@ from fedcal.core.errors import InputError
 from fedcal.core.scores import as_array
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import HIGHEST
-from fedcal.metrics.standard import BINS, Cells, check_scored, mean_gap, scan, top_tables, worst_gap
+from fedcal.metrics.standard import (
+    BINS,
+    Cells,
+    brier_of_rates,
+    check_scored,
+    mean_gap,
+    scan,
+    top_tables,
+    worst_gap,
+)
 
 _MOST_ROWS = 2**53
 
@@ -100,12 +109,9 @@ class Reliability:
 
     @property
     def uncertainty(self) -> float:
-        """Brier score of who always says how often each class occurs; InputError without rows.
-
-        As `brier`: for two classes that of one, for more the sum over classes.
-        """
-        share = self.class_sum_correct.sum(axis=1) / self._some_rows()
-        return float((share * (1 - share)).sum() / (2 if self.classes == 2 else 1))
+        """Brier score of who always says how often each class occurs; InputError without rows."""
+        self._some_rows()
+        return brier_of_rates(self.class_sum_correct.sum(axis=1))
 
     @property
     def resolution(self) -> float:

@@ -125,6 +125,13 @@ def summary(probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> dict[str, 
     }
 
 
+def brier_of_rates(counts: ArrayLike) -> float:
+    """Return the `brier` of who always says how often each class occurs, from rows by class."""
+    rows = np.asarray(counts, dtype=np.float64)
+    share = rows / rows.sum()
+    return float((share * (1 - share)).sum() / (2 if len(share) == 2 else 1))
+
+
 def mean_gap(gap: NDArray[Any], entries: int) -> float:
     """Return the sum of |gap| per entry; gap = summed confidence - correct, by bin (and class)."""
     return float(np.abs(gap).sum() / entries)

@@ -17,7 +17,7 @@ from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
-HOMES = ("fedcal/mechanisms/", "fedcal/trust/", "fedcal/units/", "experiments/research/")
+HOMES = ("fedcal/mechanisms/", "fedcal/trust.py", "fedcal/units/", "experiments/research/")
 MODULES = sorted(
     path
     for room in ("fedcal", "clients", "strategies", "experiments")
@@ -96,7 +96,7 @@ def test_nobody_decides_by_a_name_or_a_type():
 
 @pytest.mark.parametrize("member", [*MECHANISMS.values(), *TRUSTS.values(), *UNITS.values()])
 def test_what_is_missing_is_found_at_import(member):
-    base = next(cls for cls in member.__mro__ if ABC in cls.__bases__)
+    base = next(cls for cls in member.__mro__ if cls.__bases__ in ((ABC,), (object,)))
     with pytest.raises(TypeError, match="Bare lacks"):
         registry(type("Bare", (base,), {"name": "bare"}))
     assert list(registry(member).values()) == [member]

@@ -137,7 +137,7 @@ SIGNED_AGAIN = {
     "other scores": ("release.npz", array("input", lambda _: "logits")),
     "a script before the archive": ("release", content("release.npz", b"#!/bin/sh\n".__add__)),
     "a script behind the archive": ("release", content("release.npz", lambda b: b + b"exit")),
-    "a number more": ("more", edited("study.json", lambda t: t.update(more=1))),
+    "a number more": ("extra", edited("study.json", lambda t: t.update(extra=1))),
     "another headline": ("headline", edited("study.json", lambda t: t.update(headline="Fine."))),
     "a changed page": ("report.html", content("report.html", lambda b: b.replace(b"</p>", b"!"))),
     "a file more": ("more.html", lambda folder: (folder / "more.html").touch()),

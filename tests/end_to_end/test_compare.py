@@ -52,6 +52,7 @@ SINGLE |= {"dropout": 0.1, "seed": 7, "seeds": 2}
 
 
 FIGURES = {f"{name}.{suffix}" for name in ("epsilon", "bytes") for suffix in ("png", "svg")}
+FIGURES |= {"column.pdf", "column.svg"}
 OURS = ".inputs.json"
 """Digests of the data, for its owner alone."""
 

@@ -149,13 +149,15 @@ def exact(scored: Scored, least: float = FLOOR) -> dict[str, float]:
     own = np.where(y == 1, -x, x)
     bins = np.bincount(bin_index(s, 15), y - s, 15)
     value = {
-        "log_loss": float(np.logaddexp(0, own).mean()),
-        "brier": float(((s - y) ** 2).mean()),
         "gap": float((s - y).mean()),
-        "classwise_ece": float(np.abs(bins).sum() / len(y)),
         "accuracy": float(((s > 0.5) == y).mean()),  # a tie is class 0
     }
-    if scored[0].shape[1] == 2:
+    of_two = scored[0].shape[1] == 2
+    value["classwise_ece" if of_two else "ece"] = float(np.abs(bins).sum() / len(y))
+    start = "" if of_two else "confidence_"
+    value[f"{start}log_loss"] = float(np.logaddexp(0, own).mean())
+    value[f"{start}brier"] = float(((s - y) ** 2).mean())
+    if of_two:
         told = s > 0.5
         value |= {
             "prevalence": float(y.mean()),
@@ -197,7 +199,8 @@ def test_without_privacy_the_exact_value_lies_in_each_interval(name):
         if e["low"] is not None and not e["low"] - 1e-7 <= value <= e["high"] + 1e-7:
             off.append((metric, value, e["low"], e["high"]))
     assert not off
-    assert abs(told["log_loss"]["value"] - want["log_loss"]) < 0.02 + 0.01 * want["log_loss"]
+    (loss,) = (metric for metric in want if metric.endswith("log_loss"))
+    assert abs(told[loss]["value"] - want[loss]) < 0.02 + 0.01 * want[loss]
 
 
 @pytest.mark.parametrize("options", [{"edges": "equal-width"}, {"cuts": [0.1, 0.5, 0.9]}])
@@ -207,7 +210,8 @@ def test_where_tails_are_not_counted_the_log_loss_is_named_for_its_cut(name, opt
     want = exact(rows_of(name), 1e-4)
     for metric in ("log_loss", "calibration_slope", "calibration_intercept"):
         assert metric not in told
-        assert heading(f"{metric}_cut") == f"{heading(metric)} of scores cut at 1e-4"
+        assert heading(f"{metric}_cut").startswith(heading(metric))
+        assert heading(f"{metric}_cut").endswith(" cut at 1e-4")
         assert told[f"{metric}_cut"]["low"] - 1e-4 <= want[metric], metric
         assert want[metric] <= told[f"{metric}_cut"]["high"] + 1e-4, metric
 
@@ -266,8 +270,8 @@ def test_a_release_of_before_is_read_and_is_not_compared_with_one_of_now():
     """It has a bucket where the nodes are now, whose scores lie in it."""
     before = read_release(STORED)
     assert not before.question.tail_nodes
-    assert "log_loss_cut" in before.found.metrics["model"]
-    assert "log_loss" not in before.found.metrics["model"]
+    assert "confidence_log_loss_cut" in before.found.metrics["model"]
+    assert "confidence_log_loss" not in before.found.metrics["model"]
     now = replace(before, question=replace(before.question, edges=fine_tails(240, nodes=True)))
     with pytest.raises(InputError, match=r"buckets \(256, now 256 with other edges\)"):
         comparable(before, now)

@@ -58,7 +58,11 @@ def test_what_is_no_calibrator_is_not_applied(data, tmp_path, capsys):
     ("methods", "metrics", "said"),
     [
         (["conformal", "conformal[alpha=0.3]"], {"coverage", "set_size"}, "alpha 0.3 FedConformal"),
-        (["evaluate[bins=12]", "evaluate[bins=6]"], {"accuracy", "ece_width"}, "how well each is"),
+        (
+            ["evaluate[bins=12]", "evaluate[bins=6]"],
+            {"accuracy", "classwise_ece_width"},
+            "how well each is",
+        ),
     ],
 )
 def test_a_comparison_of_another_family(data, tmp_path, methods, metrics, said):

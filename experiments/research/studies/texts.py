@@ -16,7 +16,7 @@ from typing import Any
 
 from fedcal import datasets
 from fedcal.core.numerics import softmax
-from fedcal.experiments.report.tables import markdown
+from fedcal.experiments.report.tables import markdown, plain
 from fedcal.experiments.research.benchmarks import published_sums
 from fedcal.experiments.research.studies import rows, subgroups
 from fedcal.experiments.research.studies.cells import MEAN
@@ -158,7 +158,7 @@ def _texts_of(name: str, line: Line) -> dict[str, str]:
     """Return a line of a comparison as its table shows it, by heading."""
     lines = comparison(name)
     table = as_table(lines)
-    return dict(zip(table.columns, map(str, table.rows[lines.index(line)]), strict=True))
+    return dict(zip(table.columns, map(plain, table.rows[lines.index(line)]), strict=True))
 
 
 # -- the template --------------------------------------------------------------------------------

@@ -38,10 +38,9 @@ ALONE: Mapping[str, str] = {
 _SHARED = [n for n, option in _OPTIONS.items() if not option.axis and n not in {*ALONE, "set"}]
 """What all runs have alike."""
 
-AXES = (
-    *("data", "partition", "clients", "rounds", "sampling_rate"),
-    *("epsilon", "delta", "unit", "trust", "mechanism", "method"),
-)
+_ENDS = ("data", "partition", "method")
+_BETWEEN = (n for n, option in _OPTIONS.items() if option.axis and n not in _ENDS)
+AXES = (*_ENDS[:2], *_BETWEEN, *_ENDS[2:])
 """Options that take a list, in the order of the table; every combination is a cell."""
 
 
@@ -247,8 +246,7 @@ def read_grid(*layers: Mapping[str, Any]) -> Grid:
     Raises
     ------
     InputError
-        An unknown option, a list that is empty or names something twice, a value that is not
-        allowed.
+        An unknown option, an entry of a list that is empty, a value that is not allowed.
     """
     grid = Grid(**layered(_OPTIONS | options_of(Grid), *layers, read=_value))
     named = {variant.method for variant in grid.variants}

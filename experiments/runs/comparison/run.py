@@ -306,8 +306,8 @@ def compare(
         (5) and seed (0), runs have seed .. seed + seeds - 1; quorum, noise_source,
         secure_aggregation, dropout, and set={...} for every method that has such a parameter.
         Baselines (none, pooled-...) appear once for each data set. At epsilon = inf nothing but
-        exact sums is released, whatever delta and trust. A budget, unit, trust and mechanism that
-        do not go together are left out, with a warning and a line in `more`
+        exact sums is released, whatever delta and trust. Impossible combinations are skipped, with
+        a warning and a line in `more`, as long as each value is in some run
 
     Returns
     -------

@@ -149,7 +149,9 @@ MARKS = {
 
 def collapsed(line: Line, lines: Sequence[Line]) -> bool:
     """Return whether a calibrator says nearly the same of all rows (see `MARKS`)."""
-    before, after = (line[part].get("resolution", {}).get("mean") for part in ("before", "after"))
+    before, after = (
+        line.get(part, {}).get("resolution", {}).get("mean") for part in ("before", "after")
+    )
     if before is None or after is None or after >= 0.1 * before:
         return False
     fits = {c["method"]: c for c in lines if c["data"] == line["data"] and c["baseline"]}

@@ -40,7 +40,12 @@ def calibrated(ece: list[float], nll: list[float], **more: Any) -> dict[str, Any
             [-0.06, 0.04],
             "made no difference beyond chance: top-label ECE from 5 to 1 %, log loss from 0.40 to ",
         ),
-        ([-0.05, 0.03], [0.02, 0.04], "made the probabilities worse:"),
+        (
+            [-0.05, 0.03],
+            [0.02, 0.04],
+            "made the probabilities worse: log loss from 0.400 to 0.350 (within chance: top-label "
+            "ECE from 5 to 1 %).",
+        ),
         ([-0.05, -0.03], [0.02, 0.04], "made top-label ECE better and log loss worse:"),
         ([0.0, 0.0], [0.0, 0.0], "changed nothing:"),
     ],
@@ -51,3 +56,15 @@ def test_what_calibration_did(ece, nll, said):
     of_two = plain(calibrated(ece, nll, score="positive"))
     assert "ECE of class 1" in of_two
     assert "top-label" not in of_two
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [(0.21, 0.19, "the model is"), (0.21, 0.2, "the calibrated model is"), (0.19, 0.19, "")],
+)
+def test_who_says_no_more_than_the_rates_of_the_classes_is_told_so(before, after, said):
+    found = calibrated([-0.05, -0.03], [-0.06, -0.04], brier_of_rates=0.2)
+    found["intervals"]["before"] = {"brier": [before, 0.3]}
+    found["intervals"]["after"]["brier"] = [after, 0.3]
+    assert ("no better than always saying" in plain(found)) is bool(said)
+    assert f"By its Brier score {said}" * bool(said) in plain(found)

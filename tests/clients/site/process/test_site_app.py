@@ -216,10 +216,11 @@ def test_a_result_is_kept_and_judged_here(site, tmp_path, caplog):
     kept = site.folder / RESULTS / run
     assert sorted(path.name for path in kept.iterdir()) == ["calibrator.npz", METRICS, "receipt"]
     said = caplog.messages[-1]
-    number = r"\d\.\d{4} -> \d\.\d{4}"
+    number, share = r"\d\.\d{4} -> \d\.\d{4}", r"% \d+\.\d\d -> \d+\.\d\d"
     assert re.fullmatch(
-        f"result received: run {run}, on the rows it answered with: accuracy {number}, "
-        f"top-label ECE {number}, NLL {number}, Brier {number}, ECE of class 1 {number}",
+        f"result received: run {run}, on the rows it answered with: accuracy {share}, "
+        f"top-label ECE {share}, ECE of disease {share}, log loss {number}, Brier {number}, "
+        f"MCE {share}",
         said,
     )
 

@@ -91,6 +91,25 @@ def test_processes_end_with_their_rows_and_a_dead_one_is_told(monkeypatch):
     assert len(started) == 6
 
 
+SCRIPT = """
+import numpy as np
+from fedcal import compare
+
+print("begun")
+labels = np.arange(40) % 2
+rows = {"logits": 2.0 * np.eye(2)[labels], "labels": labels}
+options = {"method": "none,fedbin", "clients": 2, "epsilon": "inf", "seeds": 2, "jobs": 2}
+print(len(compare(rows | {f"test_{k}": v for k, v in rows.items()}, **options).rows))
+"""
+
+
+def test_a_script_needs_no_guard_of_its_main_module(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    done = subprocess.run([sys.executable, path], text=True, capture_output=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "begun\n3\n"), done.stderr
+
+
 def test_a_worker_that_lost_its_parent_removes_the_data_and_ends(tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
